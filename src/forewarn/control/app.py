@@ -1,0 +1,285 @@
+"""The control API: HTTP in, verbs of the platform, shapes of `schema` out. Decides nothing.
+
+Problems are RFC 9457. Until there are tokens it is served on loopback only, and a request must
+name a loopback host, so that a page in a browser cannot reach it under another name.
+"""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from litestar import Litestar, Request, Response, get, post
+from litestar.exceptions import HTTPException
+from litestar.openapi.config import OpenAPIConfig
+from litestar.params import Parameter
+
+from forewarn import __version__
+from forewarn.control import schema as s
+from forewarn.control import views
+from forewarn.core import EventType, Machine, Now, Refused, Source, Time
+from forewarn.core.refusal import Reason, conflict, invalid, unknown
+from forewarn.core.time import SECOND
+from forewarn.core.words import listing
+from forewarn.service.ledger import Hung
+from forewarn.service.platform import Outcome, Platform
+from forewarn.store.port import StoreFailed
+
+MAX_LISTED = 1_000  # events that are over, in one answer
+STATUS = {Reason.INVALID: 400, Reason.UNKNOWN: 404, Reason.CONFLICT: 409}
+TITLES = {400: "Bad request", 404: "Not found", 409: "Conflict", 503: "Not stored"}
+LOCAL_HOSTS = ("127.", "localhost", "[::1]")
+
+
+class Desk(msgspec.Struct, frozen=True):
+    """What the API is given: the platform, and the few things a node alone knows."""
+
+    platform: Platform
+    metadata: str
+    url_of: Callable[[Machine], str]
+    next_due: Callable[[], Time | None]
+    advance: Callable[[Time], Awaitable[None]] | None  # where the clock is virtual
+
+
+class RefusedError(Exception):
+    def __init__(self, refused: Refused) -> None:
+        super().__init__(refused.says)
+        self.refused = refused
+
+
+def create(desk: Desk) -> Litestar:
+    platform = desk.platform
+    by = f"operator {_user()}"
+
+    @get("/v1/status", sync_to_thread=False)
+    def status() -> s.Status:
+        groups = list(platform.inventory.groups())
+        return s.Status(
+            version=__version__,
+            clock=_clock(desk, platform.writer.now()),
+            metadata=desk.metadata,
+            groups=len(groups),
+            machines=sum(len(group.machines) for group in groups),
+            events=len(platform.active()),
+        )
+
+    @get("/v1/machines", sync_to_thread=False)
+    def machines(group: str | None = None) -> list[s.Machine]:
+        return [
+            views.machine(g, m, platform.witness.polls(m.name), desk.url_of)
+            for g in platform.inventory.groups()
+            for m in g.machines
+            if group in (None, g.name)
+        ]
+
+    def one_machine(name: str) -> s.Machine:
+        found = platform.inventory.machine(name)
+        if found is None:
+            raise RefusedError(unknown(platform.inventory.unknown_machine(name)))
+        return views.machine(*found, platform.witness.polls(name), desk.url_of)
+
+    def one_group(name: str) -> s.Group:
+        found = platform.inventory.group(name)
+        if found is None:
+            raise RefusedError(unknown(platform.inventory.unknown_group(name)))
+        return views.group(found)
+
+    @get("/v1/machines/{name:str}", sync_to_thread=False)
+    def machine(name: str) -> s.Machine:
+        return one_machine(name)
+
+    @post("/v1/machines/{name:str}/restart", status_code=200)
+    async def restart(name: str) -> s.Outcome:
+        return _outcome(await platform.maintain(name, EventType.REBOOT, by))
+
+    @post("/v1/machines/{name:str}/redeploy", status_code=200)
+    async def redeploy(name: str) -> s.Outcome:
+        return _outcome(await platform.maintain(name, EventType.REDEPLOY, by))
+
+    @post("/v1/machines/{name:str}/restore", status_code=200)
+    async def restore(name: str) -> s.Machine:
+        _allowed(await platform.restore(name, by))
+        return one_machine(name)
+
+    @get("/v1/groups", sync_to_thread=False)
+    def groups() -> list[s.Group]:
+        return [views.group(group) for group in platform.inventory.groups()]
+
+    @get("/v1/groups/{name:str}", sync_to_thread=False)
+    def group(name: str) -> s.Group:
+        return one_group(name)
+
+    @post("/v1/groups/{name:str}/disable", status_code=200)
+    async def disable(name: str) -> s.Group:
+        _allowed(await platform.disable(name, by))
+        return one_group(name)
+
+    @get("/v1/events")
+    async def events(
+        group: str | None = None,
+        past: bool = False,
+        limit: int = Parameter(default=100, ge=1, le=MAX_LISTED),
+    ) -> list[s.Event]:
+        active = [e for e in platform.active() if group in (None, e.group)]
+        over = list(await platform.past(group, limit)) if past else []
+        return [views.event(event) for event in (*active, *over)]
+
+    @post("/v1/events", status_code=201)
+    async def schedule(data: s.ScheduleRequest) -> s.Outcome:
+        return _outcome(
+            await platform.schedule(
+                type=_named(EventType, "type", data.type),
+                machines=tuple(data.machines),
+                by=by,
+                source=_named(Source, "source", data.source),
+                notice=None if data.notice is None else round(data.notice * SECOND),
+                not_before=None if data.not_before is None else _instant(data.not_before),
+                short_notice=data.short_notice,
+                description=data.description,
+                duration=data.duration,
+            )
+        )
+
+    @get("/v1/events/{id:str}")
+    async def event(id: str) -> s.Event:
+        return views.event(_allowed(await platform.event(id)))
+
+    @post("/v1/events/{id:str}/approve", status_code=200)
+    async def approve(id: str) -> s.Outcome:
+        return _outcome(await platform.approve(id, by))
+
+    @post("/v1/events/{id:str}/cancel", status_code=200)
+    async def cancel(id: str) -> s.Outcome:
+        return _outcome(await platform.cancel(id, by))
+
+    @post("/v1/events/{id:str}/retry", status_code=200)
+    async def retry(id: str) -> s.Outcome:
+        return _outcome(await platform.retry(id, by))
+
+    @post("/v1/events/{id:str}/finish", status_code=200)
+    async def finish(id: str, data: s.FinishRequest) -> s.Outcome:
+        return _outcome(await platform.finish(id, by, data.reason))
+
+    @get("/v1/events/{id:str}/explain")
+    async def explain(id: str) -> s.Explanation:
+        return views.explanation(_allowed(await platform.explain(id)))
+
+    @get("/v1/clock", sync_to_thread=False)
+    def clock() -> s.Clock:
+        return _clock(desk, platform.writer.now())
+
+    @post("/v1/clock/advance", status_code=200)
+    async def advance(data: s.AdvanceRequest) -> s.Clock:
+        now = platform.writer.now()
+        await _advance(desk, now.at, data)
+        return _clock(desk, platform.writer.now())
+
+    return Litestar(
+        [
+            *(status, machines, machine, restart, redeploy, restore, groups, group, disable),
+            *(events, schedule, event, approve, cancel, retry, finish, explain, clock, advance),
+        ],
+        before_request=_local_only,
+        logging_config=None,
+        exception_handlers={
+            RefusedError: _refused,
+            StoreFailed: _not_stored,
+            HTTPException: _http_problem,
+        },
+        openapi_config=OpenAPIConfig(title="forewarn control API", version=__version__),
+    )
+
+
+async def _advance(desk: Desk, at: Time, data: s.AdvanceRequest) -> None:
+    if desk.advance is None:
+        raise RefusedError(
+            conflict("this service runs on real time; start one with --clock virtual to wind it")
+        )
+    if (data.by is None) == (data.to is None):
+        raise RefusedError(invalid("say by how long or to when, one of the two"))
+    to = _instant(data.to) if data.to is not None else at + round((data.by or 0) * SECOND)
+    if to < at:
+        raise RefusedError(invalid("time does not go back"))
+    try:
+        await desk.advance(to)
+    except Hung as hung:
+        raise RefusedError(conflict(str(hung))) from hung
+
+
+def _clock(desk: Desk, now: Now) -> s.Clock:
+    due = desk.next_due()
+    return s.Clock(
+        now=s.time_of(now.at),
+        virtual=desk.advance is not None,
+        speed=now.rules.speed,
+        steady_since=None if now.steady_since is None else s.time_of(now.steady_since),
+        next_due=None if due is None else s.time_of(due),
+    )
+
+
+def _outcome(done: Outcome | Refused) -> s.Outcome:
+    return views.outcome(_allowed(done))
+
+
+def _allowed(done: Any) -> Any:
+    if isinstance(done, Refused):
+        raise RefusedError(done)
+    return done
+
+
+def _named(enum: Any, what: str, said: str) -> Any:
+    """An enum member by its name in any letter case."""
+    for member in enum:
+        if member.value.lower() == said.lower():
+            return member
+    raise RefusedError(
+        invalid(f"'{said}' is no {what}; there are {listing([m.value for m in enum])}")
+    )
+
+
+def _instant(time: Any) -> Time:
+    try:
+        return s.instant_of(time)
+    except ValueError as error:
+        raise RefusedError(invalid(str(error))) from error
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"
+
+
+def _local_only(request: Request[Any, Any, Any]) -> Response[s.Problem] | None:
+    host = request.headers.get("host", "localhost")
+    if host.startswith(LOCAL_HOSTS) and "origin" not in request.headers:
+        return None
+    return _problem(403, "Forbidden", "the control API answers local programs only")
+
+
+def _refused(_request: object, error: RefusedError) -> Response[s.Problem]:
+    status = STATUS[error.refused.reason]
+    return _problem(status, TITLES[status], error.refused.says)
+
+
+def _not_stored(_request: object, error: StoreFailed) -> Response[s.Problem]:
+    return _problem(503, TITLES[503], f"it could not be stored and did not happen: {error}")
+
+
+def _http_problem(_request: object, error: HTTPException) -> Response[s.Problem]:
+    detail = error.detail
+    if isinstance(error.extra, list) and error.extra:
+        said = [f"{e.get('key', '')} {e.get('message', '')}".strip() for e in error.extra]
+        detail = f"{detail}: {'; '.join(said)}"
+    return _problem(error.status_code, "Request not understood", detail)
+
+
+def _problem(status: int, title: str, detail: str) -> Response[s.Problem]:
+    return Response(
+        s.Problem(title=title, status=status, detail=detail),
+        status_code=status,
+        media_type="application/problem+json",
+    )

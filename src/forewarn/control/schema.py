@@ -1,0 +1,140 @@
+"""The shapes of the control API, for both sides of it. Times are RFC 3339, durations seconds."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+
+
+class Machine(msgspec.Struct, kw_only=True):
+    name: str
+    group: str
+    kind: str
+    update_domain: int
+    fault_domain: int
+    addresses: list[str] = []
+    host: str = ""
+    spot: bool = False
+    gone: str = ""
+    metadata_url: str = ""
+    polls: int = 0
+    last_poll: datetime | None = None
+    api_version: str = ""
+    events: list[str] = []
+
+
+class Group(msgspec.Struct, kw_only=True):
+    name: str
+    kind: str
+    enabled: bool
+    incarnation: int
+    machines: list[str]
+    events: list[str] = []
+    user_event_limit: int | None = None
+    auto_approve: list[str] = []
+
+
+class Approval(msgspec.Struct, kw_only=True):
+    by: str
+    at: datetime
+
+
+class Event(msgspec.Struct, kw_only=True):
+    id: str
+    group: str
+    type: str
+    status: str
+    source: str
+    machines: list[str]
+    update_domain: int
+    not_before: datetime
+    description: str
+    duration: int
+    raised_at: datetime
+    raised_by: str
+    listed: bool
+    approved: Approval | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    ending: str = ""
+
+
+class Outcome(Event, kw_only=True):
+    """The event that a verb was about, as it is now, and what whoever asked should know."""
+
+    notes: list[str] = []
+
+
+class Hold(msgspec.Struct, kw_only=True):
+    kind: str
+    says: str
+    since: datetime
+    until: datetime | None = None
+    waits_for: list[str] = []
+    movers: str = ""
+
+
+class Explanation(msgspec.Struct, kw_only=True):
+    event: Event
+    says: str
+    holds: list[Hold] = []
+    seen_by: dict[str, datetime] = {}
+
+
+class ScheduleRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    type: str
+    machines: list[str]
+    notice: float | None = None  # seconds
+    not_before: datetime | None = None
+    short_notice: bool = False
+    description: str = ""
+    duration: int = -1
+    source: str = "Platform"
+
+
+class FinishRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    reason: str
+
+
+class AdvanceRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    by: float | None = None  # seconds
+    to: datetime | None = None
+
+
+class Clock(msgspec.Struct, kw_only=True):
+    now: datetime
+    virtual: bool
+    speed: float = 1.0
+    steady_since: datetime | None = None
+    next_due: datetime | None = None
+
+
+class Status(msgspec.Struct, kw_only=True):
+    version: str
+    clock: Clock
+    metadata: str
+    groups: int
+    machines: int
+    events: int
+
+
+class Problem(msgspec.Struct, kw_only=True):
+    """RFC 9457."""
+
+    title: str
+    status: int
+    detail: str
+    type: str = "about:blank"
+
+
+def time_of(at: int) -> datetime:
+    """Microseconds since 1970 as a time that people and JSON know."""
+    return datetime.fromtimestamp(at // 1_000_000, UTC).replace(microsecond=at % 1_000_000)
+
+
+def instant_of(time: datetime) -> int:
+    if time.tzinfo is None:
+        raise ValueError("a time needs its zone, for example a trailing Z")
+    whole = int(time.replace(microsecond=0).timestamp())
+    return whole * 1_000_000 + time.microsecond

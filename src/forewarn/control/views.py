@@ -1,0 +1,97 @@
+"""From what the service knows to the shapes of the control API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from forewarn.control import schema as s
+from forewarn.control.schema import time_of
+from forewarn.core import Event, Group, Machine
+from forewarn.core.holds import Hold
+from forewarn.service import platform as p
+from forewarn.service.witness import Polls
+
+
+def machine(
+    group: Group, machine: Machine, polls: Polls | None, url: Callable[[Machine], str]
+) -> s.Machine:
+    return s.Machine(
+        name=machine.name,
+        group=group.name,
+        kind=group.kind.value,
+        update_domain=machine.update_domain,
+        fault_domain=machine.fault_domain,
+        addresses=list(machine.addresses),
+        host=machine.host,
+        spot=machine.spot,
+        gone=machine.gone,
+        metadata_url=url(machine),
+        polls=polls.count if polls else 0,
+        last_poll=time_of(polls.last) if polls else None,
+        api_version=polls.version if polls else "",
+        events=[event.id for event in group.events if machine.name in event.resources],
+    )
+
+
+def group(group: Group) -> s.Group:
+    return s.Group(
+        name=group.name,
+        kind=group.kind.value,
+        enabled=group.enabled,
+        incarnation=group.incarnation,
+        machines=[machine.name for machine in group.machines],
+        events=[event.id for event in group.events],
+        user_event_limit=group.policy.user_event_limit,
+        auto_approve=[type.value for type in group.policy.auto_approve],
+    )
+
+
+def event(event: Event) -> s.Event:
+    return s.Event(
+        id=event.id,
+        group=event.group,
+        type=event.type.value,
+        status=event.status.value,
+        source=event.source.value,
+        machines=list(event.resources),
+        update_domain=event.domain,
+        not_before=time_of(event.not_before),
+        description=event.description,
+        duration=event.duration,
+        raised_at=time_of(event.raised_at),
+        raised_by=event.by,
+        listed=event.listed,
+        approved=s.Approval(by=event.approved.by, at=time_of(event.approved.at))
+        if event.approved
+        else None,
+        started_at=time_of(event.started_at) if event.started_at is not None else None,
+        ended_at=time_of(event.ended_at) if event.ended_at is not None else None,
+        ending=event.ending,
+    )
+
+
+def outcome(outcome: p.Outcome) -> s.Outcome:
+    shown = msgspec.structs.asdict(event(outcome.event))
+    return s.Outcome(**shown, notes=list(outcome.notes))
+
+
+def explanation(explanation: p.Explanation) -> s.Explanation:
+    return s.Explanation(
+        event=event(explanation.event),
+        says=explanation.says,
+        holds=[_hold(hold) for hold in explanation.holds],
+        seen_by={name: time_of(at) for name, at in explanation.seen_by.items()},
+    )
+
+
+def _hold(hold: Hold) -> s.Hold:
+    return s.Hold(
+        kind=hold.kind.value,
+        says=hold.says,
+        since=time_of(hold.since),
+        until=time_of(hold.until) if hold.until is not None else None,
+        waits_for=list(hold.waits_for),
+        movers=hold.movers,
+    )

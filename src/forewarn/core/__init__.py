@@ -1,0 +1,45 @@
+"""The deciding floor: fleet, events, lifecycle, rules, as values and pure functions.
+
+`decide` and `apply` change a group, `due` says when time will, `view` what guests may see,
+`why` what an event waits for. No I/O, no clock, no asyncio, no HTTP, no SQL in here.
+"""
+
+from forewarn.core.changes import Change, Changes, apply
+from forewarn.core.commands import Command
+from forewarn.core.decide import decide
+from forewarn.core.due import due
+from forewarn.core.events import Event, EventType, Source, Status
+from forewarn.core.fleet import GroupKind, Host, Machine, Policy
+from forewarn.core.group import EventView, Group, GroupView, view
+from forewarn.core.holds import Hold, why
+from forewarn.core.refusal import Reason, Refused
+from forewarn.core.time import Duration, Now, Rules, Time
+
+__all__ = [
+    "Change",
+    "Changes",
+    "Command",
+    "Duration",
+    "Event",
+    "EventType",
+    "EventView",
+    "Group",
+    "GroupKind",
+    "GroupView",
+    "Hold",
+    "Host",
+    "Machine",
+    "Now",
+    "Policy",
+    "Reason",
+    "Refused",
+    "Rules",
+    "Source",
+    "Status",
+    "Time",
+    "apply",
+    "decide",
+    "due",
+    "view",
+    "why",
+]

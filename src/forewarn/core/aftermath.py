@@ -1,0 +1,78 @@
+"""What the end of an event brings with it: machines that are gone, moved, or freed, and the
+other events that this makes pointless."""
+
+from __future__ import annotations
+
+import msgspec
+
+from forewarn.core.changes import Change, EventMoved, MachinePut, apply
+from forewarn.core.events import Event, EventType
+from forewarn.core.group import Group
+from forewarn.core.holds import ended
+from forewarn.core.lifecycle import Move, move
+from forewarn.core.time import Now
+
+GONE = {EventType.PREEMPT: "evicted", EventType.TERMINATE: "deleted"}
+
+
+def finished(
+    group: Group,
+    event: Event,
+    now: Now,
+    *,
+    ending: str = "carried out",
+    by: str = "",
+    moved: dict[str, str] | None = None,
+) -> tuple[Change, ...]:
+    """A Started event is over, and so is whatever depended on its machines being as they were."""
+    over = move(event, Move.FINISH, ended_at=now.at, ending=ending)
+    items: list[Change] = [EventMoved(Move.FINISH, over, by)]
+    if event.promise.deletes:
+        items += [
+            MachinePut(msgspec.structs.replace(machine, gone=GONE[event.type]))
+            for machine in group.machines
+            if machine.name in event.resources and machine.alive
+        ]
+    if event.type is EventType.REDEPLOY:
+        items += _relocated(group, event, moved or {})
+        items += _settled(group, event, now)
+    return (*items, *moot(apply(group, tuple(items)), now))
+
+
+def moot(group: Group, now: Now) -> list[Change]:
+    """Events all of whose machines are gone: named still, but nobody is left to warn."""
+    alive = group.alive
+    return [
+        ended(event, now, "all its machines are gone")
+        for event in group.events
+        if alive.isdisjoint(event.resources)
+    ]
+
+
+def _relocated(group: Group, event: Event, moved: dict[str, str]) -> list[Change]:
+    items: list[Change] = []
+    for machine in group.machines:
+        host = moved.get(machine.name)
+        if machine.name in event.resources and host is not None and host != machine.host:
+            came_from = machine.moved_from or machine.host
+            items.append(
+                MachinePut(msgspec.structs.replace(machine, host=host, moved_from=came_from))
+            )
+    return items
+
+
+def _settled(group: Group, event: Event, now: Now) -> list[Change]:
+    """Whoever moved to another host is no longer concerned by what was planned for the old one."""
+    items: list[Change] = []
+    for other in group.events:
+        if other.id == event.id or not other.host_bound:
+            continue
+        left = tuple(name for name in other.resources if name in event.resources)
+        if not left:
+            continue
+        after = move(other, Move.LEAVE, left=tuple(dict.fromkeys((*other.left, *left))))
+        if (set(other.resources) & group.alive) <= set(after.left) and not other.started_at:
+            items.append(ended(after, now, f"settled by redeploy {event.id}"))
+        else:
+            items.append(EventMoved(Move.LEAVE, after))
+    return items

@@ -1,0 +1,120 @@
+"""What a decision brings about, as values: the history is made of these and nothing else.
+
+`apply` is the only way from one state of a group to the next, so replaying all changes from
+nothing gives the stored state.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from forewarn.core.events import Event
+from forewarn.core.fleet import GroupKind, Machine, Place, Policy
+from forewarn.core.group import Group
+from forewarn.core.lifecycle import SHOWN, Move
+from forewarn.core.time import Duration, Time
+
+
+class EventMoved(msgspec.Struct, frozen=True, tag="event"):
+    """`event` is the value after the move; if it is over, this is its last record."""
+
+    what: Move
+    event: Event
+    by: str = ""
+
+
+class GroupDefined(msgspec.Struct, frozen=True, tag="group"):
+    kind: GroupKind
+    policy: Policy
+    place: Place
+
+
+class MachinePut(msgspec.Struct, frozen=True, tag="machine"):
+    machine: Machine
+
+
+class MachineRemoved(msgspec.Struct, frozen=True, tag="machine-removed"):
+    name: str
+
+
+class EnablingBegan(msgspec.Struct, frozen=True, tag="enabling"):
+    until: Time
+
+
+class Enabled(msgspec.Struct, frozen=True, tag="enabled"):
+    seen: Duration
+
+
+class Disabled(msgspec.Struct, frozen=True, tag="disabled"):
+    why: str
+    by: str = ""
+
+
+class Seen(msgspec.Struct, frozen=True, tag="seen"):
+    seen: Duration
+
+
+Change: TypeAlias = (
+    EventMoved
+    | GroupDefined
+    | MachinePut
+    | MachineRemoved
+    | EnablingBegan
+    | Enabled
+    | Disabled
+    | Seen
+)
+
+
+class Changes(msgspec.Struct, frozen=True):
+    """A decision: what changes, which event it is about, and what the caller should know."""
+
+    items: tuple[Change, ...] = ()
+    event: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def apply(group: Group, items: tuple[Change, ...]) -> Group:
+    """The group after these changes, which belong together and become visible together."""
+    fields: dict[str, object] = {}
+    events = {event.id: event for event in group.events}
+    machines = {machine.name: machine for machine in group.machines}
+    enabled, incarnation = group.enabled, group.incarnation
+    touched: set[str] = set()
+    for item in items:
+        match item:
+            case EventMoved(what=what, event=event):
+                touched.add("events")
+                if event.status.over:
+                    events.pop(event.id, None)
+                else:
+                    events[event.id] = event
+                if what in SHOWN:
+                    touched.add("shown")
+            case MachinePut(machine=machine):
+                touched.add("machines")
+                machines[machine.name] = machine
+            case MachineRemoved(name=name):
+                touched.add("machines")
+                machines.pop(name, None)
+            case GroupDefined(kind=kind, policy=policy, place=place):
+                fields |= {"kind": kind, "policy": policy, "place": place}
+            case EnablingBegan(until=until):
+                fields["enabling_until"] = until
+            case Enabled(seen=seen):
+                fields |= {"enabling_until": None, "seen": seen}
+                enabled, incarnation = True, 1
+            case Disabled():
+                fields["enabling_until"] = None
+                enabled, incarnation = False, 0
+            case Seen(seen=seen):
+                fields["seen"] = seen
+    if "shown" in touched and group.enabled and enabled:
+        incarnation += 1
+    if "events" in touched:
+        fields["events"] = tuple(events.values())
+    if "machines" in touched:
+        fields["machines"] = tuple(machines.values())
+    return msgspec.structs.replace(group, enabled=enabled, incarnation=incarnation, **fields)

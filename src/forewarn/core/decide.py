@@ -1,0 +1,238 @@
+"""Decisions: what a command does to a group, or why it is refused.
+
+Pure and total: nothing in here raises for what a caller may have said. Raising events is
+`announce.py`; what ends with a finished event is `aftermath.py`; starting is `holds.settle`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from forewarn.core import commands as c
+from forewarn.core.aftermath import finished, moot
+from forewarn.core.announce import announce, maintain, strike
+from forewarn.core.changes import (
+    Change,
+    Changes,
+    Disabled,
+    Enabled,
+    EnablingBegan,
+    EventMoved,
+    GroupDefined,
+    MachinePut,
+    MachineRemoved,
+    Seen,
+    apply,
+)
+from forewarn.core.events import Approval, Attempt, Event, Status
+from forewarn.core.fleet import Machine
+from forewarn.core.group import Group
+from forewarn.core.holds import ended, settle
+from forewarn.core.lifecycle import Move, move
+from forewarn.core.refusal import Refused, conflict, invalid, unknown
+from forewarn.core.time import MINUTE, SECOND, Duration, Now
+
+BACK_OFF_FIRST: Duration = 5 * SECOND
+BACK_OFF_MOST: Duration = 5 * MINUTE
+
+
+def decide(group: Group, command: c.Command, now: Now) -> Changes | Refused:
+    """What the command brings about, including whatever it sets free to start."""
+    decision = _decide(group, command, now)
+    if isinstance(decision, Refused):
+        return decision
+    begun = settle(apply(group, decision.items), now)
+    return msgspec.structs.replace(decision, items=(*decision.items, *begun)) if begun else decision
+
+
+def _decide(group: Group, command: c.Command, now: Now) -> Changes | Refused:
+    match command:
+        case c.Tick():
+            return _tick(group, command, now)
+        case c.Approve():
+            return _approve(group, command, now)
+        case c.Enable():
+            return _enable(group, now)
+        case c.Disable():
+            if not group.enabled and group.enabling_until is None:
+                return Changes(notes=(f"group '{group.name}' was not enabled",))
+            return Changes((Disabled("on request", command.by),))
+        case c.Raise():
+            return announce(group, command, now)
+        case c.Strike():
+            return strike(group, command, now)
+        case c.Maintain():
+            return maintain(group, command, now)
+        case c.Overrule():
+            return _overrule(group, command, now)
+        case c.Cancel():
+            return _cancel(group, command, now)
+        case c.Answer():
+            return _answer(group, command, now)
+        case c.Retry():
+            return _retry(group, command, now)
+        case c.Finish():
+            return _finish(group, command, now)
+        case c.Define():
+            return _define(group, command, now)
+        case c.Restore():
+            return _restore(group, command)
+
+
+def _tick(group: Group, command: c.Tick, now: Now) -> Changes:
+    items: list[Change] = []
+    if group.enabling_until is not None and now.at >= group.enabling_until:
+        items += _enabled(group, now)
+    elif group.enabled and now.rules.silence is not None:
+        silence = now.rules.paced(now.rules.silence)
+        seen = max(group.seen, command.seen)
+        if now.served >= seen + silence:
+            items.append(Disabled("no machine has asked for events"))
+        elif now.served >= group.seen + silence:
+            items.append(Seen(seen))
+    for event in group.events:
+        attempt = event.attempt
+        if attempt and attempt.next_at is not None and now.at >= attempt.next_at:
+            items.append(_attempted(event, now))
+    return Changes(tuple(items))
+
+
+def _attempted(event: Event, now: Now, by: str = "") -> EventMoved:
+    number = event.attempt.number + 1 if event.attempt else 1
+    after = move(event, Move.ATTEMPT, attempt=Attempt(number=number, at=now.at))
+    return EventMoved(Move.ATTEMPT, after, by)
+
+
+def _enable(group: Group, now: Now) -> Changes:
+    if group.enabled or group.enabling_until is not None:
+        return Changes()
+    delay = now.rules.paced(now.rules.enable_delay)
+    if delay:
+        return Changes((EnablingBegan(now.at + delay),))
+    return Changes(tuple(_enabled(group, now)))
+
+
+def _enabled(group: Group, now: Now) -> list[Change]:
+    """From here on the group is shown what is pending; what it is shown, it may approve."""
+    items: list[Change] = [Enabled(now.served)]
+    items += [
+        EventMoved(Move.LIST, move(event, Move.LIST, listed=True))
+        for event in group.events
+        if not event.listed
+    ]
+    return items
+
+
+def _approve(group: Group, command: c.Approve, now: Now) -> Changes | Refused:
+    items: list[Change] = []
+    for id in dict.fromkeys(command.ids):
+        event = group.event(id)
+        if event is None or not event.listed:
+            if id in command.over:
+                continue
+            return unknown(f"no event {id} was ever listed here")
+        # A group that is not enabled is shown nothing and has no vote.
+        if group.enabled and event.status is Status.SCHEDULED and event.approved is None:
+            items.append(_approved(event, command.by, now))
+    return Changes(tuple(items))
+
+
+def _approved(event: Event, by: str, now: Now) -> EventMoved:
+    after = move(event, Move.APPROVE, approved=Approval(by, now.at))
+    return EventMoved(Move.APPROVE, after, by)
+
+
+def _overrule(group: Group, command: c.Overrule, now: Now) -> Changes | Refused:
+    event = group.event(command.id)
+    if event is None:
+        return unknown(f"event {command.id} is not active")
+    if event.status is Status.STARTED:
+        return Changes((), event.id, ("it had started already",))
+    if event.approved is not None:
+        return Changes((), event.id, (f"it had been approved already, by {event.approved.by}",))
+    return Changes((_approved(event, command.by, now),), event.id)
+
+
+def _cancel(group: Group, command: c.Cancel, now: Now) -> Changes | Refused:
+    event = group.event(command.id)
+    if event is None:
+        return unknown(f"event {command.id} is not active")
+    if event.status is Status.STARTED:
+        return conflict(
+            f"event {event.id} has started and cannot be cancelled; only a Scheduled event can"
+        )
+    return Changes((ended(event, now, f"cancelled by {command.by}", command.by),), event.id)
+
+
+def _answer(group: Group, command: c.Answer, now: Now) -> Changes:
+    event = group.event(command.id)
+    if event is None or event.attempt is None:
+        return Changes()  # the event ended while its driver was at work
+    attempt = event.attempt
+    if attempt.number != command.attempt or not attempt.open:
+        return Changes()
+    closed = msgspec.structs.replace(attempt, open=False)
+    match command.outcome:
+        case c.Done(moved=moved):
+            return Changes(finished(group, event, now, moved=moved), event.id)
+        case c.Again(at=at):
+            attempt = msgspec.structs.replace(closed, next_at=max(at, now.at))
+        case c.Failed(why=note):
+            pause = min(BACK_OFF_FIRST << min(attempt.number - 1, 16), BACK_OFF_MOST)
+            again = now.at + now.rules.paced(pause)
+            attempt = msgspec.structs.replace(closed, next_at=again, note=note)
+        case c.Unclear(why=note):
+            attempt = msgspec.structs.replace(closed, note=note, stuck=True)
+    return Changes((EventMoved(Move.ANSWER, move(event, Move.ANSWER, attempt=attempt)),), event.id)
+
+
+def _retry(group: Group, command: c.Retry, now: Now) -> Changes | Refused:
+    event = group.event(command.id)
+    if event is None or event.attempt is None:
+        return unknown(f"event {command.id} has not started, or is over; nothing to retry")
+    if event.attempt.open:
+        return conflict(f"event {event.id}: attempt {event.attempt.number} is still under way")
+    return Changes((_attempted(event, now, command.by),), event.id)
+
+
+def _finish(group: Group, command: c.Finish, now: Now) -> Changes | Refused:
+    event = group.event(command.id)
+    if event is None or event.status is not Status.STARTED:
+        return unknown(f"event {command.id} has not started, or is over; nothing to finish")
+    if not command.reason.strip():
+        return invalid("say why: an operator's finish needs a reason")
+    ending = f"finished by {command.by}: {command.reason}"
+    return Changes(finished(group, event, now, ending=ending, by=command.by), event.id)
+
+
+def _define(group: Group, command: c.Define, now: Now) -> Changes:
+    items: list[Change] = []
+    if (group.kind, group.policy, group.place) != (command.kind, command.policy, command.place):
+        items.append(GroupDefined(command.kind, command.policy, command.place))
+    wanted = {machine.name: machine for machine in command.machines}
+    for machine in wanted.values():
+        placed = _placed(group.machine(machine.name), machine)
+        if group.machine(machine.name) != placed:
+            items.append(MachinePut(placed))
+    items += [MachineRemoved(m.name) for m in group.machines if m.name not in wanted]
+    after = apply(group, tuple(items))
+    return Changes((*items, *moot(after, now)))
+
+
+def _placed(known: Machine | None, wanted: Machine) -> Machine:
+    """What the inventory says, but for what has happened to the machine since."""
+    if known is None:
+        return wanted
+    kept: dict[str, str] = {"gone": known.gone}
+    if known.moved_from and known.moved_from == wanted.host:
+        kept |= {"host": known.host, "moved_from": known.moved_from}
+    return msgspec.structs.replace(wanted, **kept)
+
+
+def _restore(group: Group, command: c.Restore) -> Changes | Refused:
+    machine = group.machine(command.machine)
+    if machine is None:
+        return unknown(f"no machine '{command.machine}' in group '{group.name}'")
+    if machine.alive:
+        return conflict(f"machine '{machine.name}' is there; only one that is gone can be restored")
+    return Changes((MachinePut(msgspec.structs.replace(machine, gone="")),))

@@ -1,0 +1,30 @@
+"""When time alone will next change a group. A deadline is read off the state, never set."""
+
+from __future__ import annotations
+
+from forewarn.core.events import Status
+from forewarn.core.group import Group
+from forewarn.core.holds import Floor, occupied, ripe_at, timely
+from forewarn.core.time import Now, Time
+
+
+def due(group: Group, now: Now) -> Time | None:
+    """The earliest instant at which a Tick would change something, as things stand.
+
+    Of `now` only the continuity counts (how much service was lost, since when it is steady),
+    so the answer may lie in the past: then a Tick is overdue.
+    """
+    instants: list[Time] = []
+    if group.enabling_until is not None:
+        instants.append(group.enabling_until)
+    if group.enabled and now.rules.silence is not None:
+        instants.append(group.seen + now.rules.paced(now.rules.silence) + now.lost)
+    floor = Floor(group.events)
+    for event in group.events:
+        if event.status is Status.STARTED:
+            if event.attempt is not None and event.attempt.next_at is not None:
+                instants.append(event.attempt.next_at)
+        elif not occupied(event, floor):
+            held = timely(group, event, now)
+            instants.append(ripe_at(event, now) if held else event.raised_at)
+    return min(instants, default=None)

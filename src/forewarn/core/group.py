@@ -1,0 +1,78 @@
+"""The group: the unit that decides, and what its machines are shown.
+
+One group, one document. `view` is all that guests may see; two views of an enabled group
+differ exactly when their incarnations differ.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from forewarn.core.events import Event, EventType, Source, Status
+from forewarn.core.fleet import GroupKind, Machine, Place, Policy
+from forewarn.core.time import Duration, Time
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    kind: GroupKind = GroupKind.STANDALONE
+    machines: tuple[Machine, ...] = ()
+    events: tuple[Event, ...] = ()  # those that are not over, in the order they were raised
+    policy: Policy = Policy()
+    place: Place = Place()
+    enabled: bool = False
+    enabling_until: Time | None = None  # asked to be enabled; the first answer takes its time
+    incarnation: int = 0  # of the current document; 0 while there is none
+    seen: Duration = 0  # when a GET was last known of, in time served
+
+    def machine(self, name: str) -> Machine | None:
+        return next((machine for machine in self.machines if machine.name == name), None)
+
+    def event(self, id: str) -> Event | None:
+        return next((event for event in self.events if event.id == id), None)
+
+    @property
+    def alive(self) -> frozenset[str]:
+        return frozenset(machine.name for machine in self.machines if machine.alive)
+
+
+class EventView(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    type: EventType
+    status: Status
+    resources: tuple[str, ...]
+    not_before: Time | None  # None once Started
+    description: str
+    source: Source
+    duration: int
+
+
+class GroupView(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    kind: GroupKind
+    enabled: bool
+    incarnation: int
+    events: tuple[EventView, ...]
+
+
+def view(group: Group) -> GroupView:
+    shown = group.events if group.enabled else ()
+    return GroupView(
+        name=group.name,
+        kind=group.kind,
+        enabled=group.enabled,
+        incarnation=group.incarnation,
+        events=tuple(
+            EventView(
+                id=event.id,
+                type=event.type,
+                status=event.status,
+                resources=event.resources,
+                not_before=event.not_before if event.status is Status.SCHEDULED else None,
+                description=event.description,
+                source=event.source,
+                duration=event.duration,
+            )
+            for event in shown
+        ),
+    )

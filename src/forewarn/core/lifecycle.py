@@ -1,0 +1,79 @@
+"""The life of an event, as one table.
+
+Two rules. Everything that changes an event goes through `move`, and `move` allows only what
+the table says. And this file does not know *why* an event moves: notice, approvals, domains and
+machines are for `holds.py` and `decide.py`; what guests are shown of it is for `group.py`.
+
+    raised ──► Scheduled ──► Started ──► Finished
+                   └──────► Withdrawn
+
+Scheduled and Started are shown to guests. Finished and Withdrawn are both "gone": a withdrawal
+is an event that ends without having started, a failure is one that starts without having been
+scheduled. No arrow leads backwards, and none leads out of the two ends.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from forewarn.core.events import Event, Status
+
+
+class Move(enum.Enum):
+    RAISE = "raise"  # announced, with a NotBefore
+    STRIKE = "strike"  # a failure: nobody could announce it
+    LIST = "list"  # the group became able to see it
+    APPROVE = "approve"  # somebody of the group said: go ahead
+    LEAVE = "leave"  # some of its machines moved away from its host
+    START = "start"  # nothing holds it any more
+    ATTEMPT = "attempt"  # a driver is about to be asked to carry it out
+    ANSWER = "answer"  # what the driver said, short of "done"
+    FINISH = "finish"  # carried out and checked, or nothing left to carry out
+    WITHDRAW = "withdraw"  # it will not happen
+
+
+TABLE: Mapping[tuple[Status | None, Move], Status] = {
+    (None, Move.RAISE): Status.SCHEDULED,
+    (None, Move.STRIKE): Status.STARTED,
+    (Status.SCHEDULED, Move.LIST): Status.SCHEDULED,
+    (Status.SCHEDULED, Move.APPROVE): Status.SCHEDULED,
+    (Status.SCHEDULED, Move.LEAVE): Status.SCHEDULED,
+    (Status.SCHEDULED, Move.START): Status.STARTED,
+    (Status.SCHEDULED, Move.WITHDRAW): Status.WITHDRAWN,
+    (Status.STARTED, Move.LIST): Status.STARTED,
+    (Status.STARTED, Move.LEAVE): Status.STARTED,
+    (Status.STARTED, Move.ATTEMPT): Status.STARTED,
+    (Status.STARTED, Move.ANSWER): Status.STARTED,
+    (Status.STARTED, Move.FINISH): Status.FINISHED,
+}
+
+# The moves that change what a document shows, and so its incarnation: exactly those that
+# lead from one status to another.
+SHOWN: frozenset[Move] = frozenset(
+    what for (before, what), after in TABLE.items() if before is not after
+)
+
+
+def move(event: Event, what: Move, **fields: Any) -> Event:
+    """The event after `what` has happened to it. For RAISE and STRIKE, `event` is the draft."""
+    before = None if what in (Move.RAISE, Move.STRIKE) else event.status
+    after = TABLE.get((before, what))
+    if after is None:
+        raise ValueError(f"no way to {what.value} an event that is {event.status.value}")
+    return msgspec.structs.replace(event, status=after, **fields)
+
+
+def diagram() -> str:
+    """The table as a Mermaid state diagram, for the documentation."""
+    arrows: dict[tuple[str, str], list[str]] = {}
+    for (before, what), after in TABLE.items():
+        start = before.value if before else "[*]"
+        arrows.setdefault((start, after.value), []).append(what.value)
+    lines = ["stateDiagram-v2"]
+    lines += [f"    {a} --> {b}: {', '.join(whats)}" for (a, b), whats in arrows.items()]
+    lines += [f"    {status.value} --> [*]" for status in Status if status.over]
+    return "\n".join(lines)

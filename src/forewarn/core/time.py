@@ -1,0 +1,60 @@
+"""Time as the core knows it: whole microseconds, handed in, never read.
+
+`Now` is all that a decision may know of the world outside its group: the instant, whether the
+endpoint has been serving without a break, and the rules in force.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+Time: TypeAlias = int  # microseconds since 1970-01-01T00:00:00Z
+Duration: TypeAlias = int  # microseconds
+
+SECOND: Duration = 1_000_000
+MINUTE: Duration = 60 * SECOND
+HOUR: Duration = 60 * MINUTE
+DAY: Duration = 24 * HOUR
+
+
+def ceil_second(at: Time) -> Time:
+    """The first whole second that is not before `at`: notice is never short."""
+    return -(-at // SECOND) * SECOND
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """Durations that hold for every group of a service.
+
+    `speed` divides durations, not time: what a person waits for passes through `paced`,
+    while the clock, NotBefore and the history stay wall time.
+    """
+
+    speed: float = 1.0
+    silence: Duration | None = DAY  # without a GET for so long a group is disabled; None: never
+    start_grace: Duration = 60 * SECOND  # after an outage nothing starts by NotBefore for so long
+    enable_delay: Duration = 0  # how long a group's first GET waits for its answer
+
+    def paced(self, duration: Duration) -> Duration:
+        return duration if self.speed == 1.0 else round(duration / self.speed)
+
+
+class Now(msgspec.Struct, frozen=True, kw_only=True):
+    """The instant of a decision, and what the endpoint has been doing until then."""
+
+    at: Time
+    steady_since: Time | None = None  # last end of an outage or step of the clock, if there was one
+    lost: Duration = 0  # how long, in all, the endpoint has not been serving
+    rules: Rules = Rules()
+
+    @property
+    def served(self) -> Duration:
+        """The instant, on a clock that stands still while nobody serves."""
+        return self.at - self.lost
+
+    @property
+    def grace_ends(self) -> Time | None:
+        if self.steady_since is None:
+            return None
+        return self.steady_since + self.rules.paced(self.rules.start_grace)

@@ -1,0 +1,50 @@
+"""Durations and lists, said to people, and durations as people say them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Duration
+
+LISTED_AT_MOST = 10
+
+
+def in_words(duration: Duration) -> str:
+    """`15 min`, `1 h 30 min`, `2.5 s`: the two largest units that say something."""
+    if duration < 0:
+        return "-" + in_words(-duration)
+    if duration < MINUTE:
+        return f"{duration / SECOND:.3f}".rstrip("0").rstrip(".") + " s"
+    parts = []
+    for size, unit in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (SECOND, "s")):
+        count, duration = divmod(duration, size)
+        if count:
+            parts.append(f"{count} {unit}")
+    return " ".join(parts[:2])
+
+
+def listing(names: Sequence[str]) -> str:
+    """`a, b and 3 more`: never a screenful."""
+    if not names:
+        return "nothing"
+    shown = ", ".join(names[:LISTED_AT_MOST])
+    rest = len(names) - LISTED_AT_MOST
+    return f"{shown} and {rest} more" if rest > 0 else shown
+
+
+_UNITS = {"d": DAY, "h": HOUR, "m": MINUTE, "min": MINUTE, "s": SECOND, "ms": SECOND // 1_000}
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|min|d|h|m|s)", re.ASCII)
+
+
+def parse_duration(text: str) -> Duration:
+    """`15m`, `1h30m`, `7d`, `30s`, ISO 8601 `PT5M`, or a plain number of seconds."""
+    said = text.strip().lower()
+    if re.fullmatch(r"\d+(\.\d+)?", said, re.ASCII):
+        return round(float(said) * SECOND)
+    if iso := re.fullmatch(r"p(?:(\d+)d)?(?:t((?:\d+[hms])+))?", said, re.ASCII):
+        said = "".join((f"{iso[1]}d" if iso[1] else "", iso[2] or ""))
+    parts = _PART.findall(said)
+    if not parts or _PART.sub("", said).strip():
+        raise ValueError(f"'{text}' is not a duration; write for example 90s, 15m, 1h30m or 7d")
+    return round(sum(float(count) * _UNITS[unit] for count, unit in parts))

@@ -1,0 +1,142 @@
+"""Machines that are only pretended: what would be done to them is written down.
+
+The writing is a `World`: in memory, or a file that outlives the process, so that after a crash
+`observe` can truly say whether it happened. Its lines are trace lines, ready for the judge.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from forewarn.core import EventType, Source
+from forewarn.core.time import MINUTE, SECOND, Duration
+from forewarn.drivers.port import (
+    Again,
+    Checked,
+    Done,
+    Happened,
+    NotYet,
+    Observed,
+    Ok,
+    Performed,
+    Task,
+    Unknown,
+    Veto,
+)
+
+KEPT_IMPACTS = 10_000  # how many a world's file remembers when it is opened again
+
+
+class Profile(msgspec.Struct, frozen=True):
+    started: Duration  # how long the event stays Started: until it is done and checked
+
+
+# Medians of what has been seen in a real cloud.
+MIGRATION = Profile(5 * MINUTE)
+MAINTENANCE = Profile(10 * MINUTE)
+DELETION = Profile(30 * SECOND)
+
+PROFILES: dict[tuple[EventType, Source], Profile] = {
+    (EventType.FREEZE, Source.PLATFORM): MIGRATION,
+    (EventType.REBOOT, Source.PLATFORM): MAINTENANCE,
+    (EventType.REBOOT, Source.USER): MAINTENANCE,
+    (EventType.REDEPLOY, Source.PLATFORM): MAINTENANCE,
+    (EventType.REDEPLOY, Source.USER): MAINTENANCE,
+    (EventType.PREEMPT, Source.PLATFORM): DELETION,
+    (EventType.TERMINATE, Source.PLATFORM): DELETION,
+}
+
+
+class Impact(msgspec.Struct, frozen=True, tag_field="kind", tag="impact"):
+    t: float
+    event: str
+    type: str
+    machines: tuple[str, ...]
+
+
+class World:
+    """What has been done to pretended machines, by event."""
+
+    def __init__(self) -> None:
+        self._impacts: dict[str, Impact] = {}
+
+    def impact(self, event: str) -> Impact | None:
+        return self._impacts.get(event)
+
+    def strike(self, impact: Impact) -> None:
+        self._impacts[impact.event] = impact
+
+    def close(self) -> None:
+        """Nothing more will be done to it."""
+
+
+class FileWorld(World):
+    """A world that outlives the process: one line per impact, on disk before it counts."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        lines = path.read_bytes().splitlines() if path.exists() else []
+        for line in lines[-KEPT_IMPACTS:]:
+            try:
+                super().strike(msgspec.json.decode(line, type=Impact))
+            except msgspec.MsgspecError:
+                continue  # torn by a crash: it did not count
+        self._file = path.open("ab")
+        if lines and self._file.tell() and not path.read_bytes().endswith(b"\n"):
+            self._file.write(b"\n")
+
+    def strike(self, impact: Impact) -> None:
+        self._file.write(msgspec.json.encode(impact) + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        super().strike(impact)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class Simulated:
+    repeatable = True  # the world itself knows what happened
+
+    def __init__(self, world: World, paced: Callable[[Duration], Duration]) -> None:
+        self._world = world
+        self._paced = paced
+
+    async def check(self, task: Task) -> Checked:
+        return Ok() if task.machines else Veto("none of its machines is there")
+
+    async def observe(self, task: Task) -> Observed:
+        if self._world.impact(task.event) is None:
+            return NotYet()
+        if task.started_at is None:
+            return Unknown("it happened, though it has not started")
+        return Happened(_moved(task)) if task.now >= self._over_at(task) else NotYet()
+
+    async def perform(self, task: Task) -> Performed:
+        if self._world.impact(task.event) is None:
+            names = tuple(machine.name for machine in task.machines)
+            self._world.strike(Impact(task.now / SECOND, task.event, task.type.value, names))
+        over_at = self._over_at(task)
+        return Again(over_at) if task.now < over_at else Done(_moved(task))
+
+    def _over_at(self, task: Task) -> int:
+        profile = PROFILES[task.type, task.source]
+        started = task.now if task.started_at is None else task.started_at
+        return started + self._paced(profile.started)
+
+
+def _moved(task: Task) -> dict[str, str]:
+    """A redeploy moves each machine to the next host, if there is another."""
+    if task.type is not EventType.REDEPLOY:
+        return {}
+    moved = {}
+    for machine in task.machines:
+        others = [host for host in task.hosts if host != machine.host]
+        if others:
+            later = [host for host in others if host > machine.host]
+            moved[machine.name] = (later or others)[0]
+    return moved

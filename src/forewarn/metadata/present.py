@@ -1,0 +1,75 @@
+"""From what the core knows to what the wire says. The only file that knows both."""
+
+from __future__ import annotations
+
+import re
+import uuid
+
+from forewarn.core import GroupKind, GroupView, Machine, Status
+from forewarn.core.fleet import Place
+from forewarn.core.time import SECOND, Time
+from forewarn.wire import document as wire
+from forewarn.wire.instance import Facts, host_name_of
+from forewarn.wire.times import rfc1123
+from forewarn.wire.versions import Version
+
+VM_SIZE = "Standard_D2s_v5"  # some clients will not believe a machine without one
+
+
+def document(group: GroupView, version: Version) -> wire.Document:
+    """The group's document in a version's dialect."""
+    iaas = group.kind is not GroupKind.CLOUD_SERVICE
+    return wire.shown(
+        wire.Document(
+            group.incarnation,
+            tuple(
+                wire.Event(
+                    id=event.id,
+                    status=event.status.value,
+                    type=event.type.value,
+                    resources=tuple(version.resource(n, iaas=iaas) for n in event.resources),
+                    not_before=_seconds(event.not_before) if event.not_before is not None else None,
+                    description=event.description,
+                    source=event.source.value,
+                    duration=event.duration,
+                )
+                for event in group.events
+                if event.status in (Status.SCHEDULED, Status.STARTED)
+            ),
+        ),
+        version,
+    )
+
+
+def facts(machine: Machine, group: str, place: Place) -> Facts:
+    """What a machine's instance metadata tells of it."""
+    computer_name = machine.computer_name or machine.name
+    member = re.fullmatch(re.escape(place.scale_set) + r"_(\d+)", machine.name)
+    if place.scale_set and member and not machine.computer_name:
+        computer_name = host_name_of(place.scale_set, int(member[1]))
+    return Facts(
+        name=machine.name,
+        vm_id=machine.vm_id,
+        computer_name=computer_name,
+        location=place.location,
+        zone=place.zone,
+        resource_group=place.resource_group,
+        subscription_id=place.subscription,
+        scale_set=place.scale_set,
+        placement_group_id=str(uuid.uuid5(uuid.NAMESPACE_OID, group)) if place.scale_set else "",
+        update_domain=machine.update_domain,
+        fault_domain=machine.fault_domain,
+        spot=machine.spot,
+        vm_size=VM_SIZE,
+        tags=tuple(machine.tags.items()),
+        private_ipv4=tuple(a for a in machine.addresses if ":" not in a),
+        private_ipv6=tuple(a for a in machine.addresses if ":" in a),
+    )
+
+
+def date(at: Time) -> str:
+    return rfc1123(_seconds(at))
+
+
+def _seconds(at: Time) -> int:
+    return at // SECOND

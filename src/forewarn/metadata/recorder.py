@@ -1,0 +1,68 @@
+"""Records every exchange at the endpoint into a trace, without changing any."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import MutableMapping
+from typing import Any
+
+from forewarn.metadata.app import MetadataApp, Receive, Scope, Send
+from forewarn.metadata.seats import Seats
+from forewarn.metadata.upstream import Upstream
+from forewarn.service.trace import Trace
+
+
+class Recorder:
+    def __init__(self, app: MetadataApp, seats: Seats, upstream: Upstream, trace: Trace) -> None:
+        self._app = app
+        self._seats = seats
+        self._upstream = upstream
+        self._trace = trace
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        asked = self._upstream.now().at
+        source, server = scope.get("client") or ("", 0), scope.get("server") or ("", 0)
+        seat = self._seats.who(source[0], server[0])
+        heard, said = bytearray(), bytearray()
+        start: MutableMapping[str, Any] = {"status": None, "headers": []}
+
+        async def listen() -> MutableMapping[str, Any]:
+            message = await receive()
+            heard.extend(message.get("body", b""))
+            return message
+
+        async def speak(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                start.update(message)
+            said.extend(message.get("body", b""))
+            await send(message)
+
+        try:
+            await self._app(scope, listen, speak)
+        finally:
+            query = scope["query_string"].decode("latin-1")
+            self._trace.write(
+                "exchange",
+                self._upstream.now().at,
+                asked=asked / 1e6,
+                machine=seat.name if seat else None,
+                **{"from": source[0]},
+                method=scope["method"],
+                target=scope["path"] + (f"?{query}" if query else ""),
+                headers=_texts(scope["headers"]),
+                status=start["status"],
+                answer_headers=_texts(start["headers"]),
+                **_content("body", heard),
+                **_content("answer", said),
+            )
+
+
+def _texts(headers: list[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
+    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
+
+
+def _content(key: str, data: bytearray) -> dict[str, str]:
+    try:
+        return {key: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{key}_base64": base64.b64encode(data).decode()}

@@ -1,0 +1,72 @@
+"""Seats: who asks. On a fleet a machine is known by its source address; on a developer's machine,
+where every guest has the same, by the address it asks."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from forewarn.core import Machine
+from forewarn.core.fleet import Place
+from forewarn.metadata import present
+from forewarn.metadata.upstream import GroupNews
+from forewarn.wire.instance import Facts
+
+
+class Identity(enum.Enum):
+    SOURCE = "source"  # the address the request comes from
+    ASKED = "asked"  # the address the request goes to
+
+
+class Seat(msgspec.Struct, frozen=True):
+    group: str
+    machine: Machine
+    place: Place
+
+    @property
+    def name(self) -> str:
+        return self.machine.name
+
+    def facts(self) -> Facts:
+        return present.facts(self.machine, self.group, self.place)
+
+
+class Seats:
+    def __init__(self, identity: Identity, default: str | None = None) -> None:
+        self._identity = identity
+        self._default = default
+        self._by_address: dict[str, Seat] = {}
+        self._by_name: dict[str, Seat] = {}
+        self._of_group: dict[str, tuple[Seat, ...]] = {}
+
+    def told(self, news: GroupNews) -> None:
+        group = news.view.name
+        before = self._of_group.get(group, ())
+        if tuple(seat.machine for seat in before) == news.machines:
+            return
+        for seat in before:
+            if self._by_name.get(seat.name) is seat:
+                del self._by_name[seat.name]
+            for address in seat.machine.addresses:
+                if self._by_address.get(address) is seat:
+                    del self._by_address[address]
+        seats = tuple(Seat(group, machine, news.place) for machine in news.machines)
+        self._of_group[group] = seats
+        for seat in seats:
+            self._by_name[seat.name] = seat
+            for address in seat.machine.addresses:
+                self._by_address[address] = seat
+
+    def who(self, source: str, asked: str) -> Seat | None:
+        """The seat of whoever sent this, or None: unknown, or gone."""
+        if self._identity is Identity.SOURCE:
+            seat = self._by_address.get(_plain(source))
+        else:
+            seat = self._by_address.get(_plain(asked)) or self._by_name.get(self._default or "")
+        return seat if seat and seat.machine.alive else None
+
+
+def _plain(address: str) -> str:
+    """An IPv4 address as such, also when it arrived on a socket for both families."""
+    return address.removeprefix("::ffff:")

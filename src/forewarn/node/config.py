@@ -1,0 +1,43 @@
+"""What a node is told. Where the words come from (flags, a file, a test) is not its business."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from forewarn.core import Rules, Time
+from forewarn.metadata.limits import Limits
+from forewarn.metadata.seats import Identity
+from forewarn.service.fleetfile import Fleet
+
+
+class Address(msgspec.Struct, frozen=True):
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        host, colon, port = text.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        if not colon or not host or not port.isdecimal() or int(port) > 65_535:
+            raise ValueError(f"'{text}' is not HOST:PORT")
+        return cls(host, int(port))
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    fleet: Fleet
+    state: Path | None = None  # the SQLite file; None: nothing outlives the process
+    migrate: bool = True  # may an older state file be brought up to date?
+    rules: Rules = Rules()
+    virtual: Time | None = None  # where a virtual clock begins; None: real time
+    identity: Identity = Identity.SOURCE
+    speak_as: str | None = None  # with Identity.ASKED: who is meant by an address of no machine
+    limits: Limits = Limits()
+    metadata: Address | None = None  # None: not on a socket
+    whole_loopback: bool = False  # listen on every loopback address, and nowhere else
+    control: Address | None = None
+    record: Path | None = None

@@ -1,0 +1,265 @@
+"""The node: every part made, joined and started in order, and stopped in reverse.
+
+The same for `dev`, for `serve` and for a test. Wiring only: if something here wants to decide,
+it belongs on another floor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import structlog
+
+from forewarn.core import Group, Machine, Refused, Time
+from forewarn.core.commands import Command, Define
+from forewarn.drivers.port import Driver
+from forewarn.drivers.simulated import FileWorld, Simulated, World
+from forewarn.metadata import present
+from forewarn.metadata.app import MetadataApp
+from forewarn.metadata.recorder import Recorder
+from forewarn.metadata.seats import Identity, Seats
+from forewarn.metadata.upstream import LocalUpstream
+from forewarn.node.config import Address, Config
+from forewarn.node.servers import server
+from forewarn.node.sockets import open_loopback, open_one
+from forewarn.service import guard
+from forewarn.service.carrier import Carrier
+from forewarn.service.clock import Clock, Interruption, RealClock, VirtualClock
+from forewarn.service.feed import Feed
+from forewarn.service.inventory import Inventory
+from forewarn.service.ledger import Ledger
+from forewarn.service.platform import Platform, new_id
+from forewarn.service.scheduler import Scheduler, advance
+from forewarn.service.trace import Trace, TracedWorld
+from forewarn.service.witness import SAVE_EVERY, Witness
+from forewarn.service.writer import Writer
+from forewarn.store import MemoryStore, Store
+
+log = structlog.get_logger("forewarn")
+
+
+class Node:
+    """Parts that a test wants to hold in its own hands may be handed in."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        store: Store | None = None,
+        clock: Clock | None = None,
+        driver: Driver | None = None,
+        new_id: Callable[[], str] = new_id,
+    ) -> None:
+        self.config = config
+        self.clock = clock or (
+            RealClock() if config.virtual is None else VirtualClock(config.virtual)
+        )
+        self.store = store or _store(config)
+        self._driver = driver
+        self._new_id = new_id
+        self._stack = AsyncExitStack()
+        self.metadata_url = ""
+        self.control_url = ""
+
+    async def __aenter__(self) -> Node:
+        try:
+            await self._start()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        await self._stack.aclose()
+
+    async def advance(self, to: Time) -> None:
+        """Wind a virtual clock forward; returns when all that became due is done and visible."""
+        if not isinstance(self.clock, VirtualClock):
+            raise TypeError("the clock is real")
+        await advance(self.clock, self.scheduler, self.ledger, to)
+
+    def url_of(self, machine: Machine) -> str:
+        """Where to ask as this machine."""
+        if (
+            self.config.identity is Identity.SOURCE
+            or not machine.addresses
+            or not self.metadata_url
+        ):
+            return self.metadata_url
+        port = self.metadata_url.rpartition(":")[2]
+        return f"http://{Address(machine.addresses[0], int(port))}"
+
+    async def _start(self) -> None:
+        config, store = self.config, self.store
+        await store.open()
+        self._stack.push_async_callback(store.close)
+        self.ledger = Ledger()
+        self.witness = Witness(store)
+        self.inventory = Inventory(store)
+        self.feed = Feed(store)
+        await self._take_up()
+        self.clock.on_interruption(_tell)
+        self.writer = Writer(store, self.clock, config.rules, self.ledger)
+        trace = self._trace()
+        driver = self._make_driver(trace)
+        tasks = guard.Tasks(_surprise)
+        self._stack.push_async_callback(tasks.end)
+        self.carrier = Carrier(store, self.writer, driver, config.fleet.hosts, self.ledger, tasks)
+        self.scheduler = Scheduler(store, self.writer, self.clock, self.ledger, self.witness.seen)
+        self.platform = Platform(
+            store,
+            self.writer,
+            self.carrier,
+            self.feed,
+            self.witness,
+            self.inventory,
+            self._new_id,
+        )
+        self.inventory.load()
+        upstream = LocalUpstream(self.platform, store)
+        seats = Seats(config.identity, config.speak_as)
+        app = MetadataApp(upstream, seats, config.limits)
+        self.app: Any = Recorder(app, seats, upstream, trace) if trace else app
+        await self._define()
+        self._stack.push_async_callback(self._save)
+        if trace:
+            trace.fleet(store, self.writer.now().at)
+        self.carrier.resume()
+        self.scheduler.reread()
+        tasks.start(self.scheduler.run(), "scheduler")
+        tasks.start(self._keep_saving(), "saver")
+        await self._listen(tasks)
+
+    async def _take_up(self) -> None:
+        """Where did an earlier run end, and how long has nobody been serving since?"""
+        sightings = await self.witness.load()
+        last = 0
+        async for commit in self.store.commits(max(self.store.seq - 1, 0)):
+            last = commit.at
+        floor = max(last, sightings.served_until or 0)
+        self.clock.resume(sightings.served_until, sightings.lost, floor)
+
+    async def _define(self) -> None:
+        """Make the inventory what the fleet says; what it no longer names is removed."""
+        wanted: dict[str, Command] = dict(self.config.fleet.groups)
+        for group in self.store.groups.values():
+            if group.name not in wanted and group.machines:
+                wanted[group.name] = _emptied(group)
+        done = await self.writer.submit_all(wanted)
+        if isinstance(done, Refused):  # cannot be: a definition is never refused
+            raise RuntimeError(done.says)
+
+    def _make_driver(self, trace: Trace | None) -> Driver:
+        if self._driver is not None:
+            return self._driver
+        state = self.config.state
+        world = FileWorld(state.with_name(state.name + ".impacts")) if state else World()
+        if trace:
+            world = TracedWorld(world, trace)
+        self._stack.callback(world.close)
+        return Simulated(world, self.config.rules.paced)
+
+    def _trace(self) -> Trace | None:
+        if self.config.record is None:
+            return None
+        trace = Trace(self.config.record)
+        trace.follow(self.store, self.clock)
+        trace.write("up", self.writer.now().at)
+
+        def end() -> None:
+            now = self.writer.now().at
+            trace.write("down", now)
+            trace.write("end", now)
+            trace.close()
+
+        self._stack.callback(end)
+        return trace
+
+    async def _listen(self, tasks: guard.Tasks) -> None:
+        config = self.config
+        if config.metadata is not None:
+            from forewarn.metadata.protocol import protocol
+
+            sockets = (
+                open_loopback(config.metadata.port, self._loopback_hosts())
+                if config.whole_loopback
+                else [open_one(config.metadata)]
+            )
+            self.metadata_url = _url(config.metadata.host, sockets[0])
+            http = protocol(lambda: present.date(self.writer.now().at))
+            await self._serve(self.app, sockets, tasks, http, config.limits.keep_alive)
+        if config.control is not None:
+            from forewarn.control.app import Desk, create
+
+            listener = open_one(config.control)
+            self.control_url = _url(config.control.host, listener)
+            desk = Desk(
+                platform=self.platform,
+                metadata=self.metadata_url,
+                url_of=self.url_of,
+                next_due=self.scheduler.next_due,
+                advance=self.advance if isinstance(self.clock, VirtualClock) else None,
+            )
+            await self._serve(create(desk), [listener], tasks, "httptools", 5)
+
+    async def _serve(
+        self, app: Any, sockets: list[socket.socket], tasks: guard.Tasks, http: Any, keep_alive: int
+    ) -> None:
+        inner = server(app, http=http, keep_alive=keep_alive)
+        running = tasks.start(inner.serve(sockets), "server")
+
+        async def stop() -> None:
+            inner.should_exit = True
+            await asyncio.wait([running])
+
+        self._stack.push_async_callback(stop)
+        await inner.ready.wait()
+
+    def _loopback_hosts(self) -> list[str]:
+        return ["127.0.0.1", *(a for m in self.config.fleet.machines for a in m.addresses)]
+
+    async def _keep_saving(self) -> None:
+        while True:
+            await guard.pause(SAVE_EVERY)
+            try:
+                await self._save()
+            except Exception as error:
+                log.warning("last-seen times could not be saved", why=str(error))
+
+    async def _save(self) -> None:
+        await self.witness.save(self.writer.now())
+
+
+def _store(config: Config) -> Store:
+    if config.state is None:
+        return MemoryStore()
+    from forewarn.store.sqlite import SqliteStore
+
+    return SqliteStore(Path(config.state), migrate=config.migrate)
+
+
+def _emptied(group: Group) -> Define:
+    return Define(kind=group.kind, machines=(), policy=group.policy, place=group.place)
+
+
+def _url(host: str, listener: socket.socket) -> str:
+    return f"http://{Address(host, listener.getsockname()[1])}"
+
+
+def _tell(interruption: Interruption) -> None:
+    log.warning("time was interrupted", what=interruption.what, lost=interruption.lost / 1e6)
+
+
+def _surprise(name: str, error: BaseException) -> None:
+    log.error("a task died", task=name, exc_info=error)

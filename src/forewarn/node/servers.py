@@ -1,0 +1,47 @@
+"""HTTP servers inside a running loop: uvicorn without its signal handling and its logs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import uvicorn
+
+GRACE = 3  # seconds that requests under way are given when the node stops
+
+
+class InnerServer(uvicorn.Server):
+    """A server that says when it is ready and leaves signals to whoever runs the loop."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+
+def server(app: Any, *, http: Any = "httptools", keep_alive: int = 5) -> InnerServer:
+    return InnerServer(
+        uvicorn.Config(
+            app,
+            http=http,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,  # who asks is decided by the connection, never by a header
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=keep_alive,
+            timeout_graceful_shutdown=GRACE,
+        )
+    )

@@ -1,0 +1,82 @@
+"""Opening the sockets. On a developer's machine the endpoint is on every loopback address at once,
+so that each pretended machine has one of its own; never beyond loopback."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import socket
+from collections.abc import Sequence
+
+from forewarn.node.config import Address
+
+BACKLOG = 2_048
+
+
+class CannotListen(Exception):
+    """An address cannot be had; the message says which and why."""
+
+
+def open_one(address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address.host, address.port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise CannotListen(_why(address, error)) from error
+    return listener
+
+
+def open_loopback(port: int, hosts: Sequence[str]) -> list[socket.socket]:
+    """One socket for all of loopback where the system allows binding to its device, else one
+    for each host."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo\0")
+    except (OSError, AttributeError):
+        listener.close()
+        return _one_each(port, hosts)
+    try:
+        listener.bind(("0.0.0.0", port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise CannotListen(_why(Address("127.0.0.1", port), error)) from error
+    return [listener]
+
+
+def _one_each(port: int, hosts: Sequence[str]) -> list[socket.socket]:
+    opened: list[socket.socket] = []
+    try:
+        for host in hosts:
+            opened.append(open_one(Address(host, port)))
+            port = opened[0].getsockname()[1]
+    except CannotListen:
+        for listener in opened:
+            listener.close()
+        raise
+    return opened
+
+
+def confined(host: str) -> bool:
+    """Is this an address that nobody beyond this machine or its guests can reach?"""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return address.is_loopback or address.is_link_local
+
+
+def _why(address: Address, error: OSError) -> str:
+    match error.errno:
+        case errno.EADDRINUSE:
+            return f"{address} is in use; choose another port, or port 0 for any that is free"
+        case errno.EADDRNOTAVAIL:
+            return f"{address} is not an address of this machine; add it to an interface first"
+        case errno.EACCES:
+            return f"{address} needs privileges (a port below 1024); run as root or choose another"
+    return f"{address}: {error.strerror or error}"

@@ -1,0 +1,131 @@
+"""Has events carried out: hands each attempt on record to the driver, and its answer back.
+
+A reconciler: it acts on what is committed, so a crash at any point is made up for by looking
+at what is on record. It decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import structlog
+
+from forewarn.core import Event, Group, Status
+from forewarn.core.changes import EventMoved
+from forewarn.core.commands import Again, Answer, Done, Failed, Outcome, Unclear
+from forewarn.drivers.port import Driver, Happened, NotYet, Task, TaskMachine, Unknown
+from forewarn.service import guard
+from forewarn.service.ledger import Ledger
+from forewarn.service.writer import Writer
+from forewarn.store.port import Commit, Store, StoreFailed
+
+RETRY_AFTER = 1.0  # seconds of guard time before an answer that could not be stored is sent again
+
+log = structlog.get_logger("forewarn")
+
+
+class Carrier:
+    def __init__(
+        self,
+        store: Store,
+        writer: Writer,
+        driver: Driver,
+        hosts: tuple[str, ...],
+        ledger: Ledger,
+        tasks: guard.Tasks,
+    ) -> None:
+        self._store = store
+        self._writer = writer
+        self._driver = driver
+        self._hosts = hosts
+        self._ledger = ledger
+        self._tasks = tasks
+        store.attach(self._told)
+
+    def resume(self) -> None:
+        """Take up every attempt that is on record without an end."""
+        for group in self._store.groups.values():
+            for event in group.events:
+                if event.attempt is not None and event.attempt.open:
+                    self._carry(event, observe=True)
+
+    async def veto(self, event: Event) -> str | None:
+        """Would the driver carry this out? Asked when it is announced."""
+        checked = await self._driver.check(self.task(event))
+        return getattr(checked, "why", None)
+
+    def task(self, event: Event) -> Task:
+        group = self._store.groups.get(event.group) or Group(name=event.group)
+        machines = [group.machine(name) for name in event.resources if name not in event.left]
+        return Task(
+            event=event.id,
+            group=event.group,
+            type=event.type,
+            source=event.source,
+            machines=tuple(
+                TaskMachine(machine.name, machine.host, machine.addresses)
+                for machine in machines
+                if machine is not None and machine.alive
+            ),
+            hosts=self._hosts,
+            duration=event.duration,
+            attempt=event.attempt.number if event.attempt else 0,
+            started_at=event.started_at,
+            now=self._writer.now().at,
+        )
+
+    def _told(self, commit: Commit, changed: Mapping[str, Group]) -> None:
+        del changed
+        for entry in commit.entries:
+            for item in entry.items:
+                if isinstance(item, EventMoved) and _begins(item):
+                    self._carry(item.event, observe=False)
+
+    def _carry(self, event: Event, *, observe: bool) -> None:
+        what = f"driver call for {event.type.value} {event.id}"
+        self._ledger.take(what)
+        self._tasks.start(self._run(event, what, observe=observe), what)
+
+    async def _run(self, event: Event, what: str, *, observe: bool) -> None:
+        try:
+            outcome = await self._outcome(event, observe=observe)
+            attempt = event.attempt.number if event.attempt else 0
+            answer = Answer(id=event.id, attempt=attempt, outcome=outcome)
+            while True:
+                try:
+                    await self._writer.submit(event.group, answer)
+                    return
+                except StoreFailed as failure:
+                    log.error(
+                        "a driver's answer is not stored yet", event=event.id, why=str(failure)
+                    )
+                    await guard.pause(RETRY_AFTER)
+        finally:
+            self._ledger.release(what)
+
+    async def _outcome(self, event: Event, *, observe: bool) -> Outcome:
+        task = self.task(event)
+        try:
+            if not observe:
+                return await self._driver.perform(task)
+            match await self._driver.observe(task):
+                case Happened(moved=moved):
+                    return Done(moved)
+                case NotYet():
+                    return Again(task.now)
+                case Unknown(why=why):
+                    return Again(task.now) if self._driver.repeatable else Unclear(why)
+        except Exception as error:
+            log.exception("a driver failed", event=event.id)
+            return Failed(f"{type(error).__name__}: {error}")
+
+
+def _begins(item: EventMoved) -> bool:
+    """Is this the commit that put a new attempt on record?"""
+    attempt = item.event.attempt
+    return (
+        item.what.value in ("start", "strike", "attempt")
+        and item.event.status is Status.STARTED
+        and attempt is not None
+        and attempt.open
+    )

@@ -1,0 +1,54 @@
+"""Guard time: real, monotonic, for sockets, subprocesses and rates. Never for what is decided.
+
+Also the one place where tasks are started, so that each has an owner that ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time  # noqa: TID251 - one of the two owners of time
+from collections.abc import Coroutine
+from typing import Any
+
+
+def monotonic() -> float:
+    return time.monotonic()
+
+
+def monotonic_us() -> int:
+    return time.monotonic_ns() // 1_000
+
+
+def wall_us() -> int:
+    return time.time_ns() // 1_000
+
+
+async def pause(seconds: float) -> None:
+    await asyncio.sleep(seconds)  # noqa: TID251 - the owner
+
+
+class Tasks:
+    """Tasks with one owner. A task that dies of a surprise takes nobody with it, but is told."""
+
+    def __init__(self, on_error: Any = None) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._on_error = on_error
+
+    def start(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) and self._on_error:
+            self._on_error(task.get_name(), error)
+
+    async def end(self) -> None:
+        """Cancel what still runs and wait for it."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)

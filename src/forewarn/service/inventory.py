@@ -1,0 +1,62 @@
+"""Who is where: an index over the groups by machine, kept up to date by every commit."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+
+from forewarn.core import Group, Machine
+from forewarn.core.words import listing
+from forewarn.store.port import Commit, Store
+
+
+class Inventory:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._group_of: dict[str, str] = {}
+        self._members: dict[str, frozenset[str]] = {}
+        store.attach(self._told)
+
+    def load(self) -> None:
+        for group in self._store.groups.values():
+            self._index(group)
+
+    def group_of(self, machine: str) -> str | None:
+        return self._group_of.get(machine)
+
+    def machine(self, name: str) -> tuple[Group, Machine] | None:
+        group = self._store.groups.get(self._group_of.get(name, ""))
+        machine = group.machine(name) if group else None
+        return (group, machine) if group and machine else None
+
+    def group(self, name: str) -> Group | None:
+        group = self._store.groups.get(name)
+        return group if group and group.machines else None
+
+    def groups(self) -> Iterator[Group]:
+        return (group for group in self._store.groups.values() if group.machines)
+
+    def unknown_machine(self, name: str) -> str:
+        return f"no machine '{name}'; {_suggest(name, list(self._group_of))}"
+
+    def unknown_group(self, name: str) -> str:
+        return f"no group '{name}'; {_suggest(name, [group.name for group in self.groups()])}"
+
+    def _told(self, _commit: Commit, changed: Mapping[str, Group]) -> None:
+        for group in changed.values():
+            self._index(group)
+
+    def _index(self, group: Group) -> None:
+        here = frozenset(machine.name for machine in group.machines)
+        before = self._members.get(group.name, frozenset())
+        for name in before - here:
+            if self._group_of.get(name) == group.name:  # it may have moved to another group
+                del self._group_of[name]
+        for name in here - before:
+            self._group_of[name] = group.name
+        self._members[group.name] = here
+
+
+def _suggest(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean '{close[0]}'?" if close else f"there are {listing(sorted(known))}"

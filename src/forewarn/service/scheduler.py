@@ -1,0 +1,136 @@
+"""The one coroutine that waits on domain time. It owns no deadlines: it reads them off the groups.
+
+Woken by every commit and every move of the clock; sends a Tick to each group that is due.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from forewarn.core import Changes, Group, Time, due
+from forewarn.core.commands import Tick
+from forewarn.service import guard
+from forewarn.service.clock import Clock, VirtualClock
+from forewarn.service.ledger import Hung, Ledger
+from forewarn.service.writer import Writer
+from forewarn.store.port import Commit, Store, StoreFailed
+
+RETRY_AFTER = 1.0  # seconds of guard time before a Tick that could not be stored is sent again
+
+log = structlog.get_logger("forewarn")
+
+
+class Scheduler:
+    def __init__(
+        self,
+        store: Store,
+        writer: Writer,
+        clock: Clock,
+        ledger: Ledger,
+        seen: Callable[[str], int],
+    ) -> None:
+        self._store = store
+        self._writer = writer
+        self._clock = clock
+        self._ledger = ledger
+        self._seen = seen
+        self._due: dict[str, Time] = {}
+        self._heap: list[tuple[Time, str]] = []
+        self._woken = asyncio.Event()
+        store.attach(self._told)
+        clock.on_interruption(lambda _: self.reread())
+        if isinstance(clock, VirtualClock):
+            clock.on_move(self._wake)
+
+    def reread(self) -> None:
+        """Read every group's deadline anew, as after an interruption."""
+        self._due.clear()
+        self._heap.clear()
+        for group in self._store.groups.values():
+            self._read(group)
+        self._wake()
+
+    def next_due(self) -> Time | None:
+        while self._heap:
+            at, name = self._heap[0]
+            if self._due.get(name) == at:
+                return at
+            heapq.heappop(self._heap)
+        return None
+
+    async def run(self) -> None:
+        while True:
+            await self._clock.wait(self.next_due(), self._woken)
+            held = self._woken.is_set()
+            self._woken.clear()
+            try:
+                await self._fire()
+            finally:
+                if held:
+                    self._ledger.release("scheduler")
+
+    async def _fire(self) -> None:
+        while True:
+            now = self._writer.now()
+            names = []
+            while (at := self.next_due()) is not None and at <= now.at:
+                names.append(heapq.heappop(self._heap)[1])
+            if not names:
+                return
+            for name in names:
+                del self._due[name]
+            outcomes = await asyncio.gather(*map(self._tick, names), return_exceptions=True)
+            for name, outcome in zip(names, outcomes, strict=True):
+                if outcome is not True:  # not stored, or somebody else was quicker: look again
+                    self._read(self._store.groups[name])
+            if any(self._due.get(name, now.at + 1) <= now.at for name in names):
+                await guard.pause(RETRY_AFTER)  # still overdue: do not spin
+
+    async def _tick(self, name: str) -> bool:
+        try:
+            decision = await self._writer.submit(name, Tick(seen=self._seen(name)))
+        except StoreFailed as failure:
+            log.error("a deadline could not be kept yet", group=name, why=str(failure))
+            return False
+        return isinstance(decision, Changes) and bool(decision.items)
+
+    def _told(self, _commit: Commit, changed: Mapping[str, Group]) -> None:
+        for group in changed.values():
+            self._read(group)
+        self._wake()
+
+    def _read(self, group: Group) -> None:
+        at = due(group, self._writer.now())
+        if at is None:
+            self._due.pop(group.name, None)
+        elif self._due.get(group.name) != at:
+            self._due[group.name] = at
+            heapq.heappush(self._heap, (at, group.name))
+
+    def _wake(self) -> None:
+        if not self._woken.is_set():
+            self._ledger.take("scheduler")
+            self._woken.set()
+
+
+async def advance(clock: VirtualClock, scheduler: Scheduler, ledger: Ledger, to: Time) -> None:
+    """Wind the clock to `to`, stopping at every instant at which something is due.
+
+    Returns when all that became due is done and visible.
+    """
+    if to < clock.at:
+        raise ValueError("time does not go back")
+    while True:
+        await ledger.idle()
+        at = scheduler.next_due()
+        if at is None or at > to:
+            break
+        if at <= clock.at:
+            raise Hung("something is overdue and does not happen")
+        clock.set(at)
+    clock.set(to)
+    await ledger.idle()

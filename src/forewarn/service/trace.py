@@ -1,0 +1,96 @@
+"""Recording what happens, in the format the judge reads: one JSON object per line.
+
+Written as it happens and never waited for on disk: a trace is evidence, not state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from forewarn.core import Group, Time
+from forewarn.core.changes import Disabled, EventMoved, MachinePut, MachineRemoved
+from forewarn.core.lifecycle import Move
+from forewarn.core.time import SECOND
+from forewarn.drivers.simulated import Impact, World
+from forewarn.service.clock import Clock, Interruption
+from forewarn.store.port import Commit, Store
+
+
+class Trace:
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("ab", buffering=0)
+
+    def write(self, kind: str, at: Time, **fields: Any) -> None:
+        self._file.write(msgspec.json.encode({"kind": kind, "t": at / SECOND, **fields}) + b"\n")
+
+    def close(self) -> None:
+        self._file.close()
+
+    def follow(self, store: Store, clock: Clock) -> None:
+        """Record what a commit says that no request shows."""
+
+        def told(commit: Commit, changed: Mapping[str, Group]) -> None:
+            for entry in commit.entries:
+                names = {machine.name for machine in changed[entry.group].machines}
+                for item in entry.items:
+                    match item:
+                        case EventMoved(what=Move.RAISE | Move.APPROVE, event=event):
+                            if event.approved and event.approved.by not in names:
+                                self.write(
+                                    "approval", commit.at, event=event.id, by=event.approved.by
+                                )
+                        case Disabled():
+                            self.write("disabled", commit.at, group=entry.group)
+            if any(
+                isinstance(i, MachinePut | MachineRemoved) for e in commit.entries for i in e.items
+            ):
+                self.fleet(store, commit.at)
+
+        def interrupted(interruption: Interruption) -> None:
+            self.write("step", interruption.at, seconds=interruption.lost / SECOND)
+
+        store.attach(told)
+        clock.on_interruption(interrupted)
+
+    def fleet(self, store: Store, at: Time) -> None:
+        groups = {g.name: {"kind": g.kind.value} for g in store.groups.values()}
+        machines = {
+            machine.name: {
+                "group": group.name,
+                "update_domain": machine.update_domain,
+                "addresses": machine.addresses,
+            }
+            for group in store.groups.values()
+            for machine in group.machines
+            if machine.alive
+        }
+        self.write("fleet", at, groups=groups, machines=machines)
+
+
+class TracedWorld(World):
+    """A world whose impacts are recorded as well."""
+
+    def __init__(self, inner: World, trace: Trace) -> None:
+        super().__init__()
+        self._inner = inner
+        self._trace = trace
+
+    def impact(self, event: str) -> Impact | None:
+        return self._inner.impact(event)
+
+    def strike(self, impact: Impact) -> None:
+        self._inner.strike(impact)
+        self._trace.write(
+            "impact",
+            round(impact.t * SECOND),
+            event=impact.event,
+            type=impact.type,
+            machines=impact.machines,
+        )
+
+    def close(self) -> None:
+        self._inner.close()

@@ -1,0 +1,101 @@
+"""Who saw what, and when: counts and times of polls, and the first sight of every event.
+
+In memory; only when a group was last seen is written down now and then, and may be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from forewarn.core import Group, Now, Time
+from forewarn.store.port import Commit, Sightings, Store
+
+SAVE_EVERY = 5.0  # seconds of guard time between two savings of what is lossy
+
+
+class Polls(msgspec.Struct):
+    """One machine's polling."""
+
+    count: int = 0
+    last: Time = 0
+    version: str = ""
+    incarnation: int = -1
+    first_sights: dict[str, Time] = {}  # by event, while it is active
+
+
+class Witness:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._polls: dict[str, Polls] = {}
+        self._seen: dict[str, int] = {}
+        self._unsaved: set[str] = set()
+        store.attach(self._told)
+
+    def seen(self, group: str) -> int:
+        """When a machine of the group last asked, in time served."""
+        return self._seen.get(group, 0)
+
+    def polls(self, machine: str) -> Polls | None:
+        return self._polls.get(machine)
+
+    def first_sights(self, event: str, machines: Collection[str]) -> dict[str, Time]:
+        """Which of the machines have been shown the event, and when first."""
+        found = {}
+        for machine in machines:
+            polls = self._polls.get(machine)
+            if polls and event in polls.first_sights:
+                found[machine] = polls.first_sights[event]
+        return found
+
+    def alive(self, group: str, now: Now) -> None:
+        """A sign of life that shows nothing: a throttled poll."""
+        self._seen[group] = now.served
+        self._unsaved.add(group)
+
+    def polled(
+        self,
+        machine: str,
+        group: str,
+        version: str,
+        incarnation: int,
+        ids: Collection[str],
+        now: Now,
+    ) -> None:
+        """A document was answered. `ids` are the events that it lists."""
+        self.alive(group, now)
+        polls = self._polls.get(machine)
+        if polls is None:
+            polls = self._polls[machine] = Polls(first_sights={})
+        polls.count += 1
+        polls.last = now.at
+        polls.version = version
+        if polls.incarnation != incarnation:
+            polls.incarnation = incarnation
+            sights = polls.first_sights
+            polls.first_sights = {id: sights.get(id, now.at) for id in ids}
+
+    async def load(self) -> Sightings:
+        sightings = await self._store.sightings()
+        self._seen.update(sightings.seen)
+        return sightings
+
+    async def save(self, now: Now) -> None:
+        unsaved, self._unsaved = self._unsaved, set()
+        try:
+            await self._store.save(
+                Sightings(
+                    seen={group: self._seen[group] for group in unsaved},
+                    served_until=now.at,
+                    lost=now.lost,
+                )
+            )
+        except BaseException:
+            self._unsaved |= unsaved
+            raise
+
+    def _told(self, _commit: Commit, changed: Mapping[str, Group]) -> None:
+        """Forget machines that have left the inventory."""
+        for machine in [m for group in changed.values() for m in group.machines if m.gone]:
+            self._polls.pop(machine.name, None)

@@ -1,0 +1,136 @@
+"""What the engines share: many works, one commit.
+
+While one batch is being made durable the next one gathers. A batch is decided against an
+overlay: each work sees what those before it have done. Only when the engine has it on disk is
+it swapped in, published and acknowledged; if the engine fails, the overlay is dropped and every
+caller of the batch is refused, those included who changed nothing but saw what now is not so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import ChainMap
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from types import MappingProxyType
+
+from forewarn.core import Event, Group, apply
+from forewarn.store.port import Commit, Listener, Sightings, StoreFailed, Work
+
+MAX_BATCH = 512  # works decided for one commit
+
+
+class _States(ChainMap[str, Group]):
+    """A group nobody has defined is an empty one."""
+
+    def __missing__(self, name: str) -> Group:
+        return Group(name=name)
+
+
+class BatchingStore(ABC):
+    def __init__(self) -> None:
+        self._groups: dict[str, Group] = {}
+        self._seq = 0
+        self._listeners: list[Listener] = []
+        self._waiting: list[tuple[Work, asyncio.Future[Commit | None]]] = []
+        self._worker: asyncio.Task[None] | None = None
+
+    @property
+    def groups(self) -> Mapping[str, Group]:
+        return MappingProxyType(self._groups)
+
+    @property
+    def seq(self) -> int:
+        return self._seq
+
+    def attach(self, listener: Listener) -> None:
+        self._listeners.append(listener)
+
+    async def transact(self, work: Work) -> Commit | None:
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Commit | None] = loop.create_future()
+        self._waiting.append((work, done))
+        if self._worker is None:
+            self._worker = loop.create_task(self._run(), name="store")
+        return await done
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                batch = self._waiting[:MAX_BATCH]
+                del self._waiting[:MAX_BATCH]
+                await self._commit(batch)
+        finally:
+            self._worker = None
+
+    async def _commit(self, batch: list[tuple[Work, asyncio.Future[Commit | None]]]) -> None:
+        overlay: dict[str, Group] = {}
+        states = _States(overlay, self._groups)
+        commits: list[Commit] = []
+        decided: list[tuple[asyncio.Future[Commit | None], Commit | None]] = []
+        for work, done in batch:
+            try:
+                wanted = work(states)
+            except Exception as error:
+                _fail(done, error)
+                continue
+            if not wanted.entries:
+                decided.append((done, None))
+                continue
+            for entry in wanted.entries:
+                overlay[entry.group] = apply(states[entry.group], entry.items)
+            commit = Commit(self._seq + len(commits) + 1, wanted.at, wanted.entries)
+            commits.append(commit)
+            decided.append((done, commit))
+        if commits:
+            try:
+                await self._persist(commits, self._groups, overlay)
+            except StoreFailed as failure:
+                for done, _ in decided:
+                    _fail(done, failure)
+                return
+            self._groups.update(overlay)
+            self._seq = commits[-1].seq
+            for commit in commits:
+                changed = {entry.group: self._groups[entry.group] for entry in commit.entries}
+                for listener in self._listeners:
+                    listener(commit, changed)
+        for done, outcome in decided:
+            if not done.done():
+                done.set_result(outcome)
+
+    async def close(self) -> None:
+        if self._worker is not None:
+            await asyncio.wait([self._worker])
+
+    @abstractmethod
+    async def open(self) -> None: ...
+
+    @abstractmethod
+    async def _persist(
+        self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
+    ) -> None:
+        """Make the commits and the states they lead to durable, all or nothing."""
+
+    @abstractmethod
+    def commits(self, after: int) -> AsyncIterator[Commit]: ...
+
+    @abstractmethod
+    async def records(self, ids: Collection[str]) -> Mapping[str, Event]: ...
+
+    @abstractmethod
+    async def past(self, *, group: str | None = None, limit: int = 100) -> Sequence[Event]: ...
+
+    @abstractmethod
+    async def caused_by(self, cause: str) -> Sequence[Event]: ...
+
+    @abstractmethod
+    async def save(self, sightings: Sightings) -> None: ...
+
+    @abstractmethod
+    async def sightings(self) -> Sightings: ...
+
+
+def _fail(done: asyncio.Future[Commit | None], error: Exception) -> None:
+    if not done.done():
+        done.set_exception(error)

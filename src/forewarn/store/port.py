@@ -1,0 +1,99 @@
+"""The port: what every engine offers.
+
+`transact` is the one way to change state. Its `work` is a pure function of the states it is
+given and may be run again; one commit may span several groups. When `transact` returns, the
+commit is durable, swapped in, and every listener has been told, in that order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from forewarn.core import Change, Event, Group, Time
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """What one commit changes in one group."""
+
+    group: str
+    items: tuple[Change, ...]
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """What a work wants committed; without entries it only wants to know that what it has
+    seen is durable."""
+
+    at: Time
+    entries: tuple[Entry, ...] = ()
+
+
+class Commit(msgspec.Struct, frozen=True):
+    seq: int
+    at: Time
+    entries: tuple[Entry, ...]
+
+
+class Sightings(msgspec.Struct, frozen=True, kw_only=True):
+    """The lossy side: written now and then, never waited for."""
+
+    seen: dict[str, int]  # by group, in time served
+    served_until: Time | None = None
+    lost: int = 0
+
+
+class StoreFailed(Exception):
+    """A commit could not be made durable. Nothing of it has happened."""
+
+
+class StoreUnusable(Exception):
+    """The store cannot be opened; the message is one line for whoever started the service."""
+
+
+States: TypeAlias = Mapping[str, Group]
+Work: TypeAlias = Callable[[States], Batch]
+Listener: TypeAlias = Callable[[Commit, Mapping[str, Group]], None]
+
+
+class Store(Protocol):
+    @property
+    def groups(self) -> Mapping[str, Group]:
+        """The state as last committed."""
+        ...
+
+    @property
+    def seq(self) -> int:
+        """The number of the last commit; 0 if there is none."""
+        ...
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def attach(self, listener: Listener) -> None:
+        """Call `listener` with every commit, in order, before its callers hear of it."""
+        ...
+
+    async def transact(self, work: Work) -> Commit | None: ...
+
+    def commits(self, after: int) -> AsyncIterator[Commit]:
+        """In commit order, without a gap, up to the last commit there is."""
+        ...
+
+    async def records(self, ids: Collection[str]) -> Mapping[str, Event]:
+        """Events that are over, by id."""
+        ...
+
+    async def past(self, *, group: str | None = None, limit: int = 100) -> Sequence[Event]:
+        """Events that are over, the latest first."""
+        ...
+
+    async def caused_by(self, cause: str) -> Sequence[Event]:
+        """Every event with this cause, in the order of raising, those that are over included."""
+        ...
+
+    async def save(self, sightings: Sightings) -> None: ...
+
+    async def sightings(self) -> Sightings: ...

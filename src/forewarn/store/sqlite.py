@@ -1,0 +1,318 @@
+"""The SQLite engine: one file, one writer thread, `synchronous=FULL`.
+
+The thread is the only one that touches the connection, so reads queue behind commits and see
+them. The file belongs to one process at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.dialects.sqlite import insert
+
+from forewarn.core import Event, Group, Machine
+from forewarn.core.changes import EventMoved
+from forewarn.store import schema as s
+from forewarn.store.batching import BatchingStore
+from forewarn.store.port import Commit, Sightings, StoreFailed, StoreUnusable
+
+PAGE = 256  # commits read at a time
+
+T = TypeVar("T")
+
+_encode = msgspec.json.Encoder().encode
+_group = msgspec.json.Decoder(Group)
+_machine = msgspec.json.Decoder(Machine)
+_event = msgspec.json.Decoder(Event)
+_commit = msgspec.json.Decoder(Commit)
+
+
+class SqliteStore(BatchingStore):
+    def __init__(self, path: Path, *, migrate: bool = True) -> None:
+        super().__init__()
+        self.path = path
+        self._migrate = migrate
+        self._lock: IO[str] | None = None
+        self._engine: sa.Engine | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
+
+    async def open(self) -> None:
+        try:
+            await self._in_thread(self._open)
+        except BaseException:
+            self._thread.shutdown(wait=True)
+            raise
+
+    async def close(self) -> None:
+        await super().close()
+        await self._in_thread(self._close)
+        self._thread.shutdown(wait=True)
+
+    async def _persist(
+        self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
+    ) -> None:
+        before = {name: before.get(name, Group(name=name)) for name in after}
+        try:
+            await self._in_thread(self._write, commits, before, after)
+        except sa.exc.SQLAlchemyError as error:
+            reason = str(getattr(error, "orig", None) or error)
+            raise StoreFailed(f"{self.path}: {reason}") from error
+
+    async def commits(self, after: int) -> AsyncIterator[Commit]:
+        until = self._seq
+        while after < until:
+            page = await self._in_thread(self._page, after, until)
+            if not page:
+                return
+            for commit in page:
+                yield commit
+            after = page[-1].seq
+
+    async def records(self, ids: Collection[str]) -> Mapping[str, Event]:
+        query = sa.select(s.events.c.body).where(s.events.c.id.in_(ids), s.events.c.over)
+        return {event.id: event for event in await self._events(query)}
+
+    async def past(self, *, group: str | None = None, limit: int = 100) -> Sequence[Event]:
+        query = sa.select(s.events.c.body).where(s.events.c.over)
+        if group is not None:
+            query = query.where(s.events.c.group_name == group)
+        return await self._events(query.order_by(s.events.c.ordinal.desc()).limit(limit))
+
+    async def caused_by(self, cause: str) -> Sequence[Event]:
+        query = sa.select(s.events.c.body).where(s.events.c.cause == cause)
+        return await self._events(query.order_by(s.events.c.ordinal))
+
+    async def save(self, sightings: Sightings) -> None:
+        await self._in_thread(self._save, sightings)
+
+    async def sightings(self) -> Sightings:
+        return await self._in_thread(self._sightings)
+
+    # In the writer thread from here on.
+
+    async def _in_thread(self, call: Callable[..., T], *arguments: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call, *arguments)
+
+    def _connection(self) -> contextlib.AbstractContextManager[sa.Connection]:
+        if self._engine is None:
+            raise StoreFailed(f"{self.path}: the store is closed")
+        return self._engine.begin()
+
+    def _open(self) -> None:
+        try:
+            self._lock = _locked(self.path)
+            self._engine = sa.create_engine(f"sqlite:///{self.path}", poolclass=sa.pool.StaticPool)
+            sa.event.listen(self._engine, "connect", _pragmas)
+            with self._engine.begin() as connection:
+                self._upgrade(connection)
+            self._load()
+        except (OSError, sa.exc.DatabaseError, msgspec.MsgspecError) as error:
+            self._close()
+            reason = str(getattr(error, "orig", None) or error)
+            raise StoreUnusable(f"{self.path} cannot be used as state: {reason}") from error
+        except BaseException:
+            self._close()
+            raise
+
+    def _close(self) -> None:
+        if self._engine is not None:
+            self._engine.dispose()
+            self._engine = None
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _upgrade(self, connection: sa.Connection) -> None:
+        """Create or bring up to date. Alembic is imported only when there is something to do."""
+        tables = set(sa.inspect(connection).get_table_names())
+        if not tables:
+            s.metadata.create_all(connection)
+            connection.execute(
+                sa.text(
+                    "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"
+                )
+            )
+            connection.execute(
+                sa.text("INSERT INTO alembic_version VALUES (:v)"), {"v": s.SCHEMA_VERSION}
+            )
+            return
+        if "alembic_version" not in tables:
+            raise StoreUnusable(f"{self.path} is a database of something else; choose another file")
+        found = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
+        if found != s.SCHEMA_VERSION:
+            from forewarn.store.migrate import upgrade
+
+            upgrade(connection, self.path, str(found), allowed=self._migrate)
+
+    def _load(self) -> None:
+        with self._connection() as connection:
+            groups = {
+                row.name: _group.decode(row.body) for row in connection.execute(sa.select(s.groups))
+            }
+            machines: dict[str, list[Machine]] = {}
+            for row in connection.execute(sa.select(s.machines).order_by(s.machines.c.ordinal)):
+                machines.setdefault(row.group_name, []).append(_machine.decode(row.body))
+            events: dict[str, list[Event]] = {}
+            active = sa.select(s.events).where(~s.events.c.over).order_by(s.events.c.ordinal)
+            for row in connection.execute(active):
+                events.setdefault(row.group_name, []).append(_event.decode(row.body))
+            self._groups = {
+                name: msgspec.structs.replace(
+                    group,
+                    machines=tuple(machines.get(name, ())),
+                    events=tuple(events.get(name, ())),
+                )
+                for name, group in groups.items()
+            }
+            self._seq = connection.scalar(sa.select(sa.func.max(s.commits.c.seq))) or 0
+
+    def _write(
+        self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
+    ) -> None:
+        with self._connection() as connection:
+            connection.execute(
+                s.commits.insert(),
+                [{"seq": c.seq, "at": c.at, "body": _encode(c)} for c in commits],
+            )
+            _write_groups(connection, before, after)
+            _write_machines(connection, before, after)
+            _write_events(connection, commits)
+
+    def _page(self, after: int, until: int) -> list[Commit]:
+        c = s.commits.c
+        query = sa.select(c.body).where(c.seq > after, c.seq <= until).order_by(c.seq).limit(PAGE)
+        with self._connection() as connection:
+            return [_commit.decode(body) for body in connection.scalars(query)]
+
+    async def _events(self, query: sa.Select[Any]) -> Sequence[Event]:
+        def read() -> list[Event]:
+            with self._connection() as connection:
+                return [_event.decode(body) for body in connection.scalars(query)]
+
+        return await self._in_thread(read)
+
+    def _save(self, sightings: Sightings) -> None:
+        values = {"lost": sightings.lost, "served_until": sightings.served_until}
+        with self._connection() as connection:
+            _upsert(
+                connection,
+                s.sightings,
+                "group_name",
+                [{"group_name": name, "seen": seen} for name, seen in sightings.seen.items()],
+            )
+            _upsert(
+                connection,
+                s.service,
+                "key",
+                [{"key": key, "value": v} for key, v in values.items() if v is not None],
+            )
+
+    def _sightings(self) -> Sightings:
+        with self._connection() as connection:
+            seen = {r.group_name: r.seen for r in connection.execute(sa.select(s.sightings))}
+            values = {row.key: row.value for row in connection.execute(sa.select(s.service))}
+        return Sightings(
+            seen=seen, served_until=values.get("served_until"), lost=values.get("lost", 0)
+        )
+
+
+def _write_groups(
+    connection: sa.Connection, before: Mapping[str, Group], after: Mapping[str, Group]
+) -> None:
+    """A group's own row holds neither its machines nor its events: those have rows of their own."""
+
+    def row(group: Group) -> bytes:
+        return _encode(msgspec.structs.replace(group, machines=(), events=()))
+
+    rows = [
+        {"name": name, "body": row(group)}
+        for name, group in after.items()
+        if row(group) != row(before[name]) or name not in before
+    ]
+    _upsert(connection, s.groups, "name", rows)
+
+
+def _write_machines(
+    connection: sa.Connection, before: Mapping[str, Group], after: Mapping[str, Group]
+) -> None:
+    rows, removed = [], []
+    for name, group in after.items():
+        known = {machine.name: machine for machine in before[name].machines}
+        for machine in group.machines:
+            if known.pop(machine.name, None) is not machine:
+                rows.append({"name": machine.name, "group_name": name, "body": _encode(machine)})
+        removed += list(known)
+    if removed:
+        connection.execute(s.machines.delete().where(s.machines.c.name.in_(removed)))
+    _upsert(connection, s.machines, "name", rows)
+
+
+def _write_events(connection: sa.Connection, commits: Sequence[Commit]) -> None:
+    latest: dict[str, Event] = {}
+    for commit in commits:
+        for entry in commit.entries:
+            for item in entry.items:
+                if isinstance(item, EventMoved):
+                    latest[item.event.id] = item.event
+    rows = [
+        {
+            "id": event.id,
+            "group_name": event.group,
+            "over": event.status.over,
+            "cause": event.cause,
+            "body": _encode(event),
+        }
+        for event in latest.values()
+    ]
+    _upsert(connection, s.events, "id", rows)
+
+
+def _upsert(
+    connection: sa.Connection, table: sa.Table, key: str, rows: Sequence[Mapping[str, object]]
+) -> None:
+    if not rows:
+        return
+    statement = insert(table)
+    values = {
+        column.name: statement.excluded[column.name]
+        for column in table.columns
+        if column.name in rows[0] and column.name != key
+    }
+    connection.execute(statement.on_conflict_do_update(index_elements=[key], set_=values), rows)
+
+
+def _pragmas(connection: Any, _record: object) -> None:
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.close()
+
+
+def _locked(path: Path) -> IO[str]:
+    """Hold the file for this process; the lock dies with the process, however it dies."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = path.with_name(path.name + ".lock").open("a+")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        lock.seek(0)
+        holder = lock.read().strip() or "another process"
+        lock.close()
+        raise StoreUnusable(
+            f"{path} is in use by {holder}; stop that or choose another file"
+        ) from error
+    lock.seek(0)
+    lock.truncate()
+    lock.write(f"process {os.getpid()}")
+    lock.flush()
+    return lock

@@ -1,0 +1,12 @@
+"""The judge: reads recorded traffic and says which promises were broken.
+
+It is derived from what the endpoint promises and shares no code with the service, so that the
+two cannot be wrong together. It accuses only where the recording is proof: what overlaps has
+no order, and what was not seen may have been in order.
+"""
+
+from .bench import judge, judge_files
+from .rules import RULES
+from .verdict import Finding, Judgement
+
+__all__ = ["RULES", "Finding", "Judgement", "judge", "judge_files"]

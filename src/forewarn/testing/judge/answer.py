@@ -1,0 +1,232 @@
+"""One answer beside its request: status, headers, error bodies.
+
+Everything here is proven by a single exchange, except that a request id and a tag must be
+compared with those of other answers; the two small registers for that live here too.
+"""
+
+import json
+
+from .dialect import (
+    BAD_REQUEST_PREFIX,
+    CONTENT_TYPE,
+    NOT_FOUND,
+    THROTTLED,
+    read_rfc1123,
+)
+from .fleet import Caller
+from .request import Request, plain_tag
+from .trace import Exchange, Pairs
+from .verdict import Docket
+
+_JSON_STATUSES = frozenset({200, 400, 404, 405, 500})
+
+
+def header(headers: Pairs, name: str) -> str | None:
+    return next((value for key, value in headers if key == name), None)
+
+
+class Answers:
+    """Checks answers one by one, in any order."""
+
+    def __init__(self, docket: Docket, complete: bool) -> None:
+        self._docket = docket
+        self._one_recorder = complete
+        self._ids: dict[str, Exchange] = {}
+        self._tag_of: dict[tuple[str, str, bytes], str] = {}
+        self._body_of: dict[tuple[str, str, str], bytes] = {}
+        self._dates: dict[str, bool] = {}
+
+    def check(self, exchange: Exchange, request: Request, caller: Caller) -> None:
+        headers = exchange.answer_headers
+        if headers is not None:
+            self._check_headers(exchange, headers, caller)
+        if request.about_events:
+            self._check_status(exchange, request, caller)
+            if headers is not None:
+                self._check_endpoint_headers(exchange, headers, request, caller)
+            if exchange.method == "GET" and exchange.status == 304:
+                self._check_304(exchange, header(headers or (), "etag"), request, caller)
+
+    def _say(self, rule: str, says: str, exchange: Exchange, caller: Caller) -> None:
+        self._docket.add(rule, says, t=exchange.t, group=caller.group, machine=caller.machine)
+
+    # Headers that every answer has, on whatever path.
+
+    def _check_headers(self, exchange: Exchange, headers: Pairs, caller: Caller) -> None:
+        given = dict(headers)
+        date = given.get("date")
+        if date is None:
+            self._say("date-header", "An answer has no Date.", exchange, caller)
+        elif not self._is_date(date):
+            self._say("date-header", f"Date is {date!r}, not RFC 1123.", exchange, caller)
+        server = given.get("server")
+        if server is None or not server.startswith("IMDS/"):
+            self._say("server-header", f"Server is {server!r}, not IMDS/….", exchange, caller)
+        length = given.get("content-length")
+        if length is None:
+            if exchange.status == 200:
+                self._say("content-length", "A 200 has no Content-Length.", exchange, caller)
+        elif length != str(len(exchange.answer)) and not _may_leave_out_body(exchange):
+            says = f"Content-Length is {length}, the body has {len(exchange.answer)} bytes."
+            self._say("content-length", says, exchange, caller)
+        self._check_request_id(exchange, given.get("x-ms-request-id"), caller)
+
+    def _is_date(self, text: str) -> bool:
+        # Many answers share a second.
+        known = self._dates.get(text)
+        if known is None:
+            known = self._dates[text] = read_rfc1123(text) is not None
+        return known
+
+    def _check_request_id(self, exchange: Exchange, given: str | None, caller: Caller) -> None:
+        if not given:
+            self._say("request-id", "An answer has no x-ms-request-id.", exchange, caller)
+            return
+        other = self._ids.setdefault(given, exchange)
+        if other is exchange:
+            return
+        if not self._one_recorder and _same_exchange(other, exchange):
+            return
+        says = "An x-ms-request-id was given to two requests."
+        self._say("request-id", says, exchange, caller)
+
+    # What the endpoint itself promises.
+
+    def _check_status(self, exchange: Exchange, request: Request, caller: Caller) -> None:
+        status = exchange.status
+        assert status is not None
+        if caller.standing == "unknown":
+            if status == 200:
+                says = f"A caller from {exchange.source}, no machine of the fleet, got a 200."
+                self._say("unknown-caller", says, exchange, caller)
+            elif status != 404:
+                says = f"A caller that is no machine of the fleet got {status}, not 404."
+                self._say("wrong-status", says, exchange, caller)
+            else:
+                self._check_error_body(exchange, request, caller)
+            return
+        if exchange.method == "POST" and status in (304, 412):
+            says = f"A POST was answered {status}; If-None-Match means nothing there."
+            self._say("post-precondition", says, exchange, caller)
+            return
+        if status >= 500 and not (status == 500 and exchange.method == "POST"):
+            says = f"A {exchange.method} was answered {status}."
+            self._say("server-error", says, exchange, caller)
+            return
+        if status in (404, 429):
+            if status == 404 and caller.standing == "known":
+                self._say("wrong-status", "A machine of the fleet got 404.", exchange, caller)
+            else:
+                self._check_error_body(exchange, request, caller)
+            return
+        deserved = request.deserved
+        if deserved is None:
+            return
+        if status not in deserved.statuses:
+            wanted = " or ".join(str(s) for s in sorted(deserved.statuses) if s not in (408, 413))
+            says = f"A {exchange.method} was answered {status}, not {wanted}: {deserved.why}."
+            self._say("wrong-status", says, exchange, caller)
+        elif status == 400:
+            self._check_error_body(exchange, request, caller)
+        elif status == 200 and exchange.method == "POST" and exchange.answer:
+            says = f"An accepted approval was answered with {len(exchange.answer)} bytes of body."
+            self._say("approval-body", says, exchange, caller)
+
+    def _check_error_body(self, exchange: Exchange, request: Request, caller: Caller) -> None:
+        answer = exchange.answer
+        if exchange.method == "HEAD":
+            return
+        if exchange.status == 404:
+            fits = answer == NOT_FOUND
+        elif exchange.status == 429:
+            fits = THROTTLED in answer
+        else:
+            deserved = request.deserved
+            assert deserved is not None
+            fits = answer in deserved.errors or (deserved.any_error and _is_bad_request(answer))
+        if not fits:
+            shown = answer[:120].decode("utf-8", "replace")
+            self._say("error-body", f"A {exchange.status} says {shown!r}.", exchange, caller)
+
+    def _check_endpoint_headers(
+        self, exchange: Exchange, headers: Pairs, request: Request, caller: Caller
+    ) -> None:
+        status = exchange.status
+        if status in _JSON_STATUSES:
+            kind = header(headers, "content-type")
+            if kind is None:
+                # Nothing has no type.
+                wrong = bool(exchange.answer)
+            else:
+                wrong = kind != CONTENT_TYPE and kind.lower() != CONTENT_TYPE
+            if wrong:
+                says = f"A {status} has Content-Type {kind!r}."
+                self._say("content-type", says, exchange, caller)
+        if status == 405:
+            verbs = {verb.strip() for verb in (header(headers, "allow") or "").split(",")}
+            if not {"GET", "POST"} <= verbs:
+                says = "A 405 does not name GET and POST in Allow."
+                self._say("allow-header", says, exchange, caller)
+        if exchange.method == "GET" and status == 200 and request.version is not None:
+            self._check_tag(exchange, header(headers, "etag"), request, caller)
+
+    def _check_tag(
+        self, exchange: Exchange, tag: str | None, request: Request, caller: Caller
+    ) -> None:
+        if tag is None or len(tag) < 3 or tag[0] != '"' or tag[-1] != '"' or '"' in tag[1:-1]:
+            self._say("etag-form", f"A document's ETag is {tag!r}.", exchange, caller)
+            return
+        if request.tags is not None and tag[1:-1] in request.tags:
+            says = "If-None-Match named the tag of the document, which was sent all the same."
+            self._say("missed-304", says, exchange, caller)
+        if caller.key is None:
+            return
+        assert request.version is not None
+        place = (caller.key, request.version.name)
+        if self._tag_of.setdefault((*place, exchange.answer), tag) != tag:
+            says = "The same document was served under two ETags."
+            self._say("etag-mismatch", says, exchange, caller)
+        if self._body_of.setdefault((*place, tag[1:-1]), exchange.answer) != exchange.answer:
+            says = f"Two documents were served under the ETag {tag}."
+            self._say("etag-mismatch", says, exchange, caller)
+
+    def _check_304(
+        self, exchange: Exchange, tag: str | None, request: Request, caller: Caller
+    ) -> None:
+        if exchange.answer:
+            self._say("wrong-304", "A 304 has a body.", exchange, caller)
+        if request.tags is None:
+            self._say("wrong-304", "A 304 answers no If-None-Match.", exchange, caller)
+        elif "0" in request.tags and len(request.tags) == 1:
+            # What clients send first, before they know any tag; no hash is that short.
+            self._say("wrong-304", "A 304 answers If-None-Match: 0.", exchange, caller)
+        elif tag is not None and plain_tag(tag) not in request.tags and "*" not in request.tags:
+            says = "A 304 carries an ETag that If-None-Match does not name."
+            self._say("wrong-304", says, exchange, caller)
+
+
+def _may_leave_out_body(exchange: Exchange) -> bool:
+    """Whether Content-Length may name the length of a body that was not sent."""
+    return exchange.method == "HEAD" or exchange.status == 304
+
+
+def _same_exchange(one: Exchange, other: Exchange) -> bool:
+    """Whether both could be one exchange that two recorders wrote down."""
+    return (
+        one.asked <= other.t
+        and other.asked <= one.t
+        and one.target == other.target
+        and one.method == other.method
+        and one.status == other.status
+        and one.answer == other.answer
+    )
+
+
+def _is_bad_request(answer: bytes) -> bool:
+    if not answer.startswith(BAD_REQUEST_PREFIX):
+        return False
+    try:
+        value = json.loads(answer)
+    except ValueError:
+        return False
+    return isinstance(value, dict)

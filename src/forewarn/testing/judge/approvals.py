@@ -1,0 +1,207 @@
+"""Approvals, and events that may go: what must have started, and which ids may be named.
+
+An event that was approved, or whose NotBefore has passed, may rightly wait for others. It is
+accused only when a document shows that nothing it could wait for is there, and an unchanged
+incarnation proves that nothing was there since it was free to go.
+"""
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from .dialect import FULL_SIGHT, GUID, PATIENT
+from .document import Document, Event
+from .facts import Facts
+from .fleet import Caller, Fleets
+from .order import TOLERANCE, Order, Period, Sighting
+from .request import Request
+from .trace import Exchange, Trace
+from .verdict import Docket
+
+# The approver sees the start in the next GET; everyone else must see it this much later.
+APPROVAL_GRACE = 5.0
+# After an outage nothing starts by NotBefore for 60 s; twice that leaves no doubt.
+NOT_BEFORE_GRACE = 120.0
+# Who approved, what is over: kept for the history's retention, which is a day at the least.
+RETENTION = 24 * 3600.0
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Post:
+    """A well-formed approval that was answered."""
+
+    exchange: Exchange
+    request: Request
+    caller: Caller
+
+
+@dataclass(frozen=True, slots=True)
+class _Free:
+    """Since when an event was seen free to go, under one unchanged array."""
+
+    period: Period
+    incarnation: int
+    t: float
+
+
+class Waits:
+    """Of one group: who may go and does not."""
+
+    def __init__(
+        self, trace: Trace, order: Order, fleets: Fleets, facts: Facts, docket: Docket
+    ) -> None:
+        self._breaks = sorted(trace.breaks)
+        self._order = order
+        self._fleets = fleets
+        self._facts = facts
+        self._docket = docket
+        self._acknowledged: dict[str, dict[str | None, Exchange]] = {}
+        self._first: dict[tuple[Period, int], Exchange] = {}
+        self._free: dict[tuple[str, str], _Free] = {}
+        self._seen_free: dict[int, tuple[tuple[str, str], ...]] = {}
+
+    def settle_post(self, post: Post) -> None:
+        if post.exchange.status == 200:
+            for id in post.request.approves:
+                by = self._acknowledged.setdefault(id, {})
+                by.setdefault(post.caller.machine, post.exchange)
+
+    def settle(self, sighting: Sighting) -> None:
+        period, incarnation = sighting.period, sighting.document.incarnation
+        if period is None or incarnation is None:
+            return
+        if sighting.document.version.sight == FULL_SIGHT:
+            self._first.setdefault((period, incarnation), sighting.exchange)
+        for key in self._seen_free.pop(sighting.exchange.index, ()):
+            free = self._free.get(key)
+            if free is None or (free.period, free.incarnation) != (period, incarnation):
+                self._free[key] = _Free(period, incarnation, sighting.exchange.t)
+
+    def judge(self, sighting: Sighting) -> None:
+        document, asked = sighting.document, sighting.exchange.asked
+        if sighting.period is None or document.incarnation is None:
+            return
+        if document.version.sight < FULL_SIGHT:
+            return  # what holds the event may be of a kind that this version hides
+        now = asked - TOLERANCE - self._order.blur
+        due = document.first_due is not None and document.first_due < now
+        if not due and self._acknowledged.keys().isdisjoint(document.scheduled):
+            return
+        assert document.events is not None
+        seen: list[tuple[str, str]] = []
+        for event in document.events:
+            if event.started or self._held(event, document):
+                continue
+            if event.not_before is not None and event.not_before < now:
+                seen.append(("due", event.id))
+                self._judge_due(event, sighting)
+            if event.id in self._acknowledged and not self._coupled(event, document, None):
+                seen.append(("approved", event.id))
+                self._judge_approved(event, sighting)
+        if seen:
+            self._seen_free[sighting.exchange.index] = tuple(seen)
+
+    def _judge_due(self, event: Event, sighting: Sighting) -> None:
+        if self._waited(("due", event.id), sighting) > NOT_BEFORE_GRACE:
+            says = "NotBefore has long passed, nothing holds it, and it is still Scheduled."
+            self._say("late-start", says, sighting, event)
+
+    def _judge_approved(self, event: Event, sighting: Sighting) -> None:
+        assert sighting.period is not None
+        assert sighting.document.incarnation is not None
+        if self._waited(("approved", event.id), sighting) > APPROVAL_GRACE:
+            says = "It was approved long since, nothing holds it, and it is still Scheduled."
+            self._say("lost-approval", says, sighting, event)
+            return
+        machine = sighting.caller.machine
+        approval = self._acknowledged[event.id].get(machine) if machine is not None else None
+        first = self._first.get((sighting.period, sighting.document.incarnation))
+        if approval is None or first is None or not self._order.before(first, approval):
+            return
+        # The array was the same before the approval as it is now, so nothing held it then.
+        if not self._coupled(event, sighting.document, approval):
+            says = "It was approved, nothing holds it, and the approver's next GET shows Scheduled."
+            self._say("lost-approval", says, sighting, event)
+
+    def _waited(self, key: tuple[str, str], sighting: Sighting) -> float:
+        """How long it certainly was free and served, up to this sighting."""
+        free = self._free.get(key)
+        if free is None or (free.period, free.incarnation) != (
+            sighting.period,
+            sighting.document.incarnation,
+        ):
+            return 0.0
+        asked = sighting.exchange.asked
+        broken = bisect_right(self._breaks, asked)
+        since = max(free.t, self._breaks[broken - 1]) if broken else free.t
+        return asked - since - self._order.blur
+
+    def _held(self, event: Event, document: Document) -> bool:
+        """Whether another Started event may hold this one: its machines, or the domain slot."""
+        if not self._fleets.moved.isdisjoint(event.resources):
+            return True
+        if event.type not in PATIENT:
+            return False
+        known = self._facts.known.get(event.id)
+        user = known is not None and known.facts.get("source") == "User"
+        assert document.events is not None
+        for other in document.events:
+            if not other.started:
+                continue
+            if not set(event.resources).isdisjoint(other.resources):
+                return True
+            mine, theirs = (
+                self._fleets.domain(event.resources),
+                self._fleets.domain(other.resources),
+            )
+            if not user and (mine is None or mine != theirs):
+                return True
+        return False
+
+    def _coupled(self, event: Event, document: Document, since: Exchange | None) -> bool:
+        """Whether a Terminate may wait for another one, not (since then) known as approved."""
+        if event.type != "Terminate" or event.not_before is None:
+            return False
+        assert document.events is not None
+        for other in document.events:
+            if other.type != "Terminate" or other.id == event.id or other.not_before is None:
+                continue
+            if other.not_before > event.not_before:
+                continue
+            approvals = self._acknowledged.get(other.id, {}).values()
+            if since is None and approvals:
+                continue
+            if since is not None and any(self._order.before(a, since) for a in approvals):
+                continue
+            return True
+        return False
+
+    def _say(self, rule: str, says: str, sighting: Sighting, event: Event) -> None:
+        self._docket.add(
+            rule,
+            says,
+            t=sighting.exchange.t,
+            event=event.id,
+            group=sighting.caller.group,
+            machine=sighting.caller.machine,
+        )
+
+
+def judge_accepted(post: Post, facts: Facts, fleets: Fleets, gapless: bool, docket: Docket) -> None:
+    """Accuse a 200 for an id that the group cannot have been shown."""
+    group, machine = post.caller.group, post.caller.machine
+    if post.exchange.status != 200:
+        return
+    for id in post.request.approves:
+        known = facts.known.get(id)
+        shown = known.groups if known is not None else {}
+        if not GUID.fullmatch(id):
+            says = f"An approval of {id[:60]!r}, which is no EventId, was accepted."
+        elif group is not None and machine not in fleets.moved and shown and group not in shown:
+            says = f"An approval from {group} of an event of {min(shown)} was accepted."
+        elif gapless and known is None:
+            says = "An approval of an event that was never shown was accepted."
+        else:
+            continue
+        docket.add(
+            "approval-accepted", says, t=post.exchange.t, event=id, group=group, machine=machine
+        )

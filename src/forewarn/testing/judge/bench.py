@@ -1,0 +1,155 @@
+"""The bench: where a trace is read once, and every promise is held against it.
+
+First each answer by itself, then what documents say together, then their course in time, then
+starts and impacts. The rules live in the other files; this one only hands things on.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from .answer import Answers, header
+from .approvals import Post, judge_accepted
+from .course import Course
+from .dialect import Version
+from .document import Document, read_document
+from .facts import Facts
+from .fleet import Caller, Fleets
+from .impacts import Timing
+from .incarnation import judge_complete
+from .order import Order, Periods, Sighting
+from .request import Request, plain_tag, read_request
+from .trace import Exchange, Pairs, Trace, read_lines, read_trace
+from .verdict import Docket, Judgement
+
+
+def judge(records: Iterable[Mapping[str, object]]) -> Judgement:
+    """Say which promises a recording proves broken."""
+    return _Bench(read_trace(records)).judge()
+
+
+def judge_files(paths: Sequence[Path]) -> Judgement:
+    """The same for JSON Lines files, merged by time; lines that cannot be read are counted."""
+    return _Bench(read_trace(read_lines(paths))).judge()
+
+
+class _Bench:
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._docket = Docket()
+        self._fleets = Fleets(trace)
+        self._order = Order(trace)
+        self._requests: dict[tuple[str, str, Pairs, bytes], Request] = {}
+        self._documents: dict[tuple[bytes, Version], Document] = {}
+        self._tagged: dict[tuple[str, Version, str], Document | None] = {}
+
+    def judge(self) -> Judgement:
+        trace, docket = self._trace, self._docket
+        timing = Timing(trace, docket)
+        posts, reads = self._judge_answers(timing)
+        sightings = self._sightings(reads)
+        facts = Facts(self._fleets, docket)
+        for sighting in sightings:
+            facts.look(sighting)
+            timing.note(sighting)
+        facts.finish()
+        course = Course(trace, self._order, self._fleets, facts, docket)
+        located = [s for s in sightings if s.caller.key is not None]
+        course.walk([*located, *(post for post in posts if post.caller.key is not None)])
+        judge_complete(trace, located, self._order, docket)
+        gapless = trace.gapless
+        for post in posts:
+            judge_accepted(post, facts, self._fleets, gapless, docket)
+        timing.judge(trace.impacts, facts, course.gone())
+        return Judgement(
+            docket.findings(),
+            exchanges=len(trace.exchanges),
+            events=len(facts.known.keys() | {impact.event for impact in trace.impacts}),
+            machines=len(
+                {c.machine for e in trace.exchanges if (c := self._fleets.caller(e)).machine}
+            ),
+            impacts=len(trace.impacts),
+            unreadable=trace.unreadable,
+        )
+
+    def _judge_answers(
+        self, timing: Timing
+    ) -> tuple[list[Post], list[tuple[Exchange, Request, Caller, Document | None]]]:
+        """Each answer by itself. A document is None where a 304 stands for one."""
+        answers = Answers(self._docket, self._trace.complete)
+        posts: list[Post] = []
+        reads: list[tuple[Exchange, Request, Caller, Document | None]] = []
+        for exchange in self._trace.exchanges:
+            request = self._request(exchange)
+            if exchange.method == "POST":
+                timing.note_post(exchange, request)
+            if exchange.fault or exchange.status is None:
+                continue
+            caller = self._fleets.caller(exchange)
+            answers.check(exchange, request, caller)
+            if exchange.method == "POST" and request.well_formed_approval:
+                posts.append(Post(exchange, request, caller))
+            if exchange.method != "GET" or request.version is None:
+                continue
+            if exchange.status == 200:
+                document = self._document(exchange, request.version, caller)
+                self._remember_tag(exchange, document, caller)
+                if document.events is not None:
+                    reads.append((exchange, request, caller, document))
+            elif exchange.status == 304:
+                reads.append((exchange, request, caller, None))
+        return posts, reads
+
+    def _request(self, exchange: Exchange) -> Request:
+        key = (exchange.method, exchange.target, exchange.headers, exchange.body)
+        request = self._requests.get(key)
+        if request is None:
+            request = self._requests[key] = read_request(*key)
+        return request
+
+    def _document(self, exchange: Exchange, version: Version, caller: Caller) -> Document:
+        document = self._documents.get((exchange.answer, version))
+        if document is None:
+            document = read_document(exchange.answer, version)
+            self._documents[exchange.answer, version] = document
+        for flaw in document.flaws:
+            self._docket.add(
+                flaw.rule,
+                flaw.says,
+                t=exchange.t,
+                event=flaw.event,
+                group=caller.group,
+                machine=caller.machine,
+            )
+        return document
+
+    def _remember_tag(self, exchange: Exchange, document: Document, caller: Caller) -> None:
+        tag = header(exchange.answer_headers or (), "etag")
+        if tag is None or caller.key is None:
+            return
+        key = (caller.key, document.version, plain_tag(tag))
+        if self._tagged.setdefault(key, document) is not document:
+            self._tagged[key] = None  # two documents under one tag: it stands for neither
+
+    def _sightings(
+        self, reads: list[tuple[Exchange, Request, Caller, Document | None]]
+    ) -> list[Sighting]:
+        periods = Periods(self._trace)
+        sightings: list[Sighting] = []
+        for exchange, request, caller, document in sorted(reads, key=lambda read: read[0].asked):
+            # A 304 is a sign of life even where it is not known what it stands for.
+            period = periods.period(exchange, caller) if caller.key is not None else None
+            if document is None:
+                document = self._meant(exchange, request, caller)
+            if document is not None and document.events is not None:
+                sightings.append(Sighting(exchange, document, caller, period))
+        return sightings
+
+    def _meant(self, exchange: Exchange, request: Request, caller: Caller) -> Document | None:
+        """The document that a 304 says is still the current one."""
+        given = header(exchange.answer_headers or (), "etag")
+        tags = request.tags or ()
+        if given is not None and plain_tag(given) in tags:
+            tags = (plain_tag(given),)
+        if len(tags) != 1 or caller.key is None or request.version is None:
+            return None
+        return self._tagged.get((caller.key, request.version, tags[0]))

@@ -1,0 +1,167 @@
+"""Events over time: never backwards, never back, new ones last.
+
+Walks through the sightings and approvals of each group in the order that is certain, and lets
+incarnations and waiting events be judged on the same walk.
+"""
+
+from collections.abc import Iterable
+
+from .approvals import RETENTION, Post, Waits
+from .dialect import SIGHT
+from .document import Document, Event
+from .facts import Facts
+from .fleet import Fleets
+from .incarnation import Incarnations
+from .order import Order, Sighting
+from .trace import Trace
+from .verdict import Docket
+
+
+class Course:
+    def __init__(
+        self, trace: Trace, order: Order, fleets: Fleets, facts: Facts, docket: Docket
+    ) -> None:
+        self._trace = trace
+        self._order = order
+        self._fleets = fleets
+        self._facts = facts
+        self._docket = docket
+        self._lines: dict[str, _Line] = {}
+
+    def walk(self, items: Iterable[Sighting | Post]) -> None:
+        for step in self._order.sweep(items):
+            item = step.item
+            line = self._line(item.caller.key or "")
+            match item:
+                case Sighting() if step.what == "judge":
+                    line.incarnations.judge(item)
+                    line.waits.judge(item)
+                    line.judge(item)
+                case Sighting():
+                    line.incarnations.settle(item)
+                    line.waits.settle(item)
+                    line.settle(item)
+                case Post() if step.what == "judge":
+                    line.judge_refused(item)
+                case Post():
+                    line.waits.settle_post(item)
+
+    def _line(self, key: str) -> "_Line":
+        line = self._lines.get(key)
+        if line is None:
+            waits = Waits(self._trace, self._order, self._fleets, self._facts, self._docket)
+            line = self._lines[key] = _Line(self._docket, waits)
+        return line
+
+    def gone(self) -> dict[str, float]:
+        """When each event was certainly gone, for those that certainly were."""
+        found: dict[str, float] = {}
+        for line in self._lines.values():
+            for id, t in line.gone.items():
+                found[id] = min(t, found.get(id, t))
+        return found
+
+
+class _Line:
+    """What is certain about the events of one group so far."""
+
+    def __init__(self, docket: Docket, waits: Waits) -> None:
+        self._docket = docket
+        self.waits = waits
+        self.incarnations = Incarnations(docket)
+        self.gone: dict[str, float] = {}
+        self._listed: dict[str, int] = {}  # the widest sight of a version that listed it
+        self._started: set[str] = set()
+        self._live: dict[str, str] = {}
+        self._last = float("-inf")
+        # Most polls repeat what is known; these make them cheap.
+        self._settled: set[Document] = set()
+        self._agreed: set[Document] = set()
+        self._missing: dict[int, tuple[str, ...]] = {}
+
+    def judge(self, sighting: Sighting) -> None:
+        document = sighting.document
+        if document in self._agreed:
+            return
+        assert document.events is not None
+        agreed = True
+        for event in document.events:
+            if event.id in self.gone:
+                self._say("came-back", "The event was gone and is listed again.", sighting, event)
+                agreed = False
+            elif not event.started and event.id in self._started:
+                says = "The event was Started and is Scheduled again."
+                self._say("backwards", says, sighting, event)
+                agreed = False
+        newcomer = self._newcomer_ahead(document)
+        if newcomer is not None:
+            says = "A new event stands before one that was there already."
+            self._say("events-order", says, sighting, newcomer)
+            agreed = False
+        missing = tuple(
+            id
+            for id, kind in self._live.items()
+            if id not in document.ids and SIGHT[kind] <= document.version.sight
+        )
+        if missing:
+            self._missing[sighting.exchange.index] = missing
+        elif agreed:
+            self._agreed.add(document)
+
+    def _newcomer_ahead(self, document: Document) -> Event | None:
+        # Listed before by a version that would have listed the newcomer too, had it been there.
+        assert document.events is not None
+        widest = -1
+        for event in reversed(document.events):
+            known = self._listed.get(event.id)
+            if known is not None:
+                widest = max(widest, known)
+            elif SIGHT[event.type] <= widest:
+                return event
+        return None
+
+    def settle(self, sighting: Sighting) -> None:
+        document = sighting.document
+        self._last = max(self._last, sighting.exchange.t)
+        missing = self._missing.pop(sighting.exchange.index, ())
+        if not missing and document in self._settled:
+            return
+        self._settled.add(document)
+        self._agreed.clear()
+        for id in missing:
+            self.gone.setdefault(id, sighting.exchange.t)
+            self._live.pop(id, None)
+        assert document.events is not None
+        for event in document.events:
+            self._listed[event.id] = max(self._listed.get(event.id, 0), document.version.sight)
+            if event.started:
+                self._started.add(event.id)
+            if event.id not in self.gone:
+                self._live[event.id] = event.type
+
+    def judge_refused(self, post: Post) -> None:
+        exchange = post.exchange
+        if exchange.status != 400 or exchange.asked - self._last > RETENTION:
+            return
+        for id in post.request.approves:
+            over = self.gone.get(id, exchange.asked)
+            if id not in self._listed or exchange.asked - over > RETENTION:
+                return
+        self._docket.add(
+            "approval-refused",
+            "An approval was refused, though the group was shown every event it names.",
+            t=exchange.t,
+            event=post.request.approves[0],
+            group=post.caller.group,
+            machine=post.caller.machine,
+        )
+
+    def _say(self, rule: str, says: str, sighting: Sighting, event: Event) -> None:
+        self._docket.add(
+            rule,
+            says,
+            t=sighting.exchange.t,
+            event=event.id,
+            group=sighting.caller.group,
+            machine=sighting.caller.machine,
+        )

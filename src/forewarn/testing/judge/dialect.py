@@ -1,0 +1,102 @@
+"""The judge's own tables of the dialect: versions, keys, error bodies, forms of time.
+
+Derived from what the endpoint promises and from nothing else; the service has tables of its
+own, and the point of these is that they are not the same ones.
+"""
+
+import calendar
+import re
+from dataclasses import dataclass
+from datetime import date
+
+PATH = "/metadata/scheduledevents"
+PREVIEW = "2017-03-01"
+
+_FIRST_KEYS = ("EventId", "EventStatus", "EventType", "ResourceType", "Resources", "NotBefore")
+_FIRST_TYPES = ("Freeze", "Reboot", "Redeploy")
+
+# Types became visible in three waves; a version that sees a wave sees all earlier ones.
+SIGHT = {**dict.fromkeys(_FIRST_TYPES, 0), "Preempt": 1, "Terminate": 2}
+FULL_SIGHT = 2
+
+# The kinds that wait for a machine's other Started event; Preempt and Terminate never do.
+PATIENT = frozenset(_FIRST_TYPES)
+USER_TYPES = frozenset({"Reboot", "Redeploy"})
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    name: str
+    sight: int
+    keys: tuple[str, ...]
+
+    @property
+    def preview(self) -> bool:
+        return self.name == PREVIEW
+
+
+def _version(name: str, sight: int, *added: str) -> tuple[str, Version]:
+    return name, Version(name, sight, _FIRST_KEYS + added)
+
+
+VERSIONS: dict[str, Version] = dict(
+    (
+        _version("2017-03-01", 0),
+        _version("2017-08-01", 0),
+        _version("2017-11-01", 1),
+        _version("2019-01-01", 2),
+        _version("2019-04-01", 2, "Description"),
+        _version("2019-08-01", 2, "Description", "EventSource"),
+        _version("2020-07-01", 2, "Description", "EventSource", "DurationInSeconds"),
+    )
+)
+
+NOT_FOUND = b'{ "error": "Not found" }'
+NO_METADATA_HEADER = b'{ "error": "Bad request: . Required metadata header not specified" }'
+BAD_VERSION = (
+    b'{"error":"Bad request. api-version is invalid or was not specified in the request. '
+    b'For more information refer to aka.ms/azureimds",'
+    b'"newest-versions":["2020-07-01","2019-08-01","2019-04-01"]}'
+)
+BAD_REQUEST_PREFIX = b'{"error":"Bad request. '
+THROTTLED = b"Throttle Result: Too Many Requests"
+CONTENT_TYPE = "application/json; charset=utf-8"
+
+GUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_RFC1123 = re.compile(
+    rf"({'|'.join(_DAYS)}), ([0-9]{{2}}) ({'|'.join(_MONTHS)}) ([0-9]{{4}}) "
+    r"([0-9]{2}):([0-9]{2}):([0-9]{2}) GMT"
+)
+_ISO8601 = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})Z")
+
+
+def read_rfc1123(text: str) -> int | None:
+    """Seconds since 1970, or None when the text is not of that form (weekday included)."""
+    match = _RFC1123.fullmatch(text)
+    if match is None:
+        return None
+    name, day, month, year, *clock = match.groups()
+    second = _moment(int(year), _MONTHS.index(month) + 1, int(day), *map(int, clock))
+    if second is None or _DAYS[date(int(year), _MONTHS.index(month) + 1, int(day)).weekday()] != (
+        name
+    ):
+        return None
+    return second
+
+
+def read_iso8601(text: str) -> int | None:
+    match = _ISO8601.fullmatch(text)
+    return None if match is None else _moment(*map(int, match.groups()))
+
+
+def _moment(year: int, month: int, day: int, hour: int, minute: int, second: int) -> int | None:
+    try:
+        date(year, month, day)
+    except ValueError:
+        return None
+    if hour > 23 or minute > 59 or second > 59:
+        return None
+    return calendar.timegm((year, month, day, hour, minute, second, 0, 0, 0))

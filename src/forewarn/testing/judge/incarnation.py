@@ -1,0 +1,135 @@
+"""DocumentIncarnation over time: one number for one array, upwards, and only when it must.
+
+Two answers of different versions see different parts of one array, so they are compared in
+the part that both can see.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from .dialect import FULL_SIGHT, SIGHT
+from .document import Document
+from .order import Order, Period, Sighting
+from .trace import Disabled, Exchange, Trace
+from .verdict import Docket
+
+_Array = tuple[tuple[str, str, str], ...]
+
+
+class Incarnations:
+    """Of one group."""
+
+    def __init__(self, docket: Docket) -> None:
+        self._docket = docket
+        self._looked: set[tuple[Period, Document]] = set()
+        self._arrays: dict[tuple[Period, int], dict[int, _Array]] = {}
+        self._highest: dict[Period, int] = {}
+
+    def _say(self, rule: str, says: str, sighting: Sighting) -> None:
+        _say(self._docket, rule, says, sighting)
+
+    def judge(self, sighting: Sighting) -> None:
+        period, document = sighting.period, sighting.document
+        incarnation = document.incarnation
+        if period is None or incarnation is None:
+            return
+        highest = self._highest.get(period)
+        if highest is not None and incarnation < highest:
+            says = f"The incarnation went down from {highest} to {incarnation}."
+            self._say("incarnation-down", says, sighting)
+        if (period, document) in self._looked:
+            return
+        self._looked.add((period, document))
+        sight = document.version.sight
+        arrays = self._arrays.setdefault((period, incarnation), {})
+        for other, array in arrays.items():
+            both = min(sight, other)
+            if _visible(array, both) != _visible(document.array, both):
+                says = f"Incarnation {incarnation} stood for two different arrays of events."
+                self._say("incarnation-same", says, sighting)
+                break
+        arrays.setdefault(sight, document.array)
+
+    def settle(self, sighting: Sighting) -> None:
+        period, incarnation = sighting.period, sighting.document.incarnation
+        if period is not None and incarnation is not None:
+            self._highest[period] = max(self._highest.get(period, 0), incarnation)
+
+
+def _visible(array: _Array, sight: int) -> _Array:
+    return tuple(entry for entry in array if SIGHT[entry[2]] <= sight)
+
+
+def judge_complete(
+    trace: Trace, sightings: Sequence[Sighting], order: Order, docket: Docket
+) -> None:
+    """What only a trace without gaps can prove: that nothing happened in between."""
+    if not trace.gapless:
+        return
+    by_group: dict[str, list[Sighting]] = {}
+    for sighting in sorted(sightings, key=lambda s: s.exchange.index):
+        if sighting.caller.key is not None:
+            by_group.setdefault(sighting.caller.key, []).append(sighting)
+    seen = {sighting.exchange.index for sighting in sightings}
+    others = [e.index for e in trace.exchanges if e.method == "GET" and e.index not in seen]
+    for group in by_group.values():
+        for one, other in pairwise(_apart(group, order)):
+            if _idle(one, other):
+                says = (
+                    f"The incarnation went from {one.document.incarnation} to "
+                    f"{other.document.incarnation}, but the events are the same."
+                )
+                _say(docket, "incarnation-idle", says, other)
+        named = group[0].caller.group
+        for disabled in trace.disabled:
+            if disabled.group == named:
+                _judge_start(disabled, group, others, docket)
+
+
+def _apart(group: Sequence[Sighting], order: Order) -> Iterable[Sighting]:
+    """A run of sightings, each certainly after the one before; what overlaps is left out."""
+    run: list[Sighting] = []
+    for number, sighting in enumerate(group):
+        before = number == 0 or order.before(group[number - 1].exchange, sighting.exchange)
+        after = number + 1 == len(group) or order.before(
+            sighting.exchange, group[number + 1].exchange
+        )
+        if before and after and sighting.document.version.sight == FULL_SIGHT:
+            run.append(sighting)
+    return run
+
+
+def _idle(one: Sighting, other: Sighting) -> bool:
+    return (
+        one.period is not None
+        and one.period == other.period
+        and one.document.incarnation is not None
+        and other.document.incarnation is not None
+        and one.document.incarnation != other.document.incarnation
+        and one.document.array == other.document.array
+    )
+
+
+def _judge_start(
+    disabled: Disabled, group: Sequence[Sighting], others: Sequence[int], docket: Docket
+) -> None:
+    after = next((s for s in group if _follows(disabled, s.exchange)), None)
+    if after is None or any(disabled.index < other < after.exchange.index for other in others):
+        return  # some other GET may have enabled the group before
+    if after.document.incarnation not in (1, None):
+        says = f"The first document after disabling has incarnation {after.document.incarnation}."
+        _say(docket, "incarnation-start", says, after)
+
+
+def _follows(disabled: Disabled, exchange: Exchange) -> bool:
+    return disabled.t <= exchange.asked and disabled.index < exchange.index
+
+
+def _say(docket: Docket, rule: str, says: str, sighting: Sighting) -> None:
+    docket.add(
+        rule,
+        says,
+        t=sighting.exchange.t,
+        group=sighting.caller.group,
+        machine=sighting.caller.machine,
+    )

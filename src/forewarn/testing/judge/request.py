@@ -1,0 +1,175 @@
+"""What a request deserves, read off its bytes alone.
+
+The first thing that is wrong answers, in the promised order: verb, X-Forwarded-For, Metadata
+header, duplicate parameter, api-version, body. Who asked is another matter and judged
+elsewhere. Where the promises leave it open, nothing is deserved in particular.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import parse_qsl, urlsplit
+
+from .dialect import BAD_VERSION, GUID, NO_METADATA_HEADER, PATH, PREVIEW, VERSIONS, Version
+from .trace import Pairs
+
+# A body up to this size is no reason for 413; what is too large is the service's to say.
+MODEST_BODY = 4096
+# Beyond this an HTTP server may refuse the head as malformed before anything else counts.
+MODEST_HEAD = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Deserved:
+    """`why` is for people; `errors` are the exact bodies a 400 may have, none meaning any of
+    the form {"error":"Bad request. …"}."""
+
+    statuses: frozenset[int]
+    why: str
+    errors: tuple[bytes, ...] = ()
+    any_error: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    about_events: bool
+    version: Version | None = None
+    deserved: Deserved | None = None
+    approves: tuple[str, ...] = ()  # ids, upper case, of a well-formed approval
+    mentions: frozenset[str] = frozenset()  # whatever in the body of a POST looks like an id
+    tags: tuple[str, ...] | None = None  # If-None-Match, without quotes and W/
+
+    @property
+    def well_formed_approval(self) -> bool:
+        return bool(self.approves) and self.deserved is not None and 200 in self.deserved.statuses
+
+
+def read_request(method: str, target: str, headers: Pairs, body: bytes) -> Request:
+    try:
+        parts = urlsplit(target)
+        query = parse_qsl(parts.query, keep_blank_values=True)
+    except ValueError:
+        return Request(about_events=False)
+    if parts.path.lower() != PATH:
+        return Request(about_events=False)
+    versions = [value for name, value in query if name == "api-version"]
+    version = VERSIONS.get(versions[0]) if len(versions) == 1 else None
+    approval, ids = _read_approval(body) if method == "POST" else ("none", ())
+    mentions = frozenset(
+        guid.upper() for guid in GUID.findall(body.decode("utf-8", "replace")) if method == "POST"
+    )
+    head = len(target) + sum(len(name) + len(value) for name, value in headers)
+    deserved = None
+    if head <= MODEST_HEAD and method.isupper():
+        deserved = _deserved(method, query, headers, version, approval, len(body))
+    return Request(True, version, deserved, ids, mentions, _tags(headers))
+
+
+def _deserved(
+    method: str,
+    query: list[tuple[str, str]],
+    headers: Pairs,
+    version: Version | None,
+    approval: str,
+    length: int,
+) -> Deserved | None:
+    if method not in ("GET", "POST"):
+        return Deserved(frozenset({405}), f"the verb {method} is not served")
+    names = {name for name, _ in headers}
+    if "x-forwarded-for" in names:
+        return _refused("it came with X-Forwarded-For", method)
+    parameters = [name for name, _ in query]
+    if any(name != "api-version" and name.lower() == "api-version" for name in parameters):
+        return None
+    doubled = len(set(parameters)) < len(parameters)
+    metadata = [value.strip().lower() for name, value in headers if name == "metadata"]
+    if len(metadata) > 1:
+        return None
+    without: Deserved | None = None
+    if metadata != ["true"]:
+        without = _refused("it has no header Metadata: true", method, NO_METADATA_HEADER)
+        preview_post = method == "POST" and ("api-version", PREVIEW) in query
+        if not preview_post or "origin" in names:
+            return without
+        # The preview takes a POST without the header. Whether it also takes one with a wrong
+        # value, or with the version named twice, is not promised either way.
+        if metadata or doubled:
+            return None
+    if doubled:
+        return _refused("a query parameter is named twice", method)
+    if version is None:
+        return _refused("its api-version is missing or unknown", method, BAD_VERSION)
+    if method == "GET":
+        return Deserved(frozenset({200, 304}), "it is in order")
+    statuses = {500, 408} | ({413} if length > MODEST_BODY else set())
+    match approval:
+        case "good":
+            return Deserved(frozenset(statuses | {200, 400}), "it is in order")
+        case "bad":
+            return Deserved(frozenset(statuses | {400}), "its body is no list of StartRequests")
+    return None
+
+
+def _refused(why: str, method: str, body: bytes | None = None) -> Deserved:
+    statuses = {400, 408, 413} if method == "POST" else {400}
+    if body is None:
+        return Deserved(frozenset(statuses), why)
+    return Deserved(frozenset(statuses), why, (body,), any_error=False)
+
+
+class _Unsettled(Exception):
+    """JSON that parsers may take either way."""
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    if len({name.lower() for name, _ in pairs}) < len(pairs):
+        raise _Unsettled
+    return dict(pairs)
+
+
+def _constant(name: str) -> object:
+    raise _Unsettled(name)
+
+
+def _read_approval(body: bytes) -> tuple[Literal["good", "bad", "unsettled"], tuple[str, ...]]:
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError:
+        return "unsettled", ()
+    if text.startswith("\ufeff"):
+        return "unsettled", ()
+    try:
+        value = json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
+    except ValueError:
+        return "bad", ()
+    except (_Unsettled, RecursionError):
+        return "unsettled", ()
+    if not isinstance(value, dict):
+        return "bad", ()
+    if "StartRequests" not in value:
+        return ("unsettled" if "startrequests" in map(str.lower, value) else "bad"), ()
+    entries = value["StartRequests"]
+    if not isinstance(entries, list) or not entries:
+        return "bad", ()
+    ids: list[str] = []
+    for entry in entries:
+        if not isinstance(entry, dict):
+            return "bad", ()
+        if "EventId" not in entry and "eventid" in map(str.lower, entry):
+            return "unsettled", ()
+        if not isinstance(entry.get("EventId"), str):
+            return "bad", ()
+        ids.append(entry["EventId"].upper())
+    return "good", tuple(ids)
+
+
+def _tags(headers: Pairs) -> tuple[str, ...] | None:
+    given = [value for name, value in headers if name == "if-none-match"]
+    if not given:
+        return None
+    return tuple(plain_tag(tag) for value in given for tag in value.split(",") if tag.strip())
+
+
+def plain_tag(tag: str) -> str:
+    """A tag without the marks that a client may or may not put around it."""
+    return tag.strip().removeprefix("W/").strip('"')

@@ -1,0 +1,139 @@
+"""What the judge hands back: findings, and the judgement that holds them.
+
+The docket collects findings while judging. The same sentence about the same thing is kept
+once, at its first occurrence: a service that is wrong at every poll is wrong once.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from .rules import RULES
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One broken promise. `times` counts how often the same was seen; the rest is the first."""
+
+    rule: str
+    says: str
+    t: float | None = None
+    event: str | None = None
+    group: str | None = None
+    machine: str | None = None
+    times: int = 1
+
+    def as_dict(self) -> dict[str, object]:
+        return {
+            "rule": self.rule,
+            "says": self.says,
+            "t": self.t,
+            "event": self.event,
+            "group": self.group,
+            "machine": self.machine,
+            "times": self.times,
+        }
+
+    def render(self) -> str:
+        about = [f"{self.rule}: {self.says}"]
+        where = [
+            f"{name} {value}"
+            for name, value in (
+                ("at", None if self.t is None else _clock(self.t)),
+                ("group", self.group),
+                ("machine", self.machine),
+                ("event", self.event),
+                ("times", self.times if self.times > 1 else None),
+            )
+            if value is not None
+        ]
+        if where:
+            about.append("    " + ", ".join(where))
+        return "\n".join(about)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What was read, and what was found."""
+
+    findings: tuple[Finding, ...]
+    exchanges: int
+    events: int
+    machines: int
+    impacts: int
+    unreadable: int
+
+    @property
+    def ok(self) -> bool:
+        return not self.findings
+
+    def render(self) -> str:
+        found = "no promise broken" if self.ok else _count(len(self.findings), "finding")
+        read = ", ".join(
+            _count(number, noun)
+            for number, noun in (
+                (self.exchanges, "exchange"),
+                (self.machines, "machine"),
+                (self.events, "event"),
+                (self.impacts, "impact"),
+            )
+        )
+        torn = f"; {_count(self.unreadable, 'unreadable line')}" if self.unreadable else ""
+        lines = [f"{found} ({read}{torn})", *(finding.render() for finding in self.findings)]
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, object]:
+        return {
+            "ok": self.ok,
+            "exchanges": self.exchanges,
+            "machines": self.machines,
+            "events": self.events,
+            "impacts": self.impacts,
+            "unreadable": self.unreadable,
+            "findings": [finding.as_dict() for finding in self.findings],
+        }
+
+
+class Docket:
+    """Collects findings, each once."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str, str | None, str | None, str | None], list[float | None]]
+        self._found = {}
+
+    def add(
+        self,
+        rule: str,
+        says: str,
+        *,
+        t: float | None = None,
+        event: str | None = None,
+        group: str | None = None,
+        machine: str | None = None,
+    ) -> None:
+        if rule not in RULES:
+            raise KeyError(rule)
+        self._found.setdefault((rule, says, event, group, machine), []).append(t)
+
+    def findings(self) -> tuple[Finding, ...]:
+        found = [
+            Finding(rule, says, _first(times), event, group, machine, len(times))
+            for (rule, says, event, group, machine), times in self._found.items()
+        ]
+        return tuple(sorted(found, key=lambda f: (f.t is None, f.t or 0.0)))
+
+
+def _first(times: list[float | None]) -> float | None:
+    known = [t for t in times if t is not None]
+    return min(known) if known else None
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _clock(t: float) -> str:
+    try:
+        moment = datetime.fromtimestamp(t, UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(t)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

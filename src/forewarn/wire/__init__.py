@@ -1,0 +1,1 @@
+"""The dialect, both ways; imports nothing else of forewarn."""

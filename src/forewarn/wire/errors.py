@@ -1,0 +1,59 @@
+"""Every answer that is not a success, with its exact body.
+
+Odd spaces and the odd `: .` are the real service's; clients have been seen to match them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import msgspec
+
+JSON = "application/json; charset=utf-8"
+TEXT = "text/plain; charset=utf-8"
+
+
+class Problem(msgspec.Struct, frozen=True):
+    status: int
+    body: bytes
+    allow: str = ""  # for 405
+    close: bool = False  # what follows on this connection cannot be trusted or is not wanted
+
+
+NOT_FOUND = Problem(404, b'{ "error": "Not found" }')
+NO_METADATA_HEADER = Problem(
+    400, b'{ "error": "Bad request: . Required metadata header not specified" }'
+)
+LEAF_WITHOUT_TEXT = Problem(400, b'{ "error": "Bad request" }')
+FORWARDED = Problem(400, b'{"error":"Bad request. X-Forwarded-For is not allowed"}')
+DUPLICATE_PARAMETER = Problem(
+    400, b'{"error":"Bad request. A query parameter is given more than once"}'
+)
+MALFORMED = Problem(400, b'{"error":"Bad request. The request is not valid HTTP"}', close=True)
+NOT_JSON = Problem(400, b'{"error":"Bad request. The body is not valid JSON"}')
+NO_START_REQUESTS = Problem(
+    400, b'{"error":"Bad request. StartRequests must be a list of at least one event"}'
+)
+NO_EVENT_ID = Problem(
+    400, b'{"error":"Bad request. Every entry of StartRequests needs an EventId"}'
+)
+UNKNOWN_EVENT = Problem(400, b'{"error":"Bad request. An EventId is not known"}')
+TOO_LARGE = Problem(413, b'{"error":"Request body is too large"}', close=True)
+TOO_SLOW = Problem(408, b'{"error":"Request body did not arrive in time"}', close=True)
+THROTTLED = Problem(429, b"Throttle Result: Too Many Requests")
+NOT_TAKEN = Problem(500, b'{"error":"The request could not be carried out. Try again"}')
+
+
+def method_not_allowed(allow: str) -> Problem:
+    return Problem(405, b'{ "error": "Method not allowed" }', allow)
+
+
+def bad_version(known: Sequence[str]) -> Problem:
+    """`known` in ascending order; the newest three are told, newest first."""
+    body = {
+        "error": "Bad request. api-version is invalid or was not specified in the request."
+        " For more information refer to aka.ms/azureimds",
+        "newest-versions": list(reversed(known[-3:])),
+    }
+    return Problem(400, json.dumps(body, separators=(",", ":")).encode())

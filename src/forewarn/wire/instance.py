@@ -1,0 +1,134 @@
+"""`/metadata/instance`: a machine's tree in a given version, and the part of it a path names.
+
+Pure: facts in, bytes out. Which fields there are is in `instance_fields`, which versions in
+`service_versions`; the caller has checked the version, the verb and the headers. Also here: how
+the host name of a scale-set member follows from its number, and back.
+"""
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from forewarn.wire.instance_fields import FIELDS, Facts, Node
+from forewarn.wire.service_versions import INSTANCE_VERSIONS, versions_body
+
+__all__ = [
+    "INSTANCE_VERSIONS",
+    "Facts",
+    "Found",
+    "InstanceAnswer",
+    "NeedsText",
+    "NoSuchElement",
+    "Node",
+    "answer",
+    "host_name_of",
+    "instance_of",
+    "tree",
+    "versions_body",
+]
+
+JSON_TYPE = "application/json; charset=utf-8"
+TEXT_TYPE = "text/plain; charset=utf-8"
+
+
+class Found(msgspec.Struct, frozen=True):
+    """200, with this body."""
+
+    body: bytes
+    content_type: str
+
+
+class NeedsText(msgspec.Struct, frozen=True):
+    """400: the path names a leaf, and a leaf is text only."""
+
+
+class NoSuchElement(msgspec.Struct, frozen=True):
+    """404: nothing there, in this version."""
+
+
+InstanceAnswer: TypeAlias = Found | NeedsText | NoSuchElement
+
+
+def tree(facts: Facts, version: str) -> dict[str, Node]:
+    """All that a version shows of a machine."""
+    root: dict[str, Node] = {}
+    for field in FIELDS:
+        if field.since <= version < field.until:
+            _place(root, field.path.split("."), field.shows(facts))
+    return root
+
+
+def answer(facts: Facts, version: str, path: Sequence[str], format: str) -> InstanceAnswer:
+    """What to say to a GET of the elements after `/metadata/instance`."""
+    node = _find(tree(facts, version), path)
+    if node is None:
+        return NoSuchElement()
+    if format.lower() == "text":
+        return Found(_text(node).encode(), TEXT_TYPE)
+    if isinstance(node, str):
+        return NeedsText()
+    return Found(msgspec.json.encode(node), JSON_TYPE)
+
+
+def _place(root: dict[str, Node], path: list[str], value: Node) -> None:
+    branch = root
+    for name in path[:-1]:
+        below = branch.setdefault(name, {})
+        assert isinstance(below, dict), f"{name} is a leaf in one row and a branch in another"
+        branch = below
+    branch[path[-1]] = value
+
+
+def _find(root: Node, path: Sequence[str]) -> "Node | None":
+    # `/metadata/instance/compute/` is asked for as often as `/metadata/instance/compute`.
+    elements = path[:-1] if path and not path[-1] else path
+    node: Node | None = root
+    for element in elements:
+        node = _children(node).get(element.lower()) if node is not None else None
+    return node
+
+
+def _children(node: Node) -> dict[str, Node]:
+    """By lower-case name; the items of a list are named by their index."""
+    if isinstance(node, dict):
+        return {name.lower(): child for name, child in node.items()}
+    if isinstance(node, list):
+        return {str(index): child for index, child in enumerate(node)}
+    return {}
+
+
+def _text(node: Node) -> str:
+    """A leaf as it is; of anything else the names below it, branches marked with a slash."""
+    if isinstance(node, str):
+        return node
+    named = node.items() if isinstance(node, dict) else enumerate(node)
+    return "\n".join(f"{name}" if isinstance(child, str) else f"{name}/" for name, child in named)
+
+
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_WIDTH = 6
+
+
+def host_name_of(prefix: str, n: int) -> str:
+    """The host name of member `n` of a scale set: `vmss` and 18 make `vmss00000i`."""
+    if not prefix or not 0 <= n < len(_DIGITS) ** _WIDTH:
+        raise ValueError(
+            f"no host name for member {n} of {prefix!r}: six digits of base 36 at most"
+        )
+    digits = ""
+    for _ in range(_WIDTH):
+        n, digit = divmod(n, len(_DIGITS))
+        digits = _DIGITS[digit] + digits
+    return prefix + digits
+
+
+def instance_of(host_name: str) -> tuple[str, int]:
+    """The prefix and number in a scale-set member's host name, in any letter case.
+
+    Any name that ends in six letters or digits reads as one, so ask only of scale-set members.
+    """
+    prefix, digits = host_name[:-_WIDTH], host_name[-_WIDTH:]
+    if not prefix or not (digits.isascii() and digits.isalnum()):
+        raise ValueError(f"{host_name!r} is not a prefix and six digits of base 36")
+    return prefix, int(digits, len(_DIGITS))

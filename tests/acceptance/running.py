@@ -1,0 +1,102 @@
+"""A process that a test has started: its lines as they come, its end, and how to bring that about.
+
+Waiting is always for something the process does (a line, its end), never for time to pass.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import selectors
+import signal
+import subprocess
+import threading
+from collections.abc import Iterable, Sequence
+from typing import IO, Any
+
+
+class Running:
+    """A process inside a namespace; its output is read as it comes, so no pipe ever fills up."""
+
+    def __init__(self, process: subprocess.Popen[str], argv: Sequence[str]) -> None:
+        self.process = process
+        self.argv = argv
+        self.stdout: list[str] = []
+        self.stderr: list[str] = []
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._readers = [
+            threading.Thread(target=self._read, args=(process.stdout, self.stdout), daemon=True),
+            threading.Thread(target=self._read, args=(process.stderr, self.stderr), daemon=True),
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def _read(self, stream: IO[str], kept: list[str]) -> None:
+        with stream:
+            for line in stream:
+                kept.append(line)
+                if kept is self.stdout:
+                    self._lines.put(line.rstrip("\n"))
+        if kept is self.stdout:
+            self._lines.put(None)
+
+    def line(self, timeout: float = 20.0) -> str:
+        """The next line on standard output."""
+        try:
+            line = self._lines.get(timeout=timeout)
+        except queue.Empty:
+            raise self.failure(f"no line within {timeout:g} s") from None
+        if line is None:
+            self._lines.put(None)
+            raise self.failure("ended without another line")
+        return line
+
+    def message(self, timeout: float = 20.0) -> dict[str, Any]:
+        """The next line on standard output, as a JSON object."""
+        message = json.loads(self.line(timeout))
+        assert isinstance(message, dict), message
+        return message
+
+    def expect(self, timeout: float = 20.0, **fields: object) -> dict[str, Any]:
+        """Read JSON lines until one has all these fields with these values, and return it."""
+        while True:
+            message = self.message(timeout)
+            if all(key in message and message[key] == value for key, value in fields.items()):
+                return message
+
+    def wait(self, timeout: float = 20.0) -> int:
+        """The exit status, once the process has ended by itself and all it said is read."""
+        try:
+            status = self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise self.failure(f"still running after {timeout:g} s") from None
+        for reader in self._readers:
+            reader.join(timeout)
+        return status
+
+    def stop(self) -> int:
+        """Terminate, and kill what does not heed it; the exit status."""
+        if self.process.poll() is None:
+            end([os.pidfd_open(self.process.pid)], signal.SIGTERM)
+            self.process.kill()
+        return self.wait()
+
+    def failure(self, what: str) -> AssertionError:
+        """What went wrong, with all that the process said."""
+        said = "".join([*self.stdout, *self.stderr])
+        return AssertionError(f"{' '.join(self.argv)}: {what}; it said:\n{said}")
+
+
+def end(pidfds: Iterable[int], signum: signal.Signals, patience: float = 2.0) -> None:
+    """Send a signal and wait until the processes have ended, or show no progress any more."""
+    with contextlib.ExitStack() as closing, selectors.DefaultSelector() as alive:
+        for pidfd in pidfds:
+            closing.callback(os.close, pidfd)
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(pidfd, signum)
+            alive.register(pidfd, selectors.EVENT_READ)
+        while alive.get_map() and (ended := alive.select(patience)):
+            for key, _ in ended:
+                alive.unregister(key.fd)

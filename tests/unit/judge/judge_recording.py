@@ -1,0 +1,204 @@
+"""Writes traces by hand: an honest service's answers, unless a test asks for another.
+
+It renders documents in its own few lines, so that the judge is tested against text and not
+against itself.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+NEWEST: Final = "2020-07-01"
+ALL_VERSIONS: Final = (
+    "2017-03-01",
+    "2017-08-01",
+    "2017-11-01",
+    "2019-01-01",
+    "2019-04-01",
+    "2019-08-01",
+    "2020-07-01",
+)
+# 2023-11-14 22:13:20 UTC, and the NotBefore of an event raised then with 15 minutes' notice.
+T0: Final = 1_700_000_000.0
+DUE: Final = T0 + 900
+
+A: Final = "AAAAAAAA-0000-4000-8000-000000000001"
+B: Final = "BBBBBBBB-0000-4000-8000-000000000002"
+C: Final = "CCCCCCCC-0000-4000-8000-000000000003"
+
+Event = dict[str, Any]
+Record = dict[str, Any]
+Headers = Sequence[tuple[str, str]]
+
+FLEET: Final[dict[str, Any]] = {
+    "groups": {
+        "web": {"kind": "scale-set"},
+        "jump": {"kind": "standalone"},
+        "roles": {"kind": "cloud-service"},
+    },
+    "machines": {
+        "web_0": {"group": "web", "update_domain": 0, "addresses": ["10.0.0.10"]},
+        "web_1": {"group": "web", "update_domain": 1, "addresses": ["10.0.0.11"]},
+        "web_2": {"group": "web", "update_domain": 0, "addresses": ["10.0.0.12"]},
+        "jump": {"group": "jump", "update_domain": 0, "addresses": ["10.0.0.2"]},
+        "Front_IN_0": {"group": "roles", "update_domain": 0, "addresses": ["10.0.0.30"]},
+    },
+}
+
+
+def event(
+    id: str = A,
+    status: str = "Scheduled",
+    type: str = "Freeze",
+    resources: Sequence[str] = ("web_0",),
+    not_before: float = DUE,
+    **changed: Any,
+) -> Event:
+    """An event as the newest version shows it; `changed` replaces or adds keys as they stand."""
+    return {
+        "EventId": id,
+        "EventStatus": status,
+        "EventType": type,
+        "ResourceType": "VirtualMachine",
+        "Resources": list(resources),
+        "NotBefore": "" if status == "Started" else not_before,
+        "Description": "Host server is undergoing maintenance.",
+        "EventSource": "Platform",
+        "DurationInSeconds": 9,
+        **changed,
+    }
+
+
+def started(shown: Event) -> Event:
+    return {**shown, "EventStatus": "Started", "NotBefore": ""}
+
+
+def document(
+    incarnation: int, events: Sequence[Event] = (), version: str = NEWEST, cloud: bool = False
+) -> str:
+    """The bytes for one version: types it does not know and keys it does not have left out."""
+    hidden = {"Preempt": "2017-11-01", "Terminate": "2019-01-01"}
+    newer = {
+        "Description": "2019-04-01",
+        "EventSource": "2019-08-01",
+        "DurationInSeconds": "2020-07-01",
+    }
+    listed = []
+    for given in events:
+        if version < hidden.get(given["EventType"], ""):
+            continue
+        shown = {key: value for key, value in given.items() if version >= newer.get(key, "")}
+        if isinstance(shown["NotBefore"], float):
+            form = "%Y-%m-%dT%H:%M:%SZ" if version == "2017-03-01" else "%a, %d %b %Y %H:%M:%S GMT"
+            shown["NotBefore"] = datetime.fromtimestamp(shown["NotBefore"], UTC).strftime(form)
+        if version == "2017-03-01" and not cloud:
+            shown["Resources"] = [f"_{name}" for name in shown["Resources"]]
+        listed.append(shown)
+    value = {"DocumentIncarnation": incarnation, "Events": listed}
+    return json.dumps(value, separators=(",", ":"))
+
+
+class Recording:
+    """Collects records. Exchanges take 2 ms and end at the given `t` unless `asked` is given."""
+
+    def __init__(self, *, fleet: bool = True, complete: bool = False) -> None:
+        self.records: list[Record] = []
+        self._answers = 0
+        self._complete = complete
+        if fleet:
+            self.fleet(T0 - 10)
+
+    def fleet(self, t: float, **changed: Any) -> "Recording":
+        line = {"kind": "fleet", "t": t, **FLEET, **changed}
+        if self._complete:
+            line["complete"] = True
+        return self.note(line)
+
+    def note(self, record: Mapping[str, Any]) -> "Recording":
+        self.records.append(dict(record))
+        return self
+
+    def get(
+        self,
+        t: float,
+        answer: str,
+        machine: str = "web_0",
+        version: str = NEWEST,
+        **changed: Any,
+    ) -> "Recording":
+        tag = '"' + hashlib.sha256(answer.encode()).hexdigest()[:32] + '"'
+        return self.exchange(
+            t,
+            machine=machine,
+            target=f"/metadata/scheduledevents?api-version={version}",
+            answer=answer,
+            tag=tag,
+            **changed,
+        )
+
+    def see(self, t: float, incarnation: int, *events: Event, **changed: Any) -> "Recording":
+        """A GET answered with the document of these events, in the version asked for."""
+        version = changed.get("version", NEWEST)
+        cloud = changed.get("machine") == "Front_IN_0"
+        return self.get(t, document(incarnation, events, version, cloud), **changed)
+
+    def approve(self, t: float, *ids: str, **changed: Any) -> "Recording":
+        body = json.dumps({"StartRequests": [{"EventId": id} for id in ids]})
+        return self.exchange(t, **{"method": "POST", "body": body, "answer": "", **changed})
+
+    def refuse(self, t: float, answer: str, status: int = 400, **changed: Any) -> "Recording":
+        return self.exchange(t, status=status, answer=answer, **changed)
+
+    def exchange(
+        self,
+        t: float,
+        *,
+        asked: float | None = None,
+        machine: str | None = "web_0",
+        method: str = "GET",
+        target: str = f"/metadata/scheduledevents?api-version={NEWEST}",
+        headers: Headers = (("Metadata", "true"),),
+        body: str = "",
+        status: int | None = 200,
+        answer: str = "",
+        tag: str | None = None,
+        answer_headers: Mapping[str, str | None] | None = None,
+        **more: Any,
+    ) -> "Recording":
+        """`answer_headers` replace what an honest answer has; None takes one away."""
+        self._answers += 1
+        honest: dict[str, str | None] = {
+            "Content-Type": "application/json; charset=utf-8",
+            "Content-Length": str(len(answer.encode())),
+            "Date": datetime.fromtimestamp(t, UTC).strftime("%a, %d %b %Y %H:%M:%S GMT"),
+            "Server": "IMDS/150.870.65.1",
+            "x-ms-request-id": f"00000000-0000-0000-0000-{self._answers:012}",
+            "ETag": tag,
+            **(answer_headers or {}),
+        }
+        record = {
+            "kind": "exchange",
+            "t": t,
+            "asked": t - 0.002 if asked is None else asked,
+            "machine": machine,
+            "method": method,
+            "target": target,
+            "headers": [list(pair) for pair in headers],
+            "body": body,
+            "status": status,
+            "answer_headers": [[k, v] for k, v in honest.items() if v is not None],
+            "answer": answer,
+            **more,
+        }
+        if machine is None:
+            del record["machine"]
+        return self.note(record)
+
+    def impact(
+        self, t: float, id: str = A, machines: Sequence[str] = ("web_0",), type: str = "Freeze"
+    ) -> "Recording":
+        return self.note(
+            {"kind": "impact", "t": t, "event": id, "type": type, "machines": list(machines)}
+        )
