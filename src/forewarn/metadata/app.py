@@ -19,8 +19,7 @@ from forewarn.metadata import present
 from forewarn.metadata.boards import Boards
 from forewarn.metadata.limits import Limits, Rates
 from forewarn.metadata.seats import Seat, Seats
-from forewarn.metadata.upstream import GroupNews, Sighting, Upstream
-from forewarn.store.port import StoreFailed
+from forewarn.metadata.upstream import GroupNews, NotTaken, Sighting, Upstream
 from forewarn.wire import errors, requests
 from forewarn.wire.errors import JSON, Problem
 from forewarn.wire.instance import Found, NeedsText, NoSuchElement, answer, versions_body
@@ -55,7 +54,7 @@ class MetadataApp:
             reply = await self._reply(scope, receive)
         except _Gone:
             return
-        except StoreFailed as failure:
+        except NotTaken as failure:
             log.error("a request could not be carried out", why=str(failure))
             reply = _refused(errors.NOT_TAKEN)
         head = [*reply.headers, *standing_headers(present.date(self._upstream.now().at))]
@@ -90,7 +89,8 @@ class MetadataApp:
             case requests.GetVersions():
                 return Reply(200, versions_body())
             case requests.GetInstance(version=version, path=path, format=format):
-                match answer(seat.facts(), version, path, format):
+                facts = present.facts(seat.machine, seat.group, seat.place)
+                match answer(facts, version, path, format):
                     case Found(body=body, content_type=content_type):
                         return Reply(200, body, content_type)
                     case NeedsText():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from forewarn.core import GroupView
 from forewarn.metadata import present
 from forewarn.metadata.upstream import GroupNews
 from forewarn.wire.document import etag, render
@@ -18,8 +17,8 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Board:
-    def __init__(self, view: GroupView) -> None:
-        self.view = view
+    def __init__(self, news: GroupNews) -> None:
+        self.view = news.view
         self._pages: dict[str, Page] = {}
 
     def page(self, version: Version) -> Page:
@@ -41,7 +40,7 @@ class Boards:
     def told(self, news: GroupNews) -> None:
         board = self._boards.get(news.view.name)
         if board is None or board.view != news.view:
-            self._boards[news.view.name] = Board(news.view)
+            self._boards[news.view.name] = Board(news)
 
     def of(self, group: str) -> Board:
         return self._boards[group]

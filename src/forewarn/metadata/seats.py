@@ -9,9 +9,7 @@ import msgspec
 
 from forewarn.core import Machine
 from forewarn.core.fleet import Place
-from forewarn.metadata import present
 from forewarn.metadata.upstream import GroupNews
-from forewarn.wire.instance import Facts
 
 
 class Identity(enum.Enum):
@@ -27,9 +25,6 @@ class Seat(msgspec.Struct, frozen=True):
     @property
     def name(self) -> str:
         return self.machine.name
-
-    def facts(self) -> Facts:
-        return present.facts(self.machine, self.group, self.place)
 
 
 class Seats:

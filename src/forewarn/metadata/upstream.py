@@ -14,7 +14,7 @@ import msgspec
 from forewarn.core import Group, GroupView, Machine, Now, Refused, view
 from forewarn.core.fleet import Place
 from forewarn.service.platform import Platform
-from forewarn.store.port import Commit, Store
+from forewarn.store.port import Commit, Store, StoreFailed
 
 
 class GroupNews(msgspec.Struct, frozen=True):
@@ -35,6 +35,10 @@ class Sighting(msgspec.Struct, frozen=True):
     events: Sequence[str]
 
 
+class NotTaken(Exception):
+    """It could not be made durable, or the service cannot be reached: nothing took effect."""
+
+
 class Upstream(Protocol):
     def attach(self, sink: Callable[[GroupNews], None]) -> None:
         """Tell the sink every group as it is, and then again after every change."""
@@ -43,11 +47,14 @@ class Upstream(Protocol):
     def now(self) -> Now: ...
 
     async def enable(self, group: str) -> None:
-        """Returns once the group has a document; raises StoreFailed if that cannot be stored."""
+        """Returns once the group has a document, or raises NotTaken."""
         ...
 
     async def approve(self, machine: str, group: str, ids: Sequence[str]) -> bool:
-        """False if one of the ids was never listed to the group; then nothing took effect."""
+        """False if one of the ids was never listed to the group; then nothing took effect.
+
+        True is durable; if it cannot be made so, NotTaken is raised.
+        """
         ...
 
     def witness(self, sighting: Sighting) -> None: ...
@@ -75,10 +82,17 @@ class LocalUpstream:
         return self._platform.writer.now()
 
     async def enable(self, group: str) -> None:
-        await self._platform.enable(group)
+        try:
+            await self._platform.enable(group)
+        except StoreFailed as failure:
+            raise NotTaken(str(failure)) from failure
 
     async def approve(self, machine: str, group: str, ids: Sequence[str]) -> bool:
-        return not isinstance(await self._platform.approve_as(machine, group, ids), Refused)
+        try:
+            decision = await self._platform.approve_as(machine, group, ids)
+        except StoreFailed as failure:
+            raise NotTaken(str(failure)) from failure
+        return not isinstance(decision, Refused)
 
     def witness(self, sighting: Sighting) -> None:
         self._platform.witness.polled(

@@ -1,5 +1,19 @@
-"""The test kit: the real service inside a test, with time one can wind forward."""
+"""The test kit: the real service inside a test, with time one can wind forward.
 
-from forewarn.testing.service import Answer, Clock, Service
+Names are imported when they are first used, so that the judge runs without the server's packages.
+"""
 
-__all__ = ["Answer", "Clock", "Service"]
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from forewarn.testing.service import Answer, Clock, RefusedByService, Service
+
+__all__ = ["Answer", "Clock", "RefusedByService", "Service"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        from forewarn.testing import service
+
+        return getattr(service, name)
+    raise AttributeError(f"module 'forewarn.testing' has no attribute '{name}'")

@@ -129,14 +129,9 @@ class Recording:
         **changed: Any,
     ) -> "Recording":
         tag = '"' + hashlib.sha256(answer.encode()).hexdigest()[:32] + '"'
-        return self.exchange(
-            t,
-            machine=machine,
-            target=f"/metadata/scheduledevents?api-version={version}",
-            answer=answer,
-            tag=tag,
-            **changed,
-        )
+        target = f"/metadata/scheduledevents?api-version={version}"
+        honest = {"target": target, "tag": tag}
+        return self.exchange(t, machine=machine, answer=answer, **{**honest, **changed})
 
     def see(self, t: float, incarnation: int, *events: Event, **changed: Any) -> "Recording":
         """A GET answered with the document of these events, in the version asked for."""

@@ -165,9 +165,9 @@ def lost_users_reboot() -> Recording:
 
 
 def stale_304() -> Recording:
-    recording = Recording().see(T0, 5, event())
+    recording = Recording().see(T0, 5)
     tag = dict(recording.records[-1]["answer_headers"])["ETag"]
-    return recording.see(T0 + 1, 6).exchange(
+    return recording.see(T0 + 1, 6, event()).exchange(
         T0 + 2,
         status=304,
         tag=tag,

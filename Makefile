@@ -1,0 +1,52 @@
+# Everything a fresh machine needs: Debian, Python 3.11 or newer, make.
+#
+#   make dev     run the service on loopback with a sample fleet
+#   make test    everything that a change must pass
+#   make lint    the part of it that only reads
+#   make bench   measurements, never part of the tests
+#   make lock    write the requirement locks anew
+
+PYTHON ?= python3
+VENV := .venv
+CLIENTS := .venv-clients
+BIN := $(VENV)/bin
+DEV_ARGS ?=
+
+.PHONY: dev test lint unit bench lock clean
+
+dev: $(VENV)/.ready
+	@exec $(BIN)/forewarn dev $(DEV_ARGS)
+
+test: lint $(CLIENTS)/.ready
+	$(BIN)/pytest
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.ready
+	$(BIN)/python -m bench
+
+$(VENV)/.ready: requirements/dev.lock pyproject.toml tools/make-venv
+	tools/make-venv $(PYTHON) $(VENV) requirements/dev.lock
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# Published clients live apart: what they depend on is theirs, not ours.
+$(CLIENTS)/.ready: requirements/clients.lock tools/make-venv tools/client-packages
+	tools/make-venv $(PYTHON) $(CLIENTS) requirements/clients.lock
+	tools/client-packages $(CLIENTS)/debian
+	@touch $@
+
+lock:
+	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+		--python-version 3.11 --upgrade --extra server --extra test --group dev \
+		pyproject.toml --output-file requirements/dev.lock
+	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+		--python-version 3.11 --upgrade requirements/clients.in \
+		--output-file requirements/clients.lock
+
+clean:
+	rm -rf $(VENV) $(CLIENTS) .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist

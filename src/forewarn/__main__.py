@@ -1,0 +1,5 @@
+"""`python -m forewarn`."""
+
+from forewarn.cli import main
+
+main()

@@ -1,0 +1,95 @@
+"""What makes `dev` a developer's service: loopback addresses, a sample fleet, a welcome."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from forewarn import __version__
+from forewarn.cli.output import fail
+from forewarn.core.time import Rules
+from forewarn.metadata.limits import Limits
+from forewarn.metadata.seats import Identity
+from forewarn.node import Address, Config, Node
+from forewarn.node.dev import on_loopback, sample_fleet
+from forewarn.node.sockets import confined
+from forewarn.service import fleetfile, guard
+from forewarn.service.fleetfile import Fleet, FleetError
+
+SHOWN_MACHINES = 12
+
+
+def configure(
+    *,
+    fleet: Path | None,
+    speed: float,
+    virtual: bool,
+    speak_as: str | None,
+    metadata: str,
+    control: str,
+    state: Path,
+    record: Path | None,
+    throttle: int,
+    enable_delay: int,
+) -> Config:
+    try:
+        made = on_loopback(fleetfile.load(fleet) if fleet else sample_fleet())
+    except FleetError as error:
+        fail(str(error))
+    return Config(
+        fleet=made,
+        state=state,
+        rules=Rules(speed=speed, silence=None, enable_delay=enable_delay),
+        virtual=guard.wall_us() // 1_000_000 * 1_000_000 if virtual else None,
+        identity=Identity.ASKED,
+        speak_as=_speaker(made, speak_as),
+        limits=Limits(throttle=throttle),
+        metadata=_address("--metadata", metadata),
+        whole_loopback=True,
+        control=_address("--control", control),
+        record=record,
+    )
+
+
+def welcome(node: Node) -> None:
+    machines = [(g, m) for g in node.inventory.groups() for m in g.machines]
+    clock = "a virtual clock" if node.config.virtual is not None else "real time"
+    example = next((m for _, m in machines if m.name == node.config.speak_as), machines[0][1])
+    lines = [f"forewarn {__version__} on {clock}: {len(machines)} machines"]
+    for group, machine in machines[:SHOWN_MACHINES]:
+        spot = ", spot" if machine.spot else ""
+        where = f"{group.kind.value} '{group.name}', domain {machine.update_domain}{spot}"
+        lines.append(f"  {node.url_of(machine):<23} {machine.name:<14} {where}")
+    if len(machines) > SHOWN_MACHINES:
+        lines.append(f"  … and {len(machines) - SHOWN_MACHINES} more: forewarn machine list")
+    lines += [
+        f"ask as {example.name}:",
+        f"  curl -H Metadata:true '{node.url_of(example)}/metadata/scheduledevents"
+        "?api-version=2020-07-01'",
+        "make something happen:",
+        f"  forewarn event schedule Reboot {example.name}",
+        f"  forewarn machine restart {example.name}",
+        f"(any other loopback address, {node.metadata_url} too, speaks as {example.name})",
+    ]
+    for line in lines:
+        typer.echo(line, err=True)
+
+
+def _speaker(fleet: Fleet, wanted: str | None) -> str:
+    names = [machine.name for machine in fleet.machines]
+    if not names:
+        fail("the fleet has no machines")
+    if wanted is not None and wanted not in names:
+        fail(f"--as {wanted}: no such machine; there are {', '.join(names[:10])}")
+    return wanted or names[0]
+
+
+def _address(option: str, text: str) -> Address:
+    try:
+        address = Address.parse(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from error
+    if not confined(address.host):
+        fail(f"{option} {text}: dev never listens beyond loopback; for a fleet use forewarn serve")
+    return address

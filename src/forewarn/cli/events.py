@@ -1,0 +1,223 @@
+"""`forewarn event`: list, show, schedule, approve, cancel, explain, retry, finish."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from forewarn.cli.output import (
+    Json,
+    Url,
+    as_json,
+    fields,
+    moment,
+    notes,
+    pace,
+    parsed,
+    service,
+    table,
+)
+from forewarn.control import schema as s
+from forewarn.control.client import ControlClient
+from forewarn.core.time import SECOND
+from forewarn.core.words import parse_duration
+
+app = typer.Typer(no_args_is_help=True)
+Id = Annotated[str, typer.Argument(help="An event's id, or its first characters.")]
+
+TYPES = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
+
+
+@app.command("list")
+def list_(
+    group: Annotated[str | None, typer.Option(help="Only this group.")] = None,
+    all: Annotated[bool, typer.Option("--all", help="Also those that are over.")] = False,
+    limit: Annotated[int, typer.Option(help="How many that are over.", min=1, max=1000)] = 100,
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """Events that are scheduled or have started."""
+    with service(url) as client:
+        found = client.events(group=group, past=all, limit=limit)
+        if json:
+            as_json(found)
+            return
+        table(
+            ("EVENT", "GROUP", "TYPE", "STATUS", "SOURCE", "MACHINES", "NOT BEFORE", "APPROVED BY"),
+            [_row(event) for event in found],
+        )
+        pace(client)
+
+
+@app.command()
+def show(id: Id, json: Json = False, url: Url = None) -> None:
+    """One event, also when it is over."""
+    with service(url) as client:
+        found = client.event(id)
+        if json:
+            as_json(found)
+            return
+        _show(found)
+        pace(client)
+
+
+@app.command()
+def schedule(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TYPE] [MACHINE]...", help=f"Type ({', '.join(TYPES)}), machines."),
+    ] = None,
+    type: Annotated[str | None, typer.Option("--type", help="The type, as an option.")] = None,
+    machine: Annotated[
+        list[str] | None,
+        typer.Option("--machine", "--machines", help="A machine; repeat, or separate by commas."),
+    ] = None,
+    notice: Annotated[
+        str | None, typer.Option(help="How long before, e.g. 20m; default: what is promised.")
+    ] = None,
+    not_before: Annotated[
+        str | None, typer.Option(help="The time instead of a notice, e.g. 2030-01-31T18:00:00Z.")
+    ] = None,
+    short_notice: Annotated[
+        bool, typer.Option("--short-notice", help="Yes, less notice than is promised.")
+    ] = False,
+    description: Annotated[str, typer.Option(help="Words for the guests.")] = "",
+    duration: Annotated[
+        int, typer.Option(help="Length of the impact in seconds; 0 none, -1 unknown.")
+    ] = -1,
+    source: Annotated[str, typer.Option(help="Platform or User.")] = "Platform",
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """Announce an event: forewarn event schedule Reboot web_0 --notice 20m"""
+    said = list(words or [])
+    kind = type or (said.pop(0) if said else None)
+    if kind is None:
+        raise typer.BadParameter("say what to schedule: forewarn event schedule Reboot web_0")
+    machines = [*said, *(name for m in machine or [] for name in m.split(",") if name)]
+    length = parsed(parse_duration, notice)
+    request = s.ScheduleRequest(
+        type=kind,
+        machines=machines,
+        notice=None if length is None else length / SECOND,
+        not_before=parsed(_time, not_before),
+        short_notice=short_notice,
+        description=description,
+        duration=duration,
+        source=source,
+    )
+    with service(url) as client:
+        told(client.schedule(request), json, client)
+
+
+@app.command()
+def approve(id: Id, json: Json = False, url: Url = None) -> None:
+    """Let an event start without waiting for its notice, as an operator."""
+    with service(url) as client:
+        told(client.on_event("approve", id), json, client)
+
+
+@app.command()
+def cancel(id: Id, json: Json = False, url: Url = None) -> None:
+    """Withdraw an event that has not started."""
+    with service(url) as client:
+        told(client.on_event("cancel", id), json, client)
+
+
+@app.command()
+def retry(id: Id, json: Json = False, url: Url = None) -> None:
+    """Have a started event carried out again: it did not happen."""
+    with service(url) as client:
+        told(client.on_event("retry", id), json, client)
+
+
+@app.command()
+def finish(
+    id: Id,
+    reason: Annotated[str, typer.Option(help="Why; it goes into the record.")],
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """Declare a started event over, whatever its driver says."""
+    with service(url) as client:
+        told(client.on_event("finish", id, s.FinishRequest(reason=reason)), json, client)
+
+
+@app.command()
+def explain(id: Id, json: Json = False, url: Url = None) -> None:
+    """What an event waits for, since when, until when at most, and who could move it."""
+    with service(url) as client:
+        found = client.explain(id)
+        if json:
+            as_json(found)
+            return
+        event = found.event
+        typer.echo(f"{event.type} {event.id} for {', '.join(event.machines)}: {event.status}")
+        typer.echo(found.says)
+        for hold in found.holds:
+            until = f", until {moment(hold.until)} at most" if hold.until else ", no time is set"
+            typer.echo(f"- {hold.kind}: {hold.says}")
+            typer.echo(f"  since {moment(hold.since)}{until}")
+            if hold.waits_for:
+                typer.echo(f"  waits for {', '.join(hold.waits_for)}")
+            typer.echo(f"  can be moved by {hold.movers}")
+        seen = ", ".join(f"{name} at {moment(at)}" for name, at in found.seen_by.items())
+        typer.echo(f"seen by {seen}" if seen else "no machine has seen it yet")
+        pace(client)
+
+
+def told(outcome: s.Outcome, json: bool, client: ControlClient) -> None:
+    """What a verb brought about."""
+    if json:
+        as_json(outcome)
+        return
+    _show(outcome)
+    notes(outcome.notes)
+    pace(client)
+
+
+def _show(event: s.Event) -> None:
+    approved = f"by {event.approved.by} at {moment(event.approved.at)}" if event.approved else "no"
+    fields(
+        [
+            ("event", event.id),
+            ("type", f"{event.type} ({event.source})"),
+            ("status", event.status),
+            ("group", event.group),
+            ("machines", ", ".join(event.machines)),
+            ("not before", moment(event.not_before)),
+            ("description", event.description),
+            ("impact", _impact(event.duration)),
+            ("raised", f"by {event.raised_by} at {moment(event.raised_at)}"),
+            ("approved", approved),
+            ("started", moment(event.started_at) or "no"),
+            ("ended", f"{moment(event.ended_at)}: {event.ending}" if event.ended_at else "no"),
+        ]
+    )
+
+
+def _impact(seconds: int) -> str:
+    return {-1: "unknown", 0: "none"}.get(seconds, f"{seconds} s")
+
+
+def _row(event: s.Event) -> tuple[str, ...]:
+    return (
+        event.id,
+        event.group,
+        event.type,
+        event.status,
+        event.source,
+        ", ".join(event.machines),
+        moment(event.not_before),
+        event.approved.by if event.approved else "",
+    )
+
+
+def _time(text: str) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"'{text}' is not a time; write 2030-01-31T18:00:00Z") from None
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time

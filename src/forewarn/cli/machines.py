@@ -1,0 +1,104 @@
+"""`forewarn machine`: list, show, and what a machine's user may ask for."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from forewarn.cli.events import told
+from forewarn.cli.output import Json, Url, as_json, fields, moment, pace, service, table
+from forewarn.control import schema as s
+
+app = typer.Typer(no_args_is_help=True)
+Name = Annotated[str, typer.Argument(help="A machine's name.")]
+
+
+@app.command("list")
+def list_(
+    group: Annotated[str | None, typer.Option(help="Only this group.")] = None,
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """All machines: where they stand, and where to ask as one."""
+    with service(url) as client:
+        found = client.machines(group)
+        if json:
+            as_json(found)
+            return
+        table(
+            ("MACHINE", "GROUP", "KIND", "UD", "FD", "HOST", "SPOT", "METADATA", "LAST POLL"),
+            [_row(machine) for machine in found],
+        )
+        pace(client)
+
+
+@app.command()
+def show(name: Name, json: Json = False, url: Url = None) -> None:
+    """One machine."""
+    with service(url) as client:
+        found = client.machine(name)
+        if json:
+            as_json(found)
+            return
+        fields(
+            [
+                ("machine", found.name),
+                ("group", f"{found.group} ({found.kind})"),
+                ("update domain", str(found.update_domain)),
+                ("fault domain", str(found.fault_domain)),
+                ("host", found.host),
+                ("spot", "yes" if found.spot else "no"),
+                ("addresses", ", ".join(found.addresses)),
+                ("metadata", found.metadata_url),
+                ("state", f"gone ({found.gone})" if found.gone else "there"),
+                ("polls", _polls(found)),
+                ("events", ", ".join(found.events) or "none"),
+            ]
+        )
+        pace(client)
+
+
+@app.command()
+def restart(name: Name, json: Json = False, url: Url = None) -> None:
+    """A user's restart: announced as a Reboot."""
+    with service(url) as client:
+        told(client.maintain("restart", name), json, client)
+
+
+@app.command()
+def redeploy(name: Name, json: Json = False, url: Url = None) -> None:
+    """A user's redeploy: announced as a Redeploy, to another host."""
+    with service(url) as client:
+        told(client.maintain("redeploy", name), json, client)
+
+
+@app.command()
+def restore(name: Name, json: Json = False, url: Url = None) -> None:
+    """Bring back a machine that was evicted or deleted."""
+    with service(url) as client:
+        found = client.restore(name)
+        if json:
+            as_json(found)
+        else:
+            typer.echo(f"{found.name} is there again")
+
+
+def _row(machine: s.Machine) -> tuple[str, ...]:
+    return (
+        machine.name,
+        machine.group,
+        machine.kind,
+        str(machine.update_domain),
+        str(machine.fault_domain),
+        machine.host,
+        "spot" if machine.spot else "",
+        f"gone ({machine.gone})" if machine.gone else machine.metadata_url,
+        moment(machine.last_poll) or "never",
+    )
+
+
+def _polls(machine: s.Machine) -> str:
+    if not machine.polls:
+        return "none"
+    return f"{machine.polls}, last {moment(machine.last_poll)} with {machine.api_version}"

@@ -1,0 +1,90 @@
+"""Running a node until somebody says stop, and telling on standard error what happens."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+
+import msgspec
+import structlog
+import typer
+
+from forewarn.control.schema import time_of
+from forewarn.core import Event, Group, Status
+from forewarn.core.changes import Disabled, Enabled, EventMoved
+from forewarn.core.lifecycle import SHOWN
+from forewarn.node import Config, Node
+from forewarn.store import Commit
+
+
+async def run(
+    config: Config,
+    welcome: Callable[[Node], None],
+    note: Callable[[str, str], AbstractContextManager[None]],
+) -> None:
+    _logging()
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    async with Node(config) as node:
+        node.store.attach(_tell)
+        with note(node.metadata_url, node.control_url):
+            welcome(node)
+            urls = {"metadata": node.metadata_url, "control": node.control_url}
+            typer.echo(f"ready {msgspec.json.encode(urls).decode()}")
+            sys.stdout.flush()
+            await stop.wait()
+
+
+def _tell(commit: Commit, changed: Mapping[str, Group]) -> None:
+    """One line per visible change."""
+    at = time_of(commit.at).strftime("%H:%M:%S")
+    for entry in commit.entries:
+        group = changed[entry.group]
+        moved: dict[str, Event] = {}  # as each event stands after the whole commit
+        for item in entry.items:
+            match item:
+                case EventMoved(what=what, event=event) if what in SHOWN:
+                    moved[event.id] = event
+                case Enabled():
+                    typer.echo(f"{at}  {group.name}: listening, document 1", err=True)
+                case Disabled(why=why):
+                    typer.echo(f"{at}  {group.name}: no longer listening ({why})", err=True)
+        for event in moved.values():
+            typer.echo(f"{at}  {_line(group, event)}", err=True)
+
+
+def _line(group: Group, event: Event) -> str:
+    document = f"document {group.incarnation}" if group.enabled else "not listening"
+    names = ", ".join(event.resources)
+    match event.status:
+        case Status.SCHEDULED:
+            what = f"not before {time_of(event.not_before).strftime('%H:%M:%S')}"
+        case Status.STARTED:
+            what = f"approved by {event.approved.by}" if event.approved else "NotBefore has passed"
+            what = "a failure" if event.failure else what
+        case _:
+            what = event.ending
+    status = event.status.value
+    return f"{group.name}: {status} {event.type.value} of {names} ({what}; {document}) {event.id}"
+
+
+def _logging() -> None:
+    """Our own words on standard error; the libraries' only when something is wrong."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
+    for name in ("uvicorn.error", "uvicorn.access"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper("iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )

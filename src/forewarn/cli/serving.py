@@ -1,0 +1,118 @@
+"""`forewarn dev` and `forewarn serve`: make a configuration, run a node, say when it is ready."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from forewarn.cli.output import fail, parsed
+from forewarn.core.announce import TIGHT_NOTICE
+from forewarn.core.events import PROMISES
+from forewarn.core.words import in_words, parse_duration
+
+if TYPE_CHECKING:
+    from forewarn.node import Config
+
+DEV_METADATA = "127.0.0.1:8169"
+DEV_CONTROL = "127.0.0.1:8170"
+
+Metadata = Annotated[str | None, typer.Option(help="HOST:PORT for guests; port 0 picks one.")]
+Control = Annotated[str | None, typer.Option(help="HOST:PORT for operators; port 0 picks one.")]
+FleetFile = Annotated[Path | None, typer.Option("--fleet", help="A fleet file (YAML).")]
+State = Annotated[Path | None, typer.Option(help="The SQLite file that keeps the state.")]
+Record = Annotated[Path | None, typer.Option(help="Record everything asked and answered here.")]
+
+
+def dev(
+    fleet: FleetFile = None,
+    speed: Annotated[float, typer.Option(help="Divide durations (notice, …) by this.")] = 1.0,
+    clock: Annotated[str, typer.Option(help="real, or virtual: time moves when told to.")] = "real",
+    as_: Annotated[
+        str | None, typer.Option("--as", help="Who is meant by an address of no machine.")
+    ] = None,
+    metadata: Metadata = None,
+    control: Control = None,
+    state: State = None,
+    record: Record = None,
+    throttle: Annotated[int, typer.Option(help="Requests per machine and second.", min=0)] = 0,
+    enable_delay: Annotated[str, typer.Option(help="How long a first answer takes.")] = "0s",
+) -> None:
+    """The whole service on loopback with a sample fleet, nothing to configure."""
+    if not speed > 0 or speed == float("inf"):
+        raise typer.BadParameter("the speed is a number above 0", param_hint="--speed")
+    if clock not in ("real", "virtual"):
+        raise typer.BadParameter("the clock is real or virtual", param_hint="--clock")
+    if clock == "virtual" and speed != 1.0:
+        raise typer.BadParameter("a virtual clock has no speed; give one of the two")
+    delay = parsed(parse_duration, enable_delay)
+    from forewarn.cli.development import configure, welcome
+
+    with tempfile.TemporaryDirectory(prefix="forewarn-") as scratch:
+        config = configure(
+            fleet=fleet,
+            speed=speed,
+            virtual=clock == "virtual",
+            speak_as=as_,
+            metadata=metadata or DEV_METADATA,
+            control=control or DEV_CONTROL,
+            state=state or Path(scratch) / "forewarn.db",
+            record=record,
+            throttle=throttle,
+            enable_delay=delay,
+        )
+        if speed != 1.0:
+            _warn_of(speed)
+        _run(config, welcome)
+
+
+def serve(
+    config: Annotated[Path | None, typer.Option(help="The settings (TOML).")] = None,
+    fleet: FleetFile = None,
+    metadata: Metadata = None,
+    control: Control = None,
+    state: State = None,
+    record: Record = None,
+) -> None:
+    """The service for real: guests are known by their source address."""
+    from forewarn.cli import settings as s
+
+    try:
+        said = s.read(config) if config else s.Settings()
+        flags = {"fleet": fleet, "metadata": metadata, "control": control}
+        flags |= {"state": state, "record": record}
+        for key, value in flags.items():
+            if value is not None:
+                setattr(said, key, str(value))
+        made = s.config(said)
+    except s.SettingsError as error:
+        fail(str(error))
+    _run(made, lambda _: None)
+
+
+def _warn_of(speed: float) -> None:
+    typer.echo(f"speed {speed:g}: durations are divided by {speed:g}", err=True)
+    for type, promise in PROMISES.items():
+        notice = round(promise.notice / speed)
+        if notice < TIGHT_NOTICE:
+            typer.echo(
+                f"warning: at this speed a {type.value} has only {in_words(notice)} of notice;"
+                " a client that asks once a second may not see it in time",
+                err=True,
+            )
+
+
+def _run(config: Config, welcome: Any) -> None:
+    import uvloop
+
+    from forewarn.cli.running import note
+    from forewarn.cli.runtime import run
+    from forewarn.node import CannotListen
+    from forewarn.store import StoreUnusable
+
+    try:
+        uvloop.run(run(config, welcome, note))
+    except (CannotListen, StoreUnusable) as error:
+        fail(str(error))

@@ -1,0 +1,102 @@
+"""The settings of `forewarn serve`: a TOML file, and flags that win over it."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import msgspec
+
+from forewarn.core.time import Rules
+from forewarn.core.words import parse_duration
+from forewarn.metadata.limits import Limits
+from forewarn.node.config import Address, Config
+from forewarn.node.sockets import confined
+from forewarn.service import fleetfile
+from forewarn.service.fleetfile import FleetError
+
+
+class SettingsError(Exception):
+    """A setting cannot be used; the message says which and what would be right."""
+
+
+class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    fleet: str = ""  # the fleet file
+    state: str = "forewarn.db"  # the SQLite file
+    metadata: str = "169.254.169.254:80"  # where guests ask
+    control: str = "127.0.0.1:8170"  # where operators ask
+    allow_other_addresses: bool = False  # may `metadata` be neither link-local nor loopback?
+    record: str = ""  # a file for everything that is asked and answered; empty: none
+    throttle: int = 0  # requests per machine and second; 0: as many as one likes
+    max_body: int = 64 * 1024  # bytes of an approval
+    body_timeout: str = "10s"  # to send it
+    keep_alive: str = "120s"  # that an idle connection is kept
+    enable_delay: str = "0s"  # that a group's first answer takes
+    silence: str = "24h"  # without a poll, after which a group is disabled
+    start_grace: str = "60s"  # after an outage, in which nothing starts by its NotBefore
+
+
+def read(path: Path) -> Settings:
+    try:
+        settings = msgspec.convert(tomllib.loads(path.read_text("utf-8")), Settings)
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        raise SettingsError(f"{path}: {error}") from error
+    for key in ("fleet", "state", "record"):  # as seen from the file, wherever one stands
+        said = getattr(settings, key)
+        if said:
+            setattr(settings, key, str(path.parent / said))
+    return settings
+
+
+def config(settings: Settings) -> Config:
+    if not settings.fleet:
+        raise SettingsError('say which fleet: fleet = "fleet.yaml" in the file, or --fleet FILE')
+    metadata = _address("metadata", settings.metadata)
+    if not settings.allow_other_addresses and not confined(metadata.host):
+        raise SettingsError(
+            f"metadata = {metadata}: guests are known by their address alone, so the endpoint is"
+            " bound to link-local or loopback; set allow_other_addresses = true if you mean it"
+        )
+    control = _address("control", settings.control)
+    if not confined(control.host):
+        raise SettingsError(f"control = {control}: the control API is bound to loopback only")
+    if settings.throttle < 0 or settings.max_body < 1:
+        raise SettingsError("throttle must not be negative, and max_body at least 1")
+    try:
+        fleet = fleetfile.load(Path(settings.fleet))
+    except FleetError as error:
+        raise SettingsError(str(error)) from error
+    return Config(
+        fleet=fleet,
+        state=Path(settings.state),
+        rules=Rules(
+            silence=_duration("silence", settings.silence),
+            start_grace=_duration("start_grace", settings.start_grace),
+            enable_delay=_duration("enable_delay", settings.enable_delay),
+        ),
+        limits=Limits(
+            max_body=settings.max_body,
+            body_timeout=_duration("body_timeout", settings.body_timeout) / 1e6,
+            keep_alive=max(1, _duration("keep_alive", settings.keep_alive) // 1_000_000),
+            throttle=settings.throttle,
+        ),
+        metadata=metadata,
+        control=control,
+        record=Path(settings.record) if settings.record else None,
+    )
+
+
+def _address(key: str, text: str) -> Address:
+    try:
+        return Address.parse(text)
+    except ValueError as error:
+        raise SettingsError(f"{key}: {error}, for example 127.0.0.1:8169") from error
+
+
+def _duration(key: str, text: str) -> int:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise SettingsError(f"{key}: {error}") from error

@@ -1,0 +1,216 @@
+"""A small honest service with slow lines, kills and many clients: never accused.
+
+The model below keeps the promises by being simple: one thing happens at a time. What clients
+record is that, seen through requests that overlap at random, in any version.
+"""
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pytest
+from judge_recording import (
+    ALL_VERSIONS,
+    FLEET,
+    T0,
+    Event,
+    Recording,
+    document,
+    event,
+    started,
+)
+
+from forewarn.testing.judge import judge
+
+MACHINES: dict[str, Any] = FLEET["machines"]
+TYPES = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
+
+
+@dataclass
+class Group:
+    name: str
+    incarnation: int = 1
+    events: list[Event] = field(default_factory=list)
+    approved: set[str] = field(default_factory=set)
+    listed: set[str] = field(default_factory=set)
+    untouched: set[str] = field(default_factory=set)  # Started, and not yet carried out
+
+    def change(self, events: list[Event]) -> None:
+        self.events = events
+        self.listed |= {shown["EventId"] for shown in events}
+        self.incarnation += 1
+
+    def tick(self, now: float) -> None:
+        """Start what may start, one after the other, until nothing may."""
+        while ready := next((e for e in self.events if self.may_start(e, now)), None):
+            self.untouched.add(ready["EventId"])
+            self.change([started(e) if e is ready else e for e in self.events])
+
+    def may_start(self, one: Event, now: float) -> bool:
+        if one["EventStatus"] == "Started":
+            return False
+        due = one["NotBefore"] <= now
+        if not due and one["EventId"] not in self.approved:
+            return False
+        if one["EventType"] == "Terminate" and not due:
+            return all(
+                other["EventId"] in self.approved or other["NotBefore"] <= now
+                for other in self.events
+                if other["EventType"] == "Terminate"
+                and other["EventStatus"] == "Scheduled"
+                and other["NotBefore"] <= one["NotBefore"]
+            )
+        if one["EventType"] in ("Preempt", "Terminate"):
+            return True
+        running = [e for e in self.events if e["EventStatus"] == "Started"]
+        if any(set(e["Resources"]) & set(one["Resources"]) for e in running):
+            return False
+        return one["EventSource"] == "User" or all(domain(e) == domain(one) for e in running)
+
+
+def domain(shown: Event) -> int:
+    return int(MACHINES[shown["Resources"][0]]["update_domain"])
+
+
+class Town:
+    """The service, its clients and what they record."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.now = T0
+        self.raised = 0
+        self.recording = Recording()
+        self.groups = {name: Group(name) for name in FLEET["groups"]}
+        self.tags: dict[tuple[str, str], str] = {}
+
+    def run(self, steps: int) -> Recording:
+        acts = (self.poll, self.raise_event, self.approve, self.end_event, self.kill, self.disable)
+        for _ in range(steps):
+            self.now += self.random.choice((0.0, 0.001, 0.3, 1.0, 30.0, 200.0))
+            for group in self.groups.values():
+                group.tick(self.now)
+            self.random.choices(acts, (60, 6, 8, 8, 1, 0.3))[0]()
+        return self.recording
+
+    def between(self) -> dict[str, float]:
+        """Asked some time before now, answered some time after."""
+        spread = self.random.choice((0.0005, 0.01, 2.0, 40.0))
+        asked = self.now - self.random.uniform(0, spread)
+        return {"asked": asked, "t": self.now + 0.0001 + self.random.uniform(0, spread)}
+
+    def machine_of(self, group: Group) -> str:
+        names = [name for name, seat in MACHINES.items() if seat["group"] == group.name]
+        return self.random.choice(names)
+
+    def group(self) -> Group:
+        return self.random.choice(list(self.groups.values()))
+
+    def poll(self) -> None:
+        group = self.group()
+        machine, version = self.machine_of(group), self.random.choice(ALL_VERSIONS)
+        text = document(group.incarnation, group.events, version, cloud=group.name == "roles")
+        headers = [("Metadata", "true")]
+        known = self.tags.get((machine, version), "0")
+        if self.random.random() < 0.3:
+            headers.append(("If-None-Match", known))
+        self.recording.get(
+            answer=text, machine=machine, version=version, headers=headers, **self.between()
+        )
+        record = self.recording.records[-1]
+        tag = dict(record["answer_headers"])["ETag"]
+        if tag == known and len(headers) > 1:
+            record["status"], record["answer"] = 304, ""
+        self.tags[machine, version] = tag
+
+    def raise_event(self) -> None:
+        group, random = self.group(), self.random
+        self.raised += 1
+        first = self.machine_of(group)
+        resources = [first] + [
+            name
+            for name, seat in MACHINES.items()
+            if seat["group"] == group.name
+            and name != first
+            and seat["update_domain"] == MACHINES[first]["update_domain"]
+            and random.random() < 0.5
+        ]
+        kind = random.choice(TYPES)
+        user = kind in ("Reboot", "Redeploy") and random.random() < 0.5
+        shown = event(
+            f"{self.raised:08X}-0000-4000-8000-{random.getrandbits(48):012X}",
+            type=kind,
+            resources=resources,
+            not_before=float(int(self.now) + random.choice((31, 300, 900, 90_000))),
+            EventSource="User" if user else "Platform",
+            DurationInSeconds=-1 if user else 9,
+        )
+        failed = random.random() < 0.1
+        if failed:
+            group.untouched.add(shown["EventId"])
+        group.change([*group.events, started(shown) if failed else shown])
+
+    def approve(self) -> None:
+        group = self.group()
+        machine = self.machine_of(group)
+        if not group.listed:
+            return
+        id = self.random.choice(sorted(group.listed)[-4:])
+        answered = self.random.random() < 0.8
+        counted = answered or self.random.random() < 0.5
+        if counted:
+            group.approved.add(id)
+            group.tick(self.now)
+        times = self.between()
+        self.recording.approve(
+            times["t"],
+            id,
+            asked=times["asked"],
+            machine=machine,
+            status=200 if answered else None,
+        )
+
+    def end_event(self) -> None:
+        group = self.group()
+        if not group.events:
+            return
+        over = self.random.choice(group.events)
+        id = over["EventId"]
+        if over["EventStatus"] == "Started" and id in group.untouched:
+            group.untouched.remove(id)
+            self.recording.impact(self.now, id, over["Resources"], over["EventType"])
+            return
+        group.change([e for e in group.events if e is not over])
+        group.tick(self.now)
+
+    def kill(self) -> None:
+        self.recording.exchange(self.now + 0.5, asked=self.now - 0.1, status=None)
+        self.now += 3
+        self.recording.note({"kind": "up", "t": self.now})
+
+    def disable(self) -> None:
+        group = self.group()
+        self.now += 50
+        self.recording.note({"kind": "disabled", "t": self.now, "group": group.name})
+        self.now += 50
+        group.incarnation = 1
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_an_honest_crowd_is_never_accused(seed: int) -> None:
+    recording = Town(seed).run(400)
+    judgement = judge(recording.records)
+    assert judgement.ok, judgement.render()
+    assert judgement.events > 3
+
+
+def test_the_crowd_is_worth_judging() -> None:
+    recording = Town(1).run(3000)
+    statuses = {record.get("status") for record in recording.records}
+    assert {200, 304, None} <= statuses
+    assert any(record["kind"] == "impact" for record in recording.records)
+
+
+def test_the_order_of_lines_does_not_matter() -> None:
+    records = Town(2).run(600).records
+    Random(2).shuffle(records)
+    assert judge(records).ok

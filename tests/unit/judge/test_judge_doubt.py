@@ -1,0 +1,235 @@
+"""What looks wrong but is not proven: the judge stays silent."""
+
+import pytest
+from judge_recording import DUE, T0, A, B, C, Recording, event, started
+
+from forewarn.testing.judge import judge
+
+BAD = '{"error":"Bad request. No."}'
+
+
+def silent(recording: Recording) -> None:
+    judgement = judge(recording.records)
+    assert judgement.ok, judgement.render()
+
+
+def test_overlapping_answers_have_no_order() -> None:
+    silent(
+        Recording()
+        .see(T0, 5, event())
+        .approve(T0 + 1, A)
+        .see(T0 + 2, 6, started(event()))
+        .see(T0 + 3, 5, event(), asked=T0 + 0.5)
+        .see(T0 + 4, 7, asked=T0 + 3.9)
+        .see(T0 + 5, 6, started(event()), asked=T0 + 3.95)
+    )
+
+
+def test_an_answer_that_touches_another_has_no_order_with_it() -> None:
+    silent(Recording().see(T0, 6, started(event()), asked=T0 - 1).see(T0 + 1, 5, event(), asked=T0))
+
+
+def test_an_exchange_that_does_not_say_when_it_was_asked_may_be_old() -> None:
+    recording = Recording().see(T0, 6, started(event())).see(T0 + 1, 5, event())
+    del recording.records[-1]["asked"]
+    silent(recording)
+
+
+def test_a_new_event_before_one_seen_by_a_version_that_cannot_see_it() -> None:
+    silent(
+        Recording()
+        .see(T0, 5, event(B), version="2017-03-01")
+        .see(T0 + 1, 5, event(A, type="Preempt"), event(B))
+        .see(T0 + 2, 5, event(B), version="2017-08-01")
+        .see(T0 + 3, 5, event(A, type="Preempt"), event(B), version="2017-11-01")
+    )
+
+
+def test_events_ranked_by_chance_are_not_out_of_order() -> None:
+    # C is seen before B only because the request that saw B was slow.
+    silent(
+        Recording()
+        .see(T0, 5, event(A), event(C))
+        .see(T0 + 1, 4, event(B), event(A), asked=T0 - 1, machine="web_1")
+        .see(T0 + 1.5, 4, event(B), event(C), asked=T0 - 1, machine="web_2")
+    )
+
+
+def test_an_incarnation_may_change_and_the_events_look_the_same() -> None:
+    silent(Recording().see(T0, 5, event()).see(T0 + 1, 7, event()))
+
+
+def test_a_start_too_close_to_tell() -> None:
+    silent(Recording().see(T0, 5, event()).see(DUE - 0.005, 6, started(event())))
+
+
+@pytest.mark.parametrize("status", [200, 500, None])
+def test_an_approval_under_way_may_be_the_reason(status: int | None) -> None:
+    silent(
+        Recording()
+        .see(T0, 5, event())
+        .see(T0 + 2, 6, started(event()))
+        .approve(T0 + 9, A, asked=T0 + 1.9, status=status)
+        .impact(T0 + 3)
+    )
+
+
+def test_an_approval_just_before_the_start_of_another_event_waits() -> None:
+    other = event(B, resources=["web_1"])
+    silent(
+        Recording()
+        .see(T0, 5, event(), other)
+        .approve(T0 + 1, B)
+        .see(T0 + 2, 6, started(event()), other)
+        .see(T0 + 20, 6, started(event()), other)
+        .see(T0 + 21, 7, other)
+        .see(T0 + 22, 7, other)
+        .approve(T0 - 1, A)
+    )
+
+
+def test_what_holds_an_event_may_be_hidden_from_an_old_version() -> None:
+    silent(
+        Recording()
+        .see(T0, 5, event(), version="2017-08-01")
+        .approve(T0 + 1, A)
+        .see(T0 + 2, 5, event(), version="2017-08-01")
+        .see(T0 + 60, 5, event(), version="2017-08-01")
+    )
+
+
+def test_a_hold_on_a_machine_of_unknown_domain() -> None:
+    elsewhere = started(event(B, resources=["removed"]))
+    silent(
+        Recording()
+        .see(T0, 5, elsewhere, event())
+        .approve(T0 + 1, A)
+        .see(T0 + 60, 5, elsewhere, event())
+    )
+
+
+def test_an_overdue_event_after_an_outage() -> None:
+    silent(
+        Recording()
+        .see(DUE + 1, 5, event())
+        .note({"kind": "up", "t": DUE + 500})
+        .see(DUE + 560, 5, event())
+    )
+
+
+def test_an_unanswered_request_may_mean_an_outage() -> None:
+    silent(
+        Recording()
+        .see(DUE + 1, 5, event())
+        .exchange(DUE + 150, status=None)
+        .see(DUE + 200, 5, event())
+    )
+
+
+def test_an_id_from_before_the_recording_may_be_approved_or_refused() -> None:
+    silent(Recording().approve(T0, A).approve(T0 + 1, B, status=400, answer=BAD))
+
+
+def test_a_list_with_one_unknown_id_is_refused_as_a_whole() -> None:
+    silent(Recording().see(T0, 5, event()).approve(T0 + 1, A, B, status=400, answer=BAD))
+
+
+def test_an_event_forgotten_after_its_retention() -> None:
+    silent(
+        Recording()
+        .see(T0, 5, event())
+        .see(T0 + 1, 6)
+        .see(T0 + 90_000, 6)
+        .approve(T0 + 90_001, A, status=400, answer=BAD)
+    )
+
+
+def test_a_document_around_a_disabling_may_be_of_either_period() -> None:
+    silent(
+        Recording()
+        .see(T0, 17, event())
+        .see(T0 + 1, 1, event())
+        .note({"kind": "disabled", "t": T0 + 1.5, "group": "web"})
+        .see(T0 + 10, 1, event())
+    )
+
+
+def test_a_disabling_without_a_fleet_may_be_anyones() -> None:
+    silent(
+        Recording(fleet=False)
+        .see(T0, 17)
+        .note({"kind": "disabled", "t": T0 + 10, "group": "web"})
+        .see(T0 + 20, 1)
+    )
+
+
+def test_a_caller_close_to_a_change_of_the_fleet_may_be_unknown() -> None:
+    left = {"machines": {"jump": {"group": "jump", "update_domain": 0, "addresses": ["10.0.0.2"]}}}
+    silent(
+        Recording()
+        .fleet(T0, **left)
+        .see(T0 + 1, 5, machine=None, **{"from": "10.0.0.10"})
+        .refuse(T0 - 1, '{ "error": "Not found" }', 404)
+    )
+
+
+def test_a_caller_from_an_unlisted_address_where_addresses_are_not_all_known() -> None:
+    silent(
+        Recording(fleet=False)
+        .fleet(T0, machines={"web_0": {"group": "web"}})
+        .see(T0 + 10, 5, machine=None, **{"from": "10.0.0.10"})
+    )
+
+
+def test_one_address_that_asks_as_several_machines() -> None:
+    # Where each machine has an address to be asked at, only Host tells them apart.
+    recording = Recording(fleet=False)
+    for t, host, incarnation in ((0, "127.0.1.1", 9), (1, "127.0.1.2", 3), (2, "127.0.1.1", 9)):
+        recording.see(
+            T0 + t,
+            incarnation,
+            machine=None,
+            headers=[("Metadata", "true"), ("Host", host)],
+            **{"from": "127.0.0.1"},
+        )
+    silent(recording)
+
+
+def test_answers_to_nobody_in_particular_are_not_compared() -> None:
+    silent(Recording(fleet=False).see(T0, 5, machine=None).see(T0 + 1, 3, machine=None))
+
+
+def test_a_complete_trace_with_a_fault_in_it_has_a_gap() -> None:
+    silent(
+        Recording(complete=True)
+        .see(T0, 5, event())
+        .exchange(T0 + 1, status=500, fault="500")
+        .see(T0 + 2, 7, event())
+        .approve(T0 + 3, B)
+    )
+
+
+def test_headers_that_were_not_recorded_are_not_missed() -> None:
+    recording = Recording().see(T0, 5)
+    del recording.records[-1]["answer_headers"]
+    silent(recording)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"headers": [("Metadata", "true"), ("Metadata", "true")]},
+        {"target": "/metadata/scheduledevents?API-Version=2020-07-01"},
+        {"headers": [("Metadata", "true"), ("Cookie", "x" * 9000)]},
+        {"method": "POST", "body": '{"startRequests":[]}'},
+        {"method": "POST", "body": '{"StartRequests":[],"StartRequests":[]}'},
+        {"method": "POST", "body": "\ufeff{}"},
+        {"method": "POST", "body": '{"x":NaN}'},
+    ],
+)
+def test_requests_that_the_promises_leave_open(changed: dict[str, object]) -> None:
+    for status in (200, 400):
+        recording = Recording()
+        recording.exchange(T0, status=status, answer="", tag='"x1"', **changed)  # type: ignore[arg-type]
+        rules = {finding.rule for finding in judge(recording.records).findings}
+        assert rules <= {"not-a-document"}
