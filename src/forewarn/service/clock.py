@@ -78,16 +78,21 @@ class RealClock(_Continuity):
         super().__init__()
         self._wall = wall
         self._monotonic = monotonic
-        self._offset = wall() - monotonic()
-        self._looked = monotonic()
+        self._begin(0)
+
+    def _begin(self, floor: Time) -> None:
+        """From here on the two clocks are watched against each other."""
+        wall, self._looked = self._wall(), self._monotonic()
+        self._offset = wall - self._looked
+        self._floor = max(self._floor, wall, floor)
 
     def now(self, rules: Rules) -> Now:
         at = self._look()
         return Now(at=at, steady_since=self._steady_since, lost=self._lost, rules=rules)
 
     def resume(self, served_until: Time | None, lost: Duration, floor: Time) -> None:
-        self._floor = max(self._floor, floor)
-        self._resume(self._look(), served_until, lost)
+        self._begin(floor)
+        self._resume(self._floor, served_until, lost)
 
     async def wait(self, until: Time | None, woken: asyncio.Event) -> None:
         while not woken.is_set():

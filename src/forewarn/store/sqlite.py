@@ -60,7 +60,7 @@ class SqliteStore(BatchingStore):
     async def _persist(
         self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
     ) -> None:
-        before = {name: before.get(name, Group(name=name)) for name in after}
+        before = {name: before[name] for name in after if name in before}
         try:
             await self._in_thread(self._write, commits, before, after)
         except sa.exc.SQLAlchemyError as error:
@@ -236,7 +236,7 @@ def _write_groups(
     rows = [
         {"name": name, "body": row(group)}
         for name, group in after.items()
-        if row(group) != row(before[name]) or name not in before
+        if name not in before or row(group) != row(before[name])
     ]
     _upsert(connection, s.groups, "name", rows)
 
@@ -246,7 +246,7 @@ def _write_machines(
 ) -> None:
     rows, removed = [], []
     for name, group in after.items():
-        known = {machine.name: machine for machine in before[name].machines}
+        known = {m.name: m for m in before[name].machines} if name in before else {}
         for machine in group.machines:
             if known.pop(machine.name, None) is not machine:
                 rows.append({"name": machine.name, "group_name": name, "body": _encode(machine)})

@@ -1,0 +1,144 @@
+"""The service under test, and machines that talk to it in raw bytes over real sockets.
+
+One service serves a whole file of tests: every test gets a group that nobody has asked about
+before, so that it can rely on its incarnations and disturb nobody.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from raw import Line, Raw, exchange, request
+
+from forewarn.testing import Service
+
+PATH = "/metadata/scheduledevents"
+NEWEST = "2020-07-01"
+VERSIONS = (
+    "2017-03-01",
+    "2017-08-01",
+    "2017-11-01",
+    "2019-01-01",
+    "2019-04-01",
+    "2019-08-01",
+    "2020-07-01",
+)
+METADATA = "Metadata: true"
+NOT_FOUND = b'{ "error": "Not found" }'
+NO_METADATA_HEADER = b'{ "error": "Bad request: . Required metadata header not specified" }'
+BAD_VERSION = (
+    b'{"error":"Bad request. api-version is invalid or was not specified in the request.'
+    b' For more information refer to aka.ms/azureimds",'
+    b'"newest-versions":["2020-07-01","2019-08-01","2019-04-01"]}'
+)
+THROTTLED = b"Throttle Result: Too Many Requests"
+REASONED = re.compile(rb'\{"error":"Bad request\. [^"]+"\}')  # a 400 with words of our own
+
+GUID = re.compile(r"[0-9A-F]{8}-[0-9A-F]{4}-[0-9A-F]{4}-[0-9A-F]{4}-[0-9A-F]{12}")
+
+
+class Guest:
+    """A machine, as one sees it who sits in it."""
+
+    def __init__(self, service: Service, name: str) -> None:
+        self.service = service
+        self.name = name
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return self.service.addresses[self.name], port_of(self.service)
+
+    def line(self) -> Line:
+        return Line(self.place)
+
+    def say(self, data: bytes, *, to_head: bool = False) -> Raw:
+        return exchange(self.place, data, to_head=to_head)
+
+    def get(self, version: str = NEWEST, *headers: str) -> Raw:
+        return self.say(request("GET", events(version), METADATA, *headers))
+
+    def post(self, body: bytes, version: str = NEWEST, *headers: str) -> Raw:
+        return self.say(request("POST", events(version), METADATA, *headers, body=body))
+
+    def approve(self, *ids: str) -> Raw:
+        return self.post(approval(*ids))
+
+    def document(self, version: str = NEWEST) -> Any:
+        answer = self.get(version)
+        assert answer.status == 200, answer
+        return answer.json()
+
+    def incarnation(self) -> int:
+        found: int = self.document()["DocumentIncarnation"]
+        return found
+
+    def events(self, version: str = NEWEST) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.document(version)["Events"]
+        return found
+
+    def statuses(self) -> dict[str, str]:
+        """The status of every event listed, by its id."""
+        return {event["EventId"]: event["EventStatus"] for event in self.events()}
+
+    def instance(self, path: str = "", query: str = "api-version=2021-02-01") -> Raw:
+        return self.say(request("GET", f"/metadata/instance{path}?{query}", METADATA))
+
+
+class Group:
+    """Four machines of a scale set in two update domains: 0 and 2 in the first, 1 and 3 in the
+    second; 2 and 3 are spot."""
+
+    def __init__(self, service: Service, name: str) -> None:
+        self.service = service
+        self.name = name
+        self.guests = [Guest(service, f"{name}_{n}") for n in range(4)]
+
+    def __getitem__(self, n: int) -> Guest:
+        return self.guests[n]
+
+    def names(self, *numbers: int) -> list[str]:
+        return [self.guests[n].name for n in numbers]
+
+
+class Groups:
+    """A supply of groups that nobody has used."""
+
+    def __init__(self, service: Service, count: int) -> None:
+        self._service = service
+        self._left: Iterator[int] = iter(range(count))
+
+    def asleep(self) -> Group:
+        """No machine of it has ever asked for events."""
+        return Group(self._service, f"web{next(self._left)}")
+
+    def awake(self) -> Group:
+        """Enabled: its document is 1 and lists nothing."""
+        group = self.asleep()
+        assert group[0].get().body == b'{"DocumentIncarnation":1,"Events":[]}'
+        return group
+
+
+def fleet_of(count: int) -> str:
+    """A fleet file with so many groups."""
+    lines = ["groups:"]
+    for group in range(count):
+        lines += [f"  - name: web{group}", "    kind: scale-set", "    machines:"]
+        for n in range(4):
+            spot = "true" if n >= 2 else "false"
+            lines.append(f"      - {{name: web{group}_{n}, update_domain: {n % 2}, spot: {spot}}}")
+    return "\n".join(lines)
+
+
+def port_of(service: Service) -> int:
+    return int(service.url().rpartition(":")[2])
+
+
+def events(version: str) -> str:
+    return f"{PATH}?api-version={version}"
+
+
+def approval(*ids: str) -> bytes:
+    entries = ",".join(f'{{"EventId":"{id}"}}' for id in ids)
+    return f'{{"StartRequests":[{entries}]}}'.encode()

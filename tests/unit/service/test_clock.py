@@ -1,0 +1,125 @@
+"""Domain time: never backwards, and honest about the time nobody served."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from forewarn.core.time import HOUR, MINUTE, SECOND, Rules
+from forewarn.service.clock import Interruption, RealClock, VirtualClock
+
+RULES = Rules()
+START = 1_800_000_000 * SECOND
+
+
+class Watches:
+    """A wall clock and a monotonic one that a test moves by hand."""
+
+    def __init__(self) -> None:
+        self.wall, self.monotonic = START, 5 * SECOND
+        self.told: list[Interruption] = []
+        self.clock = RealClock(lambda: self.wall, lambda: self.monotonic)
+        self.clock.on_interruption(self.told.append)
+
+    def pass_(self, duration: int) -> None:
+        self.wall += duration
+        self.monotonic += duration
+
+    def live(self, duration: int) -> None:
+        """Time passes while the clock is looked at every second, as a scheduler does."""
+        for _ in range(duration // SECOND):
+            self.pass_(SECOND)
+            self.clock.now(RULES)
+
+
+def test_it_shows_the_wall_clock() -> None:
+    watches = Watches()
+    watches.live(90 * SECOND)
+    now = watches.clock.now(RULES)
+    assert (now.at, now.steady_since, now.lost) == (START + 90 * SECOND, None, 0)
+    assert watches.told == []
+
+
+def test_a_small_correction_is_no_step() -> None:
+    watches = Watches()
+    watches.wall += 2 * SECOND
+    assert watches.clock.now(RULES).steady_since is None
+
+
+def test_a_step_forward_is_told_and_its_time_counts_as_lost() -> None:
+    watches = Watches()
+    watches.wall += HOUR
+    now = watches.clock.now(RULES)
+    assert now.at == START + HOUR
+    assert (now.steady_since, now.lost) == (START + HOUR, HOUR)
+    assert [told.lost for told in watches.told] == [HOUR]
+
+
+def test_after_a_step_back_time_stands_still_until_the_wall_has_caught_up() -> None:
+    watches = Watches()
+    watches.wall -= HOUR
+    assert watches.clock.now(RULES).at == START
+    watches.live(30 * MINUTE)
+    assert watches.clock.now(RULES).at == START
+    watches.live(31 * MINUTE)
+    assert watches.clock.now(RULES).at == START + MINUTE
+    assert len(watches.told) == 1
+
+
+def test_a_process_that_stood_still_was_not_serving() -> None:
+    watches = Watches()
+    watches.pass_(10 * MINUTE)
+    now = watches.clock.now(RULES)
+    assert (now.at, now.steady_since, now.lost) == (START + 10 * MINUTE, now.at, 10 * MINUTE)
+    assert [told.what for told in watches.told] == ["the process stood still"]
+
+
+def test_it_takes_up_where_an_earlier_run_ended() -> None:
+    watches = Watches()
+    watches.clock.resume(served_until=START - HOUR, lost=MINUTE, floor=START - HOUR)
+    now = watches.clock.now(RULES)
+    assert (now.lost, now.steady_since) == (HOUR + MINUTE, START)
+    assert now.grace_ends == START + MINUTE
+
+
+def test_a_first_run_has_lost_nothing() -> None:
+    watches = Watches()
+    watches.clock.resume(served_until=None, lost=0, floor=0)
+    assert watches.clock.now(RULES).grace_ends is None
+
+
+def test_it_never_shows_an_instant_before_the_last_one_of_an_earlier_run() -> None:
+    watches = Watches()
+    watches.clock.resume(served_until=START + HOUR, lost=0, floor=START + HOUR)
+    assert watches.clock.now(RULES).at == START + HOUR
+
+
+def test_waiting_ends_at_the_instant_or_when_woken() -> None:
+    async def body() -> None:
+        watches = Watches()
+        woken = asyncio.Event()
+        await watches.clock.wait(START, woken)  # it has come
+        woken.set()
+        await watches.clock.wait(START + HOUR, woken)
+        await watches.clock.wait(None, woken)
+
+    asyncio.run(body())
+
+
+def test_virtual_time_moves_when_it_is_told_to_and_never_back() -> None:
+    clock = VirtualClock(START)
+    moves: list[int] = []
+    clock.on_move(lambda: moves.append(clock.at))
+    clock.set(START + MINUTE)
+    with pytest.raises(ValueError, match="does not go back"):
+        clock.set(START)
+    assert clock.now(RULES).at == START + MINUTE
+    assert moves == [START + MINUTE]
+
+
+def test_virtual_time_can_be_interrupted() -> None:
+    clock = VirtualClock(START)
+    clock.interrupt("away", HOUR)
+    now = clock.now(RULES)
+    assert (now.at, now.lost, now.steady_since) == (START + HOUR, HOUR, START + HOUR)
