@@ -10,8 +10,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from raw import Line, Raw, exchange, request
+import msgspec
+from raw import Line, Raw, request
 
+from forewarn.metadata.seats import Identity
+from forewarn.node import Node
 from forewarn.testing import Service
 
 PATH = "/metadata/scheduledevents"
@@ -48,13 +51,24 @@ class Guest:
 
     @property
     def place(self) -> tuple[str, int]:
+        """Where it asks: at an address of its own, or all at one if they are known by their
+        source."""
+        if self.source:
+            return "127.0.0.1", port_of(self.service)
         return self.service.addresses[self.name], port_of(self.service)
 
+    @property
+    def source(self) -> str | None:
+        known = self.service.node.config.identity is Identity.SOURCE
+        return self.service.addresses[self.name] if known else None
+
     def line(self) -> Line:
-        return Line(self.place)
+        return Line(self.place, source=self.source)
 
     def say(self, data: bytes, *, to_head: bool = False) -> Raw:
-        return exchange(self.place, data, to_head=to_head)
+        with self.line() as line:
+            line.send(data)
+            return line.answer(to_head=to_head)
 
     def get(self, version: str = NEWEST, *headers: str) -> Raw:
         return self.say(request("GET", events(version), METADATA, *headers))
@@ -129,6 +143,15 @@ def fleet_of(count: int) -> str:
             spot = "true" if n >= 2 else "false"
             lines.append(f"      - {{name: web{group}_{n}, update_domain: {n % 2}, spot: {spot}}}")
     return "\n".join(lines)
+
+
+def known_by_source(service: Service) -> Service:
+    """The service, not yet entered, as it runs on a fleet: a machine is who its address says."""
+    config = msgspec.structs.replace(
+        service.node.config, identity=Identity.SOURCE, speak_as=None, control=None
+    )
+    service.node = Node(config)
+    return service
 
 
 def port_of(service: Service) -> int:

@@ -112,6 +112,10 @@ class Line:
             return raw
         return Raw(line, raw.lines, self._exactly(int(raw.header("content-length"))), raw.interim)
 
+    def until_continue(self) -> str:
+        """The status line of the interim answer that comes next."""
+        return self._until(b"\r\n\r\n").decode("latin-1").removesuffix("\r\n\r\n")
+
     def over(self) -> bytes:
         """All that is still sent until the server hangs up."""
         while more := self._receive():
@@ -151,9 +155,7 @@ class Line:
             return b""
 
 
-def exchange(
-    place: Place, data: bytes, *, to_head: bool = False, source: str | None = None
-) -> Raw:
+def exchange(place: Place, data: bytes, *, to_head: bool = False, source: str | None = None) -> Raw:
     """One request and its answer, on a connection of its own."""
     with Line(place, source=source) as line:
         line.send(data)

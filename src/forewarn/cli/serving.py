@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -50,7 +51,10 @@ def dev(
     delay = parsed(parse_duration, enable_delay)
     from forewarn.cli.development import configure, welcome
 
-    with tempfile.TemporaryDirectory(prefix="forewarn-") as scratch:
+    with contextlib.ExitStack() as stack:
+        if state is None:
+            scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="forewarn-"))
+            state = Path(scratch) / "forewarn.db"
         config = configure(
             fleet=fleet,
             speed=speed,
@@ -58,7 +62,7 @@ def dev(
             speak_as=as_,
             metadata=metadata or DEV_METADATA,
             control=control or DEV_CONTROL,
-            state=state or Path(scratch) / "forewarn.db",
+            state=state,
             record=record,
             throttle=throttle,
             enable_delay=delay,

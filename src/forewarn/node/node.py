@@ -36,7 +36,7 @@ from forewarn.service.inventory import Inventory
 from forewarn.service.ledger import Ledger
 from forewarn.service.platform import Platform, new_id
 from forewarn.service.scheduler import Scheduler, advance
-from forewarn.service.trace import Trace, TracedWorld
+from forewarn.service.trace import FileTrace, Trace, TracedWorld
 from forewarn.service.witness import SAVE_EVERY, Witness
 from forewarn.service.writer import Writer
 from forewarn.store import MemoryStore, Store
@@ -147,8 +147,8 @@ class Node:
         last = 0
         async for commit in self.store.commits(max(self.store.seq - 1, 0)):
             last = commit.at
-        floor = max(last, sightings.served_until or 0)
-        self.clock.resume(sightings.served_until, sightings.lost, floor)
+        served_until = max(last, sightings.served_until or 0)
+        self.clock.resume(served_until or None, sightings.lost, floor=served_until)
 
     async def _define(self) -> None:
         """Make the inventory what the fleet says; what it no longer names is removed."""
@@ -173,7 +173,7 @@ class Node:
     def _trace(self) -> Trace | None:
         if self.config.record is None:
             return None
-        trace = Trace(self.config.record)
+        trace = FileTrace(self.config.record)
         trace.follow(self.store, self.clock)
         trace.write("up", self.writer.now().at)
 

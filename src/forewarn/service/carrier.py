@@ -13,7 +13,7 @@ import structlog
 from forewarn.core import Event, Group, Status
 from forewarn.core.changes import EventMoved
 from forewarn.core.commands import Again, Answer, Done, Failed, Outcome, Unclear
-from forewarn.drivers.port import Driver, Happened, NotYet, Task, TaskMachine, Unknown
+from forewarn.drivers.port import Driver, Happened, Observed, Task, TaskMachine, Unknown
 from forewarn.service import guard
 from forewarn.service.ledger import Ledger
 from forewarn.service.writer import Writer
@@ -96,28 +96,34 @@ class Carrier:
                     await self._writer.submit(event.group, answer)
                     return
                 except StoreFailed as failure:
-                    log.error(
-                        "a driver's answer is not stored yet", event=event.id, why=str(failure)
-                    )
+                    log.error("a driver's answer is not stored yet", id=event.id, why=str(failure))
                     await guard.pause(RETRY_AFTER)
         finally:
             self._ledger.release(what)
 
     async def _outcome(self, event: Event, *, observe: bool) -> Outcome:
+        """What became of the attempt. A driver that raises leaves that open, so it is asked."""
         task = self.task(event)
-        try:
-            if not observe:
+        trouble = ""
+        if not observe:
+            try:
                 return await self._driver.perform(task)
-            match await self._driver.observe(task):
-                case Happened(moved=moved):
-                    return Done(moved)
-                case NotYet():
-                    return Again(task.now)
-                case Unknown(why=why):
-                    return Again(task.now) if self._driver.repeatable else Unclear(why)
+            except Exception as error:
+                trouble = f"{type(error).__name__}: {error}"
+                log.warning("a driver failed", id=event.id, why=trouble)
+        match await self._observed(task):
+            case Happened(moved=moved):
+                return Done(moved)
+            case Unknown(why=why) if not self._driver.repeatable:
+                return Unclear(trouble or why)
+            case _:
+                return Failed(trouble) if trouble else Again(task.now)
+
+    async def _observed(self, task: Task) -> Observed:
+        try:
+            return await self._driver.observe(task)
         except Exception as error:
-            log.exception("a driver failed", event=event.id)
-            return Failed(f"{type(error).__name__}: {error}")
+            return Unknown(f"{type(error).__name__}: {error}")
 
 
 def _begins(item: EventMoved) -> bool:

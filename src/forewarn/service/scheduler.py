@@ -69,6 +69,10 @@ class Scheduler:
             self._woken.clear()
             try:
                 await self._fire()
+            except Exception:
+                log.exception("the scheduler stumbled, and goes on")
+                await guard.pause(RETRY_AFTER)
+                self.reread()
             finally:
                 if held:
                     self._ledger.release("scheduler")
@@ -78,11 +82,11 @@ class Scheduler:
             now = self._writer.now()
             names = []
             while (at := self.next_due()) is not None and at <= now.at:
-                names.append(heapq.heappop(self._heap)[1])
+                name = heapq.heappop(self._heap)[1]
+                del self._due[name]  # an older entry for the same instant is void from here on
+                names.append(name)
             if not names:
                 return
-            for name in names:
-                del self._due[name]
             outcomes = await asyncio.gather(*map(self._tick, names), return_exceptions=True)
             for name, outcome in zip(names, outcomes, strict=True):
                 if outcome is not True:  # not stored, or somebody else was quicker: look again

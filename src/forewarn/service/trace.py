@@ -1,11 +1,11 @@
-"""Recording what happens, in the format the judge reads: one JSON object per line.
+"""Recording what happens, in the format the judge reads: one object per line.
 
-Written as it happens and never waited for on disk: a trace is evidence, not state.
+Told as it happens and never waited for on disk: a trace is evidence, not state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,11 @@ from forewarn.store.port import Commit, Store
 
 
 class Trace:
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("ab", buffering=0)
+    def __init__(self, emit: Callable[[dict[str, Any]], None]) -> None:
+        self._emit = emit
 
     def write(self, kind: str, at: Time, **fields: Any) -> None:
-        self._file.write(msgspec.json.encode({"kind": kind, "t": at / SECOND, **fields}) + b"\n")
-
-    def close(self) -> None:
-        self._file.close()
+        self._emit({"kind": kind, "t": at / SECOND, **fields})
 
     def follow(self, store: Store, clock: Clock) -> None:
         """Record what a commit says that no request shows."""
@@ -69,6 +66,18 @@ class Trace:
             if machine.alive
         }
         self.write("fleet", at, groups=groups, machines=machines)
+
+
+class FileTrace(Trace):
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("ab", buffering=0)
+        super().__init__(self._append)
+
+    def _append(self, record: dict[str, Any]) -> None:
+        self._file.write(msgspec.json.encode(record) + b"\n")
+
+    def close(self) -> None:
+        self._file.close()
 
 
 class TracedWorld(World):

@@ -124,7 +124,7 @@ class Recording:
         self,
         t: float,
         answer: str,
-        machine: str = "web_0",
+        machine: str | None = "web_0",
         version: str = NEWEST,
         **changed: Any,
     ) -> "Recording":

@@ -37,7 +37,7 @@ def asked(**changed: Any) -> Build:
     return lambda: Recording().get(T0, EMPTY, **changed)
 
 
-def refused(answer: str, status: int = 400, **changed: Any) -> Build:
+def refused(answer: str, status: int = 400, /, **changed: Any) -> Build:
     return lambda: Recording().refuse(T0, answer, status, **changed)
 
 
@@ -199,7 +199,7 @@ BROKEN: dict[str, list[Build]] = {
         lambda: Recording().exchange(T0, method="POST", body="{}", answer=""),
         lambda: Recording().exchange(T0, method="POST", body="", answer=""),
         lambda: Recording().approve(T0, A, status=413, answer=BAD),
-        lambda: Recording().refuse(T0, BAD, machine=None, **{"from": "10.9.9.9"}),
+        refused(BAD, machine=None, **{"from": "10.9.9.9"}),
         lambda: Recording().approve(
             T0,
             A,

@@ -124,6 +124,8 @@ class Town:
 
     def raise_event(self) -> None:
         group, random = self.group(), self.random
+        if len(group.events) == 8:
+            return
         self.raised += 1
         first = self.machine_of(group)
         resources = [first] + [

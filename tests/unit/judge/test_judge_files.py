@@ -120,7 +120,7 @@ def test_an_empty_trace_is_in_order(tmp_path: Path) -> None:
 
 def test_a_judgement_reads_as_text_and_as_data() -> None:
     recording = Recording().see(T0, 2, event()).see(T0 + 1, 3, started(event())).impact(T0 + 2)
-    judgement = judge([*recording.records, {"kind": None}])
+    judgement = judge([*recording.records, {"kind": "impact", "t": T0 + 3}])
     assert judgement.render().splitlines() == [
         "2 findings (2 exchanges, 1 machine, 1 event, 1 impact; 1 unreadable line)",
         "early-start: It was Started 899 s before its NotBefore, and nobody had approved.",

@@ -262,7 +262,7 @@ def test_the_path_of_another_service_has_headers_of_its_own_kind() -> None:
 def test_a_machine_that_changes_its_group_sees_two_groups_events() -> None:
     moved = {
         "machines": {
-            **{"web_0": {"group": "jump", "update_domain": 0, "addresses": ["10.0.0.10"]}},
+            "web_0": {"group": "jump", "update_domain": 0, "addresses": ["10.0.0.10"]},
             "jump": {"group": "jump", "update_domain": 0, "addresses": ["10.0.0.2"]},
         }
     }

@@ -14,8 +14,8 @@ from .dialect import (
     read_rfc1123,
 )
 from .fleet import Caller
+from .records import Exchange, Pairs
 from .request import Request, plain_tag
-from .trace import Exchange, Pairs
 from .verdict import Docket
 
 _JSON_STATUSES = frozenset({200, 400, 404, 405, 500})
@@ -34,7 +34,6 @@ class Answers:
         self._ids: dict[str, Exchange] = {}
         self._tag_of: dict[tuple[str, str, bytes], str] = {}
         self._body_of: dict[tuple[str, str, str], bytes] = {}
-        self._dates: dict[str, bool] = {}
 
     def check(self, exchange: Exchange, request: Request, caller: Caller) -> None:
         headers = exchange.answer_headers
@@ -57,7 +56,7 @@ class Answers:
         date = given.get("date")
         if date is None:
             self._say("date-header", "An answer has no Date.", exchange, caller)
-        elif not self._is_date(date):
+        elif read_rfc1123(date) is None:
             self._say("date-header", f"Date is {date!r}, not RFC 1123.", exchange, caller)
         server = given.get("server")
         if server is None or not server.startswith("IMDS/"):
@@ -70,13 +69,6 @@ class Answers:
             says = f"Content-Length is {length}, the body has {len(exchange.answer)} bytes."
             self._say("content-length", says, exchange, caller)
         self._check_request_id(exchange, given.get("x-ms-request-id"), caller)
-
-    def _is_date(self, text: str) -> bool:
-        # Many answers share a second.
-        known = self._dates.get(text)
-        if known is None:
-            known = self._dates[text] = read_rfc1123(text) is not None
-        return known
 
     def _check_request_id(self, exchange: Exchange, given: str | None, caller: Caller) -> None:
         if not given:

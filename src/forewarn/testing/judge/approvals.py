@@ -13,8 +13,8 @@ from .document import Document, Event
 from .facts import Facts
 from .fleet import Caller, Fleets
 from .order import TOLERANCE, Order, Period, Sighting
+from .records import Exchange, Trace
 from .request import Request
-from .trace import Exchange, Trace
 from .verdict import Docket
 
 # The approver sees the start in the next GET; everyone else must see it this much later.
@@ -49,7 +49,7 @@ class Waits:
     def __init__(
         self, trace: Trace, order: Order, fleets: Fleets, facts: Facts, docket: Docket
     ) -> None:
-        self._breaks = sorted(trace.breaks)
+        self._breaks = trace.breaks
         self._order = order
         self._fleets = fleets
         self._facts = facts

@@ -17,8 +17,9 @@ from .fleet import Caller, Fleets
 from .impacts import Timing
 from .incarnation import judge_complete
 from .order import Order, Periods, Sighting
+from .records import Exchange, Pairs, Trace
 from .request import Request, plain_tag, read_request
-from .trace import Exchange, Pairs, Trace, read_lines, read_trace
+from .trace import read_lines, read_trace
 from .verdict import Docket, Judgement
 
 

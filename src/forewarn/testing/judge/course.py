@@ -13,7 +13,7 @@ from .facts import Facts
 from .fleet import Fleets
 from .incarnation import Incarnations
 from .order import Order, Sighting
-from .trace import Trace
+from .records import Trace
 from .verdict import Docket
 
 

@@ -8,6 +8,7 @@ import calendar
 import re
 from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache
 
 PATH = "/metadata/scheduledevents"
 PREVIEW = "2017-03-01"
@@ -73,6 +74,7 @@ _RFC1123 = re.compile(
 _ISO8601 = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})Z")
 
 
+@lru_cache(maxsize=4096)  # many answers show the same times
 def read_rfc1123(text: str) -> int | None:
     """Seconds since 1970, or None when the text is not of that form (weekday included)."""
     match = _RFC1123.fullmatch(text)

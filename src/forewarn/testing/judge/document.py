@@ -13,7 +13,7 @@ from typing import cast
 from .dialect import GUID, SIGHT, USER_TYPES, Version, read_iso8601, read_rfc1123
 
 _TOP_KEYS = ("DocumentIncarnation", "Events")
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _SPACE = re.compile(r"\s")
 _EVENT_SOURCES = ("Platform", "User")
 

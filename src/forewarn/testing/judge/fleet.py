@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from .trace import Exchange, Seat, Trace
+from .records import Exchange, Seat, Trace
 
 # How far a line that is no exchange may stand from the moment it speaks of. A complete trace
 # comes from one recorder that writes as things happen, so there it is nothing.

@@ -12,8 +12,8 @@ from .document import Document
 from .facts import Facts, Known
 from .fleet import RECORD_SLACK
 from .order import TOLERANCE, Sighting
+from .records import Exchange, Impact, Trace
 from .request import Request
-from .trace import Exchange, Impact, Trace
 from .verdict import Docket
 
 # The answers after which an approval has, or may have, taken effect.

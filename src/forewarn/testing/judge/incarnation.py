@@ -10,7 +10,7 @@ from itertools import pairwise
 from .dialect import FULL_SIGHT, SIGHT
 from .document import Document
 from .order import Order, Period, Sighting
-from .trace import Disabled, Exchange, Trace
+from .records import Disabled, Exchange, Trace
 from .verdict import Docket
 
 _Array = tuple[tuple[str, str, str], ...]
@@ -67,11 +67,11 @@ def judge_complete(
     if not trace.gapless:
         return
     by_group: dict[str, list[Sighting]] = {}
-    for sighting in sorted(sightings, key=lambda s: s.exchange.index):
+    for sighting in sorted(sightings, key=lambda s: s.exchange.place):
         if sighting.caller.key is not None:
             by_group.setdefault(sighting.caller.key, []).append(sighting)
     seen = {sighting.exchange.index for sighting in sightings}
-    others = [e.index for e in trace.exchanges if e.method == "GET" and e.index not in seen]
+    others = [e.place for e in trace.exchanges if e.method == "GET" and e.index not in seen]
     for group in by_group.values():
         for one, other in pairwise(_apart(group, order)):
             if _idle(one, other):
@@ -111,10 +111,13 @@ def _idle(one: Sighting, other: Sighting) -> bool:
 
 
 def _judge_start(
-    disabled: Disabled, group: Sequence[Sighting], others: Sequence[int], docket: Docket
+    disabled: Disabled,
+    group: Sequence[Sighting],
+    others: Sequence[tuple[float, int]],
+    docket: Docket,
 ) -> None:
     after = next((s for s in group if _follows(disabled, s.exchange)), None)
-    if after is None or any(disabled.index < other < after.exchange.index for other in others):
+    if after is None or any(disabled.place < other < after.exchange.place for other in others):
         return  # some other GET may have enabled the group before
     if after.document.incarnation not in (1, None):
         says = f"The first document after disabling has incarnation {after.document.incarnation}."
@@ -122,7 +125,7 @@ def _judge_start(
 
 
 def _follows(disabled: Disabled, exchange: Exchange) -> bool:
-    return disabled.t <= exchange.asked and disabled.index < exchange.index
+    return disabled.t <= exchange.asked and disabled.place < exchange.place
 
 
 def _say(docket: Docket, rule: str, says: str, sighting: Sighting) -> None:

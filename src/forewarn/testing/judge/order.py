@@ -5,13 +5,14 @@ before another only if it was answered before the other was asked; exchanges tha
 no order. Everything that accuses by sequence goes through this file.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
 
 from .document import Document
 from .fleet import RECORD_SLACK, Caller
-from .trace import Disabled, Exchange, Trace
+from .records import Disabled, Exchange, Trace
 
 # Clocks of one machine read by two programs; an accusation is never about less than this.
 TOLERANCE = 0.01
@@ -102,7 +103,7 @@ class Periods:
         self._complete = trace.complete
         self._slack = 0.0 if trace.complete else RECORD_SLACK + trace.backstep
         self._disabled = trace.disabled
-        self._of: dict[str | None, tuple[Disabled, ...]] = {}
+        self._of: dict[str | None, tuple[list[Disabled], list[float]]] = {}
         self._silent: dict[str, int] = {}
         self._last: dict[str, float] = {}
 
@@ -115,21 +116,20 @@ class Periods:
         self._last[caller.key] = max(last, exchange.t)
         if not self._disabled:
             return 0, silent
-        count = 0
-        for disabled in self._lines(caller.group):
-            if self._after(disabled, exchange):
-                break
-            if not self._before(disabled, exchange):
+        lines, times = self._lines(caller.group)
+        count = bisect_left(times, exchange.asked - self._slack)
+        while count < len(lines) and not self._after(lines[count], exchange):
+            if not self._before(lines[count], exchange):
                 return None
             count += 1
         return count, silent
 
-    def _lines(self, group: str | None) -> tuple[Disabled, ...]:
+    def _lines(self, group: str | None) -> tuple[list[Disabled], list[float]]:
         # A caller of no known group may belong to any that was disabled.
         found = self._of.get(group)
         if found is None:
-            found = tuple(d for d in self._disabled if group is None or d.group == group)
-            self._of[group] = found
+            lines = [d for d in self._disabled if group is None or d.group == group]
+            found = self._of[group] = (lines, [line.t for line in lines])
         return found
 
     def _before(self, disabled: Disabled, exchange: Exchange) -> bool:

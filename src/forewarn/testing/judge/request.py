@@ -11,7 +11,7 @@ from typing import Literal
 from urllib.parse import parse_qsl, urlsplit
 
 from .dialect import BAD_VERSION, GUID, NO_METADATA_HEADER, PATH, PREVIEW, VERSIONS, Version
-from .trace import Pairs
+from .records import Pairs
 
 # A body up to this size is no reason for 413; what is too large is the service's to say.
 MODEST_BODY = 4096

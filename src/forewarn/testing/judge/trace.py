@@ -10,10 +10,12 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar, cast
 
-Pairs = tuple[tuple[str, str], ...]
+from .records import Approval, Disabled, Exchange, FleetLine, Impact, Pairs, Seat, Trace
+
+_T = TypeVar("_T")
 
 # How long before the line ahead of it a torn line may have been asked.
 _TORN_REACH = 60.0
@@ -21,83 +23,6 @@ _HARMLESS = frozenset({"fleet", "impact", "up", "down", "step", "disabled", "end
 _HARMLESS_LINE = re.compile(
     rb'"method": ?"GET"|"kind": ?"(?:' + "|".join(sorted(_HARMLESS)).encode() + rb')"'
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """One request and its answer; it took effect at some moment between `asked` and `t`."""
-
-    index: int
-    asked: float
-    t: float
-    machine: str | None
-    source: str | None
-    method: str
-    target: str
-    headers: Pairs
-    body: bytes
-    status: int | None
-    answer_headers: Pairs | None
-    answer: bytes
-    fault: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Seat:
-    """A machine as the fleet names it."""
-
-    group: str
-    domain: object | None
-    addresses: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class FleetLine:
-    t: float
-    kinds: Mapping[str, str]
-    machines: Mapping[str, Seat]
-    complete: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Impact:
-    index: int
-    t: float
-    event: str
-    type: str | None
-    machines: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Approval:
-    t: float
-    event: str
-
-
-@dataclass(frozen=True, slots=True)
-class Disabled:
-    index: int
-    t: float
-    group: str
-
-
-@dataclass(frozen=True, slots=True)
-class Trace:
-    exchanges: tuple[Exchange, ...]
-    fleets: tuple[FleetLine, ...]
-    impacts: tuple[Impact, ...]
-    approvals: tuple[Approval, ...]
-    disabled: tuple[Disabled, ...]
-    breaks: tuple[float, ...]  # moments at which serving or the clock was interrupted
-    backstep: float  # how far, in all, the clock was stepped back
-    complete: bool
-    unreadable: int
-    doubt: float  # from here on an approval may have come that could not be read
-
-    @property
-    def gapless(self) -> bool:
-        """Complete, and nothing in it hides what the service would have answered."""
-        return self.complete and not any(e.fault or e.status is None for e in self.exchanges)
 
 
 class _UnreadableError(Exception):
@@ -118,22 +43,11 @@ def read_lines(paths: Sequence[Path]) -> Iterator[object]:
 
 
 def read_trace(records: Iterable[object]) -> Trace:
+    """Each record becomes a value at once: a long trace is mostly the same bytes again."""
     unreadable = 0
     doubt = math.inf
     last = -math.inf
-    timed: list[tuple[float, Mapping[str, object]]] = []
-    for record in records:
-        try:
-            if not isinstance(record, Mapping) or not isinstance(record.get("kind"), str):
-                raise _UnreadableError
-            last = _number(record, "t")
-            timed.append((last, record))
-        except _UnreadableError:
-            unreadable += 1
-            if _may_approve(record):
-                doubt = min(doubt, last - _TORN_REACH)
-    timed.sort(key=lambda pair: pair[0])
-
+    shared: dict[object, object] = {}
     exchanges: list[Exchange] = []
     fleets: list[FleetLine] = []
     impacts: list[Impact] = []
@@ -141,18 +55,21 @@ def read_trace(records: Iterable[object]) -> Trace:
     disabled: list[Disabled] = []
     breaks: list[float] = []
     backstep = 0.0
-    for index, (t, record) in enumerate(timed):
+    for index, record in enumerate(records):
         try:
+            if not isinstance(record, Mapping) or not isinstance(record.get("kind"), str):
+                raise _UnreadableError
+            last = t = _number(record, "t")
             match record["kind"]:
                 case "exchange":
-                    exchange = _exchange(index, t, record)
+                    exchange = _exchange(index, t, record, shared)
                     exchanges.append(exchange)
                     if exchange.status is None and not exchange.fault:
                         breaks.append(t)
                 case "fleet":
                     fleets.append(_fleet(t, record))
                 case "impact":
-                    impacts.append(_impact(index, t, record))
+                    impacts.append(_impact(t, record))
                 case "approval":
                     approvals.append(Approval(t, _text(record, "event").upper()))
                 case "disabled":
@@ -160,21 +77,22 @@ def read_trace(records: Iterable[object]) -> Trace:
                 case "up" | "down":
                     breaks.append(t)
                 case "step":
-                    breaks.append(t)
                     backstep += max(0.0, -_number(record, "seconds"))
+                    breaks.append(t)
                 case _:
                     pass
         except _UnreadableError:
             unreadable += 1
             if _may_approve(record):
-                doubt = min(doubt, t - _TORN_REACH)
+                doubt = min(doubt, last - _TORN_REACH)
+    # Sorting is stable: among equals the given order stays.
     return Trace(
-        tuple(exchanges),
-        tuple(fleets),
-        tuple(impacts),
+        tuple(sorted(exchanges, key=lambda exchange: exchange.t)),
+        tuple(sorted(fleets, key=lambda fleet: fleet.t)),
+        tuple(sorted(impacts, key=lambda impact: impact.t)),
         tuple(approvals),
-        tuple(disabled),
-        tuple(breaks),
+        tuple(sorted(disabled, key=lambda line: line.t)),
+        tuple(sorted(breaks)),
         backstep,
         bool(fleets) and all(fleet.complete for fleet in fleets) and not unreadable,
         unreadable,
@@ -189,7 +107,9 @@ def _may_approve(record: object) -> bool:
     return not (isinstance(record, bytes) and _HARMLESS_LINE.search(record))
 
 
-def _exchange(index: int, t: float, record: Mapping[str, object]) -> Exchange:
+def _exchange(
+    index: int, t: float, record: Mapping[str, object], shared: dict[object, object]
+) -> Exchange:
     # An exchange that does not say when it was asked may have been asked at any time before.
     asked = _number(record, "asked") if record.get("asked") is not None else -math.inf
     status = record.get("status")
@@ -204,11 +124,11 @@ def _exchange(index: int, t: float, record: Mapping[str, object]) -> Exchange:
         _optional(record, "from"),
         _text(record, "method"),
         _text(record, "target"),
-        _pairs(record.get("headers") or ()),
-        _bytes(record, "body"),
+        _pairs(record.get("headers") or (), shared),
+        _bytes(record, "body", shared),
         status,
-        None if answer_headers is None else _pairs(answer_headers),
-        _bytes(record, "answer"),
+        None if answer_headers is None else _pairs(answer_headers, shared),
+        _bytes(record, "answer", shared),
         bool(record.get("fault")),
     )
 
@@ -233,12 +153,12 @@ def _fleet(t: float, record: Mapping[str, object]) -> FleetLine:
     return FleetLine(t, kinds, machines, record.get("complete") is True)
 
 
-def _impact(index: int, t: float, record: Mapping[str, object]) -> Impact:
+def _impact(t: float, record: Mapping[str, object]) -> Impact:
     machines = record.get("machines")
     if not isinstance(machines, list | tuple) or not all(isinstance(m, str) for m in machines):
         raise _UnreadableError
     event = _text(record, "event").upper()
-    return Impact(index, t, event, _optional(record, "type"), tuple(machines))
+    return Impact(t, event, _optional(record, "type"), tuple(machines))
 
 
 def _number(record: Mapping[str, object], key: str) -> float:
@@ -268,19 +188,20 @@ def _mapping(value: object) -> Mapping[str, object]:
     return value
 
 
-def _pairs(value: object) -> Pairs:
+def _pairs(value: object, shared: dict[object, object]) -> Pairs:
     if not isinstance(value, list | tuple):
         raise _UnreadableError
     try:
-        pairs = tuple([(name.lower(), content) for name, content in value])
+        pairs = tuple([_share((name.lower(), content), shared) for name, content in value])
     except (TypeError, ValueError, AttributeError):
         raise _UnreadableError from None
-    if not all(isinstance(content, str) for _, content in pairs):
-        raise _UnreadableError
-    return pairs
+    for _, content in pairs:
+        if not isinstance(content, str):
+            raise _UnreadableError
+    return _share(pairs, shared)
 
 
-def _bytes(record: Mapping[str, object], key: str) -> bytes:
+def _bytes(record: Mapping[str, object], key: str, shared: dict[object, object]) -> bytes:
     encoded = record.get(f"{key}_base64")
     if isinstance(encoded, str):
         try:
@@ -292,4 +213,9 @@ def _bytes(record: Mapping[str, object], key: str) -> bytes:
         return b""
     if not isinstance(text, str):
         raise _UnreadableError
-    return text.encode("utf-8", "surrogatepass")
+    return _share(text.encode("utf-8", "surrogatepass"), shared)
+
+
+def _share(value: _T, shared: dict[object, object]) -> _T:
+    """The equal value that is kept already, if there is one."""
+    return cast(_T, shared.setdefault(value, value))

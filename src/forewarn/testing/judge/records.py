@@ -1,0 +1,94 @@
+"""The values a trace is made of, as the judge sees them.
+
+Times are seconds on the service's clock. Nothing here reads or judges.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Pairs = tuple[tuple[str, str], ...]  # headers, names in lower case
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One request and its answer; it took effect at some moment between `asked` and `t`."""
+
+    index: int
+    asked: float
+    t: float
+    machine: str | None
+    source: str | None
+    method: str
+    target: str
+    headers: Pairs
+    body: bytes
+    status: int | None
+    answer_headers: Pairs | None
+    answer: bytes
+    fault: bool
+
+    @property
+    def place(self) -> tuple[float, int]:
+        """Where it stands in the trace: by time, and among equals in the order given."""
+        return self.t, self.index
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A machine as the fleet names it."""
+
+    group: str
+    domain: object | None
+    addresses: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FleetLine:
+    t: float
+    kinds: Mapping[str, str]
+    machines: Mapping[str, Seat]
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Impact:
+    t: float
+    event: str
+    type: str | None
+    machines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    t: float
+    event: str
+
+
+@dataclass(frozen=True, slots=True)
+class Disabled:
+    index: int
+    t: float
+    group: str
+
+    @property
+    def place(self) -> tuple[float, int]:
+        return self.t, self.index
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    exchanges: tuple[Exchange, ...]
+    fleets: tuple[FleetLine, ...]
+    impacts: tuple[Impact, ...]
+    approvals: tuple[Approval, ...]
+    disabled: tuple[Disabled, ...]
+    breaks: tuple[float, ...]  # moments at which serving or the clock was interrupted
+    backstep: float  # how far, in all, the clock was stepped back
+    complete: bool
+    unreadable: int
+    doubt: float  # from here on an approval may have come that could not be read
+
+    @property
+    def gapless(self) -> bool:
+        """Complete, and nothing in it hides what the service would have answered."""
+        return self.complete and not any(e.fault or e.status is None for e in self.exchanges)

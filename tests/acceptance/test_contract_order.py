@@ -1,0 +1,116 @@
+"""When several things are wrong with a request, which of them answers."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+from guests import (
+    BAD_VERSION,
+    NO_METADATA_HEADER,
+    NOT_FOUND,
+    THROTTLED,
+    fleet_of,
+    known_by_source,
+    port_of,
+)
+from raw import Raw, exchange, request
+
+from forewarn.metadata.limits import Limits
+from forewarn.service import guard
+from forewarn.testing import Service
+
+# In the order in which they answer; each spoils an otherwise good request in one way.
+WRONG = [
+    "malformed",
+    "caller",
+    "rate",
+    "path",
+    "verb",
+    "forwarded",
+    "metadata",
+    "duplicate",
+    "version",
+    "body",
+]
+SAID = {
+    "malformed": (400, b'{"error":"Bad request. The request is not valid HTTP"}'),
+    "caller": (404, NOT_FOUND),
+    "rate": (429, THROTTLED),
+    "path": (404, NOT_FOUND),
+    "verb": (405, b'{ "error": "Method not allowed" }'),
+    "forwarded": (400, b'{"error":"Bad request. X-Forwarded-For is not allowed"}'),
+    "metadata": (400, NO_METADATA_HEADER),
+    "duplicate": (400, b'{"error":"Bad request. A query parameter is given more than once"}'),
+    "version": (400, BAD_VERSION),
+    "body": (400, b'{"error":"Bad request. The body is not valid JSON"}'),
+}
+SOME = [(one,) for one in WRONG] + list(itertools.combinations(WRONG, 2)) + [tuple(WRONG)]
+COUNT = 20  # groups of four: every case needs a machine that has asked for nothing yet
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    """Every machine may ask once, and no more: the time by which rates are counted stands still."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(guard, "monotonic", lambda: 1.0)
+        limits = Limits(throttle=1)
+        with known_by_source(Service(fleet_of(COUNT), sockets=True, limits=limits)) as service:
+            yield service
+
+
+@pytest.fixture(scope="module")
+def machines(service: Service) -> Iterator[str]:
+    return iter(service.addresses.values())
+
+
+def spoiled(wrong: tuple[str, ...]) -> bytes:
+    version = "never" if "version" in wrong else "2020-07-01"
+    path = "/metadata/nothing" if "path" in wrong else "/metadata/scheduledevents"
+    headers = [] if "metadata" in wrong else ["Metadata: true"]
+    if "forwarded" in wrong:
+        headers.append("X-Forwarded-For: 10.0.0.1")
+    if "malformed" in wrong:
+        headers.append("no colon in here")
+    return request(
+        "PUT" if "verb" in wrong else "POST",
+        f"{path}?api-version={version}" + ("&x=1&x=1" if "duplicate" in wrong else ""),
+        *headers,
+        body=b"{" if "body" in wrong else b'{"StartRequests":[{"EventId":"A"}]}',
+    )
+
+
+@pytest.mark.parametrize("wrong", SOME, ids="+".join)
+def test_of_several_wrongs_the_first_answers(
+    service: Service, machines: Iterator[str], wrong: tuple[str, ...]
+) -> None:
+    source = "127.9.9.9" if "caller" in wrong else next(machines)
+
+    def say(data: bytes) -> Raw:
+        return exchange(("127.0.0.1", port_of(service)), data, source=source)
+
+    if "rate" in wrong:
+        say(request("GET", "/metadata/versions", "Metadata: true"))
+    answer = say(spoiled(wrong))
+    assert (answer.status, answer.body) == SAID[wrong[0]]
+    assert answer.header("content-type") == "application/json; charset=utf-8"
+
+
+def test_an_oversized_body_is_looked_at_last_of_all(
+    service: Service, machines: Iterator[str]
+) -> None:
+    place = ("127.0.0.1", port_of(service))
+    big = "Content-Length: 9999999"
+    said = exchange(
+        place,
+        request("POST", "/metadata/scheduledevents?api-version=never", "Metadata: true", big),
+        source=next(machines),
+    )
+    assert (said.status, said.body) == SAID["version"]
+    said = exchange(
+        place,
+        request("POST", "/metadata/scheduledevents?api-version=2020-07-01", "Metadata: true", big),
+        source=next(machines),
+    )
+    assert said.status == 413

@@ -1,0 +1,359 @@
+"""How the endpoint may be asked, and what it says to a request that is not right."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from guests import (
+    BAD_VERSION,
+    METADATA,
+    NEWEST,
+    NO_METADATA_HEADER,
+    NOT_FOUND,
+    PATH,
+    REASONED,
+    THROTTLED,
+    VERSIONS,
+    Groups,
+    Guest,
+    approval,
+    events,
+    fleet_of,
+)
+from raw import Raw, request
+
+from forewarn.core import Rules
+from forewarn.core.time import DAY
+from forewarn.metadata.limits import Limits
+from forewarn.service import guard
+from forewarn.testing import Service
+
+JSON = "application/json; charset=utf-8"
+QUIET = b'{"DocumentIncarnation":1,"Events":[]}'
+COUNT = 12
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with Service(fleet_of(COUNT), sockets=True) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def groups(service: Service) -> Groups:
+    return Groups(service, COUNT)
+
+
+@pytest.fixture(scope="module")
+def guest(groups: Groups) -> Guest:
+    """Of a group that is enabled and has no events, for tests that change nothing."""
+    return groups.awake()[0]
+
+
+def standing(answer: Raw) -> None:
+    """What is on every answer."""
+    assert answer.header("content-type") == JSON
+    assert int(answer.header("content-length")) >= len(answer.body)
+    assert re.fullmatch(r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT", answer.header("date"))
+    assert re.fullmatch(r"IMDS/\S+", answer.header("server"))
+    assert answer.header("x-ms-request-id")
+
+
+def test_success(guest: Guest) -> None:
+    answer = guest.get()
+    assert answer.line == "HTTP/1.1 200 OK"
+    assert answer.body == QUIET
+    assert answer.header("content-length") == str(len(QUIET))
+    standing(answer)
+    assert sorted(answer.names) == sorted(
+        ["content-type", "content-length", "date", "server", "x-ms-request-id", "etag"]
+    )
+
+
+def test_the_date_is_the_services_own(guest: Guest, service: Service) -> None:
+    service.clock.advance("1h")
+    now = service.clock.now
+    assert guest.get().header("date") == f"{now:%a, %d %b %Y %H:%M:%S GMT}"
+
+
+def test_every_answer_has_an_id_of_its_own(guest: Guest) -> None:
+    asks = [
+        request("GET", events(NEWEST), METADATA),
+        request("GET", events(NEWEST)),
+        request("GET", "/nothing", METADATA),
+        request("POST", events(NEWEST), METADATA, body=b"{"),
+        b"garbage\r\n\r\n",
+    ]
+    ids = [guest.say(data).header("x-ms-request-id") for data in asks * 3]
+    assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/metadata/scheduledevents",
+        "/metadata/scheduledEvents",
+        "/METADATA/SCHEDULEDEVENTS",
+        "/Metadata/Scheduledevents",
+    ],
+)
+def test_the_path_is_found_in_any_letter_case(guest: Guest, path: str) -> None:
+    answer = guest.say(request("GET", f"{path}?api-version={NEWEST}", METADATA))
+    assert (answer.status, answer.body) == (200, QUIET)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/metadata",
+        "/metadata/",
+        "/metadata/scheduledevent",
+        "/metadata/scheduledevents/all",
+        "/metadata/attested/document",
+        "/metadata/identity/oauth2/token",
+        "/latest/meta-data/",
+        "/machine?comp=goalstate",
+        "/v1/status",
+        "/favicon.ico",
+        "/metadata/..%2fscheduledevents",
+        "/%00",
+    ],
+)
+def test_any_other_path_is_not_found(guest: Guest, path: str) -> None:
+    answer = guest.say(request("GET", path, METADATA))
+    assert answer.line == "HTTP/1.1 404 Not Found"
+    assert answer.body == NOT_FOUND
+    standing(answer)
+
+
+@pytest.mark.parametrize("verb", ["PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "PROPFIND"])
+def test_a_verb_that_is_not_taken_is_told_those_that_are(guest: Guest, verb: str) -> None:
+    answer = guest.say(request(verb, events(NEWEST), METADATA))
+    assert answer.line == "HTTP/1.1 405 Method Not Allowed"
+    assert answer.header("allow") == "GET, POST"
+    assert isinstance(answer.json()["error"], str)
+    standing(answer)
+
+
+def test_a_verb_nobody_has_heard_of_is_not_taken_either(guest: Guest) -> None:
+    answer = guest.say(request("BREW", events(NEWEST), METADATA))
+    assert answer.status == 405
+    assert answer.header("allow") == "GET, POST"
+
+
+def test_head_is_not_taken_and_its_answer_has_no_body(guest: Guest) -> None:
+    with guest.line() as line:
+        line.send(request("HEAD", events(NEWEST), METADATA))
+        answer = line.answer(to_head=True)
+        assert answer.line == "HTTP/1.1 405 Method Not Allowed"
+        assert answer.header("allow") == "GET, POST"
+        line.send(request("GET", events(NEWEST), METADATA))
+        assert line.answer().status == 200, "nothing was left on the line"
+
+
+@pytest.mark.parametrize("path", ["/metadata/instance", "/metadata/versions"])
+def test_beside_the_events_only_get_is_taken(guest: Guest, path: str) -> None:
+    answer = guest.say(request("POST", path, METADATA, body=b"{}"))
+    assert (answer.status, answer.header("allow")) == (405, "GET")
+
+
+@pytest.mark.parametrize("value", ["10.0.0.1", "", "127.0.0.1, 10.0.0.1"])
+@pytest.mark.parametrize("name", ["X-Forwarded-For", "x-forwarded-for"])
+def test_what_was_forwarded_is_refused(guest: Guest, name: str, value: str) -> None:
+    for method, body in (("GET", b""), ("POST", approval("A"))):
+        data = request(method, events(NEWEST), METADATA, f"{name}: {value}", body=body)
+        answer = guest.say(data)
+        assert answer.line == "HTTP/1.1 400 Bad Request"
+        assert REASONED.fullmatch(answer.body)
+        standing(answer)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Metadata: true",
+        "Metadata:true",
+        "metadata: true",
+        "METADATA: TRUE",
+        "mEtAdAtA: tRuE",
+        "Metadata: True",
+        "Metadata:   true  ",
+    ],
+)
+def test_the_metadata_header_is_known_in_any_case(guest: Guest, header: str) -> None:
+    assert guest.say(request("GET", events(NEWEST), header)).status == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [],
+        ["Metadata: false"],
+        ["Metadata:"],
+        ["Metadata: 1"],
+        ["Metadata: true; q=1"],
+        ["X-Metadata: true"],
+        ["Metadata: true", "Metadata: false"],
+    ],
+)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_without_it_a_get_is_refused_in_every_version(
+    guest: Guest, version: str, headers: list[str]
+) -> None:
+    answer = guest.say(request("GET", events(version), *headers))
+    assert answer.line == "HTTP/1.1 400 Bad Request"
+    assert answer.body == NO_METADATA_HEADER
+    standing(answer)
+
+
+def test_without_it_a_post_is_refused_in_every_version_but_the_preview(
+    groups: Groups, service: Service
+) -> None:
+    guest = groups.awake()[0]
+    event = service.schedule("Freeze", guest.name)
+    for version in VERSIONS[1:]:
+        answer = guest.say(request("POST", events(version), body=approval(event.id)))
+        assert (answer.status, answer.body) == (400, NO_METADATA_HEADER)
+    assert guest.statuses() == {event.id: "Scheduled"}
+
+
+def test_without_it_a_post_is_taken_in_the_preview(groups: Groups, service: Service) -> None:
+    guest = groups.awake()[0]
+    event = service.schedule("Freeze", guest.name)
+    answer = guest.say(request("POST", events("2017-03-01"), body=approval(event.id)))
+    assert (answer.status, answer.body) == (200, b"")
+    assert guest.statuses() == {event.id: "Started"}
+
+
+def test_but_not_from_a_browser_nor_with_a_header_that_says_no(
+    groups: Groups, service: Service
+) -> None:
+    guest = groups.awake()[0]
+    event = service.schedule("Freeze", guest.name)
+    for header in ("Origin: http://example.org", "Origin: null", "Metadata: false"):
+        answer = guest.say(request("POST", events("2017-03-01"), header, body=approval(event.id)))
+        assert (answer.status, answer.body) == (400, NO_METADATA_HEADER)
+    assert guest.statuses() == {event.id: "Scheduled"}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "api-version=2020-07-01&api-version=2020-07-01",
+        "api-version=2020-07-01&api-version=2019-08-01",
+        "a=1&api-version=2020-07-01&a=2",
+        "api-version=2020-07-01&a&a",
+    ],
+)
+def test_a_parameter_that_stands_twice_is_refused(guest: Guest, query: str) -> None:
+    answer = guest.say(request("GET", f"{PATH}?{query}", METADATA))
+    assert answer.status == 400
+    assert REASONED.fullmatch(answer.body)
+    standing(answer)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "api-version=2020-07-01&x=1",
+        "x=1&y&api-version=2020-07-01&z=",
+        "api-version=2020-07-01&format=text",
+        "api-version=2020-07-01&&",
+        "api-version=2020-07-01&%f0%28=%ff",
+    ],
+)
+def test_parameters_nobody_knows_are_ignored(guest: Guest, query: str) -> None:
+    answer = guest.say(request("GET", f"{PATH}?{query}", METADATA))
+    assert (answer.status, answer.body) == (200, QUIET)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "?",
+        "?api-version",
+        "?api-version=",
+        "?api-version=latest",
+        "?api-version=2020-07-02",
+        "?api-version=2021-02-01",
+        "?api-version=2017-04-02",
+        "?api-version=%00",
+        "?format=json",
+    ],
+)
+def test_the_version_is_mandatory_and_must_be_known(guest: Guest, query: str) -> None:
+    for data in (
+        request("GET", PATH + query, METADATA),
+        request("POST", PATH + query, METADATA, body=approval("A")),
+    ):
+        answer = guest.say(data)
+        assert answer.line == "HTTP/1.1 400 Bad Request"
+        assert answer.body == BAD_VERSION
+        standing(answer)
+
+
+def test_nothing_is_throttled_unless_asked_for(guest: Guest) -> None:
+    with guest.line() as line:
+        for _ in range(50):
+            line.send(request("GET", events(NEWEST), METADATA))
+            assert line.answer().status == 200
+
+
+class Stands:
+    """The time by which rates are counted, in a test's hands."""
+
+    now = 1.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture(scope="module")
+def stands() -> Iterator[Stands]:
+    stands = Stands()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(guard, "monotonic", stands)
+        yield stands
+
+
+@pytest.fixture(scope="module")
+def throttled(stands: Stands) -> Iterator[Service]:
+    with Service(
+        fleet_of(2), sockets=True, limits=Limits(throttle=5), rules=Rules(silence=DAY)
+    ) as service:
+        yield service
+
+
+def test_a_machine_may_ask_so_often_a_second_and_no_oftener(
+    throttled: Service, stands: Stands
+) -> None:
+    stands.now += 60
+    first, second = Guest(throttled, "web0_0"), Guest(throttled, "web0_1")
+    assert [first.get().status for _ in range(5)] == [200] * 5
+    for answer in (first.get(), first.approve("A"), first.instance()):
+        assert answer.line == "HTTP/1.1 429 Too Many Requests"
+        assert answer.body == THROTTLED
+        standing(answer)
+    assert second.get().status == 200, "each machine for itself"
+    stands.now += 1
+    assert [first.get().status for _ in range(6)] == [200] * 5 + [429]
+
+
+def test_a_throttled_get_is_still_a_sign_of_life(throttled: Service, stands: Stands) -> None:
+    stands.now += 60
+    guest = Guest(throttled, "web1_0")
+    guest.get()
+    throttled.schedule("Reboot", guest.name, notice="7d")
+    assert guest.incarnation() == 2
+    assert [guest.get().status for _ in range(4)][-1] == 429
+    for _ in range(3):
+        throttled.clock.advance("23h")
+        assert guest.get().status == 429
+    stands.now += 60
+    assert guest.incarnation() == 2, "the group was never disabled"
+    throttled.clock.advance("25h")
+    assert guest.incarnation() == 1, "and now it was"

@@ -1,0 +1,113 @@
+"""What happens in a simulated run: a seeded mix of guests, operators, time and trouble."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from world import GROUP_OF, MACHINES, Kill, Killed, Simulation
+
+from forewarn.core import EventType, Source
+from forewarn.core.time import DAY, HOUR, MINUTE, SECOND
+from forewarn.wire.requests import write_approval
+from forewarn.wire.versions import VERSIONS
+
+NAMES = list(MACHINES)
+TYPES = [*EventType, EventType.REBOOT, EventType.FREEZE]
+
+
+class Script:
+    def __init__(self, seed: int, kill: Kill) -> None:
+        self.sim = Simulation(seed, kill)
+        self.known: dict[str, list[str]] = {}  # ids each group has been shown
+
+    async def run(self, steps: int) -> Simulation:
+        sim = self.sim
+        await sim.start()
+        for machine in NAMES:
+            await self.survive(self.poll(machine))
+        for _ in range(steps):
+            await self.survive(self.something())
+        for _ in range(40):  # let everything that is under way come to its end
+            await self.survive(sim.advance(10 * MINUTE))
+            for machine in ("jumpbox", "sql-0", "FrontEnd_IN_0", "web_0"):
+                await self.survive(self.poll(machine))
+        sim.note("end")
+        self.left_over = sim.node.platform.active()
+        await sim.node.__aexit__(None, None, None)
+        return sim
+
+    async def survive(self, work: Any) -> None:
+        sim = self.sim
+        try:
+            await work
+        except Killed:
+            await sim.bury()
+            away = sim.chance.choice([0, SECOND, MINUTE, 20 * MINUTE, 2 * HOUR])
+            await sim.restart(away)
+
+    async def something(self) -> None:
+        sim, chance = self.sim, self.sim.chance
+        match chance.choices(range(9), weights=[40, 20, 14, 5, 4, 12, 2, 2, 4])[0]:
+            case 0:
+                await self.poll(chance.choice(NAMES))
+            case 1:
+                await self.approve(chance.choice(NAMES))
+            case 2:
+                await self.schedule()
+            case 3:
+                type = chance.choice([EventType.REBOOT, EventType.REDEPLOY])
+                await self.operate(sim.node.platform.maintain(chance.choice(NAMES), type, "user"))
+            case 4:
+                active = sim.node.platform.active()
+                if active:
+                    id = chance.choice(active).id
+                    await self.operate(sim.node.platform.cancel(id, "operator"))
+            case 5:
+                await sim.advance(
+                    chance.choice([SECOND, 30 * SECOND, 3 * MINUTE, 10 * MINUTE, 16 * MINUTE])
+                )
+            case 6:
+                await sim.step(chance.choice([3 * SECOND, HOUR, DAY]))
+            case 7:
+                await sim.surviving(sim.node.witness.save(sim.node.writer.now()))
+
+            case 8:
+                gone = [m.name for g in sim.store.groups.values() for m in g.machines if m.gone]
+                if gone:
+                    await self.operate(sim.node.platform.restore(chance.choice(gone), "operator"))
+
+    async def poll(self, machine: str) -> None:
+        version = self.sim.chance.choice(VERSIONS).name
+        answer = await self.sim.ask(machine, "GET", version)
+        if answer["status"] == 200:
+            ids = [event["EventId"] for event in json.loads(answer["answer"])["Events"]]
+            self.known.setdefault(GROUP_OF[machine], []).extend(ids)
+
+    async def approve(self, machine: str) -> None:
+        chance = self.sim.chance
+        ids = self.known.get(GROUP_OF[machine])
+        if ids:
+            some = chance.sample(ids[-6:], chance.randint(1, min(2, len(ids[-6:]))))
+            await self.sim.ask(machine, "POST", "2020-07-01", write_approval(some))
+
+    async def schedule(self) -> None:
+        sim, chance = self.sim, self.sim.chance
+        type = chance.choice(TYPES)
+        machines: tuple[str, ...] = (chance.choice(NAMES),)
+        if chance.random() < 0.2:
+            machines = ("FrontEnd_IN_0", "Worker_IN_0")
+        await self.operate(
+            sim.node.platform.schedule(
+                type=type,
+                machines=machines,
+                by="operator",
+                source=Source.PLATFORM,
+                notice=chance.choice([None, None, 20 * MINUTE, 2 * HOUR]),
+                description=chance.choice(["", "Host server is undergoing maintenance."]),
+            )
+        )
+
+    async def operate(self, work: Any) -> None:
+        await self.sim.surviving(work)
+        await self.sim.surviving(self.sim.node.ledger.idle())

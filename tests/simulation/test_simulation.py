@@ -1,0 +1,69 @@
+"""The real service, simulated: killed around every commit, its drivers' replies lost, its clock
+stepped. The judge sees what the guests saw, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from script import Script
+from world import Kill, Simulation
+
+from forewarn.core import Group
+from forewarn.core.changes import apply
+from forewarn.testing.judge import judge
+
+STEPS = 150
+
+
+def played(seed: int, kill: Kill, steps: int = STEPS) -> Simulation:
+    script = Script(seed, kill)
+    sim = asyncio.run(script.run(steps))
+    judgement = judge(sim.trace)
+    assert judgement.ok, judgement.render()
+    assert script.left_over == []  # everything that was announced has come to an end
+    assert replayed(sim) == sim.disk.groups
+    return sim
+
+
+def replayed(sim: Simulation) -> dict[str, Group]:
+    """The state that the history alone leads to."""
+    groups: dict[str, Group] = {}
+    for commit in sim.disk.commits:
+        for entry in commit.entries:
+            before = groups.get(entry.group, Group(name=entry.group))
+            groups[entry.group] = apply(before, entry.items)
+    return groups
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_promise_is_broken_in_an_ordinary_life(seed: int) -> None:
+    sim = played(seed, Kill())
+    assert sim.deaths == 0
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+def test_no_promise_is_broken_when_killed_at_any_commit(before: bool) -> None:
+    """Once for every commit of a life, just before it is on disk or just after."""
+    commits = len(played(3, Kill()).disk.commits)
+    assert commits > 50
+    for at_commit in range(1, commits + 1):
+        sim = played(3, Kill(at_commit, before=before))
+        assert sim.deaths >= 1
+
+
+@pytest.mark.parametrize("seed", range(100, 140))
+def test_no_promise_is_broken_when_killed_again_and_again(seed: int) -> None:
+    sim = played(seed, Kill(1, often=True), steps=300)
+    assert sim.deaths > 5
+
+
+def test_these_lives_are_eventful() -> None:
+    """A simulation in which nothing happens would prove nothing."""
+    sim = played(7, Kill(1, often=True), steps=600)
+    kinds = [record["kind"] for record in sim.trace]
+    answers = [r["status"] for r in sim.trace if r["kind"] == "exchange" and r["method"] == "POST"]
+    assert kinds.count("impact") > 20
+    assert kinds.count("step") > 5
+    assert answers.count(200) > 40
+    assert None in [r["status"] for r in sim.trace if r["kind"] == "exchange"]

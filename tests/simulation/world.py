@@ -1,0 +1,257 @@
+"""A whole service in one loop, with everything that can go wrong in somebody's hands.
+
+The disk and the pretended machines outlive the service; the service itself can be killed before
+or after any commit, its driver's replies can be lost, and its clock stepped. What its guests ask
+and are answered is recorded from their side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+from forewarn.core import Group, Rules
+from forewarn.core.time import DAY, SECOND, Time
+from forewarn.drivers.port import Checked, Observed, Performed, Task
+from forewarn.drivers.simulated import Impact, Simulated, World
+from forewarn.metadata.limits import Limits
+from forewarn.metadata.seats import Identity
+from forewarn.node import Config, Node
+from forewarn.node.dev import on_loopback, sample_fleet
+from forewarn.service.clock import VirtualClock
+from forewarn.service.trace import Trace
+from forewarn.store import MemoryStore
+from forewarn.store.memory import Disk
+from forewarn.store.port import Commit
+
+START: Time = 1_800_000_000 * SECOND
+FLEET = on_loopback(sample_fleet())
+MACHINES = {machine.name: machine.addresses[0] for machine in FLEET.machines}
+GROUP_OF = {m.name: name for name, define in FLEET.groups.items() for m in define.machines}
+RULES = Rules(silence=DAY)
+
+
+class Killed(Exception):
+    """The service died while it was asked."""
+
+
+class Kill:
+    """When to die: at which commit of a run, on which side of the disk, and how often."""
+
+    def __init__(
+        self, at_commit: int | None = None, *, before: bool = False, often: bool = False
+    ) -> None:
+        self.at_commit = at_commit
+        self.before = before
+        self._often = often
+
+    def again(self, seq: int, chance: random.Random) -> None:
+        if self._often:
+            self.at_commit = seq + chance.randint(1, 12)
+            self.before = chance.random() < 0.5
+
+
+class MortalStore(MemoryStore):
+    """A store that stops dead at a given commit; what was on disk by then stays."""
+
+    def __init__(self, disk: Disk, kill: Kill) -> None:
+        super().__init__(disk)
+        self._kill = kill
+        self.died = asyncio.Event()
+
+    async def _persist(
+        self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
+    ) -> None:
+        fatal = self._kill.at_commit is not None and commits[-1].seq >= self._kill.at_commit
+        if not (fatal and self._kill.before):
+            await super()._persist(commits, before, after)
+        if fatal:
+            self._kill.at_commit = None
+            self.died.set()
+            await asyncio.Event().wait()  # nobody ever hears of it
+
+
+class TellingWorld(World):
+    """Pretended machines that outlive the service, and tell what is done to them."""
+
+    def __init__(self, note: Callable[..., None]) -> None:
+        super().__init__()
+        self._note = note
+
+    def strike(self, impact: Impact) -> None:
+        super().strike(impact)
+        machines = list(impact.machines)
+        self._note("impact", event=impact.event, type=impact.type, machines=machines)
+
+
+class LossyDriver:
+    """Does what it is asked, but now and then its reply is lost, or it fails first."""
+
+    repeatable = True
+
+    def __init__(self, inner: Simulated, chance: random.Random) -> None:
+        self._inner = inner
+        self._chance = chance
+
+    async def check(self, task: Task) -> Checked:
+        return await self._inner.check(task)
+
+    async def observe(self, task: Task) -> Observed:
+        return await self._inner.observe(task)
+
+    async def perform(self, task: Task) -> Performed:
+        fate = self._chance.random()
+        if fate < 0.05:
+            raise ConnectionError("could not reach the host")
+        done = await self._inner.perform(task)
+        if fate < 0.15:
+            raise ConnectionError("the reply was lost")
+        return done
+
+
+class Simulation:
+    def __init__(self, seed: int, kill: Kill) -> None:
+        self.chance = random.Random(seed)
+        self.kill = kill
+        self.trace: list[dict[str, Any]] = []
+        self.disk = Disk()
+        self.world = TellingWorld(self.note)
+        self.at = START
+        self.deaths = 0
+        self._ids = random.Random(seed + 1)
+        self._stamps = 0
+        self.node: Node
+        self.store: MortalStore
+
+    def new_id(self) -> str:
+        return str(uuid.UUID(int=self._ids.getrandbits(128), version=4)).upper()
+
+    def stamp(self) -> float:
+        """The time, and no two alike: what was done one after the other shows as such."""
+        self._stamps += 1
+        clock = self.node.clock
+        at = clock.at if isinstance(clock, VirtualClock) else self.at
+        return (max(at, self.at) + self._stamps) / SECOND
+
+    def note(self, kind: str, **fields: Any) -> None:
+        self.trace.append({"kind": kind, "t": self.stamp(), **fields})
+
+    def follow(self) -> None:
+        """Record what the service decides without being asked over the wire."""
+        trace = Trace(lambda record: self.trace.append({**record, "t": self.stamp()}))
+        trace.follow(self.store, self.node.clock)
+
+    async def start(self) -> None:
+        while True:
+            self.store = MortalStore(self.disk, self.kill)
+            driver = LossyDriver(Simulated(self.world, RULES.paced), self.chance)
+            self.node = Node(
+                Config(fleet=FLEET, rules=RULES, identity=Identity.ASKED, limits=Limits()),
+                store=self.store,
+                clock=VirtualClock(self.at),
+                driver=driver,
+                new_id=self.new_id,
+            )
+            self.follow()
+            try:
+                await self.surviving(self.node.__aenter__())
+                break
+            except Killed:
+                await self.bury()
+        self.see_time()
+        self.note("up")
+        Trace(self.trace.append).fleet(self.store, self.at)
+
+    async def bury(self) -> None:
+        """The process is gone: nothing of it runs on, and nothing is put in order."""
+        self.deaths += 1
+        self.kill.again(len(self.disk.commits), self.chance)
+        mine = asyncio.current_task()
+        tasks = [task for task in asyncio.all_tasks() if task is not mine]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def restart(self, away: int) -> None:
+        self.at += away
+        await self.start()
+
+    async def surviving(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """The result, or Killed if the service dies first."""
+        loop = asyncio.get_running_loop()
+        task, death = loop.create_task(work), loop.create_task(self.store.died.wait())
+        await asyncio.wait([task, death], return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            death.cancel()
+            return task.result()
+        raise Killed
+
+    def see_time(self) -> None:
+        clock = self.node.clock
+        assert isinstance(clock, VirtualClock)
+        self.at = clock.at
+
+    async def advance(self, by: int) -> None:
+        await self.surviving(self.node.advance(self.at + by))
+        self.see_time()
+
+    async def step(self, by: int) -> None:
+        """The wall clock jumps."""
+        clock = self.node.clock
+        assert isinstance(clock, VirtualClock)
+        clock.interrupt("the wall clock was stepped", by)
+        self.see_time()
+        await self.surviving(self.node.ledger.idle())
+
+    async def ask(self, machine: str, method: str, version: str, body: bytes = b"") -> Any:
+        """One exchange as this machine, recorded whether it is answered or not."""
+        target = f"/metadata/scheduledevents?api-version={version}"
+        record: dict[str, Any] = {
+            "kind": "exchange",
+            "asked": self.stamp(),
+            "machine": machine,
+            "from": MACHINES[machine],
+            "method": method,
+            "target": target,
+            "headers": [["Metadata", "true"]],
+            "body": body.decode(),
+            "status": None,
+            "answer_headers": [],
+            "answer": "",
+        }
+        try:
+            await self.surviving(self._exchange(machine, method, target, body, record))
+        finally:
+            self.trace.append({**record, "t": self.stamp()})
+        return record
+
+    async def _exchange(
+        self, machine: str, method: str, target: str, body: bytes, record: dict[str, Any]
+    ) -> None:
+        path, _, query = target.partition("?")
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "query_string": query.encode(),
+            "headers": [(b"metadata", b"true")],
+            "client": ("127.0.0.1", 1),
+            "server": (MACHINES[machine], 80),
+        }
+        said = bytearray()
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def send(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                record["status"] = message["status"]
+                record["answer_headers"] = [[n.decode(), v.decode()] for n, v in message["headers"]]
+            said.extend(message.get("body", b""))
+
+        await self.node.app(scope, receive, send)
+        record["answer"] = said.decode()

@@ -1,0 +1,130 @@
+"""The promises, written down a second time and as plainly as possible.
+
+Nothing here is taken from the code under test but its values: what holds an event back, what
+may be announced, and with how much notice. `core_referee.py` judges by these.
+"""
+
+from __future__ import annotations
+
+from forewarn.core import Group, Now, commands
+from forewarn.core.events import Event, EventType, Source, Status
+from forewarn.core.holds import HoldKind
+from forewarn.core.time import DAY, MINUTE, SECOND, Duration, Time
+
+NOTICE: dict[EventType, Duration] = {
+    EventType.FREEZE: 15 * MINUTE,
+    EventType.REBOOT: 15 * MINUTE,
+    EventType.REDEPLOY: 10 * MINUTE,
+    EventType.PREEMPT: 30 * SECOND,
+    EventType.TERMINATE: 5 * MINUTE,
+}
+DELETES = (EventType.PREEMPT, EventType.TERMINATE)
+BY_USER = (EventType.REBOOT, EventType.REDEPLOY)
+
+
+def paced(duration: Duration, now: Now) -> Duration:
+    return round(duration / now.rules.speed)
+
+
+def grace_end(now: Now) -> Time:
+    if now.steady_since is None:
+        return 0
+    return now.steady_since + paced(now.rules.start_grace, now)
+
+
+def expired(event: Event, now: Now) -> bool:
+    return now.at >= event.not_before and now.at >= grace_end(now)
+
+
+def waits_for_machine(event: Event) -> bool:
+    return event.type not in DELETES and not event.failure
+
+
+def waits_for_domain(event: Event) -> bool:
+    return waits_for_machine(event) and event.source is Source.PLATFORM
+
+
+def held_by(event: Event, events: tuple[Event, ...], now: Now) -> set[HoldKind]:
+    """What holds a Scheduled event back, among these events of its group."""
+    kinds: set[HoldKind] = set()
+    others = [other for other in events if other.id != event.id]
+    busy = [other for other in others if other.status is Status.STARTED]
+    if event.approved is None:
+        if now.at < event.not_before:
+            kinds.add(HoldKind.NOTICE)
+        if now.at < grace_end(now):
+            kinds.add(HoldKind.GRACE)
+    elif event.type is EventType.TERMINATE and not expired(event, now):
+        for other in others:
+            if (
+                other.type is EventType.TERMINATE
+                and other.status is Status.SCHEDULED
+                and other.not_before <= event.not_before
+                and other.approved is None
+                and not expired(other, now)
+            ):
+                kinds.add(HoldKind.COUPLING)
+    if waits_for_machine(event) and any(set(o.resources) & set(event.resources) for o in busy):
+        kinds.add(HoldKind.MACHINE)
+    if waits_for_domain(event) and any(o.domain != event.domain for o in busy):
+        kinds.add(HoldKind.DOMAIN)
+    return kinds
+
+
+def unsuitable(group: Group, names: tuple[str, ...]) -> bool:
+    """May no event name these machines together, now?"""
+    known = {machine.name: machine for machine in group.machines}
+    if not names or len(set(names)) < len(names) or not known.keys() >= set(names):
+        return True
+    if any(known[name].gone for name in names):
+        return True
+    if len({known[name].update_domain for name in names}) > 1:
+        return True
+    return any(
+        event.type in DELETES
+        and event.status is Status.STARTED
+        and set(event.resources) & set(names)
+        for event in group.events
+    )
+
+
+def pending_user_events(group: Group) -> list[Event]:
+    return [
+        event
+        for event in group.events
+        if event.source is Source.USER and event.status is Status.SCHEDULED
+    ]
+
+
+def same_request(group: Group, command: commands.Maintain) -> Event | None:
+    """The event that an earlier, equal request of a user has brought about and that waits."""
+    for event in pending_user_events(group):
+        if event.type is command.type and event.resources == (command.machine,):
+            return event
+    return None
+
+
+def too_many(group: Group, command: commands.Maintain) -> bool:
+    limit = group.policy.user_event_limit
+    return limit is not None and len(pending_user_events(group)) >= limit
+
+
+def misworded(command: commands.Raise) -> bool:
+    if command.source is Source.USER and (command.type not in BY_USER or command.duration != -1):
+        return True
+    return not -1 <= command.duration <= 86_400 or len(command.description) > 1_024
+
+
+def notice_is_wrong(command: commands.Raise, now: Now) -> bool | None:
+    """None where the promise leaves it open: an absolute time under a hurried clock."""
+    promised = NOTICE[command.type]
+    if command.notice is not None and command.not_before is not None:
+        return True
+    if command.not_before is not None:
+        notice = command.not_before - now.at
+        if paced(promised, now) <= notice < promised and not command.short_notice:
+            return None
+    else:
+        notice = promised if command.notice is None else command.notice
+    short = notice < promised and not command.short_notice
+    return short or notice < 0 or notice > 90 * DAY

@@ -1,0 +1,252 @@
+"""A group in a world of its own: a clock that is moved by hand, outages, and a referee who
+watches every decision. Examples and properties act on the core through this alone."""
+
+from __future__ import annotations
+
+import msgspec
+from core_referee import Referee
+
+from forewarn.core import (
+    Changes,
+    Event,
+    EventType,
+    Group,
+    GroupKind,
+    GroupView,
+    Machine,
+    Now,
+    Policy,
+    Refused,
+    Rules,
+    Status,
+    apply,
+    commands,
+    decide,
+    due,
+    view,
+    why,
+)
+from forewarn.core.changes import Change
+from forewarn.core.holds import HoldKind
+from forewarn.core.time import DAY, SECOND, Duration, Time
+
+START: Time = 1_700_000_000 * SECOND + 123_456  # not a whole second, on purpose
+
+
+class World:
+    def __init__(self, rules: Rules | None = None, name: str = "web") -> None:
+        self.group = Group(name=name)
+        self.now = Now(at=START, rules=rules or Rules())
+        self.served: Duration = START
+        self.history: list[tuple[Change, ...]] = []
+        self.referee = Referee()
+        self._ids = 0
+
+    # Asking.
+
+    def ask(self, command: commands.Command) -> Changes | Refused:
+        """Decide, let the referee judge, and make it so."""
+        before = self.group
+        decision = decide(before, command, self.now)
+        assert decide(before, command, self.now) == decision
+        if isinstance(decision, Changes):
+            self.group = apply(before, decision.items)
+            self.history.append(decision.items)
+        self.referee.judge(before, command, self.now, decision, self.group, self.served)
+        return decision
+
+    def do(self, command: commands.Command) -> Changes:
+        decision = self.ask(command)
+        assert isinstance(decision, Changes), decision
+        return decision
+
+    def refused(self, command: commands.Command) -> Refused:
+        decision = self.ask(command)
+        assert isinstance(decision, Refused), decision
+        return decision
+
+    def new_id(self) -> str:
+        self._ids += 1
+        return f"E{self._ids}"
+
+    # Everyday commands.
+
+    def define(
+        self,
+        *machines: Machine,
+        kind: GroupKind = GroupKind.SCALE_SET,
+        policy: Policy | None = None,
+    ) -> Changes:
+        return self.do(
+            commands.Define(kind=kind, machines=machines, policy=policy or self.group.policy)
+        )
+
+    def poll(self) -> GroupView:
+        """A GET: it enables a group that does not listen, and is a sign of life of one that does."""
+        if self.group.enabled:
+            self.referee.last_get = self.served
+        self.do(commands.Enable())
+        return self.view
+
+    def tick(self) -> Changes:
+        return self.do(commands.Tick(seen=self.referee.last_get))
+
+    def raised(
+        self,
+        type: EventType,
+        *machines: str,
+        notice: Duration | None = None,
+        short_notice: bool = False,
+    ) -> str:
+        command = commands.Raise(
+            id=self.new_id(),
+            type=type,
+            machines=machines,
+            by="ops",
+            notice=notice,
+            short_notice=short_notice,
+        )
+        return self.do(command).event
+
+    def maintained(self, type: EventType, machine: str) -> str:
+        return self.do(
+            commands.Maintain(id=self.new_id(), type=type, machine=machine, by="ann")
+        ).event
+
+    def struck(self, *machines: str, type: EventType = EventType.REBOOT) -> str:
+        command = commands.Strike(id=self.new_id(), type=type, machines=machines, by="watchdog")
+        return self.do(command).event
+
+    def approve(self, *ids: str, by: str = "m0") -> Changes:
+        return self.do(self.approval(*ids, by=by))
+
+    def approval(self, *ids: str, by: str = "m0") -> commands.Approve:
+        over = self.referee.over & self.referee.listed
+        return commands.Approve(ids=ids, by=by, over=over & set(ids))
+
+    def answer(self, id: str, outcome: commands.Outcome) -> Changes:
+        attempt = self.event(id).attempt
+        assert attempt is not None
+        return self.do(commands.Answer(id=id, attempt=attempt.number, outcome=outcome))
+
+    def carried_out(self, id: str, **moved: str) -> Changes:
+        return self.answer(id, commands.Done(moved))
+
+    # Time.
+
+    def at(self, at: Time) -> None:
+        """Only the clock moves; nobody ticks."""
+        assert at >= self.now.at
+        self.served += at - self.now.at
+        self.now = msgspec.structs.replace(self.now, at=at)
+
+    def later(self, by: Duration) -> None:
+        self.at(self.now.at + by)
+
+    def outage(self, length: Duration) -> None:
+        """The endpoint was away for so long and is back."""
+        back = self.now.at + length
+        self.now = msgspec.structs.replace(
+            self.now, at=back, steady_since=back, lost=self.now.lost + length
+        )
+
+    def run_to(self, at: Time) -> None:
+        """As a scheduler does: tick whenever something is due, until `at`."""
+        while (next_due := due(self.group, self.now)) is not None and next_due <= at:
+            self.at(max(next_due, self.now.at))
+            assert self.tick().items
+            after = due(self.group, self.now)
+            assert after is None or after > self.now.at
+        self.at(at)
+
+    def run(self, length: Duration) -> None:
+        self.run_to(self.now.at + length)
+
+    # Looking.
+
+    def event(self, id: str) -> Event:
+        found = self.group.event(id)
+        assert found is not None, f"{id} is gone: {self.referee.last[id].ending}"
+        return found
+
+    def status(self, id: str) -> Status:
+        return self.referee.last[id].status
+
+    def ending(self, id: str) -> str:
+        return self.referee.last[id].ending
+
+    def holds(self, id: str) -> set[HoldKind]:
+        return {hold.kind for hold in why(self.group, id, self.now)}
+
+    @property
+    def view(self) -> GroupView:
+        return view(self.group)
+
+    def shown(self) -> list[tuple[str, str]]:
+        return [(event.id, event.status.value) for event in self.view.events]
+
+    # What holds at any time, whatever has happened.
+
+    def check_time(self) -> None:
+        """A Tick changes nothing before `due` and something at `due`; `why` knows which."""
+        at = due(self.group, self.now)
+        far = self.now.at + 100 * DAY if at is None else at
+        for instant in {self.now.at, (self.now.at + far) // 2, far - 1, far}:
+            if instant >= self.now.at:
+                self._check_tick(instant, changes=at is not None and instant >= at)
+
+    def _check_tick(self, instant: Time, *, changes: bool) -> None:
+        now = msgspec.structs.replace(self.now, at=instant)
+        decision = decide(self.group, commands.Tick(seen=self.referee.last_get), now)
+        assert isinstance(decision, Changes)
+        assert bool(decision.items) == changes
+        after = apply(self.group, decision.items)
+        again = due(after, now)
+        assert again is None or again > instant
+        for event in self.group.events:
+            if event.status is Status.SCHEDULED:
+                then = after.event(event.id)
+                waits = then is not None and then.status is Status.SCHEDULED
+                assert bool(why(self.group, event.id, now)) == waits
+
+    def check_history(self) -> None:
+        """The history, written down and read again, tells the whole state."""
+        told = msgspec.json.decode(msgspec.json.encode(self.history), type=list[tuple[Change, ...]])
+        replayed = Group(name=self.group.name)
+        for items in told:
+            replayed = apply(replayed, items)
+        assert replayed == self.group
+
+    def check_pending_survives(self) -> None:
+        """Nothing pending is lost when a group is disabled and enabled again."""
+        self.tick()
+        pending = self.group.events
+        self.do(commands.Disable(by="ops"))
+        assert self.group.events == pending
+        self.poll()
+        if self.group.enabling_until is not None:
+            self.at(max(self.now.at, self.group.enabling_until))
+            self.tick()
+        assert self.view.incarnation == 1
+        active = [id for id in self.referee.order if not self.status(id).over]
+        assert [event.id for event in self.view.events] == active
+        assert {event.id for event in pending} >= set(active)
+        self.approve(*self.referee.listed)
+
+
+def machines(domains: dict[str, int], *, host: str = "h", spot: bool = False) -> list[Machine]:
+    return [
+        Machine(name=name, update_domain=domain, host=f"{host}{domain}", spot=spot)
+        for name, domain in domains.items()
+    ]
+
+
+def world(
+    rules: Rules | None = None, *, policy: Policy | None = None, enabled: bool = True
+) -> World:
+    """Four machines in two update domains, listening: m0 and m1 in 0, m2 and m3 in 1."""
+    made = World(rules)
+    made.define(*machines({"m0": 0, "m1": 0, "m2": 1, "m3": 1}), policy=policy)
+    if enabled:
+        made.poll()
+    return made

@@ -1,0 +1,368 @@
+"""Raising events: notice, users' wishes, failures, and every refusal with its advice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from core_world import START, World, world
+
+from forewarn.core import (
+    EventType,
+    Group,
+    Policy,
+    Reason,
+    Refused,
+    Rules,
+    Source,
+    Status,
+    apply,
+    commands,
+    decide,
+)
+from forewarn.core.events import MAX_ACTIVE_EVENTS, PROMISES
+from forewarn.core.time import DAY, MINUTE, SECOND, ceil_second
+
+FREEZE, REBOOT, REDEPLOY = EventType.FREEZE, EventType.REBOOT, EventType.REDEPLOY
+PREEMPT, TERMINATE = EventType.PREEMPT, EventType.TERMINATE
+
+MINIMUM = {
+    FREEZE: 15 * MINUTE,
+    REBOOT: 15 * MINUTE,
+    REDEPLOY: 10 * MINUTE,
+    PREEMPT: 30 * SECOND,
+    TERMINATE: 5 * MINUTE,
+}
+
+
+def raising(w: World, **fields: Any) -> commands.Raise:
+    said: dict[str, Any] = {
+        "id": w.new_id(),
+        "type": REBOOT,
+        "machines": ("m0",),
+        "by": "ops",
+        **fields,
+    }
+    return commands.Raise(**said)
+
+
+def restart(w: World, machine: str = "m0", type: EventType = REBOOT) -> commands.Maintain:
+    return commands.Maintain(id=w.new_id(), type=type, machine=machine, by="ann")
+
+
+# Notice.
+
+
+@pytest.mark.parametrize("type", EventType)
+def test_the_default_notice_is_the_promised_minimum_rounded_up(type: EventType) -> None:
+    w = world()
+    id = w.raised(type, "m0")
+    assert w.event(id).not_before == ceil_second(START + MINIMUM[type])
+    assert w.event(id).not_before % SECOND == 0
+    assert w.event(id).not_before > START + MINIMUM[type]  # the clock is between two seconds
+
+
+@pytest.mark.parametrize("type", EventType)
+def test_nothing_starts_before_the_not_before_shown(type: EventType) -> None:
+    w = world()
+    id = w.raised(type, "m0")
+    w.run_to(w.event(id).not_before - 1)
+    assert w.status(id) is Status.SCHEDULED
+    w.run(1)
+    assert w.status(id) is Status.STARTED
+
+
+def test_a_not_before_that_is_a_whole_second_is_taken_as_it_is() -> None:
+    w = world()
+    when = ceil_second(START) + 20 * MINUTE
+    id = w.do(raising(w, not_before=when)).event
+    assert w.event(id).not_before == when
+
+
+def test_speed_divides_the_notice_and_not_the_clock() -> None:
+    w = world(Rules(speed=60.0))
+    id = w.raised(REBOOT, "m0")
+    assert w.event(id).not_before == ceil_second(START + 15 * SECOND)
+
+
+def test_short_notice_is_given_only_to_who_means_it() -> None:
+    w = world()
+    said = w.refused(raising(w, notice=MINUTE))
+    assert said.reason is Reason.INVALID
+    assert "15 min" in said.says
+    assert "1 min" in said.says
+    assert "--short-notice" in said.says
+    meant = w.do(raising(w, notice=MINUTE, short_notice=True))
+    assert w.event(meant.event).not_before == ceil_second(START + MINUTE)
+    assert meant.notes == ()
+
+
+def test_a_notice_that_clients_can_hardly_see_is_remarked_upon() -> None:
+    w = world()
+    done = w.do(raising(w, notice=2 * SECOND, short_notice=True))
+    assert "only" in done.notes[0]
+    assert "in time" in done.notes[0]
+
+
+def test_an_event_without_any_notice_appears_directly_as_started() -> None:
+    w = world()
+    w.at(ceil_second(START))
+    id = w.do(raising(w, notice=0, short_notice=True)).event
+    assert w.shown() == [(id, "Started")]
+
+
+def test_evicting_a_machine_that_is_not_spot_is_remarked_upon() -> None:
+    w = world()
+    done = w.do(raising(w, type=PREEMPT, machines=("m0", "m1")))
+    assert "m0, m1" in done.notes[0]
+    assert "spot" in done.notes[0]
+
+
+def test_what_is_raised_for_a_group_that_does_not_listen_stays_pending() -> None:
+    w = world(enabled=False)
+    done = w.do(raising(w))
+    assert "not listening" in done.notes[0]
+    assert w.view.events == ()
+    assert w.status(done.event) is Status.SCHEDULED
+    assert [event.id for event in w.poll().events] == [done.event]
+
+
+# Failures.
+
+
+def test_a_failure_appears_directly_as_started() -> None:
+    w = world()
+    id = w.struck("m0", "m1")
+    (shown,) = w.view.events
+    assert (shown.id, shown.status, shown.not_before) == (id, Status.STARTED, None)
+    assert shown.source is Source.PLATFORM
+    assert shown.description == "Virtual machine has encountered a failure."
+
+
+# What users ask for.
+
+
+@pytest.mark.parametrize("type", [REBOOT, REDEPLOY])
+def test_a_users_wish_is_announced_and_waits_like_any_other(type: EventType) -> None:
+    w = world()
+    id = w.maintained(type, "m0")
+    (shown,) = w.view.events
+    assert (shown.source, shown.duration) == (Source.USER, -1)
+    assert "as requested by authorized user" in shown.description
+    w.run_to(ceil_second(START + MINIMUM[type]))
+    assert w.status(id) is Status.STARTED
+
+
+def test_a_second_restart_while_one_is_scheduled_is_the_same_event() -> None:
+    w = world()
+    first = w.maintained(REBOOT, "m0")
+    again = w.do(restart(w))
+    assert again.event == first
+    assert "same event" in again.notes[0]
+    assert len(w.view.events) == 1
+    assert w.maintained(REBOOT, "m1") != first
+    assert w.maintained(REDEPLOY, "m0") != first
+
+
+def test_a_restart_while_one_has_started_is_another_event() -> None:
+    w = world()
+    first = w.maintained(REBOOT, "m0")
+    w.approve(first)
+    assert w.maintained(REBOOT, "m0") != first
+
+
+def test_the_limit_of_user_events_refuses_the_next_and_names_those_pending() -> None:
+    w = world(policy=Policy(user_event_limit=2))
+    w.raised(REBOOT, "m3")  # the platform's do not count
+    first, second = w.maintained(REBOOT, "m0"), w.maintained(REBOOT, "m1")
+    said = w.refused(restart(w, "m2"))
+    assert said.reason is Reason.CONFLICT
+    assert "2 user events" in said.says
+    assert f"{first}, {second}" in said.says
+    assert w.maintained(REBOOT, "m0") == first  # the same again is not one more
+    w.approve(first)
+    assert w.maintained(REBOOT, "m2")  # only Scheduled ones count
+
+
+def test_a_policy_that_approves_makes_the_event_appear_directly_as_started() -> None:
+    w = world(policy=Policy(auto_approve=(REBOOT,)))
+    before = w.view.incarnation
+    done = w.do(restart(w))
+    assert w.shown() == [(done.event, "Started")]
+    assert w.view.incarnation == before + 1
+    assert "policy" in done.notes[0]
+    approved = w.event(done.event).approved
+    assert approved is not None
+    assert approved.by == "policy"
+    asked = w.maintained(REDEPLOY, "m1")
+    assert w.status(asked) is Status.SCHEDULED
+
+
+def test_a_policy_does_not_approve_what_the_platform_wants() -> None:
+    w = world(policy=Policy(auto_approve=(REBOOT,)))
+    assert w.status(w.raised(REBOOT, "m0")) is Status.SCHEDULED
+
+
+def test_maintenance_of_a_group_that_does_not_listen_happens_at_once_and_says_so() -> None:
+    w = world(enabled=False)
+    done = w.do(restart(w))
+    assert w.status(done.event) is Status.STARTED
+    assert "at once" in done.notes[0]
+    assert "unannounced" in done.notes[0]
+
+
+@pytest.mark.parametrize("type", [FREEZE, PREEMPT, TERMINATE])
+def test_a_user_can_ask_for_a_restart_or_a_redeploy_only(type: EventType) -> None:
+    w = world()
+    said = w.refused(restart(w, type=type))
+    assert said.reason is Reason.INVALID
+    assert "Reboot" in said.says
+    assert "Redeploy" in said.says
+
+
+# Machines that cannot be named.
+
+
+def three_ways(w: World, *names: str) -> list[commands.Command]:
+    asked: list[commands.Command] = [
+        raising(w, machines=names),
+        commands.Strike(id=w.new_id(), type=REBOOT, machines=names, by="watchdog"),
+    ]
+    return [*asked, restart(w, names[0])] if len(names) == 1 else asked
+
+
+def test_an_event_needs_a_machine() -> None:
+    w = world()
+    for command in three_ways(w):
+        said = w.refused(command)
+        assert said.reason is Reason.INVALID
+        assert "at least one machine" in said.says
+
+
+def test_a_machine_is_named_once() -> None:
+    w = world()
+    for command in three_ways(w, "m0", "m1", "m0"):
+        said = w.refused(command)
+        assert said.reason is Reason.INVALID
+        assert "twice" in said.says
+        assert "m0, m1, m0" in said.says
+
+
+def test_an_unknown_machine_is_refused_with_the_names_there_are() -> None:
+    w = world()
+    for command in three_ways(w, "db"):
+        said = w.refused(command)
+        assert said.reason is Reason.UNKNOWN
+        assert "'db'" in said.says
+        assert "m0, m1, m2, m3" in said.says
+
+
+def test_a_machine_that_is_gone_is_refused_with_what_became_of_it() -> None:
+    w = world()
+    delete = w.raised(PREEMPT, "m0")
+    w.approve(delete)
+    w.carried_out(delete)
+    for command in three_ways(w, "m0"):
+        said = w.refused(command)
+        assert said.reason is Reason.CONFLICT
+        assert "evicted" in said.says
+
+
+def test_a_machine_that_is_being_deleted_is_refused_with_the_event_that_does_it() -> None:
+    w = world()
+    delete = w.raised(TERMINATE, "m0")
+    assert w.raised(REBOOT, "m0")  # while it is only announced, others may be
+    w.approve(delete)
+    for command in [*three_ways(w, "m0"), *three_ways(w, "m0", "m1")]:
+        said = w.refused(command)
+        assert said.reason is Reason.CONFLICT
+        assert "being deleted" in said.says
+        assert delete in said.says
+    assert w.raised(REBOOT, "m1")
+
+
+def test_machines_of_two_domains_are_refused_with_the_advice_to_split() -> None:
+    w = world()
+    for command in three_ways(w, "m0", "m2"):
+        said = w.refused(command)
+        assert said.reason is Reason.INVALID
+        assert "'m0' is in 0, 'm2' is in 1" in said.says
+        assert "one event for each domain" in said.says
+
+
+def test_a_group_holds_so_many_active_events_and_no_more() -> None:
+    w = world()
+    event = w.event(w.raised(FREEZE, "m0"))
+    crowd = tuple(
+        msgspec.structs.replace(event, id=f"X{number}") for number in range(MAX_ACTIVE_EVENTS)
+    )
+    full: Group = msgspec.structs.replace(w.group, events=crowd)
+    said = decide(full, raising(w), w.now)
+    assert isinstance(said, Refused)
+    assert said.reason is Reason.CONFLICT
+    assert str(MAX_ACTIVE_EVENTS) in said.says
+
+
+# Words that make no sense.
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"type": FREEZE, "source": Source.USER}, ["Freeze", "platform", "Reboot and Redeploy"]),
+        ({"type": PREEMPT, "source": Source.USER}, ["Preempt", "platform", "Reboot and Redeploy"]),
+        ({"source": Source.USER, "duration": 5}, ["-1", "leave the duration out"]),
+        ({"duration": -2}, ["-2", "from 0", "-1 for unknown"]),
+        ({"duration": 86_401}, ["86401", "86400", "-1 for unknown"]),
+        ({"description": "x" * 1_025}, ["1025", "at most 1024"]),
+        ({"notice": MINUTE, "not_before": START + DAY}, ["not both"]),
+        ({"not_before": START - 90 * SECOND}, ["1 min 30 s in the past", "to come"]),
+        ({"notice": -1, "short_notice": True}, ["negative"]),
+        ({"notice": 91 * DAY}, ["91 d", "at most 90 d"]),
+        ({"not_before": START + 91 * DAY}, ["91 d", "at most 90 d"]),
+        ({"type": REDEPLOY, "notice": MINUTE}, ["Redeploy", "at least 10 min", "--short-notice"]),
+        ({"not_before": START + MINUTE}, ["Reboot", "at least 15 min", "--short-notice"]),
+    ],
+)
+def test_a_refusal_says_what_would_have_been_right(
+    fields: dict[str, Any], words: list[str]
+) -> None:
+    w = world()
+    said = w.refused(raising(w, **fields))
+    assert said.reason is Reason.INVALID
+    for word in words:
+        assert word in said.says
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"duration": 0},
+        {"duration": 86_400},
+        {"description": "x" * 1_024},
+        {"notice": 90 * DAY},
+        {"notice": 15 * MINUTE},
+        {"not_before": START + 15 * MINUTE},
+        {"source": Source.USER},
+        {"source": Source.USER, "type": REDEPLOY},
+    ],
+)
+def test_what_lies_just_within_the_bounds_is_accepted(fields: dict[str, Any]) -> None:
+    w = world()
+    assert w.do(raising(w, **fields)).event
+
+
+def test_the_promises_are_those_of_the_public_table() -> None:
+    assert {type: promise.notice for type, promise in PROMISES.items()} == MINIMUM
+    assert {type for type in EventType if PROMISES[type].by_user} == {REBOOT, REDEPLOY}
+    assert {type for type in EventType if PROMISES[type].deletes} == {PREEMPT, TERMINATE}
+
+
+def test_a_refusal_changes_nothing_not_even_what_is_overdue() -> None:
+    w = world()
+    w.raised(FREEZE, "m0")
+    w.later(DAY // 2)
+    before = w.group
+    w.refused(raising(w, machines=()))
+    assert w.group == before == apply(before, ())

@@ -1,0 +1,189 @@
+"""Carrying events out: what drivers answer, what operators may say, and what comes of it."""
+
+from __future__ import annotations
+
+import pytest
+from core_world import START, World, machines, world
+
+from forewarn.core import EventType, Machine, Reason, Rules, Status, commands
+from forewarn.core.events import Attempt
+from forewarn.core.time import MINUTE, SECOND
+
+REBOOT, REDEPLOY, PREEMPT = EventType.REBOOT, EventType.REDEPLOY, EventType.PREEMPT
+
+
+def attempt(w: World, id: str) -> Attempt:
+    found = w.event(id).attempt
+    assert found is not None
+    return found
+
+
+def machine(w: World, name: str) -> Machine:
+    found = w.group.machine(name)
+    assert found is not None
+    return found
+
+
+def test_the_first_attempt_is_on_record_with_the_start() -> None:
+    w = world()
+    id = w.raised(REBOOT, "m0")
+    assert w.event(id).attempt is None
+    w.approve(id)
+    assert attempt(w, id) == Attempt(number=1, at=START)
+
+
+def test_an_event_that_is_carried_out_is_gone() -> None:
+    w = world()
+    id = w.struck("m0")
+    w.carried_out(id)
+    assert (w.status(id), w.ending(id)) == (Status.FINISHED, "carried out")
+    assert w.view.events == ()
+
+
+def test_a_driver_that_is_not_ready_is_asked_again_when_it_said() -> None:
+    w = world()
+    id = w.struck("m0")
+    w.answer(id, commands.Again(at=START + MINUTE))
+    w.run(MINUTE - 1)
+    assert attempt(w, id).number == 1
+    w.run(1)
+    assert attempt(w, id) == Attempt(number=2, at=START + MINUTE)
+
+
+def test_a_driver_that_names_a_time_in_the_past_is_asked_again_at_once() -> None:
+    w = world()
+    id = w.struck("m0")
+    w.answer(id, commands.Again(at=START - MINUTE))
+    assert attempt(w, id).next_at == START
+    w.tick()
+    assert attempt(w, id).number == 2
+
+
+def test_a_failed_attempt_is_repeated_after_pauses_that_grow_to_five_minutes() -> None:
+    w = world()
+    id = w.struck("m0")
+    pauses = []
+    for _ in range(9):
+        w.answer(id, commands.Failed("no route to the host"))
+        assert attempt(w, id).note == "no route to the host"
+        next_at = attempt(w, id).next_at
+        assert next_at is not None
+        pauses.append((next_at - w.now.at) // SECOND)
+        w.run_to(next_at)
+    assert pauses == [5, 10, 20, 40, 80, 160, 300, 300, 300]
+
+
+def test_speed_divides_the_pause_before_another_attempt() -> None:
+    w = world(Rules(speed=10.0))
+    id = w.struck("m0")
+    w.answer(id, commands.Failed("no"))
+    assert attempt(w, id).next_at == START + SECOND // 2
+
+
+def test_an_unclear_attempt_is_not_repeated_until_an_operator_says_so() -> None:
+    w = world()
+    id = w.struck("m0")
+    w.answer(id, commands.Unclear("the line broke"))
+    w.run(60 * MINUTE)
+    assert (attempt(w, id).number, attempt(w, id).stuck) == (1, True)
+    w.do(commands.Retry(id=id, by="ops"))
+    assert attempt(w, id) == Attempt(number=2, at=w.now.at)
+
+
+def test_only_the_attempt_under_way_is_listened_to() -> None:
+    w = world()
+    id = w.struck("m0")
+    for late in (0, 2):
+        assert not w.do(commands.Answer(id=id, attempt=late, outcome=commands.Done())).items
+    w.answer(id, commands.Unclear("?"))
+    assert not w.do(commands.Answer(id=id, attempt=1, outcome=commands.Done())).items
+    w.do(commands.Finish(id=id, by="ops", reason="seen"))
+    assert not w.do(commands.Answer(id=id, attempt=1, outcome=commands.Done())).items
+
+
+def test_an_attempt_under_way_cannot_be_retried() -> None:
+    w = world()
+    id = w.struck("m0")
+    said = w.refused(commands.Retry(id=id, by="ops"))
+    assert said.reason is Reason.CONFLICT
+    assert "attempt 1 is still under way" in said.says
+
+
+def test_only_a_started_event_can_be_retried_or_finished() -> None:
+    w = world()
+    id = w.raised(REBOOT, "m0")
+    for name in (id, "E9"):
+        said = w.refused(commands.Retry(id=name, by="ops"))
+        assert said.reason is Reason.UNKNOWN
+        assert "nothing to retry" in said.says
+        said = w.refused(commands.Finish(id=name, by="ops", reason="seen"))
+        assert said.reason is Reason.UNKNOWN
+        assert "nothing to finish" in said.says
+
+
+def test_an_operator_who_finishes_an_event_gives_a_reason() -> None:
+    w = world()
+    id = w.struck("m0")
+    said = w.refused(commands.Finish(id=id, by="ops", reason="  "))
+    assert said.reason is Reason.INVALID
+    assert "say why" in said.says
+    w.do(commands.Finish(id=id, by="ops", reason="it answers again"))
+    assert w.ending(id) == "finished by ops: it answers again"
+
+
+@pytest.mark.parametrize(
+    ("type", "fate"), [(EventType.PREEMPT, "evicted"), (EventType.TERMINATE, "deleted")]
+)
+def test_a_delete_leaves_the_machine_known_but_gone(type: EventType, fate: str) -> None:
+    w = world()
+    id = w.raised(type, "m0")
+    w.approve(id)
+    assert machine(w, "m0").alive
+    w.carried_out(id)
+    assert machine(w, "m0").gone == fate
+    w.define(*machines({"m0": 0, "m1": 0}))
+    assert machine(w, "m0").gone == fate  # the inventory does not bring it back
+
+
+def test_a_machine_that_is_gone_can_be_restored() -> None:
+    w = world()
+    id = w.raised(PREEMPT, "m0")
+    w.approve(id)
+    w.carried_out(id)
+    w.do(commands.Restore(machine="m0", by="ops"))
+    assert machine(w, "m0").alive
+    assert w.raised(REBOOT, "m0")
+
+
+def test_only_a_machine_that_is_gone_can_be_restored() -> None:
+    w = world()
+    said = w.refused(commands.Restore(machine="m0", by="ops"))
+    assert said.reason is Reason.CONFLICT
+    assert "only one that is gone" in said.says
+    said = w.refused(commands.Restore(machine="db", by="ops"))
+    assert said.reason is Reason.UNKNOWN
+    assert "no machine 'db'" in said.says
+
+
+def test_a_moved_machine_stays_where_it_is_until_the_inventory_says_otherwise() -> None:
+    w = world()
+    inventory = w.group.machines
+    id = w.maintained(REDEPLOY, "m0")
+    w.approve(id)
+    w.carried_out(id, m0="h7", m1="h7")
+    assert machine(w, "m0").host == "h7"
+    assert machine(w, "m1").host == "h0"  # not the event's to move
+    w.define(*inventory)
+    assert machine(w, "m0").host == "h7"
+    again = w.maintained(REDEPLOY, "m0")
+    w.approve(again)
+    w.carried_out(again, m0="h8")
+    w.define(*inventory)
+    assert (machine(w, "m0").host, machine(w, "m0").moved_from) == ("h8", "h0")
+    w.define(*machines({"m0": 0}, host="new"))
+    assert (machine(w, "m0").host, machine(w, "m0").moved_from) == ("new0", "")
+
+
+def test_defining_a_group_as_it_is_changes_nothing() -> None:
+    w = world()
+    assert w.define(*w.group.machines).items == ()

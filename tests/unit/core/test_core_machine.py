@@ -1,0 +1,329 @@
+"""Any sequence of commands, clock moves and outages, on groups of every kind.
+
+What must hold is in `core_referee.py` (each commit) and `core_world.py` (`check_time`,
+`check_history`, `check_pending_survives`); this file only thinks up what may happen.
+"""
+
+from __future__ import annotations
+
+import os
+
+from core_world import START, World
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from forewarn.core import (
+    Changes,
+    EventType,
+    GroupKind,
+    Machine,
+    Policy,
+    Rules,
+    Source,
+    commands,
+    due,
+)
+from forewarn.core.events import Event, Status
+from forewarn.core.time import DAY, MINUTE, SECOND, Duration
+
+NAMES = ("m0", "m1", "m2", "m3", "m4")
+HOSTS = ("h0", "h1", "h2")
+
+some = st.integers(0, 30)  # picks one of however many there are
+few = st.lists(some, min_size=1, max_size=3)
+types = st.sampled_from([*EventType, EventType.FREEZE, EventType.REBOOT, EventType.REDEPLOY])
+done = st.dictionaries(st.sampled_from(NAMES), st.sampled_from(HOSTS), max_size=2)
+rules_in_force = st.builds(
+    Rules,
+    speed=st.sampled_from([1.0, 60.0, 7.0]),
+    silence=st.sampled_from([DAY, None]),
+    start_grace=st.sampled_from([60 * SECOND, 0]),
+    enable_delay=st.sampled_from([0, 2 * MINUTE]),
+)
+policies = st.builds(
+    Policy,
+    user_event_limit=st.sampled_from([None, 1, 2]),
+    auto_approve=st.sampled_from([(), (EventType.REBOOT,), (EventType.REBOOT, EventType.REDEPLOY)]),
+)
+inventories = st.lists(
+    st.builds(
+        Machine,
+        name=st.sampled_from(NAMES),
+        update_domain=st.integers(0, 2),
+        host=st.sampled_from(HOSTS),
+        spot=st.booleans(),
+    ),
+    min_size=3,
+    max_size=len(NAMES),
+    unique_by=lambda machine: machine.name,
+)
+notices = st.one_of(st.none(), st.none(), st.integers(-SECOND, 30 * MINUTE), st.just(8 * DAY))
+outcomes = st.one_of(
+    st.builds(commands.Done, done),
+    st.builds(commands.Done, done),
+    st.builds(commands.Done, done),
+    st.builds(commands.Again, st.integers(START, START + DAY)),
+    st.builds(commands.Failed, st.just("no answer from the host")),
+    st.builds(commands.Unclear, st.just("the connection broke")),
+)
+
+
+class AnyGroup(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+
+    @initialize(
+        kind=st.sampled_from(GroupKind),
+        rules=rules_in_force,
+        domains=st.lists(st.integers(0, 2), min_size=len(NAMES), max_size=len(NAMES)),
+        policy=policies,
+        listening=st.booleans(),
+    )
+    def begin(
+        self, kind: GroupKind, rules: Rules, domains: list[int], policy: Policy, listening: bool
+    ) -> None:
+        self.world = World(rules)
+        made = [
+            Machine(name=name, update_domain=domain, host=HOSTS[domain], spot=domain == 1)
+            for name, domain in zip(NAMES, domains, strict=True)
+        ]
+        self.world.define(*made, kind=kind, policy=policy)
+        if listening:
+            self.world.poll()
+
+    # What there is to pick from.
+
+    def events(self, status: Status | None = None) -> list[Event]:
+        return [e for e in self.world.group.events if status is None or e.status is status]
+
+    def any_id(self, pick: int) -> str:
+        """Mostly an active event, sometimes one that is over, sometimes none at all."""
+        active = [event.id for event in self.world.group.events]
+        ids = [*active, *active, *sorted(self.world.referee.over), "E-never"]
+        return ids[pick % len(ids)]
+
+    def mates(self, pick: int, more: list[int]) -> tuple[str, ...]:
+        """A machine, and some others of its update domain."""
+        here = self.world.group.machines
+        first = here[pick % len(here)]
+        domain = [m.name for m in here if m.update_domain == first.update_domain]
+        return tuple(dict.fromkeys([first.name, *(domain[i % len(domain)] for i in more)]))
+
+    # The group, its inventory and whether it listens.
+
+    @rule(
+        what=st.sampled_from(["redefine", "remove", "restore", "disable"]),
+        machines=inventories,
+        policy=policies,
+        pick=some,
+    )
+    def something_rare(self, what: str, machines: list[Machine], policy: Policy, pick: int) -> None:
+        here = self.world.group.machines
+        match what:
+            case "redefine":
+                self.world.define(*machines, kind=self.world.group.kind, policy=policy)
+            case "remove":
+                gone = here[pick % len(here)]
+                rest = [m for m in here if m != gone or len(here) == 1]
+                self.world.define(*rest, kind=self.world.group.kind)
+            case "restore":
+                name = next((m.name for m in here if m.gone), "nobody" if pick > 20 else "m0")
+                self.world.ask(commands.Restore(machine=name, by="ops"))
+            case _:
+                self.world.do(commands.Disable(by="ops"))
+
+    @rule()
+    def poll(self) -> None:
+        self.world.poll()
+
+    @rule()
+    def tick(self) -> None:
+        self.world.tick()
+
+    # Announcements.
+
+    @rule(type=types, pick=some, more=st.lists(some, max_size=2), notice=notices)
+    def announce(
+        self, type: EventType, pick: int, more: list[int], notice: Duration | None
+    ) -> None:
+        self.world.ask(
+            commands.Raise(
+                id=self.world.new_id(),
+                type=type,
+                machines=self.mates(pick, more),
+                by="ops",
+                notice=notice,
+                short_notice=True,
+            )
+        )
+
+    @rule(
+        type=types,
+        machines=st.lists(st.sampled_from([*NAMES, "nobody"]), max_size=3),
+        source=st.sampled_from(Source),
+        notice=notices,
+        ahead=st.one_of(st.none(), st.integers(-SECOND, 100 * DAY)),
+        short=st.booleans(),
+        duration=st.sampled_from([-1, -1, 0, 9, 86_401, -2]),
+    )
+    def announce_anything(
+        self,
+        type: EventType,
+        machines: list[str],
+        source: Source,
+        notice: Duration | None,
+        ahead: Duration | None,
+        short: bool,
+        duration: int,
+    ) -> None:
+        self.world.ask(
+            commands.Raise(
+                id=self.world.new_id(),
+                type=type,
+                machines=tuple(machines),
+                by="ops",
+                source=source,
+                notice=notice,
+                not_before=None if ahead is None else self.world.now.at + ahead,
+                short_notice=short,
+                duration=duration,
+            )
+        )
+
+    @rule(pick=few, notice=st.integers(5, 8))
+    def delete_some(self, pick: list[int], notice: int) -> None:
+        """Scale-in: deletes of single machines with about the same notice."""
+        for one in pick:
+            self.world.ask(
+                commands.Raise(
+                    id=self.world.new_id(),
+                    type=EventType.TERMINATE,
+                    machines=self.mates(one, []),
+                    by="ops",
+                    notice=notice * MINUTE,
+                )
+            )
+
+    @rule(
+        type=st.sampled_from([EventType.FREEZE, EventType.REBOOT, EventType.REDEPLOY]),
+        pick=some,
+        more=st.lists(some, max_size=1),
+    )
+    def strike(self, type: EventType, pick: int, more: list[int]) -> None:
+        self.world.ask(
+            commands.Strike(
+                id=self.world.new_id(), type=type, machines=self.mates(pick, more), by="watchdog"
+            )
+        )
+
+    @rule(type=types, pick=some)
+    def maintain(self, type: EventType, pick: int) -> None:
+        (machine,) = self.mates(pick, [])
+        self.world.ask(
+            commands.Maintain(id=self.world.new_id(), type=type, machine=machine, by="ann")
+        )
+
+    @rule(pick=some)
+    def move_away(self, pick: int) -> None:
+        """An owner who redeploys a machine now and sees it through."""
+        (machine,) = self.mates(pick, [])
+        asked = self.world.ask(
+            commands.Maintain(
+                id=self.world.new_id(), type=EventType.REDEPLOY, machine=machine, by="ann"
+            )
+        )
+        if isinstance(asked, Changes):
+            self.world.ask(commands.Overrule(id=asked.event, by="ann"))
+            if self.world.status(asked.event) is Status.STARTED:
+                self.world.carried_out(asked.event, **{machine: "h9"})
+
+    # Votes, drivers and operators.
+
+    @precondition(lambda self: self.events(Status.SCHEDULED))
+    @rule(picks=few, by=st.sampled_from(NAMES))
+    def approve(self, picks: list[int], by: str) -> None:
+        waiting = self.events(Status.SCHEDULED)
+        ids = [waiting[pick % len(waiting)].id for pick in picks]
+        self.world.ask(self.world.approval(*ids, by=by))
+
+    @precondition(lambda self: self.events(Status.STARTED))
+    @rule(pick=some, outcome=outcomes)
+    def driver_answers(self, pick: int, outcome: commands.Outcome) -> None:
+        running = self.events(Status.STARTED)
+        self.world.answer(running[pick % len(running)].id, outcome)
+
+    @precondition(lambda self: self.events())
+    @rule(
+        what=st.sampled_from(["approve", "overrule", "cancel", "retry", "finish", "answer"]),
+        picks=few,
+        reason=st.sampled_from(["seen with my own eyes", " "]),
+        attempt=st.integers(0, 3),
+        outcome=outcomes,
+    )
+    def ask_of_any_event(
+        self, what: str, picks: list[int], reason: str, attempt: int, outcome: commands.Outcome
+    ) -> None:
+        """Of active events mostly, but also of some that are over and of one that never was."""
+        ids = [self.any_id(pick) for pick in picks]
+        match what:
+            case "approve":
+                self.world.ask(self.world.approval(*ids))
+            case "overrule":
+                self.world.ask(commands.Overrule(id=ids[0], by="ops"))
+            case "cancel":
+                self.world.ask(commands.Cancel(id=ids[0], by="ops"))
+            case "retry":
+                self.world.ask(commands.Retry(id=ids[0], by="ops"))
+            case "finish":
+                self.world.ask(commands.Finish(id=ids[0], by="ops", reason=reason))
+            case _:
+                self.world.do(commands.Answer(id=ids[0], attempt=attempt, outcome=outcome))
+
+    # Time.
+
+    @rule(by=st.one_of(st.integers(1, 5 * SECOND), st.integers(1, 20 * MINUTE)))
+    def a_while_passes(self, by: Duration) -> None:
+        self.world.later(by)
+
+    @rule(by=st.integers(1, 2 * DAY))
+    def a_long_time_passes(self, by: Duration) -> None:
+        self.world.later(by)
+
+    @rule(ticks=st.integers(0, 3), early=st.sampled_from([0, 0, 1]))
+    def time_comes(self, ticks: int, early: int) -> None:
+        """To the very instant at which something is due, or to just before it."""
+        for tick in range(ticks + 1):
+            at = due(self.world.group, self.world.now)
+            if at is None:
+                return
+            self.world.at(max(self.world.now.at, at - early))
+            if tick < ticks:
+                self.world.tick()
+
+    @rule(length=st.one_of(st.integers(0, 90 * SECOND), st.integers(0, 2 * DAY)))
+    def outage(self, length: Duration) -> None:
+        self.world.outage(length)
+
+    # Always.
+
+    @invariant()
+    def time_changes_what_is_due(self) -> None:
+        self.world.check_time()
+
+    def teardown(self) -> None:
+        self.world.check_history()
+        if self.world.group.machines:
+            self.world.check_pending_survives()
+            self.world.check_history()
+
+
+TestAnyGroup = AnyGroup.TestCase
+TestAnyGroup.settings = settings(
+    max_examples=300,
+    stateful_step_count=50,
+    deadline=None,
+    derandomize=bool(os.environ.get("CI")),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)

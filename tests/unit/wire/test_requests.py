@@ -1,0 +1,382 @@
+"""What a request asks for, what is wrong with it, and which of several wrongs answers."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forewarn.wire import errors
+from forewarn.wire.errors import Problem
+from forewarn.wire.requests import (
+    Ask,
+    GetDocument,
+    GetInstance,
+    GetVersions,
+    PostApproval,
+    read,
+    read_approval,
+    tag_matches,
+    write_approval,
+)
+from forewarn.wire.versions import BY_NAME, NEWEST
+
+EVENTS = "/metadata/scheduledevents"
+NEWEST_QUERY = b"api-version=2020-07-01"
+METADATA = (b"metadata", b"true")
+ID = "28512AF7-C957-4500-9BC4-842D6FB531E4"
+
+
+def ask(
+    method: str = "GET",
+    path: str = EVENTS,
+    query: bytes = NEWEST_QUERY,
+    headers: tuple[tuple[bytes, bytes], ...] = (METADATA,),
+) -> Ask | Problem:
+    return read(method, path, query, headers)
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_every_version_can_be_read_and_approved_in(name: str) -> None:
+    query = f"api-version={name}".encode()
+    assert ask(query=query) == GetDocument(BY_NAME[name])
+    assert ask("POST", query=query) == PostApproval(BY_NAME[name])
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/metadata/scheduledevents",
+        "/metadata/scheduledEvents",
+        "/METADATA/SCHEDULEDEVENTS",
+        "/Metadata/ScheduledEvents",
+    ],
+)
+def test_the_path_is_found_in_any_letter_case(path: str) -> None:
+    assert ask(path=path) == GetDocument(NEWEST)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "/",
+        "/metadata",
+        "/metadata/",
+        "/scheduledevents",
+        "/metadata/scheduledevent",
+        "/metadata/scheduledeventss",
+        "/metadata/scheduledevents/1",
+        "/metadata/scheduledevents//",
+        "//metadata/scheduledevents",
+        "/metadata//scheduledevents",
+        "/metadata/versions/1",
+        "/metadata/instances",
+        "/metadata/identity/oauth2/token",
+        "*",
+        "metadata/scheduledevents",
+    ],
+)
+def test_any_other_path_is_not_found(path: str) -> None:
+    assert ask(path=path) == errors.NOT_FOUND
+
+
+@pytest.mark.parametrize("verb", ["HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "get"])
+def test_verbs_that_are_not_taken(verb: str) -> None:
+    assert ask(verb) == errors.method_not_allowed("GET, POST")
+    assert ask(verb, "/metadata/instance/compute") == errors.method_not_allowed("GET")
+    assert ask(verb, "/metadata/versions") == errors.method_not_allowed("GET")
+
+
+def test_only_events_can_be_posted_to() -> None:
+    assert ask("POST", "/metadata/instance") == errors.method_not_allowed("GET")
+    assert ask("POST", "/metadata/versions") == errors.method_not_allowed("GET")
+
+
+@pytest.mark.parametrize("value", [b"", b"1.2.3.4", b"169.254.169.254, 10.0.0.1"])
+def test_whoever_was_forwarded_is_refused(value: bytes) -> None:
+    assert ask(headers=(METADATA, (b"x-forwarded-for", value))) == errors.FORWARDED
+
+
+@pytest.mark.parametrize("value", [b"true", b"True", b"TRUE", b"tRuE", b" true\t"])
+def test_the_metadata_header_is_true_in_any_case(value: bytes) -> None:
+    assert ask(headers=((b"metadata", value),)) == GetDocument(NEWEST)
+
+
+@pytest.mark.parametrize("value", [b"", b"false", b"1", b"yes", b"true true", b'"true"', b"true,"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_anything_else_in_it_is_refused(method: str, value: bytes) -> None:
+    for query in (NEWEST_QUERY, b"api-version=2017-03-01"):
+        said = ask(method, query=query, headers=((b"metadata", value),))
+        assert said == errors.NO_METADATA_HEADER
+
+
+def test_twice_true_is_not_true() -> None:
+    assert ask(headers=(METADATA, METADATA)) == errors.NO_METADATA_HEADER
+
+
+@pytest.mark.parametrize("name", [name for name in BY_NAME if name != "2017-03-01"])
+def test_a_post_needs_it_in_every_version_but_the_preview(name: str) -> None:
+    said = ask("POST", query=f"api-version={name}".encode(), headers=())
+    assert said == errors.NO_METADATA_HEADER
+
+
+def test_under_the_preview_a_post_without_it_is_taken_unless_a_browser_sent_it() -> None:
+    query = b"api-version=2017-03-01"
+    assert ask("POST", query=query, headers=()) == PostApproval(BY_NAME["2017-03-01"])
+    origin = (b"origin", b"http://example.org")
+    assert ask("POST", query=query, headers=(origin,)) == errors.NO_METADATA_HEADER
+    assert ask("POST", query=query, headers=(origin, METADATA)) == PostApproval(
+        BY_NAME["2017-03-01"]
+    )
+    assert ask("GET", query=query, headers=()) == errors.NO_METADATA_HEADER
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        b"api-version=2020-07-01&api-version=2020-07-01",
+        b"api-version=2020-07-01&a=1&a=2",
+        b"api-version=2020-07-01&a&a",
+        b"api-version=2020-07-01&a=&a",
+        b"api%2Dversion=2020-07-01&api-version=2019-08-01",
+    ],
+)
+def test_a_parameter_that_stands_twice_is_refused(query: bytes) -> None:
+    assert ask(query=query) == errors.DUPLICATE_PARAMETER
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        b"api-version=2020-07-01&a=1&b=1",
+        b"a&api-version=2020-07-01",
+        b"&&api-version=2020-07-01&",
+        b"api-version=2020-07-01&=",
+        b"api-version=2020-07-01&format=text",
+        b"api%2dversion=2020%2D07-01",
+        b"api-version=2020-07-01&%ff=%fe",
+        b"api-version=2020-07-01&\xff=\xfe",
+    ],
+)
+def test_parameters_nobody_knows_are_ignored(query: bytes) -> None:
+    assert ask(query=query) == GetDocument(NEWEST)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        b"",
+        b"api-version",
+        b"api-version=",
+        b"api-version=latest",
+        b"api-version=2020-07-02",
+        b"api-version=2021-02-01",
+        b"api-version=2020-07-01+",
+        b"version=2020-07-01",
+    ],
+)
+def test_a_version_that_is_missing_or_unknown(query: bytes) -> None:
+    for method in ("GET", "POST"):
+        said = ask(method, query=query)
+        assert isinstance(said, Problem)
+        assert said == errors.bad_version(list(BY_NAME))
+        assert json.loads(said.body)["newest-versions"] == [
+            "2020-07-01",
+            "2019-08-01",
+            "2019-04-01",
+        ]
+
+
+# In the order in which they answer; each spoils an otherwise good request in one way.
+WRONG = ["path", "verb", "forwarded", "metadata", "duplicate", "version"]
+SAID = {
+    "path": errors.NOT_FOUND,
+    "verb": errors.method_not_allowed("GET, POST"),
+    "forwarded": errors.FORWARDED,
+    "metadata": errors.NO_METADATA_HEADER,
+    "duplicate": errors.DUPLICATE_PARAMETER,
+    "version": errors.bad_version(list(BY_NAME)),
+}
+
+
+def spoiled(wrong: tuple[str, ...]) -> Ask | Problem:
+    headers = [] if "metadata" in wrong else [METADATA]
+    if "forwarded" in wrong:
+        headers.append((b"x-forwarded-for", b"10.0.0.1"))
+    query = b"api-version=never" if "version" in wrong else NEWEST_QUERY
+    return read(
+        "PUT" if "verb" in wrong else "GET",
+        "/metadata/nothing" if "path" in wrong else EVENTS,
+        query + (b"&x=1&x=1" if "duplicate" in wrong else b""),
+        headers,
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [some for n in range(1, len(WRONG) + 1) for some in itertools.combinations(WRONG, n)],
+    ids="+".join,
+)
+def test_of_several_wrongs_the_first_answers(wrong: tuple[str, ...]) -> None:
+    assert spoiled(wrong) == SAID[wrong[0]]
+
+
+def test_what_a_client_has_seen_before_goes_with_a_get() -> None:
+    headers = (METADATA, (b"if-none-match", b'"abc"'))
+    assert ask(headers=headers) == GetDocument(NEWEST, '"abc"')
+    assert ask("POST", headers=headers) == PostApproval(NEWEST)
+
+
+def test_the_instance_tree_has_versions_and_paths_of_its_own() -> None:
+    said = ask(path="/metadata/instance", query=b"api-version=2021-02-01")
+    assert said == GetInstance("2021-02-01", (), "json")
+    said = ask(path="/Metadata/Instance/compute/Name", query=b"api-version=2021-02-01&format=TEXT")
+    assert said == GetInstance("2021-02-01", ("compute", "Name"), "text")
+    said = ask(path="/metadata/instance", query=b"api-version=2020-07-01")
+    assert isinstance(said, Problem)
+    assert json.loads(said.body)["newest-versions"] == ["2025-04-07", "2024-07-17", "2024-03-15"]
+
+
+def test_the_list_of_versions_needs_the_header_and_no_version() -> None:
+    assert ask(path="/metadata/versions", query=b"") == GetVersions()
+    assert ask(path="/metadata/versions", query=b"", headers=()) == errors.NO_METADATA_HEADER
+
+
+@given(
+    st.sampled_from(["GET", "POST", "PUT", ""]),
+    st.one_of(st.text(max_size=30), st.just(EVENTS)),
+    st.binary(max_size=60),
+    st.lists(st.tuples(st.sampled_from([b"metadata", b"x"]), st.binary(max_size=8)), max_size=3),
+)
+def test_anything_at_all_is_an_ask_or_a_problem(
+    method: str, path: str, query: bytes, headers: list[tuple[bytes, bytes]]
+) -> None:
+    said = read(method, path, query, headers)
+    assert isinstance(said, GetDocument | PostApproval | GetInstance | GetVersions | Problem)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f'{{"StartRequests":[{{"EventId":"{ID}"}}]}}',
+        f'{{"StartRequests":[{{"EventId":"{ID.lower()}"}}]}}',
+        f'{{"DocumentIncarnation":5,"StartRequests":[{{"EventId":"{ID}"}}]}}',
+        f'{{"DocumentIncarnation":"5","StartRequests":[{{"EventId":"{ID}"}}]}}',
+        f'{{"DocumentIncarnation":null,"StartRequests":[{{"EventId":"{ID}"}}],"more":[1]}}',
+        f'{{"StartRequests":[{{"EventId":"{ID}","EventStatus":"Scheduled"}}]}}',
+        f'\n{{\r\n\t"StartRequests" : [\n {{ "EventId" : "{ID}" }}\n ]\n}}\n',
+        f'\ufeff{{"StartRequests":[{{"EventId":"{ID}"}}]}}',
+        f'{{"StartRequests":[{{"EventId":"\\u0032{ID[1:]}"}}]}}',
+    ],
+)
+def test_an_approval_is_read_however_it_is_written(body: str) -> None:
+    assert read_approval(body.encode()) == (ID,)
+
+
+def test_the_ids_stand_in_the_order_they_were_sent() -> None:
+    body = b'{"StartRequests":[{"EventId":"b"},{"EventId":"A"},{"EventId":"B"}]}'
+    assert read_approval(body) == ("B", "A", "B")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b" ",
+        b"{",
+        b"StartRequests=1",
+        b'{"StartRequests":[{"EventId":"A"}]} {}',
+        b"{'StartRequests':[{'EventId':'A'}]}",
+        b'{"StartRequests":[{"EventId":"\xff"}]}',
+        b'{"StartRequests":[{"EventId":"A\n"}]}',
+        b'{"StartRequests":[{"EventId":NaN}]}',
+        b"[" * 60_000,
+        b'{"a":' * 12_000,
+        b"\x00",
+    ],
+)
+def test_what_is_not_json(body: bytes) -> None:
+    assert read_approval(body) == errors.NOT_JSON
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"null",
+        b"1",
+        b'"StartRequests"',
+        b"[]",
+        b"{}",
+        b'{"startRequests":[{"EventId":"A"}]}',
+        b'{"StartRequests":null}',
+        b'{"StartRequests":[]}',
+        b'{"StartRequests":{"EventId":"A"}}',
+        b'{"StartRequests":"A"}',
+    ],
+)
+def test_what_requests_no_start(body: bytes) -> None:
+    assert read_approval(body) == errors.NO_START_REQUESTS
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        b"null",
+        b"1",
+        b'"A"',
+        b"[]",
+        b"{}",
+        b'{"EventId":null}',
+        b'{"EventId":1}',
+        b'{"eventId":"A"}',
+        b'{"EventId":["A"]}',
+        b'{"EventId":{}}',
+        b'{"EventId":123456789012345678901234567890}',
+    ],
+)
+def test_an_entry_without_a_string_for_an_id_spoils_them_all(entry: bytes) -> None:
+    for entries in (entry, b'{"EventId":"A"},' + entry, entry + b',{"EventId":"A"}'):
+        assert read_approval(b'{"StartRequests":[' + entries + b"]}") == errors.NO_EVENT_ID
+
+
+@given(st.lists(st.uuids().map(lambda id: str(id).upper()), min_size=1, max_size=5))
+def test_what_is_written_is_read(ids: list[str]) -> None:
+    assert read_approval(write_approval(ids)) == tuple(ids)
+
+
+def test_an_approval_is_written_as_the_documents_show_it() -> None:
+    assert write_approval([ID]) == f'{{"StartRequests":[{{"EventId":"{ID}"}}]}}'.encode()
+
+
+@given(st.binary(max_size=80))
+def test_any_body_at_all_is_ids_or_a_problem(body: bytes) -> None:
+    assert isinstance(read_approval(body), tuple | Problem)
+
+
+@pytest.mark.parametrize(
+    ("header", "matches"),
+    [
+        ('"abc"', True),
+        ("abc", True),
+        ('W/"abc"', True),
+        ("W/abc", True),
+        ('"x", "abc"', True),
+        ('"x","abc"', True),
+        ('W/"x", W/"abc", "y"', True),
+        (' "abc" ', True),
+        ("", False),
+        ("0", False),
+        ('"0"', False),
+        ("1", False),
+        ('"ABC"', False),
+        ('"abcd"', False),
+        ('"x", "y"', False),
+        (",,", False),
+    ],
+)
+def test_a_tag_is_known_quoted_bare_weak_or_in_a_list(header: str, matches: bool) -> None:
+    assert tag_matches(header, '"abc"') is matches
