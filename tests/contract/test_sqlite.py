@@ -31,7 +31,7 @@ def defining(group: str, tag: str = "") -> Work:
     def work(states: States) -> Batch:
         decision = decide(states[group], command, NOW)
         assert isinstance(decision, Changes)
-        return Batch(NOW.at, (Entry(group, decision.items),))
+        return Batch(NOW.at, 0, (Entry(group, decision.items),))
 
     return work
 

@@ -47,7 +47,7 @@ def doing(group: str, command: c.Command, now: Now = NOW) -> Work:
     def work(states: States) -> Batch:
         decision = decide(states[group], command, now)
         assert isinstance(decision, Changes)
-        return Batch(now.at, (Entry(group, decision.items),) if decision.items else ())
+        return Batch(now.at, 0, (Entry(group, decision.items),) if decision.items else ())
 
     return work
 
@@ -163,7 +163,7 @@ def test_one_commit_may_span_several_groups(engine: Reopen) -> None:
                 decision = decide(states[group], web(*machines), NOW)
                 assert isinstance(decision, Changes)
                 entries.append(Entry(group, decision.items))
-            return Batch(NOW.at, tuple(entries))
+            return Batch(NOW.at, 0, tuple(entries))
 
         commit = await store.transact(work)
         assert commit is not None

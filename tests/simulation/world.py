@@ -123,6 +123,7 @@ class Simulation:
         self.deaths = 0
         self._ids = random.Random(seed + 1)
         self._stamps = 0
+        self._told = 0
         self.node: Node
         self.store: MortalStore
 
@@ -142,7 +143,14 @@ class Simulation:
     def follow(self) -> None:
         """Record what the service decides without being asked over the wire."""
         trace = Trace(lambda record: self.trace.append({**record, "t": self.stamp()}))
+        for commit in self.disk.commits[self._told :]:  # on disk, but nobody lived to tell
+            trace.told(commit, self.disk.groups)
+        self._told = len(self.disk.commits)
         trace.follow(self.store, self.node.clock)
+        self.store.attach(self._count)
+
+    def _count(self, commit: Commit, _changed: Mapping[str, Group]) -> None:
+        self._told = commit.seq
 
     async def start(self) -> None:
         while True:

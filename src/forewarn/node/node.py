@@ -144,11 +144,11 @@ class Node:
     async def _take_up(self) -> None:
         """Where did an earlier run end, and how long has nobody been serving since?"""
         sightings = await self.witness.load()
-        last = 0
+        served_until, lost = sightings.served_until or 0, sightings.lost
         async for commit in self.store.commits(max(self.store.seq - 1, 0)):
-            last = commit.at
-        served_until = max(last, sightings.served_until or 0)
-        self.clock.resume(served_until or None, sightings.lost, floor=served_until)
+            if commit.at >= served_until:
+                served_until, lost = commit.at, max(lost, commit.lost)
+        self.clock.resume(served_until or None, lost, floor=served_until)
 
     async def _define(self) -> None:
         """Make the inventory what the fleet says; what it no longer names is removed."""

@@ -28,20 +28,10 @@ class Trace:
         self._emit({"kind": kind, "t": at / SECOND, **fields})
 
     def follow(self, store: Store, clock: Clock) -> None:
-        """Record what a commit says that no request shows."""
+        """Record what commits say that no request shows."""
 
         def told(commit: Commit, changed: Mapping[str, Group]) -> None:
-            for entry in commit.entries:
-                names = {machine.name for machine in changed[entry.group].machines}
-                for item in entry.items:
-                    match item:
-                        case EventMoved(what=Move.RAISE | Move.APPROVE, event=event):
-                            if event.approved and event.approved.by not in names:
-                                self.write(
-                                    "approval", commit.at, event=event.id, by=event.approved.by
-                                )
-                        case Disabled():
-                            self.write("disabled", commit.at, group=entry.group)
+            self.told(commit, changed)
             if any(
                 isinstance(i, MachinePut | MachineRemoved) for e in commit.entries for i in e.items
             ):
@@ -52,6 +42,17 @@ class Trace:
 
         store.attach(told)
         clock.on_interruption(interrupted)
+
+    def told(self, commit: Commit, changed: Mapping[str, Group]) -> None:
+        for entry in commit.entries:
+            names = {machine.name for machine in changed[entry.group].machines}
+            for item in entry.items:
+                match item:
+                    case EventMoved(what=Move.RAISE | Move.APPROVE, event=event):
+                        if event.approved and event.approved.by not in names:
+                            self.write("approval", commit.at, event=event.id, by=event.approved.by)
+                    case Disabled():
+                        self.write("disabled", commit.at, group=entry.group)
 
     def fleet(self, store: Store, at: Time) -> None:
         groups = {g.name: {"kind": g.kind.value} for g in store.groups.values()}

@@ -40,10 +40,11 @@ class Writer:
                 decision = decide(states[group], command, now)
                 if isinstance(decision, Refused):
                     refusal.append(decision)
-                    return Batch(now.at)
+                    return Batch(now.at, now.lost)
                 decisions[group] = decision
             return Batch(
                 now.at,
+                now.lost,
                 tuple(Entry(group, d.items) for group, d in decisions.items() if d.items),
             )
 

@@ -79,7 +79,8 @@ class BatchingStore(ABC):
                 continue
             for entry in wanted.entries:
                 overlay[entry.group] = apply(states[entry.group], entry.items)
-            commit = Commit(self._seq + len(commits) + 1, wanted.at, wanted.entries)
+            seq = self._seq + len(commits) + 1
+            commit = Commit(seq, wanted.at, wanted.lost, wanted.entries)
             commits.append(commit)
             decided.append((done, commit))
         if commits:

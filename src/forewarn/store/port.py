@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from forewarn.core import Change, Event, Group, Time
+from forewarn.core import Change, Duration, Event, Group, Time
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -27,12 +27,14 @@ class Batch(msgspec.Struct, frozen=True):
     seen is durable."""
 
     at: Time
+    lost: Duration = 0  # how much time nobody had served until then
     entries: tuple[Entry, ...] = ()
 
 
 class Commit(msgspec.Struct, frozen=True):
     seq: int
     at: Time
+    lost: Duration
     entries: tuple[Entry, ...]
 
 
@@ -41,7 +43,7 @@ class Sightings(msgspec.Struct, frozen=True, kw_only=True):
 
     seen: dict[str, int]  # by group, in time served
     served_until: Time | None = None
-    lost: int = 0
+    lost: Duration = 0
 
 
 class StoreFailed(Exception):

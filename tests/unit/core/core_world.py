@@ -82,7 +82,7 @@ class World:
         )
 
     def poll(self) -> GroupView:
-        """A GET: it enables a group that does not listen, and is a sign of life of one that does."""
+        """A GET: it enables a group, or is a sign of life of one that listens already."""
         if self.group.enabled:
             self.referee.last_get = self.served
         self.do(commands.Enable())

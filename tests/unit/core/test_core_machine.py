@@ -321,9 +321,10 @@ class AnyGroup(RuleBasedStateMachine):
 
 TestAnyGroup = AnyGroup.TestCase
 TestAnyGroup.settings = settings(
-    max_examples=300,
+    max_examples=200,
     stateful_step_count=50,
     deadline=None,
+    report_multiple_bugs=False,
     derandomize=bool(os.environ.get("CI")),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
