@@ -10,7 +10,7 @@ from world import GROUP_OF, MACHINES, Kill, Killed, Simulation
 from forewarn.core import EventType, Source
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND
 from forewarn.wire.requests import write_approval
-from forewarn.wire.versions import VERSIONS
+from forewarn.wire.versions import NEWEST, VERSIONS
 
 NAMES = list(MACHINES)
 TYPES = [*EventType, EventType.REBOOT, EventType.FREEZE]
@@ -78,7 +78,7 @@ class Script:
                     await self.operate(sim.node.platform.restore(chance.choice(gone), "operator"))
 
     async def poll(self, machine: str) -> None:
-        version = self.sim.chance.choice(VERSIONS).name
+        version = self.sim.chance.choice([*VERSIONS, *[NEWEST] * 8]).name
         answer = await self.sim.ask(machine, "GET", version)
         if answer["status"] == 200:
             ids = [event["EventId"] for event in json.loads(answer["answer"])["Events"]]

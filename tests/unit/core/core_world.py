@@ -40,6 +40,7 @@ class World:
         self.served: Duration = START
         self.history: list[tuple[Change, ...]] = []
         self.referee = Referee()
+        self.sound = True  # until the referee objects
         self._ids = 0
 
     # Asking.
@@ -47,12 +48,14 @@ class World:
     def ask(self, command: commands.Command) -> Changes | Refused:
         """Decide, let the referee judge, and make it so."""
         before = self.group
+        self.sound = False
         decision = decide(before, command, self.now)
         assert decide(before, command, self.now) == decision
         if isinstance(decision, Changes):
             self.group = apply(before, decision.items)
             self.history.append(decision.items)
         self.referee.judge(before, command, self.now, decision, self.group, self.served)
+        self.sound = True
         return decision
 
     def do(self, command: commands.Command) -> Changes:

@@ -1,0 +1,142 @@
+"""Guests and an operator who go on asking whatever happens to the service, and write down what
+they saw: the only evidence that a killed service cannot tamper with."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time  # noqa: TID251 - evidence is stamped with real time
+from typing import Any
+
+MACHINES = {
+    "web": ["web_0", "web_1", "web_2", "web_3"],
+    "sql": ["sql-0", "sql-1", "sql-2"],
+    "shop": ["FrontEnd_IN_0", "FrontEnd_IN_1", "Worker_IN_0"],
+    "jumpbox": ["jumpbox"],
+}
+VERSIONS = ["2017-03-01", "2017-11-01", "2019-08-01", "2020-07-01", "2020-07-01"]
+PATIENCE = 5.0  # seconds; a service that was killed answers sooner, by hanging up
+
+
+class Guests:
+    def __init__(self, seed: int, metadata_port: int, control_port: int) -> None:
+        self.chance = random.Random(seed)
+        self.trace: list[dict[str, Any]] = []
+        self.known: dict[str, list[str]] = {group: [] for group in MACHINES}
+        self._metadata, self._control = metadata_port, control_port
+        self._addresses: dict[str, str] = {}
+        self.stopped = False
+
+    def note(self, kind: str, **fields: Any) -> None:
+        self.trace.append({"kind": kind, "t": time.time(), **fields})
+
+    def know(self, machines: list[dict[str, Any]]) -> None:
+        """Take the fleet as the service tells it."""
+        self._addresses = {m["name"]: m["addresses"][0] for m in machines}
+        self.note(
+            "fleet",
+            groups={m["group"]: {"kind": m["kind"]} for m in machines},
+            machines={m["name"]: m for m in machines if not m["gone"]},
+        )
+
+    async def go_on(self) -> None:
+        """Everybody at once, until told to stop."""
+        guests = [self._guest(g, m) for g, machines in MACHINES.items() for m in machines]
+        await asyncio.gather(*guests, self._operator())
+
+    async def _guest(self, group: str, machine: str) -> None:
+        while not self.stopped:
+            await asyncio.sleep(self.chance.uniform(0.01, 0.08))  # noqa: TID251 - real guests
+            if self.known[group] and self.chance.random() < 0.25:
+                ids = self.chance.sample(self.known[group], 1)
+                body = json.dumps({"StartRequests": [{"EventId": id} for id in ids]})
+                await self.ask(machine, "POST", "2020-07-01", body)
+            else:
+                version = self.chance.choice(VERSIONS)
+                status, answer = await self.ask(machine, "GET", version)
+                if status == 200:
+                    ids = [event["EventId"] for event in json.loads(answer)["Events"]]
+                    self.known[group] = [*self.known[group], *ids][-8:]
+
+    async def _operator(self) -> None:
+        names = [name for machines in MACHINES.values() for name in machines]
+        while not self.stopped:
+            await asyncio.sleep(self.chance.uniform(0.02, 0.1))  # noqa: TID251 - a real operator
+            machine = self.chance.choice(names)
+            match self.chance.randint(0, 9):
+                case 0:
+                    await self.control("POST", f"/v1/machines/{machine}/restart")
+                case 1:
+                    await self.control("POST", f"/v1/machines/{machine}/redeploy")
+                case 2:
+                    await self._cancel()
+                case 3:
+                    await self.control("POST", f"/v1/machines/{machine}/restore")
+                case _:
+                    kind = self.chance.choice(["Freeze", "Reboot", "Redeploy", "Preempt"])
+                    kind = kind if kind != "Preempt" or machine in ("web_2", "web_3") else "Freeze"
+                    said = {"type": kind, "machines": [machine]}
+                    await self.control("POST", "/v1/events", said)
+
+    async def _cancel(self) -> None:
+        status, answer = await self.control("GET", "/v1/events")
+        scheduled = (
+            [e["id"] for e in json.loads(answer) if e["status"] == "Scheduled"]
+            if status == 200
+            else []
+        )
+        if scheduled:
+            await self.control("POST", f"/v1/events/{self.chance.choice(scheduled)}/cancel")
+
+    async def control(self, method: str, path: str, said: object = None) -> tuple[int | None, str]:
+        body = "" if said is None else json.dumps(said)
+        status, _, answer = await self._exchange("127.0.0.1", self._control, method, path, body)
+        return status, answer
+
+    async def ask(
+        self, machine: str, method: str, version: str, body: str = ""
+    ) -> tuple[int | None, str]:
+        target = f"/metadata/scheduledevents?api-version={version}"
+        asked = time.time()
+        status, headers, answer = await self._exchange(
+            self._addresses[machine], self._metadata, method, target, body
+        )
+        self.note(
+            "exchange",
+            asked=asked,
+            machine=machine,
+            method=method,
+            target=target,
+            headers=[["Metadata", "true"]],
+            body=body,
+            status=status,
+            answer_headers=headers,
+            answer=answer,
+        )
+        return status, answer
+
+    async def _exchange(
+        self, host: str, port: int, method: str, target: str, body: str
+    ) -> tuple[int | None, list[list[str]], str]:
+        """One request on a connection of its own; no status if no whole answer came."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                reader, writer = await asyncio.open_connection(host, port)
+                try:
+                    writer.write(
+                        f"{method} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nMetadata: true\r\n"
+                        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}".encode()
+                    )
+                    data = await reader.read()
+                finally:
+                    writer.close()
+        except (OSError, TimeoutError):
+            return None, [], ""
+        head, _, answer = data.partition(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").split("\r\n")
+        headers = [list(line.split(": ", 1)) for line in lines]
+        length = next((int(v) for n, v in headers if n.lower() == "content-length"), -1)
+        if len(answer) != length:
+            return None, [], ""
+        return int(first.split()[1]), headers, answer.decode()

@@ -1,0 +1,136 @@
+"""The real process on SQLite, under load, killed 200 times with kill -9 at random moments.
+
+Guests and an operator go on all the while. What they saw, and what was done to the machines, is
+put before the judge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from collections import Counter
+from pathlib import Path
+
+from guests import Guests
+
+from forewarn.core import Group
+from forewarn.core.changes import apply
+from forewarn.store.sqlite import SqliteStore
+from forewarn.testing.judge import judge
+
+KILLS = 200
+SPEED = 400  # 15 minutes of notice pass in 2 s, ten minutes of being Started in 1.5 s
+
+
+class Victim:
+    """The service, and the hand that kills it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.state = directory / "state.db"
+        self.metadata, self.control = _free_port(), _free_port()
+        self._directory = directory
+        self.pid = 0
+
+    async def __aenter__(self) -> Victim:
+        words = {
+            "--state": str(self.state),
+            "--speed": str(SPEED),
+            "--metadata": f"127.0.0.1:{self.metadata}",
+            "--control": f"127.0.0.1:{self.control}",
+        }
+        self._zygote = await asyncio.create_subprocess_exec(
+            sys.executable,
+            str(Path(__file__).with_name("zygote.py")),
+            "dev",
+            *(word for pair in words.items() for word in pair),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env={**os.environ, "XDG_RUNTIME_DIR": str(self._directory)},
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._zygote.terminate()
+        await self._zygote.wait()
+
+    async def start(self) -> None:
+        assert self._zygote.stdin is not None
+        self._zygote.stdin.write(b"go\n")
+        self.pid = int(await self._line("child"))
+        await self._line("ready")
+
+    async def end(self, number: signal.Signals) -> int:
+        os.kill(self.pid, number)
+        return int(await self._line("gone"))
+
+    async def _line(self, wanted: str) -> str:
+        assert self._zygote.stdout is not None
+        async with asyncio.timeout(30):
+            word, _, rest = (await self._zygote.stdout.readline()).decode().partition(" ")
+        assert word == wanted, f"{word} {rest}"
+        return rest
+
+
+async def killed_again_and_again(directory: Path) -> Guests:
+    async with Victim(directory) as victim:
+        guests = Guests(20_26, victim.metadata, victim.control)
+        await victim.start()
+        _, machines = await guests.control("GET", "/v1/machines")
+        guests.know(json.loads(machines))
+        guests.note("up")
+        for machine in ("jumpbox", "sql-0", "FrontEnd_IN_0", "web_0"):
+            await guests.ask(machine, "GET", "2020-07-01")
+        crowd = asyncio.get_running_loop().create_task(guests.go_on())
+        for _ in range(KILLS):
+            await asyncio.wait([crowd], timeout=guests.chance.uniform(0.0, 0.35))
+            assert not crowd.done(), crowd
+            assert await victim.end(signal.SIGKILL) == -signal.SIGKILL
+            await victim.start()
+            guests.note("up")
+        await asyncio.wait([crowd], timeout=3)
+        guests.stopped = True
+        await crowd
+        guests.note("end")
+        assert await victim.end(signal.SIGTERM) == 0
+    return guests
+
+
+async def history_and_state(path: Path) -> tuple[dict[str, Group], dict[str, Group]]:
+    store = SqliteStore(path)
+    await store.open()
+    replayed: dict[str, Group] = {}
+    async for commit in store.commits(0):
+        for entry in commit.entries:
+            before = replayed.get(entry.group, Group(name=entry.group))
+            replayed[entry.group] = apply(before, entry.items)
+    stored = dict(store.groups)
+    await store.close()
+    return replayed, stored
+
+
+def test_no_promise_is_broken_by_two_hundred_kills(tmp_path: Path) -> None:
+    guests = asyncio.run(killed_again_and_again(tmp_path))
+    impacts = [json.loads(line) for line in (tmp_path / "state.db.impacts").open()]
+    judgement = judge([*guests.trace, *impacts])
+    assert judgement.ok, judgement.render()
+
+    exchanges = [record for record in guests.trace if record["kind"] == "exchange"]
+    answered = Counter((record["method"], record["status"]) for record in exchanges)
+    assert answered["GET", 200] > 2_000  # it was under load
+    assert answered["POST", 200] > 200
+    assert answered["GET", None] + answered["POST", None] > 100  # and died in the middle of it
+    assert len(impacts) > 30  # and much was carried out
+
+    replayed, stored = asyncio.run(history_and_state(tmp_path / "state.db"))
+    assert replayed == stored
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+    return port

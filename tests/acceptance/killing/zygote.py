@@ -1,0 +1,35 @@
+"""Starts the service again and again without paying for its imports each time.
+
+Reads a line, forks, and becomes `forewarn` in the child; the child is as much a process of its
+own as any, and dies of kill -9 like any. Prints the child's number, and when it has gone.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import forewarn.cli.app
+import forewarn.cli.development
+import forewarn.cli.runtime
+import forewarn.control.app
+import forewarn.metadata.protocol
+import forewarn.store.sqlite
+
+
+def tell(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    for _ in sys.stdin:
+        child = os.fork()
+        if not child:
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            sys.argv = ["forewarn", *sys.argv[1:]]
+            forewarn.cli.app.app()
+            sys.exit(0)
+        tell(f"child {child}")
+        _, status = os.waitpid(child, 0)
+        tell(f"gone {os.waitstatus_to_exitcode(status)}")

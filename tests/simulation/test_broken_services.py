@@ -1,0 +1,216 @@
+"""Services with one thing broken each: the judge must catch every one of them by its traffic."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+import pytest
+from script import Script
+from world import Kill, MortalStore
+
+from forewarn.core import Event, Group, GroupView, Source, Status, changes, group, holds
+from forewarn.drivers.simulated import World
+from forewarn.metadata import app, boards, present
+from forewarn.metadata.upstream import LocalUpstream
+from forewarn.store.port import Commit, Sightings
+from forewarn.testing.judge import judge
+from forewarn.wire import document
+
+Break: TypeAlias = Callable[[pytest.MonkeyPatch], None]
+replace = msgspec.structs.replace
+
+
+def starts_without_waiting(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(holds, "ripe", lambda event, now: now.at >= event.raised_at)
+
+
+def forgets_approvals(patch: pytest.MonkeyPatch) -> None:
+    async def acknowledge(*_: object) -> bool:
+        return True
+
+    patch.setattr(LocalUpstream, "approve", acknowledge)
+
+
+def acknowledges_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
+    """What is committed reaches the disk only with the next saving of what is lossy."""
+    behind: list[tuple[Sequence[Commit], dict[str, Group]]] = []
+    persist, save, open_ = MortalStore._persist, MortalStore.save, MortalStore.open
+
+    async def later(self: Any, commits: Any, before: Any, after: Any) -> None:
+        if self._kill.at_commit is not None and commits[-1].seq >= self._kill.at_commit:
+            self._kill.at_commit = None
+            self.died.set()
+            await asyncio.Event().wait()
+        behind.append((commits, dict(after)))
+
+    async def now(self: Any, sightings: Sightings) -> None:
+        for commits, after in behind:
+            await persist(self, commits, {}, after)
+        behind.clear()
+        await save(self, sightings)
+
+    async def fresh(self: Any) -> None:
+        behind.clear()
+        await open_(self)
+
+    patch.setattr(MortalStore, "_persist", later)
+    patch.setattr(MortalStore, "save", now)
+    patch.setattr(MortalStore, "open", fresh)
+
+
+def carries_out_twice(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(World, "impact", lambda _self, _event: None)
+
+
+def never_raises_the_incarnation(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(changes, "SHOWN", frozenset())
+
+
+def starts_over_after_a_restart(patch: pytest.MonkeyPatch) -> None:
+    open_ = MortalStore.open
+
+    async def reopened(self: Any) -> None:
+        await open_(self)
+        self._groups = {
+            name: replace(group, incarnation=min(group.incarnation, 1))
+            for name, group in self._groups.items()
+        }
+
+    patch.setattr(MortalStore, "open", reopened)
+
+
+def _patch_view(patch: pytest.MonkeyPatch, change: Callable[[GroupView], GroupView]) -> None:
+    honest = present.document
+    patch.setattr(present, "document", lambda view, version: honest(change(view), version))
+
+
+def changes_the_id_when_it_starts(patch: pytest.MonkeyPatch) -> None:
+    def other(view: GroupView) -> GroupView:
+        return replace(
+            view,
+            events=tuple(
+                replace(event, id=event.id[::-1] if event.status is Status.STARTED else event.id)
+                for event in view.events
+            ),
+        )
+
+    _patch_view(patch, other)
+
+
+def reverses_the_order_with_every_change(patch: pytest.MonkeyPatch) -> None:
+    def reversed_(view: GroupView) -> GroupView:
+        return replace(view, events=view.events[:: 1 if view.incarnation % 2 else -1])
+
+    _patch_view(patch, reversed_)
+
+
+def moves_the_time(patch: pytest.MonkeyPatch) -> None:
+    def later(view: GroupView) -> GroupView:
+        shift = view.incarnation * 1_000_000
+        return replace(
+            view,
+            events=tuple(
+                replace(e, not_before=None if e.not_before is None else e.not_before + shift)
+                for e in view.events
+            ),
+        )
+
+    _patch_view(patch, later)
+
+
+def shows_everybody_the_same_board(patch: pytest.MonkeyPatch) -> None:
+    def same(self: boards.Boards, group: str) -> boards.Board:
+        web = self._boards["web"]
+        return web if web.view.enabled else self._boards[group]
+
+    patch.setattr(boards.Boards, "of", same)
+
+
+def shows_new_fields_in_old_versions(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(document, "shown", lambda document, _version: document)
+
+
+def disturbs_all_domains_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Event, "waits_for_domain", property(lambda _self: False))
+
+
+def starts_a_second_event_on_a_busy_machine(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Event, "waits", property(lambda _self: False))
+
+
+def shows_users_events_as_freezes(patch: pytest.MonkeyPatch) -> None:
+    def frozen(view: GroupView) -> GroupView:
+        return replace(view, events=tuple(replace(e, source=Source.USER) for e in view.events))
+
+    _patch_view(patch, frozen)
+
+
+def answers_approvals_with_a_body(patch: pytest.MonkeyPatch) -> None:
+    honest = app.MetadataApp._approval
+
+    async def talkative(self: Any, *rest: Any) -> app.Reply:
+        reply = await honest(self, *rest)
+        return replace(reply, body=b"OK") if reply.status == 200 else reply
+
+    patch.setattr(app.MetadataApp, "_approval", talkative)
+
+
+def brings_back_what_was_withdrawn(patch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, Any] = {}
+    honest = group.view
+
+    def haunted(found: Group) -> GroupView:
+        view = honest(found)
+        seen.update({event.id: event for event in view.events})
+        lost = [e for id, e in seen.items() if id not in {v.id for v in view.events}]
+        if view.incarnation % 5 == 4:
+            mine = [e for e in lost if found.machine(e.resources[0])]
+            return replace(view, events=(*view.events, *mine[:1]))
+        return view
+
+    patch.setattr("forewarn.metadata.upstream.view", haunted)
+
+
+BROKEN: list[tuple[Break, set[str]]] = [
+    (starts_without_waiting, {"early-start", "impact-early"}),
+    (forgets_approvals, {"lost-approval"}),
+    (acknowledges_before_it_is_durable, {"came-back", "backwards", "incarnation-down"}),
+    (carries_out_twice, {"impact-twice"}),
+    (never_raises_the_incarnation, {"incarnation-same"}),
+    (starts_over_after_a_restart, {"incarnation-down", "incarnation-same"}),
+    (changes_the_id_when_it_starts, {"event-id-form", "changed-facts", "wrong-status"}),
+    (reverses_the_order_with_every_change, {"events-order"}),
+    (moves_the_time, {"changed-facts"}),
+    (shows_everybody_the_same_board, {"leak-event", "leak-resource"}),
+    (shows_new_fields_in_old_versions, {"keys", "hidden-type"}),
+    (disturbs_all_domains_at_once, {"domain-overlap"}),
+    (starts_a_second_event_on_a_busy_machine, {"machine-overlap"}),
+    (shows_users_events_as_freezes, {"event-source"}),
+    (answers_approvals_with_a_body, {"approval-body"}),
+    (brings_back_what_was_withdrawn, {"came-back"}),
+]
+
+
+@pytest.mark.parametrize(("broken", "rules"), BROKEN, ids=lambda v: getattr(v, "__name__", ""))
+def test_a_service_is_caught_that(
+    broken: Break, rules: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken(monkeypatch)
+    found: set[str] = set()
+    for seed in range(12):
+        script = Script(seed, Kill(20, often=True))
+        sim = asyncio.run(script.run(300))
+        found |= {finding.rule for finding in judge(sim.trace).findings}
+        if found & rules:
+            return
+    pytest.fail(f"not caught; found only {found or 'nothing'}")
+
+
+def test_the_honest_service_is_not_accused() -> None:
+    for seed in range(12):
+        sim = asyncio.run(Script(seed, Kill(20, often=True)).run(300))
+        judgement = judge(sim.trace)
+        assert judgement.ok, judgement.render()
