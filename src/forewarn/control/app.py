@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from litestar import Litestar, Request, Response, get, post
 from litestar.exceptions import HTTPException
 from litestar.openapi.config import OpenAPIConfig
-from litestar.params import Parameter
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from forewarn import __version__
 from forewarn.control import schema as s
@@ -66,7 +66,7 @@ def create(desk: Desk) -> Litestar:
         )
 
     @get("/v1/machines", sync_to_thread=False)
-    def machines(group: str | None = None) -> list[s.Machine]:
+    def machines(group: FromQuery[str | None] = None) -> list[s.Machine]:
         return [
             views.machine(g, m, platform.witness.polls(m.name), desk.url_of)
             for g in platform.inventory.groups()
@@ -87,19 +87,19 @@ def create(desk: Desk) -> Litestar:
         return views.group(found)
 
     @get("/v1/machines/{name:str}", sync_to_thread=False)
-    def machine(name: str) -> s.Machine:
+    def machine(name: FromPath[str]) -> s.Machine:
         return one_machine(name)
 
     @post("/v1/machines/{name:str}/restart", status_code=200)
-    async def restart(name: str) -> s.Outcome:
+    async def restart(name: FromPath[str]) -> s.Outcome:
         return _outcome(await platform.maintain(name, EventType.REBOOT, by))
 
     @post("/v1/machines/{name:str}/redeploy", status_code=200)
-    async def redeploy(name: str) -> s.Outcome:
+    async def redeploy(name: FromPath[str]) -> s.Outcome:
         return _outcome(await platform.maintain(name, EventType.REDEPLOY, by))
 
     @post("/v1/machines/{name:str}/restore", status_code=200)
-    async def restore(name: str) -> s.Machine:
+    async def restore(name: FromPath[str]) -> s.Machine:
         _allowed(await platform.restore(name, by))
         return one_machine(name)
 
@@ -108,26 +108,26 @@ def create(desk: Desk) -> Litestar:
         return [views.group(group) for group in platform.inventory.groups()]
 
     @get("/v1/groups/{name:str}", sync_to_thread=False)
-    def group(name: str) -> s.Group:
+    def group(name: FromPath[str]) -> s.Group:
         return one_group(name)
 
     @post("/v1/groups/{name:str}/disable", status_code=200)
-    async def disable(name: str) -> s.Group:
+    async def disable(name: FromPath[str]) -> s.Group:
         _allowed(await platform.disable(name, by))
         return one_group(name)
 
     @get("/v1/events")
     async def events(
-        group: str | None = None,
-        past: bool = False,
-        limit: int = Parameter(default=100, ge=1, le=MAX_LISTED),
+        group: FromQuery[str | None] = None,
+        past: FromQuery[bool] = False,
+        limit: Annotated[int, QueryParameter(ge=1, le=MAX_LISTED)] = 100,
     ) -> list[s.Event]:
         active = [e for e in platform.active() if group in (None, e.group)]
         over = list(await platform.past(group, limit)) if past else []
         return [views.event(event) for event in (*active, *over)]
 
     @post("/v1/events", status_code=201)
-    async def schedule(data: s.ScheduleRequest) -> s.Outcome:
+    async def schedule(data: JSONBody[s.ScheduleRequest]) -> s.Outcome:
         return _outcome(
             await platform.schedule(
                 type=_named(EventType, "type", data.type),
@@ -143,27 +143,27 @@ def create(desk: Desk) -> Litestar:
         )
 
     @get("/v1/events/{id:str}")
-    async def event(id: str) -> s.Event:
+    async def event(id: FromPath[str]) -> s.Event:
         return views.event(_allowed(await platform.event(id)))
 
     @post("/v1/events/{id:str}/approve", status_code=200)
-    async def approve(id: str) -> s.Outcome:
+    async def approve(id: FromPath[str]) -> s.Outcome:
         return _outcome(await platform.approve(id, by))
 
     @post("/v1/events/{id:str}/cancel", status_code=200)
-    async def cancel(id: str) -> s.Outcome:
+    async def cancel(id: FromPath[str]) -> s.Outcome:
         return _outcome(await platform.cancel(id, by))
 
     @post("/v1/events/{id:str}/retry", status_code=200)
-    async def retry(id: str) -> s.Outcome:
+    async def retry(id: FromPath[str]) -> s.Outcome:
         return _outcome(await platform.retry(id, by))
 
     @post("/v1/events/{id:str}/finish", status_code=200)
-    async def finish(id: str, data: s.FinishRequest) -> s.Outcome:
+    async def finish(id: FromPath[str], data: JSONBody[s.FinishRequest]) -> s.Outcome:
         return _outcome(await platform.finish(id, by, data.reason))
 
     @get("/v1/events/{id:str}/explain")
-    async def explain(id: str) -> s.Explanation:
+    async def explain(id: FromPath[str]) -> s.Explanation:
         return views.explanation(_allowed(await platform.explain(id)))
 
     @get("/v1/clock", sync_to_thread=False)
@@ -171,7 +171,7 @@ def create(desk: Desk) -> Litestar:
         return _clock(desk, platform.writer.now())
 
     @post("/v1/clock/advance", status_code=200)
-    async def advance(data: s.AdvanceRequest) -> s.Clock:
+    async def advance(data: JSONBody[s.AdvanceRequest]) -> s.Clock:
         now = platform.writer.now()
         await _advance(desk, now.at, data)
         return _clock(desk, platform.writer.now())
@@ -192,7 +192,7 @@ def create(desk: Desk) -> Litestar:
     )
 
 
-async def _advance(desk: Desk, at: Time, data: s.AdvanceRequest) -> None:
+async def _advance(desk: Desk, at: Time, data: JSONBody[s.AdvanceRequest]) -> None:
     if desk.advance is None:
         raise RefusedError(
             conflict("this service runs on real time; start one with --clock virtual to wind it")

@@ -202,8 +202,6 @@ class Node:
         if config.control is not None:
             from forewarn.control.app import Desk, create
 
-            listener = open_one(config.control)
-            self.control_url = _url(config.control.host, listener)
             desk = Desk(
                 platform=self.platform,
                 metadata=self.metadata_url,
@@ -211,7 +209,10 @@ class Node:
                 next_due=self.scheduler.next_due,
                 advance=self.advance if isinstance(self.clock, VirtualClock) else None,
             )
-            await self._serve(create(desk), [listener], tasks, "httptools", 5)
+            app = create(desk)
+            listener = open_one(config.control)
+            self.control_url = _url(config.control.host, listener)
+            await self._serve(app, [listener], tasks, "httptools", 5)
 
     async def _serve(
         self, app: Any, sockets: list[socket.socket], tasks: guard.Tasks, http: Any, keep_alive: int

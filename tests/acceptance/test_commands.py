@@ -1,0 +1,426 @@
+"""The commands, as an operator or developer types them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running import Running
+from typer.testing import CliRunner, Result
+
+from forewarn.cli.app import app
+from forewarn.testing import Service
+
+FOREWARN = [sys.executable, "-m", "forewarn"]
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Service]:
+    with Service(sockets=True) as service:
+        yield service
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with Service(sockets=True) as service:
+        yield service
+
+
+def typed(service: Service, *words: str) -> Result:
+    return CliRunner().invoke(app, [*words, "--url", service.control_url])
+
+
+def told(service: Service, *words: str) -> Any:
+    result = typed(service, *words, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_machine_list_says_where_to_ask_as_each(shared: Service) -> None:
+    machines = told(shared, "machine", "list")
+    assert len(machines) == 11
+    first = machines[0]
+    assert (first["name"], first["group"]) == ("jumpbox", "jumpbox")
+    assert first["metadata_url"] == shared.url("jumpbox")
+    for machine in machines:
+        url = f"{machine['metadata_url']}/metadata/instance/compute/name"
+        request = urllib.request.Request(
+            f"{url}?api-version=2021-02-01&format=text", headers={"Metadata": "true"}
+        )
+        with urllib.request.urlopen(request) as answer:
+            assert answer.read().decode() == machine["name"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("machine", "list"),
+        ("machine", "show", "web_0"),
+        ("group", "list"),
+        ("group", "show", "web"),
+        ("event", "list"),
+        ("event", "list", "--all"),
+        ("clock", "show"),
+    ],
+)
+def test_every_page_is_there_for_people_and_for_programs(
+    shared: Service, words: tuple[str, ...]
+) -> None:
+    page = typed(shared, *words)
+    assert page.exit_code == 0
+    assert page.stdout
+    assert "{" not in page.stdout
+    told(shared, *words)
+
+
+def test_an_event_from_schedule_to_its_end(service: Service) -> None:
+    service.get("web_0")
+    event = told(
+        service,
+        *("event", "schedule", "Freeze", "web_0", "web_2", "--notice", "20m"),
+        *("--description", "Host server is undergoing maintenance.", "--duration", "9"),
+    )
+    assert (event["status"], event["machines"]) == ("Scheduled", ["web_0", "web_2"])
+    (shown,) = service.document("web_1")["Events"]
+    assert shown["DurationInSeconds"] == 9
+    explained = typed(service, "event", "explain", event["id"]).stdout
+    assert "its notice has not passed" in explained
+    assert "seen by web_1" in explained
+    approved = told(service, "event", "approve", event["id"][:8])
+    assert approved["status"] == "Started"
+    told(service, "clock", "advance", "5m")
+    over = told(service, "event", "show", event["id"])
+    assert (over["status"], over["ending"]) == ("Finished", "carried out")
+    assert told(service, "event", "list") == []
+    assert [e["id"] for e in told(service, "event", "list", "--all")] == [event["id"]]
+
+
+def test_the_type_and_machines_may_be_options_too(service: Service) -> None:
+    event = told(service, "event", "schedule", "--type", "freeze", "--machines", "web_0,web_2")
+    assert (event["type"], event["machines"]) == ("Freeze", ["web_0", "web_2"])
+
+
+def test_an_absolute_time(service: Service) -> None:
+    words = ("event", "schedule", "Reboot", "web_0", "--not-before", "2027-01-16T00:00:00Z")
+    assert told(service, *words)["not_before"] == "2027-01-16T00:00:00Z"
+
+
+def test_restart_and_redeploy_are_a_users(service: Service) -> None:
+    service.get("sql-0")
+    for verb, type in (("restart", "Reboot"), ("redeploy", "Redeploy")):
+        event = told(service, "machine", verb, "sql-0")
+        assert (event["type"], event["source"]) == (type, "User")
+        assert (event["status"], event["duration"]) == ("Scheduled", -1)
+
+
+def test_a_command_says_so_when_nobody_listens(service: Service) -> None:
+    result = typed(service, "machine", "restart", "sql-1")
+    assert "not listening" in result.stderr
+    assert "at once, unannounced" in result.stderr
+
+
+def test_cancel_withdraws(service: Service) -> None:
+    service.get("web_0")
+    event = told(service, "event", "schedule", "Reboot", "web_0")
+    assert told(service, "event", "cancel", event["id"])["status"] == "Withdrawn"
+    assert service.document("web_0")["Events"] == []
+
+
+def test_a_group_can_be_disabled_on_request(service: Service) -> None:
+    service.get("web_0")
+    assert told(service, "group", "show", "web")["enabled"] is True
+    assert told(service, "group", "disable", "web")["enabled"] is False
+    assert service.document("web_0")["DocumentIncarnation"] == 1
+
+
+def test_an_evicted_machine_is_listed_as_gone_and_can_be_restored(service: Service) -> None:
+    told(service, "event", "schedule", "Preempt", "web_2")
+    told(service, "clock", "advance", "2m")
+    assert told(service, "machine", "show", "web_2")["gone"] == "evicted"
+    assert service.get("web_2").status == 404
+    assert told(service, "machine", "restore", "web_2")["gone"] == ""
+    assert service.get("web_2").status == 200
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("event schedule Reboot web_9", "no machine 'web_9'; did you mean 'web_"),
+        ("event schedule Reboot web_0 sql-0", "one group"),
+        ("event schedule Reboot web_0 web_1", "one update domain"),
+        ("event schedule Reboot web_0 web_0", "named twice"),
+        ("event schedule Reboot", "at least one machine"),
+        ("event schedule Explode web_0", "there are Freeze, Reboot, Redeploy, Preempt, Terminate"),
+        ("event schedule Reboot web_0 --notice 5m", "--short-notice"),
+        ("event schedule Reboot web_0 --notice 1000d", "at most 90 d"),
+        ("event schedule Reboot web_0 --not-before 2020-01-01T00:00:00Z", "in the past"),
+        ("event schedule Reboot web_0 --not-before 2099-01-01T00:00:00Z", "too far"),
+        ("event schedule Reboot web_0 --notice 1h --not-before 2027-01-16T00:00:00Z", "not both"),
+        ("event schedule Reboot web_0 --duration -2", "-1 for unknown"),
+        ("event schedule Reboot web_0 --source Aliens", "there are Platform, User"),
+        ("event schedule Freeze web_0 --source User", "source User goes with Reboot and Redeploy"),
+        ("event schedule Reboot web_0 --source User --duration 5", "leave the duration out"),
+        (f"event schedule Reboot web_0 --description {'x' * 1025}", "at most 1024"),
+        ("event show nope", "no event 'nope'"),
+        ("event cancel nope", "no event 'nope'"),
+        ("event approve nope", "no event 'nope'"),
+        ("event explain nope", "no event 'nope'"),
+        ("machine show nope", "no machine 'nope'; there are"),
+        ("machine restart nope", "no machine 'nope'"),
+        ("machine restore web_0", "only one that is gone"),
+        ("group show wep", "did you mean 'web'?"),
+        ("group disable nope", "no group 'nope'"),
+    ],
+)
+def test_bad_input_gets_one_clear_line_and_changes_nothing(
+    shared: Service, words: str, says: str
+) -> None:
+    before = told(shared, "event", "list", "--all"), told(shared, "machine", "list")
+    result = typed(shared, *words.split())
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert says in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert (told(shared, "event", "list", "--all"), told(shared, "machine", "list")) == before
+
+
+def test_an_event_that_is_over_cannot_be_moved(service: Service) -> None:
+    event = told(service, "event", "schedule", "Reboot", "web_0")
+    told(service, "event", "cancel", event["id"])
+    for verb in ("approve", "cancel"):
+        result = typed(service, "event", verb, event["id"])
+        assert result.exit_code == 1
+        assert "is over (cancelled by operator" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "event schedule",
+        "event schedule Reboot web_0 --notice soon",
+        "event schedule Reboot web_0 --not-before soon",
+        "event show",
+        "clock advance",
+        "clock advance backwards",
+        "nonsense",
+    ],
+)
+def test_wrong_usage_is_exit_code_2(shared: Service, words: str) -> None:
+    result = CliRunner().invoke(app, words.split(), env={"FOREWARN_URL": shared.control_url})
+    assert result.exit_code == 2
+
+
+def test_without_a_service_the_command_says_what_to_do(tmp_path: Path) -> None:
+    alone = {"XDG_RUNTIME_DIR": str(tmp_path)}
+    result = CliRunner().invoke(app, ["machine", "list"], env=alone)
+    assert result.exit_code == 1
+    assert "forewarn dev" in result.stderr
+    result = CliRunner().invoke(app, ["machine", "list", "--url", "http://127.0.0.1:1"])
+    assert result.exit_code == 1
+    assert "no service answers at http://127.0.0.1:1" in result.stderr
+
+
+def started(*words: str, env: dict[str, str] | None = None) -> Running:
+    process = subprocess.Popen(
+        [*FOREWARN, *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **(env or {})},
+    )
+    return Running(process, words)
+
+
+def urls(running: Running) -> dict[str, str]:
+    ready, _, rest = running.line().partition(" ")
+    assert ready == "ready"
+    found: dict[str, str] = json.loads(rest)
+    return found
+
+
+ANY_PORT = ("--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0")
+
+
+def test_dev_is_found_by_other_commands_and_tells_every_visible_change(tmp_path: Path) -> None:
+    env = {"XDG_RUNTIME_DIR": str(tmp_path)}
+    dev = started("dev", "--clock", "virtual", "--as", "web_1", *ANY_PORT, env=env)
+    found = urls(dev)
+
+    def run(*words: str) -> Any:
+        argv = [*FOREWARN, *words, "--json"]
+        done = subprocess.run(argv, capture_output=True, env={**os.environ, **env}, check=True)
+        return json.loads(done.stdout)
+
+    where = f"{found['metadata']}/metadata/instance/compute/name?api-version=2021-02-01&format=text"
+    request = urllib.request.Request(where, headers={"Metadata": "true"})
+    with urllib.request.urlopen(request) as answer:
+        assert answer.read() == b"web_1"
+    run("event", "schedule", "Reboot", "web_0")
+    run("clock", "advance", "30m")
+    assert run("event", "list") == []
+    assert dev.stop() == 0
+    said = "".join(dev.stderr)
+    assert "curl -H Metadata:true 'http://127.0.1.9:" in said
+    for line in (
+        "Scheduled Reboot of web_0",
+        "Started Reboot of web_0",
+        "Finished Reboot of web_0",
+    ):
+        assert line in said
+    assert list((tmp_path / "forewarn").iterdir()) == []
+
+
+def test_under_speed_every_page_says_so_and_tight_notices_are_warned_of(tmp_path: Path) -> None:
+    dev = started("dev", "--speed", "60", *ANY_PORT, env={"XDG_RUNTIME_DIR": str(tmp_path)})
+    control = urls(dev)["control"]
+    result = CliRunner().invoke(app, ["event", "list", "--url", control])
+    assert "speed 60: durations are divided by 60" in result.stderr
+    result = CliRunner().invoke(app, ["event", "schedule", "Preempt", "web_2", "--url", control])
+    assert "the notice is only" in result.stderr
+    assert dev.stop() == 0
+    said = "".join(dev.stderr)
+    assert "speed 60: durations are divided by 60" in said
+    assert "a Preempt has only 0.5 s of notice" in said
+    assert "Reboot has only" not in said
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        ("dev --speed 0", 2, "above 0"),
+        ("dev --clock lunar", 2, "real or virtual"),
+        ("dev --clock virtual --speed 2", 2, "one of the two"),
+        ("dev --as nobody", 1, "no such machine"),
+        ("dev --fleet /nowhere.yaml", 1, "/nowhere.yaml"),
+        ("dev --metadata 10.1.2.3:80", 1, "never listens beyond loopback"),
+        ("dev --metadata nowhere", 2, "not HOST:PORT"),
+        ("serve", 1, "say which fleet"),
+        ("serve --config /nowhere.toml", 1, "/nowhere.toml"),
+    ],
+)
+def test_a_service_that_cannot_start_says_why(words: str, status: int, says: str) -> None:
+    result = CliRunner().invoke(app, words.split())
+    assert result.exit_code == status
+    assert says in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        words = ["dev", "--metadata", f"127.0.0.1:{port}", "--control", "127.0.0.1:0"]
+        done = subprocess.run([*FOREWARN, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"127.0.0.1:{port} is in use" in done.stderr
+    assert done.stdout == ""
+
+
+FLEET = "groups: [{name: jump, kind: standalone, machines: [{name: jump, address: 127.0.0.1}]}]"
+
+
+def test_serve_knows_guests_by_their_source_address(tmp_path: Path) -> None:
+    (tmp_path / "fleet.yaml").write_text(FLEET)
+    settings = tmp_path / "forewarn.toml"
+    settings.write_text(
+        'fleet = "fleet.yaml"\nstate = "state.db"\nrecord = "trace.jsonl"\n'
+        'metadata = "127.0.0.1:0"\ncontrol = "127.0.0.1:0"\n'
+    )
+    serving = started("serve", "--config", str(settings), env={"XDG_RUNTIME_DIR": str(tmp_path)})
+    found = urls(serving)
+    port = int(found["metadata"].rpartition(":")[2])
+    target = "/metadata/scheduledevents?api-version=2020-07-01"
+    for source, status in (("127.0.0.1", b"200"), ("127.0.0.2", b"404")):
+        with socket.create_connection(("127.0.0.1", port), source_address=(source, 0)) as guest:
+            guest.sendall(f"GET {target} HTTP/1.0\r\nMetadata: true\r\n\r\n".encode())
+            assert guest.recv(4096).split()[1] == status
+    second = subprocess.run(
+        [*FOREWARN, "serve", "--config", str(settings)], capture_output=True, text=True, check=False
+    )
+    assert second.returncode == 1
+    assert f"in use by process {serving.process.pid}" in second.stderr
+    serving.process.send_signal(signal.SIGINT)
+    assert serving.wait() == 0
+    judged = CliRunner().invoke(app, ["judge", str(tmp_path / "trace.jsonl")])
+    assert judged.exit_code == 0, judged.output
+    assert "no promise broken" in judged.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('metadata = "0.0.0.0:80"', "allow_other_addresses"),
+        ('control = "192.168.1.1:80"', "loopback only"),
+        ('fleat = "x"', "unknown field `fleat`"),
+        ('silence = "soon"', "silence: 'soon' is not a duration"),
+        ("throttle = -1", "throttle must not be negative"),
+        ("= 1", "Invalid"),
+    ],
+)
+def test_a_wrong_setting_is_named(tmp_path: Path, line: str, says: str) -> None:
+    (tmp_path / "fleet.yaml").write_text(FLEET)
+    (tmp_path / "forewarn.toml").write_text(f'fleet = "fleet.yaml"\n{line}\n')
+    result = CliRunner().invoke(app, ["serve", "--config", str(tmp_path / "forewarn.toml")])
+    assert result.exit_code == 1
+    assert says in result.stderr
+
+
+def test_judge_reports_what_was_broken(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    record = {
+        "kind": "exchange",
+        "asked": 1.0,
+        "t": 2.0,
+        "machine": "m",
+        "method": "GET",
+        "target": "/metadata/scheduledevents?api-version=2020-07-01",
+        "headers": [["Metadata", "true"]],
+        "status": 200,
+        "answer": '{"DocumentIncarnation":"1","Events":[]}',
+    }
+    trace.write_text(json.dumps(record) + "\n")
+    result = CliRunner().invoke(app, ["judge", str(trace)])
+    assert result.exit_code == 1
+    assert "incarnation-form" in result.stdout
+    listed = CliRunner().invoke(app, ["judge", str(trace), "--json"])
+    assert json.loads(listed.stdout)["findings"][0]["rule"] == "incarnation-form"
+    assert CliRunner().invoke(app, ["judge", str(tmp_path / "none")]).exit_code == 1
+    assert "early-start" in CliRunner().invoke(app, ["judge", "--rules"]).stdout
+
+
+SERVER_PACKAGES = ["litestar", "sqlalchemy", "alembic", "uvicorn", "uvloop", "structlog", "yaml"]
+
+
+@pytest.mark.parametrize(
+    "words", ["--help", "machine list --url http://127.0.0.1:1", "judge --rules"]
+)
+def test_no_server_package_is_imported_until_one_serves(words: str) -> None:
+    script = (
+        "import sys, forewarn.cli.app\n"
+        "try: forewarn.cli.app.app()\n"
+        "finally:\n"
+        f" loaded = [name for name in {SERVER_PACKAGES} if name in sys.modules]\n"
+        " sys.stderr.write(f'loaded: {loaded}')\n"
+    )
+    argv = [sys.executable, "-c", script, *words.split()]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.stderr.endswith("loaded: []")
+
+
+def test_the_control_api_answers_local_programs_only(shared: Service) -> None:
+    for headers in ({"Host": "evil.example"}, {"Origin": "http://evil.example"}):
+        request = urllib.request.Request(f"{shared.control_url}/v1/status", headers=headers)
+        with pytest.raises(urllib.error.HTTPError) as refusal:
+            urllib.request.urlopen(request)
+        assert refusal.value.code == 403
+        refusal.value.close()
