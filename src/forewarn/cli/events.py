@@ -155,7 +155,10 @@ def explain(id: Id, json: Json = False, url: Url = None) -> None:
             return
         event = found.event
         typer.echo(f"{event.type} {event.id} for {', '.join(event.machines)}: {event.status}")
-        typer.echo(found.says)
+        if not found.holds:
+            typer.echo(found.says)
+        elif event.approved:
+            typer.echo(f"approved by {event.approved.by} at {moment(event.approved.at)}, but waits")
         for hold in found.holds:
             until = f", until {moment(hold.until)} at most" if hold.until else ", no time is set"
             typer.echo(f"- {hold.kind}: {hold.says}")

@@ -15,7 +15,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from guests import Guests
+from crowd import Guests
 
 from forewarn.core import Group
 from forewarn.core.changes import apply
