@@ -10,7 +10,8 @@ import pytest
 
 from forewarn.cli.app import app
 from forewarn.cli.settings import Settings
-from forewarn.core import EventType, announce, decide, events
+from forewarn.core import EventType, announce, events
+from forewarn.core.decide import BACK_OFF_FIRST, BACK_OFF_MOST
 from forewarn.core.lifecycle import TABLE, diagram
 from forewarn.core.words import in_words
 from forewarn.drivers import simulated
@@ -62,7 +63,7 @@ def test_the_promised_notices_and_back_off_are_documented() -> None:
     assert notices[EventType.FREEZE] == notices[EventType.REBOOT] == "15 min"
     for type in (EventType.REDEPLOY, EventType.PREEMPT, EventType.TERMINATE):
         assert f"{notices[type]} {type.value}" in _settings()
-    pauses = in_words(decide.BACK_OFF_FIRST), in_words(decide.BACK_OFF_MOST)
+    pauses = in_words(BACK_OFF_FIRST), in_words(BACK_OFF_MOST)
     assert f"| {', '.join(pauses)} |" in _settings()
 
 
