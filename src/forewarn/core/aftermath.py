@@ -6,7 +6,7 @@ from __future__ import annotations
 import msgspec
 
 from forewarn.core.changes import Change, EventMoved, MachinePut, apply
-from forewarn.core.events import Event, EventType
+from forewarn.core.events import Event, EventType, Status
 from forewarn.core.group import Group
 from forewarn.core.holds import ended
 from forewarn.core.lifecycle import Move, move
@@ -35,18 +35,22 @@ def finished(
         ]
     if event.type is EventType.REDEPLOY:
         items += _relocated(group, event, moved or {})
-        items += _settled(group, event, now)
-    return (*items, *moot(apply(group, tuple(items)), now))
+        items += _left(group, event)
+    return (*items, *moot(apply(group, tuple(items)), now, f"with {event.id}"))
 
 
-def moot(group: Group, now: Now) -> list[Change]:
-    """Events all of whose machines are gone: named still, but nobody is left to warn."""
+def moot(group: Group, now: Now, mover: str = "") -> list[Change]:
+    """Events that concern nobody any more, though they still name their machines: these are
+    gone, or have moved away (by the redeploy `mover`) before the event began."""
     alive = group.alive
-    return [
-        ended(event, now, "all its machines are gone")
-        for event in group.events
-        if alive.isdisjoint(event.resources)
-    ]
+    items: list[Change] = []
+    for event in group.events:
+        there = alive.intersection(event.resources)
+        if not there:
+            items.append(ended(event, now, "all its machines are gone"))
+        elif event.status is Status.SCHEDULED and there <= set(event.left):
+            items.append(ended(event, now, f"settled: its machines have moved {mover}".rstrip()))
+    return items
 
 
 def _relocated(group: Group, event: Event, moved: dict[str, str]) -> list[Change]:
@@ -61,18 +65,12 @@ def _relocated(group: Group, event: Event, moved: dict[str, str]) -> list[Change
     return items
 
 
-def _settled(group: Group, event: Event, now: Now) -> list[Change]:
+def _left(group: Group, event: Event) -> list[Change]:
     """Whoever moved to another host is no longer concerned by what was planned for the old one."""
     items: list[Change] = []
     for other in group.events:
-        if other.id == event.id or not other.host_bound:
-            continue
         left = tuple(name for name in other.resources if name in event.resources)
-        if not left:
-            continue
-        after = move(other, Move.LEAVE, left=tuple(dict.fromkeys((*other.left, *left))))
-        if (set(other.resources) & group.alive) <= set(after.left) and not other.started_at:
-            items.append(ended(after, now, f"settled by redeploy {event.id}"))
-        else:
+        if left and other.host_bound and other.id != event.id:
+            after = move(other, Move.LEAVE, left=tuple(dict.fromkeys((*other.left, *left))))
             items.append(EventMoved(Move.LEAVE, after))
     return items

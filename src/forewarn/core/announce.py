@@ -94,6 +94,8 @@ def strike(group: Group, command: c.Strike, now: Now) -> Changes | Refused:
 
 def maintain(group: Group, command: c.Maintain, now: Now) -> Changes | Refused:
     """A user's restart or redeploy: announced like any other, unless nobody would notice."""
+    if not PROMISES[command.type].by_user:
+        return invalid(f"a user can ask for a Reboot or a Redeploy, not for a {command.type.value}")
     wrong = _wrong_machines(group, (command.machine,))
     if wrong:
         return wrong

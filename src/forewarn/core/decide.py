@@ -90,7 +90,7 @@ def _tick(group: Group, command: c.Tick, now: Now) -> Changes:
             items.append(Disabled("no machine has asked for events"))
         elif now.served >= group.seen + silence:
             items.append(Seen(seen))
-    for event in group.events:
+    for event in apply(group, tuple(items)).events:
         attempt = event.attempt
         if attempt and attempt.next_at is not None and now.at >= attempt.next_at:
             items.append(_attempted(event, now))

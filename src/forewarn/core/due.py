@@ -25,6 +25,6 @@ def due(group: Group, now: Now) -> Time | None:
             if event.attempt is not None and event.attempt.next_at is not None:
                 instants.append(event.attempt.next_at)
         elif not occupied(event, floor):
-            held = timely(group, event, now)
+            held = timely(group.events, event, now)
             instants.append(ripe_at(event, now) if held else event.raised_at)
     return min(instants, default=None)

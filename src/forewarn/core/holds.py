@@ -79,8 +79,8 @@ class Floor:
         }
 
 
-def timely(group: Group, event: Event, now: Now) -> list[Hold]:
-    """Holds that time or an approval lifts."""
+def timely(events: Iterable[Event], event: Event, now: Now) -> list[Hold]:
+    """Holds that time or an approval lifts. `events` are the group's, this one among them."""
     if ripe(event, now):
         return []
     if event.approved is None:
@@ -92,7 +92,7 @@ def timely(group: Group, event: Event, now: Now) -> list[Hold]:
                     says="its notice has not passed and nobody has approved it",
                     since=event.raised_at,
                     until=event.not_before,
-                    movers=f"any machine of group '{group.name}', or an operator, by approving it",
+                    movers=f"any machine of group '{event.group}', or an operator, by approving it",
                 )
             )
         if now.grace_ends is not None and now.at < now.grace_ends:
@@ -103,7 +103,7 @@ def timely(group: Group, event: Event, now: Now) -> list[Hold]:
                     " NotBefore until guests have had time to ask again",
                     since=now.steady_since or 0,
                     until=now.grace_ends,
-                    movers=f"any machine of group '{group.name}', or an operator, by approving it",
+                    movers=f"any machine of group '{event.group}', or an operator, by approving it",
                 )
             )
         return found
@@ -111,7 +111,7 @@ def timely(group: Group, event: Event, now: Now) -> list[Hold]:
         return []
     coupled = tuple(
         other.id
-        for other in group.events
+        for other in events
         if other.type is EventType.TERMINATE
         and other.status is Status.SCHEDULED
         and other.not_before <= event.not_before
@@ -127,7 +127,7 @@ def timely(group: Group, event: Event, now: Now) -> list[Hold]:
             since=event.approved.at,
             until=ripe_at(event, now),
             waits_for=coupled,
-            movers=f"any machine of group '{group.name}', by approving those as well",
+            movers=f"any machine of group '{event.group}', by approving those as well",
         )
     ]
 
@@ -135,7 +135,6 @@ def timely(group: Group, event: Event, now: Now) -> list[Hold]:
 def occupied(event: Event, floor: Floor) -> list[Hold]:
     """Holds that only the end of another event lifts."""
     found = []
-    free_at = event.approved.at if event.approved else event.not_before
     if event.waits:
         busy = floor.on_machines(event.resources)
         busy.pop(event.id, None)
@@ -144,7 +143,7 @@ def occupied(event: Event, floor: Floor) -> list[Hold]:
                 Hold(
                     kind=HoldKind.MACHINE,
                     says="one of its machines is in another event that has started",
-                    since=max(_latest_start(busy.values()), min(free_at, event.not_before)),
+                    since=max(event.raised_at, _latest_start(busy.values())),
                     waits_for=tuple(busy),
                     movers="the driver that is carrying that event out",
                 )
@@ -158,7 +157,7 @@ def occupied(event: Event, floor: Floor) -> list[Hold]:
                     kind=HoldKind.DOMAIN,
                     says=f"it is in update domain {event.domain}, and domain {domains} of the"
                     " group is being disturbed; one domain at a time",
-                    since=_latest_start(others.values()),
+                    since=max(event.raised_at, _latest_start(others.values())),
                     waits_for=tuple(others),
                     movers="the drivers that are carrying those events out",
                 )
@@ -172,12 +171,12 @@ def settle(group: Group, now: Now) -> tuple[Change, ...]:
     floor = Floor(group.events)
     present = {event.id: event for event in group.events}
     freed = True
-    while freed:  # a start may free the slot of an event it makes moot; then look once more
+    while freed:  # a start may end what held another event; then look once more
         freed = False
         for event in list(present.values()):
             if event.id not in present or event.status is not Status.SCHEDULED:
                 continue
-            if timely(group, event, now) or occupied(event, floor):
+            if timely(present.values(), event, now) or occupied(event, floor):
                 continue
             began = started(event, now)
             items.append(EventMoved(Move.START, began))
@@ -186,9 +185,9 @@ def settle(group: Group, now: Now) -> tuple[Change, ...]:
             if event.promise.deletes:
                 for other in [e for e in present.values() if moot_beside(event, e)]:
                     items.append(ended(other, now, f"its machine is being deleted by {event.id}"))
-                    freed = freed or other.status is Status.STARTED
                     floor.leave(other)
                     del present[other.id]
+                    freed = True
     return tuple(items)
 
 
@@ -202,7 +201,7 @@ def why(group: Group, id: str, now: Now) -> tuple[Hold, ...]:
     event = after.event(id)
     if event is None or event.status is not Status.SCHEDULED:
         return ()
-    return (*timely(after, event, now), *occupied(event, Floor(after.events)))
+    return (*timely(after.events, event, now), *occupied(event, Floor(after.events)))
 
 
 def started(event: Event, now: Now) -> Event:

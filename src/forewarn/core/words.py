@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Duration
 
 LISTED_AT_MOST = 10
+MAX_WRITTEN = 40  # characters of a duration
 
 
 def in_words(duration: Duration) -> str:
@@ -40,11 +41,14 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|min|d|h|m|s)", re.ASCII)
 def parse_duration(text: str) -> Duration:
     """`15m`, `1h30m`, `7d`, `30s`, ISO 8601 `PT5M`, or a plain number of seconds."""
     said = text.strip().lower()
+    wrong = f"'{text[:40]}' is not a duration; write for example 90s, 15m, 1h30m or 7d"
+    if len(said) > MAX_WRITTEN:
+        raise ValueError(wrong)
     if re.fullmatch(r"\d+(\.\d+)?", said, re.ASCII):
         return round(float(said) * SECOND)
     if iso := re.fullmatch(r"p(?:(\d+)d)?(?:t((?:\d+[hms])+))?", said, re.ASCII):
         said = "".join((f"{iso[1]}d" if iso[1] else "", iso[2] or ""))
     parts = _PART.findall(said)
     if not parts or _PART.sub("", said).strip():
-        raise ValueError(f"'{text}' is not a duration; write for example 90s, 15m, 1h30m or 7d")
+        raise ValueError(wrong)
     return round(sum(float(count) * _UNITS[unit] for count, unit in parts))

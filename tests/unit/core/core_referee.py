@@ -6,6 +6,7 @@ commit. The rules it judges by are in `core_rules.py`.
 
 from __future__ import annotations
 
+from core_checks import check_document, check_group, check_waiting
 from core_rules import (
     BY_USER,
     DELETES,
@@ -21,7 +22,7 @@ from core_rules import (
     waits_for_domain,
 )
 
-from forewarn.core import Changes, Group, Now, Refused, commands, view, why
+from forewarn.core import Changes, Group, Now, Refused, commands, view
 from forewarn.core.changes import Change, Disabled, EventMoved
 from forewarn.core.events import Event, EventType, Status
 from forewarn.core.lifecycle import Move
@@ -68,9 +69,12 @@ class Referee:
         self._starts(before, decision.items, now)
         self._records(command, decision.items, now)
         self._endings(before, command, decision.items, after)
-        self._standing(after)
-        self._document(before, after)
-        self._waiting(after, now)
+        active = [self.last[id] for id in self.order if not self.last[id].status.over]
+        assert list(after.events) == active  # in the order of raising
+        self.listed |= {event.id for event in view(after).events}
+        check_group(before, command, after)
+        check_document(before, after)
+        check_waiting(after, now)
 
     def _answered(
         self,
@@ -278,54 +282,3 @@ class Referee:
             case _:
                 pass
         return None
-
-    def _standing(self, after: Group) -> None:
-        """What is true of a group at any time."""
-        assert list(after.events) == [
-            self.last[id] for id in self.order if not self.last[id].status.over
-        ]
-        for event in after.events:
-            assert event.listed or not after.enabled
-            assert (event.status is Status.STARTED) == (event.attempt is not None)
-            for delete in after.events:
-                if delete.type in DELETES and delete.status is Status.STARTED:
-                    assert delete == event or not set(event.resources) <= set(delete.resources)
-
-    def _document(self, before: Group, after: Group) -> None:
-        """The incarnation changes with the events shown, and with nothing else."""
-        was, now = view(before), view(after)
-        if not now.enabled:
-            assert now.events == ()
-            return
-        self.listed |= {event.id for event in now.events}
-        for shown, event in zip(now.events, after.events, strict=True):
-            assert (shown.id, shown.status) == (event.id, event.status)
-            announced = event.status is Status.SCHEDULED
-            assert shown.not_before == (event.not_before if announced else None)
-            assert (shown.type, shown.resources) == (event.type, event.resources)
-            assert (shown.source, shown.duration) == (event.source, event.duration)
-            assert shown.description == event.description
-        if not was.enabled:
-            assert now.incarnation == 1
-        elif was.events == now.events:
-            assert now.incarnation == was.incarnation
-        else:
-            assert now.incarnation > was.incarnation
-
-    @staticmethod
-    def _waiting(after: Group, now: Now) -> None:
-        """A decision starts all that it sets free, and whatever still waits can say why."""
-        for event in after.events:
-            holds = why(after, event.id, now)
-            if event.status is Status.STARTED:
-                assert holds == ()
-                continue
-            kinds = held_by(event, after.events, now)
-            assert kinds, event
-            assert sorted(hold.kind.value for hold in holds) == sorted(k.value for k in kinds)
-            for hold in holds:
-                assert hold.says
-                assert hold.movers
-                assert hold.since <= now.at
-                assert hold.until is None or hold.until > now.at
-                assert {after.event(id) for id in hold.waits_for}.isdisjoint({None, event})

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 from core_world import START, World, world
 
 from forewarn.core import (
     EventType,
-    Group,
     Policy,
     Reason,
-    Refused,
     Rules,
     Source,
     Status,
-    apply,
     commands,
-    decide,
 )
-from forewarn.core.events import MAX_ACTIVE_EVENTS, PROMISES
-from forewarn.core.time import DAY, MINUTE, SECOND, ceil_second
+from forewarn.core.events import PROMISES
+from forewarn.core.time import MINUTE, SECOND, ceil_second
 
 FREEZE, REBOOT, REDEPLOY = EventType.FREEZE, EventType.REBOOT, EventType.REDEPLOY
 PREEMPT, TERMINATE = EventType.PREEMPT, EventType.TERMINATE
@@ -37,14 +32,8 @@ MINIMUM = {
 
 
 def raising(w: World, **fields: Any) -> commands.Raise:
-    said: dict[str, Any] = {
-        "id": w.new_id(),
-        "type": REBOOT,
-        "machines": ("m0",),
-        "by": "ops",
-        **fields,
-    }
-    return commands.Raise(**said)
+    plain: dict[str, Any] = {"type": REBOOT, "machines": ("m0",), "by": "ops"}
+    return commands.Raise(id=w.new_id(), **(plain | fields))
 
 
 def restart(w: World, machine: str = "m0", type: EventType = REBOOT) -> commands.Maintain:
@@ -221,148 +210,7 @@ def test_a_user_can_ask_for_a_restart_or_a_redeploy_only(type: EventType) -> Non
     assert "Redeploy" in said.says
 
 
-# Machines that cannot be named.
-
-
-def three_ways(w: World, *names: str) -> list[commands.Command]:
-    asked: list[commands.Command] = [
-        raising(w, machines=names),
-        commands.Strike(id=w.new_id(), type=REBOOT, machines=names, by="watchdog"),
-    ]
-    return [*asked, restart(w, names[0])] if len(names) == 1 else asked
-
-
-def test_an_event_needs_a_machine() -> None:
-    w = world()
-    for command in three_ways(w):
-        said = w.refused(command)
-        assert said.reason is Reason.INVALID
-        assert "at least one machine" in said.says
-
-
-def test_a_machine_is_named_once() -> None:
-    w = world()
-    for command in three_ways(w, "m0", "m1", "m0"):
-        said = w.refused(command)
-        assert said.reason is Reason.INVALID
-        assert "twice" in said.says
-        assert "m0, m1, m0" in said.says
-
-
-def test_an_unknown_machine_is_refused_with_the_names_there_are() -> None:
-    w = world()
-    for command in three_ways(w, "db"):
-        said = w.refused(command)
-        assert said.reason is Reason.UNKNOWN
-        assert "'db'" in said.says
-        assert "m0, m1, m2, m3" in said.says
-
-
-def test_a_machine_that_is_gone_is_refused_with_what_became_of_it() -> None:
-    w = world()
-    delete = w.raised(PREEMPT, "m0")
-    w.approve(delete)
-    w.carried_out(delete)
-    for command in three_ways(w, "m0"):
-        said = w.refused(command)
-        assert said.reason is Reason.CONFLICT
-        assert "evicted" in said.says
-
-
-def test_a_machine_that_is_being_deleted_is_refused_with_the_event_that_does_it() -> None:
-    w = world()
-    delete = w.raised(TERMINATE, "m0")
-    assert w.raised(REBOOT, "m0")  # while it is only announced, others may be
-    w.approve(delete)
-    for command in [*three_ways(w, "m0"), *three_ways(w, "m0", "m1")]:
-        said = w.refused(command)
-        assert said.reason is Reason.CONFLICT
-        assert "being deleted" in said.says
-        assert delete in said.says
-    assert w.raised(REBOOT, "m1")
-
-
-def test_machines_of_two_domains_are_refused_with_the_advice_to_split() -> None:
-    w = world()
-    for command in three_ways(w, "m0", "m2"):
-        said = w.refused(command)
-        assert said.reason is Reason.INVALID
-        assert "'m0' is in 0, 'm2' is in 1" in said.says
-        assert "one event for each domain" in said.says
-
-
-def test_a_group_holds_so_many_active_events_and_no_more() -> None:
-    w = world()
-    event = w.event(w.raised(FREEZE, "m0"))
-    crowd = tuple(
-        msgspec.structs.replace(event, id=f"X{number}") for number in range(MAX_ACTIVE_EVENTS)
-    )
-    full: Group = msgspec.structs.replace(w.group, events=crowd)
-    said = decide(full, raising(w), w.now)
-    assert isinstance(said, Refused)
-    assert said.reason is Reason.CONFLICT
-    assert str(MAX_ACTIVE_EVENTS) in said.says
-
-
-# Words that make no sense.
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"type": FREEZE, "source": Source.USER}, ["Freeze", "platform", "Reboot and Redeploy"]),
-        ({"type": PREEMPT, "source": Source.USER}, ["Preempt", "platform", "Reboot and Redeploy"]),
-        ({"source": Source.USER, "duration": 5}, ["-1", "leave the duration out"]),
-        ({"duration": -2}, ["-2", "from 0", "-1 for unknown"]),
-        ({"duration": 86_401}, ["86401", "86400", "-1 for unknown"]),
-        ({"description": "x" * 1_025}, ["1025", "at most 1024"]),
-        ({"notice": MINUTE, "not_before": START + DAY}, ["not both"]),
-        ({"not_before": START - 90 * SECOND}, ["1 min 30 s in the past", "to come"]),
-        ({"notice": -1, "short_notice": True}, ["negative"]),
-        ({"notice": 91 * DAY}, ["91 d", "at most 90 d"]),
-        ({"not_before": START + 91 * DAY}, ["91 d", "at most 90 d"]),
-        ({"type": REDEPLOY, "notice": MINUTE}, ["Redeploy", "at least 10 min", "--short-notice"]),
-        ({"not_before": START + MINUTE}, ["Reboot", "at least 15 min", "--short-notice"]),
-    ],
-)
-def test_a_refusal_says_what_would_have_been_right(
-    fields: dict[str, Any], words: list[str]
-) -> None:
-    w = world()
-    said = w.refused(raising(w, **fields))
-    assert said.reason is Reason.INVALID
-    for word in words:
-        assert word in said.says
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"duration": 0},
-        {"duration": 86_400},
-        {"description": "x" * 1_024},
-        {"notice": 90 * DAY},
-        {"notice": 15 * MINUTE},
-        {"not_before": START + 15 * MINUTE},
-        {"source": Source.USER},
-        {"source": Source.USER, "type": REDEPLOY},
-    ],
-)
-def test_what_lies_just_within_the_bounds_is_accepted(fields: dict[str, Any]) -> None:
-    w = world()
-    assert w.do(raising(w, **fields)).event
-
-
 def test_the_promises_are_those_of_the_public_table() -> None:
     assert {type: promise.notice for type, promise in PROMISES.items()} == MINIMUM
     assert {type for type in EventType if PROMISES[type].by_user} == {REBOOT, REDEPLOY}
     assert {type for type in EventType if PROMISES[type].deletes} == {PREEMPT, TERMINATE}
-
-
-def test_a_refusal_changes_nothing_not_even_what_is_overdue() -> None:
-    w = world()
-    w.raised(FREEZE, "m0")
-    w.later(DAY // 2)
-    before = w.group
-    w.refused(raising(w, machines=()))
-    assert w.group == before == apply(before, ())

@@ -121,7 +121,9 @@ def test_silence_counts_only_while_the_endpoint_was_serving() -> None:
     w = world()
     w.run(20 * HOUR)
     w.outage(30 * HOUR)
+    w.tick()
     w.run(4 * HOUR - 1)
+    w.tick()
     assert w.view.enabled
     w.run(1)
     assert not w.view.enabled

@@ -144,15 +144,26 @@ class AnyGroup(RuleBasedStateMachine):
 
     # Announcements.
 
-    @rule(type=types, pick=some, more=st.lists(some, max_size=2), notice=notices)
+    @rule(
+        type=types,
+        pick=some,
+        more=st.lists(some, max_size=2),
+        notice=notices,
+        stray=st.sampled_from([(), (), (), ("m0",)]),
+    )
     def announce(
-        self, type: EventType, pick: int, more: list[int], notice: Duration | None
+        self,
+        type: EventType,
+        pick: int,
+        more: list[int],
+        notice: Duration | None,
+        stray: tuple[str, ...],
     ) -> None:
         self.world.ask(
             commands.Raise(
                 id=self.world.new_id(),
                 type=type,
-                machines=self.mates(pick, more),
+                machines=tuple(dict.fromkeys((*self.mates(pick, more), *stray))),
                 by="ops",
                 notice=notice,
                 short_notice=True,
@@ -225,19 +236,20 @@ class AnyGroup(RuleBasedStateMachine):
             commands.Maintain(id=self.world.new_id(), type=type, machine=machine, by="ann")
         )
 
-    @rule(pick=some)
-    def move_away(self, pick: int) -> None:
-        """An owner who redeploys a machine now and sees it through."""
-        (machine,) = self.mates(pick, [])
+    @rule(pick=some, type=st.sampled_from([EventType.REDEPLOY, EventType.PREEMPT]))
+    def see_through(self, pick: int, type: EventType) -> None:
+        """A machine that is moved, or evicted, here and now."""
+        names = self.mates(pick, [])
+        id = self.world.new_id()
         asked = self.world.ask(
-            commands.Maintain(
-                id=self.world.new_id(), type=EventType.REDEPLOY, machine=machine, by="ann"
-            )
+            commands.Maintain(id=id, type=type, machine=names[0], by="ann")
+            if type is EventType.REDEPLOY
+            else commands.Raise(id=id, type=type, machines=names, by="ann")
         )
         if isinstance(asked, Changes):
             self.world.ask(commands.Overrule(id=asked.event, by="ann"))
             if self.world.status(asked.event) is Status.STARTED:
-                self.world.carried_out(asked.event, **{machine: "h9"})
+                self.world.carried_out(asked.event, **{names[0]: "h9"})
 
     # Votes, drivers and operators.
 
@@ -321,7 +333,7 @@ class AnyGroup(RuleBasedStateMachine):
 
 TestAnyGroup = AnyGroup.TestCase
 TestAnyGroup.settings = settings(
-    max_examples=200,
+    max_examples=300,
     stateful_step_count=50,
     deadline=None,
     report_multiple_bugs=False,

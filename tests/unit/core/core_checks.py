@@ -1,0 +1,66 @@
+"""What must be true of a group whatever has happened to it, read off its state alone.
+
+What needs a memory of the group's past is in `core_referee.py`.
+"""
+
+from __future__ import annotations
+
+from core_rules import DELETES, held_by
+
+from forewarn.core import Group, Now, commands, view, why
+from forewarn.core.events import Status
+
+
+def check_group(before: Group, command: commands.Command, after: Group) -> None:
+    for event in after.events:
+        assert event.listed or not after.enabled
+        assert (event.status is Status.STARTED) == (event.attempt is not None)
+        for delete in after.events:
+            if delete.type in DELETES and delete.status is Status.STARTED:
+                assert delete == event or not set(event.resources) <= set(delete.resources)
+    for machine in before.machines:
+        then = after.machine(machine.name)
+        if then is None:
+            assert isinstance(command, commands.Define)
+        elif machine.gone:
+            back = isinstance(command, commands.Restore) and command.machine == machine.name
+            assert then.gone == ("" if back else machine.gone)
+
+
+def check_document(before: Group, after: Group) -> None:
+    """The incarnation changes with the events shown, and with nothing else."""
+    was, now = view(before), view(after)
+    if not now.enabled:
+        assert (now.incarnation, now.events) == (0, ())
+        return
+    for shown, event in zip(now.events, after.events, strict=True):
+        assert (shown.id, shown.status) == (event.id, event.status)
+        announced = event.status is Status.SCHEDULED
+        assert shown.not_before == (event.not_before if announced else None)
+        assert (shown.type, shown.resources) == (event.type, event.resources)
+        assert (shown.source, shown.duration) == (event.source, event.duration)
+        assert shown.description == event.description
+    if not was.enabled:
+        assert now.incarnation == 1
+    elif was.events == now.events:
+        assert now.incarnation == was.incarnation
+    else:
+        assert now.incarnation > was.incarnation
+
+
+def check_waiting(after: Group, now: Now) -> None:
+    """A decision starts all that it sets free, and whatever still waits can say why."""
+    for event in after.events:
+        holds = why(after, event.id, now)
+        if event.status is Status.STARTED:
+            assert holds == ()
+            continue
+        kinds = held_by(event, after.events, now)
+        assert kinds, event
+        assert sorted(hold.kind.value for hold in holds) == sorted(k.value for k in kinds)
+        for hold in holds:
+            assert hold.says
+            assert hold.movers
+            assert hold.since <= now.at
+            assert hold.until is None or hold.until > now.at
+            assert {after.event(id) for id in hold.waits_for}.isdisjoint({None, event})
