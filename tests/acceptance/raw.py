@@ -98,23 +98,21 @@ class Line:
         self._socket.shutdown(socket.SHUT_WR)
 
     def answer(self, *, to_head: bool = False) -> Raw:
-        """The next answer, whole. An answer to HEAD has a length but no body."""
+        """The next final answer, whole. An answer to HEAD has a length but no body."""
         interim: list[str] = []
-        while True:
-            head = self._until(b"\r\n\r\n").decode("latin-1")
-            line, *lines = head.removesuffix("\r\n\r\n").split("\r\n")
-            raw = Raw(line, tuple(lines), b"", tuple(interim))
-            if not 100 <= raw.status < 200:
-                break
-            interim.append(line)
-        assert raw.all("transfer-encoding") == [], "answers are sent with their length"
-        if raw.status == 304 or to_head:
-            return raw
-        return Raw(line, raw.lines, self._exactly(int(raw.header("content-length"))), raw.interim)
+        while 100 <= (raw := self.head()).status < 200:
+            interim.append(raw.line)
+        return Raw(raw.line, raw.lines, b"" if to_head else self.body(raw), tuple(interim))
 
-    def until_continue(self) -> str:
-        """The status line of the interim answer that comes next."""
-        return self._until(b"\r\n\r\n").decode("latin-1").removesuffix("\r\n\r\n")
+    def head(self) -> Raw:
+        """The head of the next answer, interim or not."""
+        line, *lines = self._until(b"\r\n\r\n").decode("latin-1")[:-4].split("\r\n")
+        return Raw(line, tuple(lines), b"")
+
+    def body(self, head: Raw) -> bytes:
+        """What goes with such a head."""
+        assert head.all("transfer-encoding") == [], "answers are sent with their length"
+        return b"" if head.status == 304 else self._exactly(int(head.header("content-length")))
 
     def over(self) -> bytes:
         """All that is still sent until the server hangs up."""

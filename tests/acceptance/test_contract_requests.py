@@ -14,7 +14,6 @@ from guests import (
     NOT_FOUND,
     PATH,
     REASONED,
-    THROTTLED,
     VERSIONS,
     Groups,
     Guest,
@@ -24,10 +23,6 @@ from guests import (
 )
 from raw import Raw, request
 
-from forewarn.core import Rules
-from forewarn.core.time import DAY
-from forewarn.metadata.limits import Limits
-from forewarn.service import guard
 from forewarn.testing import Service
 
 JSON = "application/json; charset=utf-8"
@@ -301,59 +296,3 @@ def test_nothing_is_throttled_unless_asked_for(guest: Guest) -> None:
         for _ in range(50):
             line.send(request("GET", events(NEWEST), METADATA))
             assert line.answer().status == 200
-
-
-class Stands:
-    """The time by which rates are counted, in a test's hands."""
-
-    now = 1.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture(scope="module")
-def stands() -> Iterator[Stands]:
-    stands = Stands()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(guard, "monotonic", stands)
-        yield stands
-
-
-@pytest.fixture(scope="module")
-def throttled(stands: Stands) -> Iterator[Service]:
-    with Service(
-        fleet_of(2), sockets=True, limits=Limits(throttle=5), rules=Rules(silence=DAY)
-    ) as service:
-        yield service
-
-
-def test_a_machine_may_ask_so_often_a_second_and_no_oftener(
-    throttled: Service, stands: Stands
-) -> None:
-    stands.now += 60
-    first, second = Guest(throttled, "web0_0"), Guest(throttled, "web0_1")
-    assert [first.get().status for _ in range(5)] == [200] * 5
-    for answer in (first.get(), first.approve("A"), first.instance()):
-        assert answer.line == "HTTP/1.1 429 Too Many Requests"
-        assert answer.body == THROTTLED
-        standing(answer)
-    assert second.get().status == 200, "each machine for itself"
-    stands.now += 1
-    assert [first.get().status for _ in range(6)] == [200] * 5 + [429]
-
-
-def test_a_throttled_get_is_still_a_sign_of_life(throttled: Service, stands: Stands) -> None:
-    stands.now += 60
-    guest = Guest(throttled, "web1_0")
-    guest.get()
-    throttled.schedule("Reboot", guest.name, notice="7d")
-    assert guest.incarnation() == 2
-    assert [guest.get().status for _ in range(4)][-1] == 429
-    for _ in range(3):
-        throttled.clock.advance("23h")
-        assert guest.get().status == 429
-    stands.now += 60
-    assert guest.incarnation() == 2, "the group was never disabled"
-    throttled.clock.advance("25h")
-    assert guest.incarnation() == 1, "and now it was"

@@ -1,21 +1,121 @@
-"""uvicorn's HTTP protocol with our own answer to what is not HTTP."""
+"""uvicorn's HTTP protocol, made to keep our promises at its edges.
+
+What is not HTTP is answered like everything else, and only after the answers that are owed for
+good requests before it. A verb that the parser does not know is a verb all the same. An offer to
+upgrade (Java's client makes one with every first request) is passed over, and the body behind it
+is read.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from forewarn.metadata.app import standing_headers
 from forewarn.wire.errors import JSON, MALFORMED
 
+# A request line whose verb is a token, as HTTP has it.
+_ODD_VERB = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+(?= [^\s]+ HTTP/1\.[01]\r\n)")
+_STAND_IN = b"OPTIONS"  # a verb that the parser knows and the endpoint does not take
+_FRAMING = (b"content-length", b"transfer-encoding")
+
 
 def protocol(date: Callable[[], str]) -> type[HttpToolsProtocol]:
-    """A protocol class whose 400 looks like every other answer; `date` is service time."""
+    """The protocol class; `date` is service time."""
 
     class MetadataProtocol(HttpToolsProtocol):
+        _passing_over = False  # the head that is being parsed has been seen already
+        _malformed = False  # nothing after this is read
+
+        def data_received(self, data: bytes) -> None:
+            if self._malformed:
+                return
+            self._unset_keepalive_if_required()
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                self._pass_over(data[upgrade.args[0] :])
+            except httptools.HttpParserInvalidMethodError:
+                verb = _ODD_VERB.match(data)
+                if verb is None:
+                    self.send_400_response("")
+                else:
+                    self._fresh_parser()
+                    self.data_received(_STAND_IN + data[verb.end() :])
+            except httptools.HttpParserError:
+                self.send_400_response("")
+
+        def _pass_over(self, rest: bytes) -> None:
+            """The parser gave up at the offer; go on behind the head with a new one."""
+            framing = [b": ".join(h) for h in self.headers if h[0] in _FRAMING]
+            method = self.scope["method"].encode()
+            self._passing_over = True
+            self._fresh_parser()
+            self.data_received(b"\r\n".join([method + b" / HTTP/1.1", *framing, b"", b""]) + rest)
+
+        def _fresh_parser(self) -> None:
+            self.parser = httptools.HttpRequestParser(self)
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+
+        def on_message_begin(self) -> None:
+            if not self._passing_over:
+                super().on_message_begin()
+
+        def on_url(self, url: bytes) -> None:
+            if not self._passing_over:
+                super().on_url(url)
+
+        def on_header(self, name: bytes, value: bytes) -> None:
+            if not self._passing_over:
+                super().on_header(name, value)
+
+        def on_headers_complete(self) -> None:
+            if self._passing_over:
+                self._passing_over = False
+            else:
+                super().on_headers_complete()
+
+        def on_message_complete(self) -> None:
+            # At an offer to upgrade the parser ends the message before its body.
+            if not self.parser.should_upgrade():
+                super().on_message_complete()
+
+        def eof_received(self) -> bool:  # type: ignore[override]
+            """The caller says no more, but may still be listening for what it is owed."""
+            owed = self._in_flight() and not self.cycle.more_body
+            if owed:
+                self.cycle.keep_alive = False
+            return owed
+
         def send_400_response(self, msg: str) -> None:
             del msg
+            self._malformed = True
+            if self._in_flight() and self.cycle.more_body:  # its own body is what is malformed
+                if self.pipeline and self.pipeline[0][0] is self.cycle:
+                    self.pipeline.popleft()
+                else:
+                    self.cycle.disconnected = True
+                    self.cycle.message_event.set()
+                    self._give_up()
+            elif not self._in_flight():
+                self._give_up()
+
+        def on_response_complete(self) -> None:
+            last = not self.pipeline
+            super().on_response_complete()
+            if self._malformed and last:
+                self._give_up()
+
+        def _in_flight(self) -> bool:
+            cycle: RequestResponseCycle | None = self.cycle
+            return cycle is not None and not cycle.response_complete
+
+        def _give_up(self) -> None:
+            if self.transport.is_closing():
+                return
             head = [
                 *standing_headers(date()),
                 ("Content-Type", JSON),

@@ -1,0 +1,159 @@
+"""Bodies without end, and what is said to what is not HTTP."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from guests import METADATA, NEWEST, Groups, Guest, approval, events, fleet_of
+from raw import request
+
+from forewarn.metadata.limits import Limits
+from forewarn.testing import Service
+
+COUNT = 8
+GET = request("GET", events(NEWEST), METADATA)
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    limits = Limits(body_timeout=0.2)
+    with Service(fleet_of(COUNT), sockets=True, limits=limits) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def groups(service: Service) -> Groups:
+    return Groups(service, COUNT)
+
+
+@pytest.fixture(scope="module")
+def guest(groups: Groups) -> Guest:
+    """Of a group that is enabled and has no events, for tests that change nothing."""
+    return groups.awake()[0]
+
+
+# Bodies without end.
+
+
+def test_a_body_that_says_it_is_too_large_is_refused_before_it_is_sent(guest: Guest) -> None:
+    with guest.line() as line:
+        line.send(request("POST", events(NEWEST), METADATA, "Content-Length: 65537"))
+        answer = line.answer()
+        assert answer.status == 413
+        assert isinstance(answer.json()["error"], str)
+        assert answer.header("connection") == "close"
+        assert line.over() == b""
+
+
+def test_it_is_not_asked_for_either(guest: Guest) -> None:
+    big = ("Content-Length: 1000000000", "Expect: 100-continue")
+    answer = guest.say(request("POST", events(NEWEST), METADATA, *big))
+    assert (answer.status, answer.interim) == (413, ())
+
+
+def test_a_body_in_chunks_that_becomes_too_large_is_refused(guest: Guest) -> None:
+    chunk = b"1000\r\n" + b" " * 4_096 + b"\r\n"
+    with guest.line() as line:
+        line.send(request("POST", events(NEWEST), METADATA, "Transfer-Encoding: chunked"))
+        line.send(chunk * 17)
+        answer = line.answer()
+        assert answer.status == 413
+        assert answer.header("connection") == "close"
+
+
+def test_the_largest_body_that_is_taken(groups: Groups, service: Service) -> None:
+    guest = groups.awake()[0]
+    event = service.schedule("Freeze", guest.name)
+    assert guest.post(approval(event.id).ljust(65_536)).status == 200
+    assert guest.statuses() == {event.id: "Started"}
+
+
+def test_an_approval_may_come_in_chunks(groups: Groups, service: Service) -> None:
+    guest = groups.awake()[0]
+    event = service.schedule("Freeze", guest.name)
+    body = approval(event.id)
+    chunks = b"".join(b"1;ext=1\r\n" + body[at : at + 1] + b"\r\n" for at in range(len(body)))
+    with guest.line() as line:
+        line.send(request("POST", events(NEWEST), METADATA, "Transfer-Encoding: chunked"))
+        line.send(chunks + b"0\r\nTrailer: x\r\n\r\n" + GET)
+        assert line.answer().status == 200
+        assert line.answer().json()["Events"][0]["EventStatus"] == "Started"
+
+
+@pytest.mark.parametrize(
+    ("length", "begin"),
+    [("Content-Length: 100", b'{"StartRequests":'), ("Transfer-Encoding: chunked", b"1\r\n{\r\n")],
+)
+def test_a_body_that_does_not_arrive_is_not_waited_for(
+    guest: Guest, length: str, begin: bytes
+) -> None:
+    with guest.line() as line:
+        line.send(request("POST", events(NEWEST), METADATA, length) + begin)
+        answer = line.answer()
+        assert answer.status == 408
+        assert answer.header("connection") == "close"
+        assert line.over() == b""
+
+
+# What is not HTTP.
+
+MALFORMED = [
+    b"garbage\r\n\r\n",
+    b"\x00\x01\x02\x03\r\n\r\n",
+    b"GET\r\n\r\n",
+    b"GET / HTTP/9.9\r\n\r\n",
+    b"GET / HTTX/1.1\r\n\r\n",
+    b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n",
+    GET.replace(b"Metadata: true", b"Metadata true"),
+    GET.replace(b"Metadata: true", b"Meta data: true"),
+    GET.replace(b"Metadata: true", b"Metadata : true"),
+    GET.replace(b"Metadata: true", b"Metadata: t\x00rue"),
+    request("POST", events(NEWEST), METADATA, "Content-Length: -1"),
+    request("POST", events(NEWEST), METADATA, "Content-Length: x"),
+    request("POST", events(NEWEST), METADATA, "Content-Length: 2", "Content-Length: 3") + b"{}",
+    request("POST", events(NEWEST), METADATA, "Transfer-Encoding: chunked") + b"zz\r\n",
+    request("POST", events(NEWEST), METADATA, "Transfer-Encoding: chunked", "Content-Length: 2"),
+]
+
+
+@pytest.mark.parametrize("data", MALFORMED)
+def test_what_is_not_http_is_told_so_like_everybody_else(guest: Guest, data: bytes) -> None:
+    with guest.line() as line:
+        line.send(data)
+        answer = line.answer()
+        assert answer.line == "HTTP/1.1 400 Bad Request"
+        assert re.fullmatch(rb'\{"error":"Bad request\. [^"]+"\}', answer.body)
+        assert answer.header("content-type") == "application/json; charset=utf-8"
+        assert answer.header("connection") == "close"
+        assert answer.header("date").endswith(" GMT")
+        assert re.fullmatch(r"IMDS/\S+", answer.header("server"))
+        assert answer.header("x-ms-request-id")
+        assert line.over() == b""
+
+
+def test_nothing_of_a_malformed_approval_takes_effect(groups: Groups, service: Service) -> None:
+    guest = groups.awake()[0]
+    event = service.schedule("Freeze", guest.name)
+    body = approval(event.id)
+    chunk = f"{len(body):x}\r\n".encode() + body + b"\r\n"
+    with guest.line() as line:
+        line.send(request("POST", events(NEWEST), METADATA, "Transfer-Encoding: chunked"))
+        line.send(chunk + b"not a chunk\r\n\r\n")
+        assert line.answer().status == 400
+    assert guest.statuses() == {event.id: "Scheduled"}
+
+
+def test_a_good_request_is_answered_as_such_whatever_follows_it(
+    groups: Groups, service: Service
+) -> None:
+    guest = groups.awake()[0]
+    event = service.schedule("Freeze", guest.name)
+    with guest.line() as line:
+        line.send(
+            request("POST", events(NEWEST), METADATA, body=approval(event.id)) + b"\0\0\r\n\r\n"
+        )
+        answer = line.answer()
+    took_effect = guest.statuses() == {event.id: "Started"}
+    assert (answer.status == 200) is took_effect, "refused means that nothing happened"
