@@ -157,3 +157,34 @@ def test_a_good_request_is_answered_as_such_whatever_follows_it(
         answer = line.answer()
     took_effect = guest.statuses() == {event.id: "Started"}
     assert (answer.status == 200) is took_effect, "refused means that nothing happened"
+
+
+@pytest.mark.parametrize("after", [b"\0\r\n\r\n", b"garbage\r\n\r\n", b"BREW\r\n\r\n"])
+def test_every_request_before_garbage_is_answered_once_and_the_garbage_once(
+    guest: Guest, after: bytes
+) -> None:
+    approve = request("POST", events(NEWEST), METADATA, body=approval("A"))
+    with guest.line() as line:
+        line.send(GET + approve + GET + after)
+        assert [line.answer().status for _ in range(4)] == [200, 400, 200, 400]
+        assert line.over() == b""
+
+
+def test_an_odd_verb_between_good_requests_changes_nothing_for_them(guest: Guest) -> None:
+    odd = request("BREW", events(NEWEST), METADATA)
+    with guest.line() as line:
+        line.send(GET + odd + GET)
+        assert line.answer().status == 200
+        refused = line.answer()
+        assert refused.status in (400, 405)
+        if refused.all("connection") == ["close"]:
+            assert line.over() == b""
+        else:
+            assert line.answer().status == 200
+
+
+def test_an_odd_verb_may_come_in_single_bytes_too(guest: Guest) -> None:
+    with guest.line() as line:
+        line.send_in_bytes(request("BREW", events(NEWEST), METADATA))
+        answer = line.answer()
+        assert (answer.status, answer.all("allow")) == (405, ["GET, POST"])

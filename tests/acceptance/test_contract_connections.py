@@ -10,7 +10,7 @@ from raw import request
 
 from forewarn.testing import Service
 
-COUNT = 10
+COUNT = 20
 GET = request("GET", events(NEWEST), METADATA)
 
 
@@ -189,9 +189,31 @@ def test_an_offer_to_speak_another_protocol_is_not_taken_up(guest: Guest, protoc
             assert line.answer().status == 200, "and the line is as good as before"
 
 
-def test_an_approval_with_such_an_offer_is_read_whole(groups: Groups, service: Service) -> None:
+@pytest.mark.parametrize("coding", ["length", "chunked"])
+@pytest.mark.parametrize("sent", ["at once", "head first", "in bytes"])
+def test_an_approval_with_such_an_offer_is_read_whole(
+    groups: Groups, service: Service, sent: str, coding: str
+) -> None:
     guest = groups.awake()[0]
     event = service.schedule("Freeze", guest.name)
-    answer = guest.post(approval(event.id), NEWEST, "Connection: Upgrade", "Upgrade: h2c")
-    assert (answer.status, answer.body) == (200, b"")
+    body, framing = approval(event.id), f"Content-Length: {len(approval(event.id))}"
+    if coding == "chunked":
+        body = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+        framing = "Transfer-Encoding: chunked"
+    offer = ("Connection: Upgrade", "Upgrade: h2c")
+    head = request("POST", events(NEWEST), METADATA, *offer, framing)
+    with guest.line() as line:
+        if sent == "in bytes":
+            line.send_in_bytes(head + body)
+        elif sent == "head first":
+            line.send(head)
+            assert guest.instance().status == 200  # asked later: by now the head has been read
+            line.send(body)
+        else:
+            line.send(head + body)
+        answer = line.answer()
+        assert (answer.status, answer.body) == (200, b"")
+        if answer.all("connection") != ["close"]:
+            line.send(GET)
+            assert line.answer().json()["Events"][0]["EventStatus"] == "Started"
     assert guest.statuses() == {event.id: "Started"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -49,6 +50,7 @@ def dev(
     if clock == "virtual" and speed != 1.0:
         raise typer.BadParameter("a virtual clock has no speed; give one of the two")
     delay = parsed(parse_duration, enable_delay)
+    _need_server()
     from forewarn.cli.development import configure, welcome
 
     with contextlib.ExitStack() as stack:
@@ -81,6 +83,7 @@ def serve(
     record: Record = None,
 ) -> None:
     """The service for real: guests are known by their source address."""
+    _need_server()
     from forewarn.cli import settings as s
 
     try:
@@ -94,6 +97,13 @@ def serve(
     except s.SettingsError as error:
         fail(str(error))
     _run(made, lambda _: None)
+
+
+def _need_server() -> None:
+    """The base install has what talks to a service; running one takes more."""
+    missing = [name for name in ("litestar", "sqlalchemy", "uvicorn") if not find_spec(name)]
+    if missing:
+        fail("this needs the server's packages: pip install 'forewarn[server]'")
 
 
 def _warn_of(speed: float) -> None:

@@ -79,15 +79,19 @@ class FileWorld(World):
 
     def __init__(self, path: Path) -> None:
         super().__init__()
-        lines = path.read_bytes().splitlines() if path.exists() else []
-        for line in lines[-KEPT_IMPACTS:]:
+        whole = path.read_bytes() if path.exists() else b""
+        kept = []
+        for line in whole.splitlines()[-KEPT_IMPACTS:]:
             try:
                 super().strike(msgspec.json.decode(line, type=Impact))
+                kept.append(line + b"\n")
             except msgspec.MsgspecError:
                 continue  # torn by a crash: it did not count
+        if b"".join(kept) != whole:
+            fresh = path.with_name(path.name + ".new")
+            fresh.write_bytes(b"".join(kept))
+            fresh.replace(path)
         self._file = path.open("ab")
-        if lines and self._file.tell() and not path.read_bytes().endswith(b"\n"):
-            self._file.write(b"\n")
 
     def strike(self, impact: Impact) -> None:
         self._file.write(msgspec.json.encode(impact) + b"\n")

@@ -69,8 +69,10 @@ class Platform:
 
     async def enable(self, group: str) -> None:
         """A machine of the group asks for the document: returns once there is one."""
-        await self.writer.submit(group, c.Enable())
-        while not self._store.groups[group].enabled:
+        while True:
+            await self.writer.submit(group, c.Enable())
+            if self._store.groups[group].enabled:
+                return
             await self._feed.changed(group)
 
     async def approve_as(self, machine: str, group: str, ids: Sequence[str]) -> Changes | Refused:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import structlog
 
 from forewarn.core import Group, Time
 from forewarn.core.changes import Disabled, EventMoved, MachinePut, MachineRemoved
@@ -18,6 +19,8 @@ from forewarn.core.time import SECOND
 from forewarn.drivers.simulated import Impact, World
 from forewarn.service.clock import Clock, Interruption
 from forewarn.store.port import Commit, Store
+
+log = structlog.get_logger("forewarn")
 
 
 class Trace:
@@ -72,10 +75,17 @@ class Trace:
 class FileTrace(Trace):
     def __init__(self, path: Path) -> None:
         self._file = path.open("ab", buffering=0)
+        self._broken = False
         super().__init__(self._append)
 
     def _append(self, record: dict[str, Any]) -> None:
-        self._file.write(msgspec.json.encode(record) + b"\n")
+        if self._broken:
+            return
+        try:
+            self._file.write(msgspec.json.encode(record) + b"\n")
+        except OSError as error:  # evidence is lost, but nobody is kept waiting for it
+            self._broken = True
+            log.error("nothing more is recorded", file=self._file.name, why=str(error))
 
     def close(self) -> None:
         self._file.close()

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 import msgspec
 
 from forewarn.core import Group, Now, Time
+from forewarn.core.changes import MachinePut, MachineRemoved
 from forewarn.store.port import Commit, Sightings, Store
 
 SAVE_EVERY = 5.0  # seconds of guard time between two savings of what is lossy
@@ -95,7 +96,12 @@ class Witness:
             self._unsaved |= unsaved
             raise
 
-    def _told(self, _commit: Commit, changed: Mapping[str, Group]) -> None:
-        """Forget machines that have left the inventory."""
-        for machine in [m for group in changed.values() for m in group.machines if m.gone]:
-            self._polls.pop(machine.name, None)
+    def _told(self, commit: Commit, _changed: Mapping[str, Group]) -> None:
+        """Forget machines that are gone or have left the inventory."""
+        for entry in commit.entries:
+            for item in entry.items:
+                match item:
+                    case MachineRemoved(name=name):
+                        self._polls.pop(name, None)
+                    case MachinePut(machine=machine) if machine.gone:
+                        self._polls.pop(machine.name, None)

@@ -14,10 +14,14 @@ from collections import ChainMap
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from types import MappingProxyType
 
+import structlog
+
 from forewarn.core import Event, Group, apply
 from forewarn.store.port import Commit, Listener, Sightings, StoreFailed, Work
 
 MAX_BATCH = 512  # works decided for one commit
+
+log = structlog.get_logger("forewarn")
 
 
 class _States(ChainMap[str, Group]):
@@ -71,14 +75,14 @@ class BatchingStore(ABC):
         for work, done in batch:
             try:
                 wanted = work(states)
+                changed = {e.group: apply(states[e.group], e.items) for e in wanted.entries}
             except Exception as error:
                 _fail(done, error)
                 continue
-            if not wanted.entries:
+            if not changed:
                 decided.append((done, None))
                 continue
-            for entry in wanted.entries:
-                overlay[entry.group] = apply(states[entry.group], entry.items)
+            overlay.update(changed)
             seq = self._seq + len(commits) + 1
             commit = Commit(seq, wanted.at, wanted.lost, wanted.entries)
             commits.append(commit)
@@ -86,19 +90,27 @@ class BatchingStore(ABC):
         if commits:
             try:
                 await self._persist(commits, self._groups, overlay)
-            except StoreFailed as failure:
+            except Exception as error:
+                failure = error if isinstance(error, StoreFailed) else StoreFailed(repr(error))
                 for done, _ in decided:
                     _fail(done, failure)
                 return
             self._groups.update(overlay)
             self._seq = commits[-1].seq
             for commit in commits:
-                changed = {entry.group: self._groups[entry.group] for entry in commit.entries}
-                for listener in self._listeners:
-                    listener(commit, changed)
+                self._tell(commit)
         for done, outcome in decided:
             if not done.done():
                 done.set_result(outcome)
+
+    def _tell(self, commit: Commit) -> None:
+        """The commit has happened: a listener that fails must not keep it from the others."""
+        changed = {entry.group: self._groups[entry.group] for entry in commit.entries}
+        for listener in self._listeners:
+            try:
+                listener(commit, changed)
+            except Exception:
+                log.exception("a listener failed", commit=commit.seq)
 
     async def close(self) -> None:
         if self._worker is not None:
