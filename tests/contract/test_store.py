@@ -268,3 +268,19 @@ def test_a_new_store_has_seen_nothing(engine: Reopen) -> None:
         assert dict(store.groups) == {}
 
     run(using(engine(), look))
+
+
+def test_a_listener_that_fails_keeps_nothing_from_anybody(engine: Reopen) -> None:
+    async def body(store: Store) -> None:
+        told: list[int] = []
+
+        def broken(*_: object) -> None:
+            raise LookupError("broken")
+
+        store.attach(broken)
+        store.attach(lambda commit, _: told.append(commit.seq))
+        await store.transact(doing("web", web("web_0")))
+        await store.transact(doing("web", reboot("A")))
+        assert told == [1, 2]
+
+    run(using(engine(), body))

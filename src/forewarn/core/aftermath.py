@@ -36,7 +36,8 @@ def finished(
     if event.type is EventType.REDEPLOY:
         items += _relocated(group, event, moved or {})
         items += _left(group, event)
-    return (*items, *moot(apply(group, tuple(items)), now, f"with {event.id}"))
+    mover = f"with {event.id}" if event.type is EventType.REDEPLOY else ""
+    return (*items, *moot(apply(group, tuple(items)), now, mover))
 
 
 def moot(group: Group, now: Now, mover: str = "") -> list[Change]:

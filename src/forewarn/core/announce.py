@@ -21,6 +21,7 @@ from forewarn.core.events import (
     Source,
     Status,
 )
+from forewarn.core.fleet import GroupKind
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.refusal import Refused, conflict, invalid, unknown
@@ -37,12 +38,21 @@ USER_DESCRIPTIONS = {
 
 
 def announce(group: Group, command: c.Raise, now: Now) -> Changes | Refused:
-    wrong = _wrong_machines(group, command.machines) or _wrong_words(command)
+    wrong = (
+        _wrong_id(group, command.id)
+        or _wrong_machines(group, command.machines)
+        or _wrong_words(command)
+    )
     if wrong:
         return wrong
     when = _not_before(command, now)
     if isinstance(when, Refused):
         return when
+    approved = None
+    if command.source is Source.USER:
+        approved = _by_policy(group, command.type, now)
+        if approved is None and (full := _limit_reached(group)):
+            return full
     draft = Event(
         id=command.id,
         group=group.name,
@@ -57,23 +67,43 @@ def announce(group: Group, command: c.Raise, now: Now) -> Changes | Refused:
         duration=command.duration,
         cause=command.cause,
         listed=group.enabled,
+        approved=approved,
     )
-    notes: tuple[str, ...] = ()
-    if when - now.at < TIGHT_NOTICE:
-        notes = (f"the notice is only {in_words(when - now.at)}: clients may not see it in time",)
-    if command.type is EventType.PREEMPT:
-        regular = [n for n in command.machines if not (m := group.machine(n)) or not m.spot]
-        if regular:
-            notes += (f"{listing(regular)} is not spot; in a cloud only spot machines are evicted",)
-    if not group.enabled:
-        notes += (f"group '{group.name}' is not listening yet; it will see the event once it asks",)
-    return Changes((EventMoved(Move.RAISE, move(draft, Move.RAISE), command.by),), draft.id, notes)
+    raised = EventMoved(Move.RAISE, move(draft, Move.RAISE), command.by)
+    return Changes((raised,), draft.id, _worth_knowing(group, draft, now))
+
+
+def _worth_knowing(group: Group, event: Event, now: Now) -> tuple[str, ...]:
+    """What is allowed, but may not be what was meant."""
+    notes = []
+    notice = event.not_before - now.at
+    machines = [machine for machine in group.machines if machine.name in event.resources]
+    if notice < TIGHT_NOTICE:
+        notes.append(f"the notice is only {in_words(notice)}: clients may not see it in time")
+    if event.type is EventType.PREEMPT and not all(machine.spot for machine in machines):
+        regular = listing([machine.name for machine in machines if not machine.spot])
+        notes.append(f"{regular} is not spot; in a cloud only spot machines are evicted")
+    if event.type is EventType.TERMINATE and (
+        group.kind is not GroupKind.SCALE_SET or any(machine.spot for machine in machines)
+    ):
+        notes.append("in a cloud only members of scale sets that are not spot are told of a delete")
+    if event.approved:
+        notes.append(f"approved at once by the policy of group '{group.name}'")
+    elif not group.enabled:
+        notes.append(
+            f"group '{group.name}' is not listening yet; it will see the event once it asks"
+        )
+    return tuple(notes)
 
 
 def strike(group: Group, command: c.Strike, now: Now) -> Changes | Refused:
-    wrong = _wrong_machines(group, command.machines)
+    wrong = _wrong_id(group, command.id) or _wrong_machines(group, command.machines)
     if wrong:
         return wrong
+    if PROMISES[command.type].deletes:
+        return invalid(f"a failure is a Freeze, Reboot or Redeploy, not a {command.type.value}")
+    if len(command.description) > MAX_DESCRIPTION:
+        return _too_long(command.description)
     draft = Event(
         id=command.id,
         group=group.name,
@@ -96,30 +126,28 @@ def maintain(group: Group, command: c.Maintain, now: Now) -> Changes | Refused:
     """A user's restart or redeploy: announced like any other, unless nobody would notice."""
     if not PROMISES[command.type].by_user:
         return invalid(f"a user can ask for a Reboot or a Redeploy, not for a {command.type.value}")
-    wrong = _wrong_machines(group, (command.machine,))
+    wrong = _wrong_id(group, command.id) or _wrong_machines(group, (command.machine,))
     if wrong:
         return wrong
-    mine = [e for e in group.events if e.source is Source.USER and e.status is Status.SCHEDULED]
-    for event in mine:
-        if event.type is command.type and event.resources == (command.machine,):
-            return Changes((), event.id, ("it had been asked for already; this is the same event",))
-    limit = group.policy.user_event_limit
-    if limit is not None and len(mine) >= limit:
-        return conflict(
-            f"group '{group.name}' may have {limit} user events scheduled at a time;"
-            f" pending: {listing([event.id for event in mine])}"
-        )
-    approved: Approval | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...]
+    approved, notes = _by_policy(group, command.type, now), ()
     if not group.enabled:
         approved = Approval("nobody: the group is not listening", now.at)
         notes = (
             f"group '{group.name}' is not listening (none of its machines has asked for events):"
-            " this happens at once, unannounced",
+            " this happens at once, or as soon as the machine is free, unannounced",
         )
-    elif command.type in group.policy.auto_approve:
-        approved = Approval("policy", now.at)
+    elif approved:
         notes = (f"approved at once by the policy of group '{group.name}'",)
+    for event in _pending(group):
+        if event.type is command.type and event.resources == (command.machine,):
+            again = ("it had been asked for already; this is the same event", *notes)
+            if approved is None or event.approved:
+                return Changes((), event.id, again)
+            go = move(event, Move.APPROVE, approved=approved)
+            return Changes((EventMoved(Move.APPROVE, go, command.by),), event.id, again)
+    if approved is None and (full := _limit_reached(group)):
+        return full
     draft = Event(
         id=command.id,
         group=group.name,
@@ -135,6 +163,35 @@ def maintain(group: Group, command: c.Maintain, now: Now) -> Changes | Refused:
         approved=approved,
     )
     return Changes((EventMoved(Move.RAISE, move(draft, Move.RAISE), command.by),), draft.id, notes)
+
+
+def _pending(group: Group) -> list[Event]:
+    """Users' events that have not started."""
+    return [e for e in group.events if e.source is Source.USER and e.status is Status.SCHEDULED]
+
+
+def _by_policy(group: Group, type: EventType, now: Now) -> Approval | None:
+    return Approval("policy", now.at) if type in group.policy.auto_approve else None
+
+
+def _limit_reached(group: Group) -> Refused | None:
+    limit, pending = group.policy.user_event_limit, _pending(group)
+    if limit is None or len(pending) < limit:
+        return None
+    return conflict(
+        f"group '{group.name}' may have {limit} user events scheduled at a time;"
+        f" pending: {listing([event.id for event in pending])}"
+    )
+
+
+def _wrong_id(group: Group, id: str) -> Refused | None:
+    return conflict(f"there is an event {id} already") if group.event(id) else None
+
+
+def _too_long(description: str) -> Refused:
+    return invalid(
+        f"the description has {len(description)} characters; at most {MAX_DESCRIPTION} are allowed"
+    )
 
 
 def _domain(group: Group, name: str) -> int:
@@ -186,10 +243,7 @@ def _wrong_words(command: c.Raise) -> Refused | None:
             f" to {MAX_DURATION_SECONDS}, or -1 for unknown"
         )
     if len(command.description) > MAX_DESCRIPTION:
-        return invalid(
-            f"the description has {len(command.description)} characters;"
-            f" at most {MAX_DESCRIPTION} are allowed"
-        )
+        return _too_long(command.description)
     return None
 
 
@@ -200,6 +254,7 @@ def _not_before(command: c.Raise, now: Now) -> Time | Refused:
     if command.not_before is not None:
         notice = command.not_before - now.at
         when = ceil_second(command.not_before)
+        promised = now.rules.paced(promised)
         if notice < 0:
             return invalid(f"that time is {in_words(-notice)} in the past; give one to come")
     else:

@@ -11,8 +11,8 @@ from forewarn.core.time import Now, Time
 def due(group: Group, now: Now) -> Time | None:
     """The earliest instant at which a Tick would change something, as things stand.
 
-    Of `now` only the continuity counts (how much service was lost, since when it is steady),
-    so the answer may lie in the past: then a Tick is overdue.
+    It depends on `now` for the continuity (how much service was lost, since when it is steady).
+    An answer that lies in the past says that a Tick is overdue, not since when.
     """
     instants: list[Time] = []
     if group.enabling_until is not None:

@@ -1,7 +1,7 @@
 """The group: the unit that decides, and what its machines are shown.
 
-One group, one document. `view` is all that guests may see; two views of an enabled group
-differ exactly when their incarnations differ.
+One group, one document. `view` is all that guests may see; the events of two views of an
+enabled group differ exactly when their incarnations differ.
 """
 
 from __future__ import annotations

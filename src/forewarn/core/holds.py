@@ -197,7 +197,18 @@ def why(group: Group, id: str, now: Now) -> tuple[Hold, ...]:
     Asked of the group as it would stand after a Tick, so that of two events that could start
     but not both, the second names the first.
     """
-    after = apply(group, settle(group, now))
+    items = settle(group, now)
+    for item in items:
+        if isinstance(item, EventMoved) and item.event.id == id and item.what is Move.WITHDRAW:
+            return (
+                Hold(
+                    kind=HoldKind.MACHINE,
+                    says=item.event.ending,
+                    since=now.at,
+                    movers="nobody: it will be withdrawn",
+                ),
+            )
+    after = apply(group, items)
     event = after.event(id)
     if event is None or event.status is not Status.SCHEDULED:
         return ()

@@ -60,8 +60,8 @@ SHOWN: frozenset[Move] = frozenset(
 
 def move(event: Event, what: Move, **fields: Any) -> Event:
     """The event after `what` has happened to it. For RAISE and STRIKE, `event` is the draft."""
-    before = None if what in (Move.RAISE, Move.STRIKE) else event.status
-    after = TABLE.get((before, what))
+    new = what in (Move.RAISE, Move.STRIKE) and not event.status.over
+    after = TABLE.get((None if new else event.status, what))
     if after is None:
         raise ValueError(f"no way to {what.value} an event that is {event.status.value}")
     return msgspec.structs.replace(event, status=after, **fields)

@@ -17,8 +17,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from forewarn.metadata.app import standing_headers
 from forewarn.wire.errors import JSON, MALFORMED
 
-# A request line whose verb is a token, as HTTP has it.
-_ODD_VERB = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+(?= [^\s]+ HTTP/1\.[01]\r\n)")
+# A request line whose verb is a token, as HTTP has it, and how much of one may have come so far.
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]"
+_ODD_VERB = re.compile(_TOKEN + rb"+(?= [^\s]+ HTTP/1\.[01]\r\n)")
+_PART_OF_A_LINE = re.compile(_TOKEN + rb"{1,64}( [!-~]{0,8000}( [HTP/.0-9]{0,8}\r?)?)?")
 _STAND_IN = b"OPTIONS"  # a verb that the parser knows and the endpoint does not take
 _FRAMING = (b"content-length", b"transfer-encoding")
 
@@ -29,21 +31,33 @@ def protocol(date: Callable[[], str]) -> type[HttpToolsProtocol]:
     class MetadataProtocol(HttpToolsProtocol):
         _passing_over = False  # the head that is being parsed has been seen already
         _malformed = False  # nothing after this is read
+        _in_message = False  # its first byte has come, its last has not
+        _begun = 0  # messages in the data that is being parsed
+        _held = b""  # the beginning of a request line: an odd verb is known by the whole of it
 
         def data_received(self, data: bytes) -> None:
             if self._malformed:
                 return
             self._unset_keepalive_if_required()
+            at_a_start, self._begun = not self._in_message, 0
+            if at_a_start:
+                data, self._held = self._held + data, b""
+                if _PART_OF_A_LINE.fullmatch(data):
+                    self._held = data
+                    return
             try:
                 self.parser.feed_data(data)
             except httptools.HttpParserUpgrade as upgrade:
                 self._pass_over(data[upgrade.args[0] :])
             except httptools.HttpParserInvalidMethodError:
-                verb = _ODD_VERB.match(data)
+                # Where the parser stopped it does not say; the first message is where data begins.
+                first = at_a_start and self._begun <= 1
+                verb = _ODD_VERB.match(data) if first else None
                 if verb is None:
                     self.send_400_response("")
                 else:
                     self._fresh_parser()
+                    self._in_message = False
                     self.data_received(_STAND_IN + data[verb.end() :])
             except httptools.HttpParserError:
                 self.send_400_response("")
@@ -53,6 +67,7 @@ def protocol(date: Callable[[], str]) -> type[HttpToolsProtocol]:
             framing = [b": ".join(h) for h in self.headers if h[0] in _FRAMING]
             method = self.scope["method"].encode()
             self._passing_over = True
+            self._in_message = False
             self._fresh_parser()
             self.data_received(b"\r\n".join([method + b" / HTTP/1.1", *framing, b"", b""]) + rest)
 
@@ -61,6 +76,8 @@ def protocol(date: Callable[[], str]) -> type[HttpToolsProtocol]:
             self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
 
         def on_message_begin(self) -> None:
+            self._in_message = True
+            self._begun += 1
             if not self._passing_over:
                 super().on_message_begin()
 
@@ -81,6 +98,7 @@ def protocol(date: Callable[[], str]) -> type[HttpToolsProtocol]:
         def on_message_complete(self) -> None:
             # At an offer to upgrade the parser ends the message before its body.
             if not self.parser.should_upgrade():
+                self._in_message = False
                 super().on_message_complete()
 
         def eof_received(self) -> bool:  # type: ignore[override]

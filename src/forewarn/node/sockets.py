@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from forewarn.node.config import Address
 
 BACKLOG = 2_048
+TCP = socket.IPPROTO_TCP  # said outright, or the loop leaves Nagle's delay on every answer
 
 
 class CannotListen(Exception):
@@ -19,7 +20,7 @@ class CannotListen(Exception):
 
 def open_one(address: Address) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, socket.SOCK_STREAM, TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((address.host, address.port))
@@ -33,7 +34,7 @@ def open_one(address: Address) -> socket.socket:
 def open_loopback(port: int, hosts: Sequence[str]) -> list[socket.socket]:
     """One socket for all of loopback where the system allows binding to its device, else one
     for each host."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo\0")

@@ -11,6 +11,7 @@ from core_rules import (
     BY_USER,
     DELETES,
     NOTICE,
+    goes_at_once,
     grace_end,
     held_by,
     misworded,
@@ -24,7 +25,7 @@ from core_rules import (
 
 from forewarn.core import Changes, Group, Now, Refused, commands, view
 from forewarn.core.changes import Change, Disabled, EventMoved
-from forewarn.core.events import Event, EventType, Status
+from forewarn.core.events import Event, EventType, Source, Status
 from forewarn.core.lifecycle import Move
 from forewarn.core.time import SECOND, Duration
 
@@ -117,7 +118,11 @@ class Referee:
                     assert refused == too_many(before, command)
             case commands.Raise(machines=names):
                 wrong = notice_is_wrong(command, now)
-                if unsuitable(before, names) or misworded(command):
+                if (
+                    unsuitable(before, names)
+                    or misworded(command)
+                    or (command.source is Source.USER and too_many(before, command))
+                ):
                     assert refused
                 elif wrong is not None:
                     assert refused == wrong
@@ -131,9 +136,12 @@ class Referee:
                 self.approved |= scheduled & set(ids)
             case commands.Overrule(id=id):
                 self.approved |= scheduled & {id}
-            case commands.Maintain(id=id, type=type):
-                if not before.enabled or type in before.policy.auto_approve:
-                    self.approved |= {id} & {decision.event}
+            case commands.Maintain():
+                if goes_at_once(before, command):
+                    self.approved.add(decision.event)
+            case commands.Raise(source=Source.USER):
+                if goes_at_once(before, command):
+                    self.approved.add(decision.event)
             case _:
                 pass
 

@@ -104,9 +104,18 @@ def same_request(group: Group, command: commands.Maintain) -> Event | None:
     return None
 
 
-def too_many(group: Group, command: commands.Maintain) -> bool:
+def goes_at_once(group: Group, command: commands.Maintain | commands.Raise) -> bool:
+    """Does a user's event need nobody's approval? Nobody listens, or a policy has approved it."""
+    if command.type in group.policy.auto_approve:
+        return True
+    return isinstance(command, commands.Maintain) and not group.enabled
+
+
+def too_many(group: Group, command: commands.Maintain | commands.Raise) -> bool:
     limit = group.policy.user_event_limit
-    return limit is not None and len(pending_user_events(group)) >= limit
+    if limit is None or goes_at_once(group, command):
+        return False
+    return len(pending_user_events(group)) >= limit
 
 
 def misworded(command: commands.Raise) -> bool:

@@ -26,8 +26,9 @@ from forewarn.core import (
     view,
     why,
 )
-from forewarn.core.changes import Change
+from forewarn.core.changes import Change, EventMoved
 from forewarn.core.holds import HoldKind
+from forewarn.core.lifecycle import Move
 from forewarn.core.time import DAY, SECOND, Duration, Time
 
 START: Time = 1_700_000_000 * SECOND + 123_456  # not a whole second, on purpose
@@ -208,9 +209,12 @@ class World:
         assert again is None or again > instant
         for event in self.group.events:
             if event.status is Status.SCHEDULED:
-                then = after.event(event.id)
-                waits = then is not None and then.status is Status.SCHEDULED
-                assert bool(why(self.group, event.id, now)) == waits
+                begun = {
+                    item.event.id
+                    for item in decision.items
+                    if isinstance(item, EventMoved) and item.what is Move.START
+                }
+                assert (why(self.group, event.id, now) == ()) == (event.id in begun)
 
     def check_history(self) -> None:
         """The history, written down and read again, tells the whole state."""

@@ -1,0 +1,152 @@
+"""Carrying out: attempts on record, drivers that fail, and what nobody can tell."""
+
+from __future__ import annotations
+
+import pytest
+
+from forewarn.core import Status
+from forewarn.drivers.port import (
+    Again,
+    Checked,
+    Done,
+    Happened,
+    NotYet,
+    Observed,
+    Ok,
+    Performed,
+    Task,
+    Unknown,
+    Veto,
+)
+from forewarn.testing import RefusedByService, Service
+
+
+class Scripted:
+    """A driver that says what it is told to, and remembers what it was asked."""
+
+    def __init__(
+        self,
+        *performs: Performed | Exception,
+        observes: Observed | None = None,
+        repeatable: bool = False,
+        check: Checked | None = None,
+    ) -> None:
+        self.repeatable = repeatable
+        self.asked: list[str] = []
+        self._performs = list(performs)
+        self._observes = observes or NotYet()
+        self._check = check or Ok()
+
+    async def check(self, task: Task) -> Checked:
+        self.asked.append("check")
+        return self._check
+
+    async def observe(self, task: Task) -> Observed:
+        self.asked.append("observe")
+        return self._observes
+
+    async def perform(self, task: Task) -> Performed:
+        self.asked.append(f"perform {task.attempt}")
+        said = self._performs.pop(0) if self._performs else Done()
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+
+def started(service: Service) -> str:
+    service.get("web_0")
+    event = service.schedule("Reboot", "web_0")
+    service.approve("web_0", event)
+    service.settle()
+    return event.id
+
+
+def status(service: Service, id: str) -> Status:
+    event = service.run(service.node.platform.event(id))
+    assert hasattr(event, "status")
+    found: Status = event.status
+    return found
+
+
+def says(service: Service, id: str) -> str:
+    explained = service.run(service.node.platform.explain(id))
+    assert hasattr(explained, "says")
+    return str(explained.says)
+
+
+def test_a_driver_that_is_done_at_once_finishes_the_event() -> None:
+    driver = Scripted(Done())
+    with Service(driver=driver) as service:
+        assert status(service, started(service)) is Status.FINISHED
+    assert driver.asked == ["check", "perform 1"]
+
+
+def test_a_driver_may_ask_to_be_asked_again_later() -> None:
+    driver = Scripted(Again(1_800_000_060_000_000), Done())
+    with Service(driver=driver) as service:
+        id = started(service)
+        service.clock.advance("59s")
+        assert status(service, id) is Status.STARTED
+        service.clock.advance("1s")
+        assert status(service, id) is Status.FINISHED
+    assert driver.asked == ["check", "perform 1", "perform 2"]
+
+
+def test_a_driver_that_raises_is_asked_what_happened_and_tried_again_after_a_pause() -> None:
+    driver = Scripted(ConnectionError("no route"), ConnectionError("no route"), Done())
+    with Service(driver=driver) as service:
+        id = started(service)
+        assert "attempt 1 failed: ConnectionError: no route" in says(service, id)
+        service.clock.advance("5s")
+        assert driver.asked == ["check", "perform 1", "observe", "perform 2", "observe"]
+        service.clock.advance("9s")
+        assert status(service, id) is Status.STARTED
+        service.clock.advance("1s")
+        assert status(service, id) is Status.FINISHED
+
+
+def test_if_it_happened_although_the_driver_raised_it_is_not_done_again() -> None:
+    driver = Scripted(ConnectionError("reply lost"), observes=Happened())
+    with Service(driver=driver) as service:
+        assert status(service, started(service)) is Status.FINISHED
+    assert driver.asked == ["check", "perform 1", "observe"]
+
+
+def test_if_nobody_can_tell_the_event_is_held_until_an_operator_says() -> None:
+    driver = Scripted(ConnectionError("reply lost"), observes=Unknown("no record"))
+    with Service(driver=driver) as service:
+        id = started(service)
+        service.clock.advance("7d")
+        assert status(service, id) is Status.STARTED
+        assert "whether it happened is not known" in says(service, id)
+        service.run(service.node.platform.retry(id, "operator"))
+        service.settle()
+        assert status(service, id) is Status.FINISHED
+    assert driver.asked == ["check", "perform 1", "observe", "perform 2"]
+
+
+def test_an_operator_may_declare_it_over() -> None:
+    driver = Scripted(ConnectionError("reply lost"), observes=Unknown("no record"))
+    with Service(driver=driver) as service:
+        id = started(service)
+        service.run(service.node.platform.finish(id, "operator", "looked myself"))
+        assert status(service, id) is Status.FINISHED
+        assert "looked myself" in says(service, id)
+
+
+def test_a_repeatable_driver_is_simply_asked_again() -> None:
+    driver = Scripted(
+        ConnectionError("reply lost"), Done(), observes=Unknown("no record"), repeatable=True
+    )
+    with Service(driver=driver) as service:
+        id = started(service)
+        service.clock.advance("5s")
+        assert status(service, id) is Status.FINISHED
+
+
+def test_what_the_driver_would_not_do_is_not_announced() -> None:
+    driver = Scripted(check=Veto("the host is locked"))
+    with Service(driver=driver) as service:
+        with pytest.raises(RefusedByService, match="the host is locked"):
+            service.schedule("Reboot", "web_0")
+        assert service.document("web_0")["Events"] == []
