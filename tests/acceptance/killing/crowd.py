@@ -43,7 +43,7 @@ class Guests:
     async def go_on(self) -> None:
         """Everybody at once, until told to stop."""
         guests = [self._guest(g, m) for g, machines in MACHINES.items() for m in machines]
-        await asyncio.gather(*guests, self._operator())
+        await asyncio.gather(*guests, self._operator(), self._census())
 
     async def _guest(self, group: str, machine: str) -> None:
         while not self.stopped:
@@ -78,6 +78,14 @@ class Guests:
                     kind = kind if kind != "Preempt" or machine in ("web_2", "web_3") else "Freeze"
                     said = {"type": kind, "machines": [machine]}
                     await self.control("POST", "/v1/events", said)
+
+    async def _census(self) -> None:
+        """Machines are evicted and restored: write down who is there."""
+        while not self.stopped:
+            await asyncio.sleep(0.3)  # noqa: TID251 - a real operator
+            status, answer = await self.control("GET", "/v1/machines")
+            if status == 200:
+                self.know(json.loads(answer))
 
     async def _cancel(self) -> None:
         status, answer = await self.control("GET", "/v1/events")

@@ -7,6 +7,7 @@ put before the judge.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -31,8 +32,10 @@ class Victim:
 
     def __init__(self, directory: Path) -> None:
         self.state = directory / "state.db"
-        self.metadata, self.control = _free_port(), _free_port()
+        self.metadata = _free_port()
+        self.control = _free_port(after=self.metadata)
         self._directory = directory
+        self._said = directory / "said"
         self.pid = 0
 
     async def __aenter__(self) -> Victim:
@@ -42,16 +45,17 @@ class Victim:
             "--metadata": f"127.0.0.1:{self.metadata}",
             "--control": f"127.0.0.1:{self.control}",
         }
-        self._zygote = await asyncio.create_subprocess_exec(
-            sys.executable,
-            str(Path(__file__).with_name("zygote.py")),
-            "dev",
-            *(word for pair in words.items() for word in pair),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            env={**os.environ, "XDG_RUNTIME_DIR": str(self._directory)},
-        )
+        with self._said.open("ab") as said:
+            self._zygote = await asyncio.create_subprocess_exec(
+                sys.executable,
+                str(Path(__file__).with_name("zygote.py")),
+                "dev",
+                *(word for pair in words.items() for word in pair),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=said,
+                env={**os.environ, "XDG_RUNTIME_DIR": str(self._directory)},
+            )
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -72,7 +76,7 @@ class Victim:
         assert self._zygote.stdout is not None
         async with asyncio.timeout(30):
             word, _, rest = (await self._zygote.stdout.readline()).decode().partition(" ")
-        assert word == wanted, f"{word} {rest}"
+        assert word == wanted, f"{word} {rest}: {self._said.read_text()[-2000:]}"
         return rest
 
 
@@ -115,7 +119,8 @@ async def history_and_state(path: Path) -> tuple[dict[str, Group], dict[str, Gro
 
 def test_no_promise_is_broken_by_two_hundred_kills(tmp_path: Path) -> None:
     guests = asyncio.run(killed_again_and_again(tmp_path))
-    impacts = [json.loads(line) for line in (tmp_path / "state.db.impacts").open()]
+    lines = (tmp_path / "state.db.impacts").read_text().splitlines()
+    impacts = [json.loads(line) for line in lines]
     judgement = judge([*guests.trace, *impacts])
     assert judgement.ok, judgement.render()
 
@@ -130,7 +135,9 @@ def test_no_promise_is_broken_by_two_hundred_kills(tmp_path: Path) -> None:
     assert replayed == stored
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-    return port
+def _free_port(after: int = 20_000) -> int:
+    """Below the range from which clients' own ports are taken: it must stay free between lives."""
+    for port in range(after + 1 + os.getpid() % 997, 32_000):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise RuntimeError("no free port")
