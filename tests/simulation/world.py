@@ -26,6 +26,7 @@ from forewarn.service.trace import Trace
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
 from forewarn.store.port import Commit
+from forewarn.testing.inprocess import exchange
 
 START: Time = 1_800_000_000 * SECOND
 FLEET = on_loopback(sample_fleet())
@@ -231,35 +232,12 @@ class Simulation:
             "answer_headers": [],
             "answer": "",
         }
+        headers = {"Metadata": "true"}
         try:
-            await self.surviving(self._exchange(machine, method, target, body, record))
+            asking = exchange(self.node.app, MACHINES[machine], method, target, headers, body)
+            answer = await self.surviving(asking)
+            record["status"], record["answer"] = answer.status, answer.body.decode()
+            record["answer_headers"] = [[n, v] for n, v in answer.headers.items()]
         finally:
             self.trace.append({**record, "t": self.stamp()})
         return record
-
-    async def _exchange(
-        self, machine: str, method: str, target: str, body: bytes, record: dict[str, Any]
-    ) -> None:
-        path, _, query = target.partition("?")
-        scope = {
-            "type": "http",
-            "method": method,
-            "path": path,
-            "query_string": query.encode(),
-            "headers": [(b"metadata", b"true")],
-            "client": ("127.0.0.1", 1),
-            "server": (MACHINES[machine], 80),
-        }
-        said = bytearray()
-
-        async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        async def send(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                record["status"] = message["status"]
-                record["answer_headers"] = [[n.decode(), v.decode()] for n, v in message["headers"]]
-            said.extend(message.get("body", b""))
-
-        await self.node.app(scope, receive, send)
-        record["answer"] = said.decode()

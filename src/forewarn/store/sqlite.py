@@ -17,10 +17,9 @@ from typing import IO, Any, TypeVar
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy.dialects.sqlite import insert
 
 from forewarn.core import Event, Group, Machine
-from forewarn.core.changes import EventMoved
+from forewarn.store import rows
 from forewarn.store import schema as s
 from forewarn.store.batching import BatchingStore
 from forewarn.store.port import Commit, Sightings, StoreFailed, StoreUnusable
@@ -183,9 +182,9 @@ class SqliteStore(BatchingStore):
                 s.commits.insert(),
                 [{"seq": c.seq, "at": c.at, "body": _encode(c)} for c in commits],
             )
-            _write_groups(connection, before, after)
-            _write_machines(connection, before, after)
-            _write_events(connection, commits)
+            rows.write_groups(connection, before, after)
+            rows.write_machines(connection, before, after)
+            rows.write_events(connection, commits)
 
     def _page(self, after: int, until: int) -> list[Commit]:
         c = s.commits.c
@@ -203,13 +202,13 @@ class SqliteStore(BatchingStore):
     def _save(self, sightings: Sightings) -> None:
         values = {"lost": sightings.lost, "served_until": sightings.served_until}
         with self._connection() as connection:
-            _upsert(
+            rows.upsert(
                 connection,
                 s.sightings,
                 "group_name",
                 [{"group_name": name, "seen": seen} for name, seen in sightings.seen.items()],
             )
-            _upsert(
+            rows.upsert(
                 connection,
                 s.service,
                 "key",
@@ -223,71 +222,6 @@ class SqliteStore(BatchingStore):
         return Sightings(
             seen=seen, served_until=values.get("served_until"), lost=values.get("lost", 0)
         )
-
-
-def _write_groups(
-    connection: sa.Connection, before: Mapping[str, Group], after: Mapping[str, Group]
-) -> None:
-    """A group's own row holds neither its machines nor its events: those have rows of their own."""
-
-    def row(group: Group) -> bytes:
-        return _encode(msgspec.structs.replace(group, machines=(), events=()))
-
-    rows = [
-        {"name": name, "body": row(group)}
-        for name, group in after.items()
-        if name not in before or row(group) != row(before[name])
-    ]
-    _upsert(connection, s.groups, "name", rows)
-
-
-def _write_machines(
-    connection: sa.Connection, before: Mapping[str, Group], after: Mapping[str, Group]
-) -> None:
-    rows, removed = [], []
-    for name, group in after.items():
-        known = {m.name: m for m in before[name].machines} if name in before else {}
-        for machine in group.machines:
-            if known.pop(machine.name, None) is not machine:
-                rows.append({"name": machine.name, "group_name": name, "body": _encode(machine)})
-        removed += list(known)
-    if removed:
-        connection.execute(s.machines.delete().where(s.machines.c.name.in_(removed)))
-    _upsert(connection, s.machines, "name", rows)
-
-
-def _write_events(connection: sa.Connection, commits: Sequence[Commit]) -> None:
-    latest: dict[str, Event] = {}
-    for commit in commits:
-        for entry in commit.entries:
-            for item in entry.items:
-                if isinstance(item, EventMoved):
-                    latest[item.event.id] = item.event
-    rows = [
-        {
-            "id": event.id,
-            "group_name": event.group,
-            "over": event.status.over,
-            "cause": event.cause,
-            "body": _encode(event),
-        }
-        for event in latest.values()
-    ]
-    _upsert(connection, s.events, "id", rows)
-
-
-def _upsert(
-    connection: sa.Connection, table: sa.Table, key: str, rows: Sequence[Mapping[str, object]]
-) -> None:
-    if not rows:
-        return
-    statement = insert(table)
-    values = {
-        column.name: statement.excluded[column.name]
-        for column in table.columns
-        if column.name in rows[0] and column.name != key
-    }
-    connection.execute(statement.on_conflict_do_update(index_elements=[key], set_=values), rows)
 
 
 def _pragmas(connection: Any, _record: object) -> None:

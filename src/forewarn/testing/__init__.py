@@ -6,14 +6,15 @@ Names are imported when they are first used, so that the judge runs without the 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from forewarn.testing.service import Answer, Clock, RefusedByService, Service
+    from forewarn.testing.inprocess import Answer
+    from forewarn.testing.service import Clock, RefusedByService, Service
 
 __all__ = ["Answer", "Clock", "RefusedByService", "Service"]
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        from forewarn.testing import service
+        from forewarn.testing import inprocess, service
 
-        return getattr(service, name)
+        return getattr(inprocess if name == "Answer" else service, name)
     raise AttributeError(f"module 'forewarn.testing' has no attribute '{name}'")

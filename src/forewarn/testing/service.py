@@ -15,8 +15,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-import msgspec
-
 from forewarn.core import Event, EventType, Refused, Rules, Source
 from forewarn.core.words import parse_duration
 from forewarn.drivers.port import Driver
@@ -29,21 +27,13 @@ from forewarn.service.clock import VirtualClock
 from forewarn.service.fleetfile import Fleet
 from forewarn.service.platform import new_id
 from forewarn.store import Store
+from forewarn.testing.inprocess import Answer, exchange
 from forewarn.wire.requests import write_approval
 
 START = 1_800_000_000 * 1_000_000  # Fri, 15 Jan 2027 08:00:00 GMT
 NEWEST = "2020-07-01"
 
 T = TypeVar("T")
-
-
-class Answer(msgspec.Struct, frozen=True):
-    status: int
-    headers: Mapping[str, str]  # names in lower case
-    body: bytes
-
-    def json(self) -> Any:
-        return msgspec.json.decode(self.body)
 
 
 class RefusedByService(Exception):
@@ -170,7 +160,8 @@ class Service:
         """One HTTP request as this machine."""
         if self.node.metadata_url:
             return self._over_socket(machine, method, target, headers or {}, body)
-        return self.run(self._in_process(machine, method, target, headers or {}, body))
+        asked = self.addresses[machine]
+        return self.run(exchange(self.node.app, asked, method, target, headers or {}, body))
 
     def get(
         self, machine: str, version: str = NEWEST, headers: Mapping[str, str] | None = None
@@ -249,30 +240,3 @@ class Service:
             return Answer(response.status, found, response.read())
         finally:
             connection.close()
-
-    async def _in_process(
-        self, machine: str, method: str, target: str, headers: Mapping[str, str], body: bytes
-    ) -> Answer:
-        path, _, query = target.partition("?")
-        scope = {
-            "type": "http",
-            "method": method,
-            "path": path,
-            "query_string": query.encode(),
-            "headers": [(k.lower().encode(), v.encode("latin-1")) for k, v in headers.items()],
-            "client": ("127.0.0.1", 0),
-            "server": (self.addresses[machine], 80),
-        }
-        start: dict[str, Any] = {}
-        said = bytearray()
-
-        async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        async def send(message: Any) -> None:
-            start.update(message if message["type"] == "http.response.start" else {})
-            said.extend(message.get("body", b""))
-
-        await self.node.app(scope, receive, send)
-        found = {name.decode().lower(): value.decode("latin-1") for name, value in start["headers"]}
-        return Answer(start["status"], found, bytes(said))
