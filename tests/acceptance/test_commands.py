@@ -298,7 +298,7 @@ def test_under_speed_every_page_says_so_and_tight_notices_are_warned_of(tmp_path
 @pytest.mark.parametrize(
     ("words", "status", "says"),
     [
-        ("dev --speed 0", 2, "above 0"),
+        ("dev --speed 0", 2, "from 0.01 to"),
         ("dev --clock lunar", 2, "real or virtual"),
         ("dev --clock virtual --speed 2", 2, "one of the two"),
         ("dev --as nobody", 1, "no such machine"),

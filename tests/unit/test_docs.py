@@ -17,7 +17,6 @@ from forewarn.core.words import in_words
 from forewarn.drivers import simulated
 from forewarn.service import clock, fleetfile
 from forewarn.testing.judge import RULES
-from forewarn.wire import requests
 
 DOCS = Path(__file__).parents[2] / "docs"
 README = DOCS.parent / "README.md"
@@ -45,7 +44,6 @@ def test_every_setting_is_documented_with_its_default(field: msgspec.structs.Fie
         ("MAX_DURATION_SECONDS", f"{events.MAX_DURATION_SECONDS:,}"),
         ("MAX_ACTIVE_EVENTS", f"{events.MAX_ACTIVE_EVENTS:,}"),
         ("TIGHT_NOTICE", in_words(announce.TIGHT_NOTICE)),
-        ("MAX_PARAMETERS", str(requests.MAX_PARAMETERS)),
         ("MAX_PLACEMENT_GROUP", str(fleetfile.MAX_PLACEMENT_GROUP)),
         ("MAX_NAME", f"{fleetfile.MAX_NAME} characters"),
         ("MAX_DOMAIN", str(fleetfile.MAX_DOMAIN)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import typer
@@ -13,7 +14,7 @@ from forewarn.metadata.limits import Limits
 from forewarn.metadata.seats import Identity
 from forewarn.node import Address, Config, Node
 from forewarn.node.dev import on_loopback, sample_fleet
-from forewarn.node.sockets import confined
+from forewarn.node.sockets import confined, local
 from forewarn.service import fleetfile, guard
 from forewarn.service.fleetfile import Fleet, FleetError
 
@@ -45,9 +46,9 @@ def configure(
         identity=Identity.ASKED,
         speak_as=_speaker(made, speak_as),
         limits=Limits(throttle=throttle),
-        metadata=_address("--metadata", metadata),
+        metadata=_address("--metadata", metadata, _ipv4),
         whole_loopback=True,
-        control=_address("--control", control),
+        control=_address("--control", control, local),
         record=record,
     )
 
@@ -85,11 +86,18 @@ def _speaker(fleet: Fleet, wanted: str | None) -> str:
     return wanted or names[0]
 
 
-def _address(option: str, text: str) -> Address:
+def _ipv4(host: str) -> bool:
+    return confined(host) and ":" not in host
+
+
+def _address(option: str, text: str, allowed: Callable[[str], bool]) -> Address:
     try:
         address = Address.parse(text)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint=option) from error
-    if not confined(address.host):
-        fail(f"{option} {text}: dev never listens beyond loopback; for a fleet use forewarn serve")
+    if not allowed(address.host):
+        fail(
+            f"{option} {text}: dev never listens beyond loopback, 127.0.0.1 for example;"
+            " for a fleet use forewarn serve"
+        )
     return address

@@ -21,13 +21,21 @@ from forewarn.cli.output import (
 )
 from forewarn.control import schema as s
 from forewarn.control.client import ControlClient
+from forewarn.core.events import EventType
 from forewarn.core.time import SECOND
 from forewarn.core.words import parse_duration
 
 app = typer.Typer(no_args_is_help=True)
-Id = Annotated[str, typer.Argument(help="An event's id, or its first characters.")]
+TYPES = ", ".join(type.value for type in EventType)
 
-TYPES = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
+
+def _id(text: str) -> str:
+    if not text.strip():
+        raise typer.BadParameter("give the id of an event, or its first characters")
+    return text
+
+
+Id = Annotated[str, typer.Argument(callback=_id, help="An event's id, or its first characters.")]
 
 
 @app.command("list")
@@ -67,7 +75,7 @@ def show(id: Id, json: Json = False, url: Url = None) -> None:
 def schedule(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TYPE] [MACHINE]...", help=f"Type ({', '.join(TYPES)}), machines."),
+        typer.Argument(metavar="[TYPE] [MACHINE]...", help=f"Type ({TYPES}), machines."),
     ] = None,
     type: Annotated[str | None, typer.Option("--type", help="The type, as an option.")] = None,
     machine: Annotated[

@@ -68,3 +68,4 @@ def disable(name: Name, json: Json = False, url: Url = None) -> None:
             as_json(found)
         else:
             typer.echo(f"group '{found.name}' is not listening; its next poll enables it again")
+            pace(client)

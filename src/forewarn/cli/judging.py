@@ -12,7 +12,7 @@ from forewarn.cli.output import Json, as_json, fail, table
 
 def judge(
     files: Annotated[
-        list[Path] | None, typer.Argument(help="Traces, as --record writes them; - is not one.")
+        list[Path] | None, typer.Argument(help="Traces, as --record writes them.")
     ] = None,
     rules: Annotated[bool, typer.Option("--rules", help="List what is looked for.")] = False,
     json: Json = False,
@@ -32,6 +32,10 @@ def judge(
         judgement = judging.judge_files(files)
     except OSError as error:
         fail(f"{error.filename}: {error.strerror}")
+    if not judgement.exchanges:
+        fail("no exchange is recorded there, so there is nothing to judge")
+    if judgement.unreadable > len(files):  # a torn last line each is what a kill leaves behind
+        fail(f"{judgement.unreadable} lines cannot be read; is that a trace?")
     if json:
         as_json(judgement.as_dict())
     else:

@@ -82,6 +82,7 @@ def restore(name: Name, json: Json = False, url: Url = None) -> None:
             as_json(found)
         else:
             typer.echo(f"{found.name} is there again")
+            pace(client)
 
 
 def _row(machine: s.Machine) -> tuple[str, ...]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from typing import TextIO, cast
 
 import msgspec
 import structlog
@@ -41,6 +43,28 @@ async def run(
             await stop.wait()
 
 
+class _Told:
+    """Standard error as somewhere to tell things, whether or not anybody is there to read them.
+
+    A log that cannot be written (a closed pipe, a full disk) must not stop the service.
+    """
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.flush()
+
+
+def _say(line: str) -> None:
+    told = _Told()
+    told.write(line + "\n")
+    told.flush()
+
+
 def _tell(commit: Commit, changed: Mapping[str, Group]) -> None:
     """One line per visible change."""
     at = time_of(commit.at).strftime("%H:%M:%S")
@@ -52,11 +76,11 @@ def _tell(commit: Commit, changed: Mapping[str, Group]) -> None:
                 case EventMoved(what=what, event=event) if what in SHOWN:
                     moved[event.id] = event
                 case Enabled():
-                    typer.echo(f"{at}  {group.name}: listening, document 1", err=True)
+                    _say(f"{at}  {group.name}: listening, document 1")
                 case Disabled(why=why):
-                    typer.echo(f"{at}  {group.name}: no longer listening ({why})", err=True)
+                    _say(f"{at}  {group.name}: no longer listening ({why})")
         for event in moved.values():
-            typer.echo(f"{at}  {_line(group, event)}", err=True)
+            _say(f"{at}  {_line(group, event)}")
 
 
 def _line(group: Group, event: Event) -> str:
@@ -76,7 +100,8 @@ def _line(group: Group, event: Event) -> str:
 
 def _logging() -> None:
     """Our own words on standard error; the libraries' only when something is wrong."""
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
+    told = cast(TextIO, _Told())
+    logging.basicConfig(stream=told, level=logging.WARNING, format="%(message)s")
     for name in ("uvicorn.error", "uvicorn.access"):
         logging.getLogger(name).setLevel(logging.ERROR)
     structlog.configure(
@@ -86,5 +111,5 @@ def _logging() -> None:
             structlog.processors.format_exc_info,
             structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
         ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(told),
     )

@@ -13,6 +13,7 @@ import typer
 from forewarn.cli.output import fail, parsed
 from forewarn.core.announce import TIGHT_NOTICE
 from forewarn.core.events import PROMISES
+from forewarn.core.time import MAX_SPEED, MIN_SPEED, Rules
 from forewarn.core.words import in_words, parse_duration
 
 if TYPE_CHECKING:
@@ -43,8 +44,10 @@ def dev(
     enable_delay: Annotated[str, typer.Option(help="How long a first answer takes.")] = "0s",
 ) -> None:
     """The whole service on loopback with a sample fleet, nothing to configure."""
-    if not speed > 0 or speed == float("inf"):
-        raise typer.BadParameter("the speed is a number above 0", param_hint="--speed")
+    if not MIN_SPEED <= speed <= MAX_SPEED:
+        raise typer.BadParameter(
+            f"the speed is a number from {MIN_SPEED:g} to {MAX_SPEED:g}", param_hint="--speed"
+        )
     if clock not in ("real", "virtual"):
         raise typer.BadParameter("the clock is real or virtual", param_hint="--clock")
     if clock == "virtual" and speed != 1.0:
@@ -109,7 +112,7 @@ def _need_server() -> None:
 def _warn_of(speed: float) -> None:
     typer.echo(f"speed {speed:g}: durations are divided by {speed:g}", err=True)
     for type, promise in PROMISES.items():
-        notice = round(promise.notice / speed)
+        notice = Rules(speed=speed).paced(promise.notice)
         if notice < TIGHT_NOTICE:
             typer.echo(
                 f"warning: at this speed a {type.value} has only {in_words(notice)} of notice;"
@@ -130,3 +133,5 @@ def _run(config: Config, welcome: Any) -> None:
         uvloop.run(run(config, welcome, note))
     except (CannotListen, StoreUnusable) as error:
         fail(str(error))
+    except OSError as error:
+        fail(f"{error.filename or 'cannot start'}: {error.strerror}")

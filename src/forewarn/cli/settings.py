@@ -11,7 +11,7 @@ from forewarn.core.time import Rules
 from forewarn.core.words import parse_duration
 from forewarn.metadata.limits import Limits
 from forewarn.node.config import Address, Config
-from forewarn.node.sockets import confined
+from forewarn.node.sockets import confined, local
 from forewarn.service import fleetfile
 from forewarn.service.fleetfile import FleetError
 
@@ -28,6 +28,8 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     allow_other_addresses: bool = False  # may `metadata` be neither link-local nor loopback?
     record: str = ""  # a file for everything that is asked and answered; empty: none
     throttle: int = 0  # requests per machine and second; 0: as many as one likes
+    max_head: int = 16 * 1024  # bytes of a request before its body
+    head_timeout: str = "10s"  # to send it
     max_body: int = 64 * 1024  # bytes of an approval
     body_timeout: str = "10s"  # to send it
     keep_alive: str = "120s"  # that an idle connection is kept
@@ -60,10 +62,10 @@ def config(settings: Settings) -> Config:
             " bound to link-local or loopback; set allow_other_addresses = true if you mean it"
         )
     control = _address("control", settings.control)
-    if not confined(control.host):
+    if not local(control.host):
         raise SettingsError(f"control = {control}: the control API is bound to loopback only")
-    if settings.throttle < 0 or settings.max_body < 1:
-        raise SettingsError("throttle must not be negative, and max_body at least 1")
+    if settings.throttle < 0 or settings.max_body < 1 or settings.max_head < 1:
+        raise SettingsError("throttle must not be negative, max_head and max_body at least 1")
     try:
         fleet = fleetfile.load(Path(settings.fleet))
     except FleetError as error:
@@ -77,6 +79,8 @@ def config(settings: Settings) -> Config:
             enable_delay=_duration("enable_delay", settings.enable_delay),
         ),
         limits=Limits(
+            max_head=settings.max_head,
+            head_timeout=_duration("head_timeout", settings.head_timeout) / 1e6,
             max_body=settings.max_body,
             body_timeout=_duration("body_timeout", settings.body_timeout) / 1e6,
             keep_alive=max(1, _duration("keep_alive", settings.keep_alive) // 1_000_000),

@@ -6,9 +6,10 @@ name a loopback host, so that a page in a browser cannot reach it under another 
 
 from __future__ import annotations
 
-import getpass
+import ipaddress
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import msgspec
 from litestar import Litestar, Request, Response, get, post
@@ -19,9 +20,9 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from forewarn import __version__
 from forewarn.control import schema as s
 from forewarn.control import views
-from forewarn.core import EventType, Machine, Now, Refused, Source, Time
+from forewarn.core import Duration, EventType, Machine, Now, Refused, Source, Time
 from forewarn.core.refusal import Reason, conflict, invalid, unknown
-from forewarn.core.time import SECOND
+from forewarn.core.time import LAST, SECOND
 from forewarn.core.words import listing
 from forewarn.service.ledger import Hung
 from forewarn.service.platform import Outcome, Platform
@@ -30,7 +31,6 @@ from forewarn.store.port import StoreFailed
 MAX_LISTED = 1_000  # events that are over, in one answer
 STATUS = {Reason.INVALID: 400, Reason.UNKNOWN: 404, Reason.CONFLICT: 409}
 TITLES = {400: "Bad request", 404: "Not found", 409: "Conflict", 503: "Not stored"}
-LOCAL_HOSTS = ("127.", "localhost", "[::1]")
 
 
 class Desk(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ class RefusedError(Exception):
 
 def create(desk: Desk) -> Litestar:
     platform = desk.platform
-    by = f"operator {_user()}"
+    by = "operator"
 
     @get("/v1/status", sync_to_thread=False)
     def status() -> s.Status:
@@ -134,7 +134,7 @@ def create(desk: Desk) -> Litestar:
                 machines=tuple(data.machines),
                 by=by,
                 source=_named(Source, "source", data.source),
-                notice=None if data.notice is None else round(data.notice * SECOND),
+                notice=None if data.notice is None else _length("notice", data.notice),
                 not_before=None if data.not_before is None else _instant(data.not_before),
                 short_notice=data.short_notice,
                 description=data.description,
@@ -199,9 +199,11 @@ async def _advance(desk: Desk, at: Time, data: JSONBody[s.AdvanceRequest]) -> No
         )
     if (data.by is None) == (data.to is None):
         raise RefusedError(invalid("say by how long or to when, one of the two"))
-    to = _instant(data.to) if data.to is not None else at + round((data.by or 0) * SECOND)
+    to = _instant(data.to) if data.to is not None else at + _length("by", data.by or 0)
     if to < at:
         raise RefusedError(invalid("time does not go back"))
+    if to > LAST:
+        raise RefusedError(invalid("a clock is wound no further than the year 9000"))
     try:
         await desk.advance(to)
     except Hung as hung:
@@ -246,18 +248,26 @@ def _instant(time: Any) -> Time:
         raise RefusedError(invalid(str(error))) from error
 
 
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"
+def _length(what: str, seconds: float) -> Duration:
+    if not abs(seconds) * SECOND < LAST:  # not a number fails this as well
+        raise RefusedError(invalid(f"{what} of {seconds} s is no length of time"))
+    return round(seconds * SECOND)
 
 
 def _local_only(request: Request[Any, Any, Any]) -> Response[s.Problem] | None:
+    """A page in a browser names the host it came from, and says where from."""
     host = request.headers.get("host", "localhost")
-    if host.startswith(LOCAL_HOSTS) and "origin" not in request.headers:
+    name = urlsplit(f"//{host}").hostname or ""
+    if _is_local(name) and "origin" not in request.headers:
         return None
     return _problem(403, "Forbidden", "the control API answers local programs only")
+
+
+def _is_local(name: str) -> bool:
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return name == "localhost"
 
 
 def _refused(_request: object, error: RefusedError) -> Response[s.Problem]:

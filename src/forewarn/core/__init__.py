@@ -9,7 +9,7 @@ from forewarn.core.commands import Command
 from forewarn.core.decide import decide
 from forewarn.core.due import due
 from forewarn.core.events import Event, EventType, Source, Status
-from forewarn.core.fleet import GroupKind, Host, Machine, Policy
+from forewarn.core.fleet import GroupKind, Machine, Policy
 from forewarn.core.group import EventView, Group, GroupView, view
 from forewarn.core.holds import Hold, why
 from forewarn.core.refusal import Reason, Refused
@@ -27,7 +27,6 @@ __all__ = [
     "GroupKind",
     "GroupView",
     "Hold",
-    "Host",
     "Machine",
     "Now",
     "Policy",

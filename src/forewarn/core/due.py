@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from forewarn.core.events import Status
 from forewarn.core.group import Group
-from forewarn.core.holds import Floor, occupied, ripe_at, timely
+from forewarn.core.holds import Floor, occupied, open_deletes, ripe_at, timely
 from forewarn.core.time import Now, Time
 
 
@@ -20,11 +20,12 @@ def due(group: Group, now: Now) -> Time | None:
     if group.enabled and now.rules.silence is not None:
         instants.append(group.seen + now.rules.paced(now.rules.silence) + now.lost)
     floor = Floor(group.events)
+    deletes = open_deletes(group.events, now)
     for event in group.events:
         if event.status is Status.STARTED:
             if event.attempt is not None and event.attempt.next_at is not None:
                 instants.append(event.attempt.next_at)
         elif not occupied(event, floor):
-            held = timely(group.events, event, now)
+            held = timely(event, now, deletes)
             instants.append(ripe_at(event, now) if held else event.raised_at)
     return min(instants, default=None)

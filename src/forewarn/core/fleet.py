@@ -1,4 +1,4 @@
-"""What a fleet is made of: hosts, the kinds of groups, machines and their groups' policies.
+"""What a fleet is made of: the kinds of groups, machines and their groups' policies.
 
 Values only. Where a machine's events stand is `group.py`; how a fleet file reads is elsewhere.
 """
@@ -20,10 +20,6 @@ class GroupKind(enum.Enum):
     AVAILABILITY_SET = "availability-set"
     AVAILABILITY_ZONE = "availability-zone"
     SCALE_SET = "scale-set"
-
-
-class Host(msgspec.Struct, frozen=True, omit_defaults=True):
-    name: str
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

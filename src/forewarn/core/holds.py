@@ -8,7 +8,7 @@ by its group's domain slot, or by the other deletes it is coupled with.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -17,6 +17,8 @@ from forewarn.core.events import Attempt, Event, EventType, Status
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.time import Now, Time
+
+NAMED_AT_MOST = 10  # other deletes that a waiting one names
 
 
 class HoldKind(enum.Enum):
@@ -79,8 +81,21 @@ class Floor:
         }
 
 
-def timely(events: Iterable[Event], event: Event, now: Now) -> list[Hold]:
-    """Holds that time or an approval lifts. `events` are the group's, this one among them."""
+def open_deletes(events: Iterable[Event], now: Now) -> list[Event]:
+    """Deletes that wait for their notice, the earliest first: approved ones wait for these."""
+    waiting = [
+        event
+        for event in events
+        if event.type is EventType.TERMINATE
+        and event.status is Status.SCHEDULED
+        and event.approved is None
+        and not ripe(event, now)
+    ]
+    return sorted(waiting, key=lambda event: event.not_before)
+
+
+def timely(event: Event, now: Now, deletes: Sequence[Event]) -> list[Hold]:
+    """Holds that time or an approval lifts. `deletes` are the group's `open_deletes`."""
     if ripe(event, now):
         return []
     if event.approved is None:
@@ -110,13 +125,7 @@ def timely(events: Iterable[Event], event: Event, now: Now) -> list[Hold]:
     if event.type is not EventType.TERMINATE:
         return []
     coupled = tuple(
-        other.id
-        for other in events
-        if other.type is EventType.TERMINATE
-        and other.status is Status.SCHEDULED
-        and other.not_before <= event.not_before
-        and other.approved is None
-        and not ripe(other, now)
+        other.id for other in deletes[:NAMED_AT_MOST] if other.not_before <= event.not_before
     )
     if not coupled:
         return []
@@ -173,10 +182,11 @@ def settle(group: Group, now: Now) -> tuple[Change, ...]:
     freed = True
     while freed:  # a start may end what held another event; then look once more
         freed = False
+        deletes = open_deletes(present.values(), now)
         for event in list(present.values()):
             if event.id not in present or event.status is not Status.SCHEDULED:
                 continue
-            if timely(present.values(), event, now) or occupied(event, floor):
+            if timely(event, now, deletes) or occupied(event, floor):
                 continue
             began = started(event, now)
             items.append(EventMoved(Move.START, began))
@@ -212,7 +222,8 @@ def why(group: Group, id: str, now: Now) -> tuple[Hold, ...]:
     event = after.event(id)
     if event is None or event.status is not Status.SCHEDULED:
         return ()
-    return (*timely(after.events, event, now), *occupied(event, Floor(after.events)))
+    deletes = open_deletes(after.events, now)
+    return (*timely(event, now, deletes), *occupied(event, Floor(after.events)))
 
 
 def started(event: Event, now: Now) -> Event:

@@ -18,6 +18,9 @@ MINUTE: Duration = 60 * SECOND
 HOUR: Duration = 60 * MINUTE
 DAY: Duration = 24 * HOUR
 
+LAST: Time = 221_845_392_000 * SECOND  # 9000-01-01: no clock is wound further
+MIN_SPEED, MAX_SPEED = 0.01, 100_000.0
+
 
 def ceil_second(at: Time) -> Time:
     """The first whole second that is not before `at`: notice is never short."""

@@ -28,24 +28,26 @@ from forewarn.drivers.port import (
     Veto,
 )
 
-KEPT_IMPACTS = 10_000  # how many a world's file remembers when it is opened again
+KEPT_IMPACTS = 10_000  # how many a world remembers
 
 
 class Profile(msgspec.Struct, frozen=True):
     started: Duration  # how long the event stays Started: until it is done and checked
+    impact: int = -1  # seconds for which the machine is really away; -1: not said
 
 
 # Medians of what has been seen in a real cloud.
-MIGRATION = Profile(5 * MINUTE)
-MAINTENANCE = Profile(10 * MINUTE)
+MIGRATION = Profile(5 * MINUTE, impact=5)
+MAINTENANCE = Profile(10 * MINUTE, impact=9)
+USERS = Profile(10 * MINUTE)
 DELETION = Profile(30 * SECOND)
 
 PROFILES: dict[tuple[EventType, Source], Profile] = {
     (EventType.FREEZE, Source.PLATFORM): MIGRATION,
     (EventType.REBOOT, Source.PLATFORM): MAINTENANCE,
-    (EventType.REBOOT, Source.USER): MAINTENANCE,
+    (EventType.REBOOT, Source.USER): USERS,
     (EventType.REDEPLOY, Source.PLATFORM): MAINTENANCE,
-    (EventType.REDEPLOY, Source.USER): MAINTENANCE,
+    (EventType.REDEPLOY, Source.USER): USERS,
     (EventType.PREEMPT, Source.PLATFORM): DELETION,
     (EventType.TERMINATE, Source.PLATFORM): DELETION,
 }
@@ -56,6 +58,7 @@ class Impact(msgspec.Struct, frozen=True, tag_field="kind", tag="impact"):
     event: str
     type: str
     machines: tuple[str, ...]
+    seconds: int = -1  # how long the machines were away; -1: not said
 
 
 class World:
@@ -69,6 +72,8 @@ class World:
 
     def strike(self, impact: Impact) -> None:
         self._impacts[impact.event] = impact
+        if len(self._impacts) > KEPT_IMPACTS:
+            del self._impacts[next(iter(self._impacts))]
 
     def close(self) -> None:
         """Nothing more will be done to it."""
@@ -89,7 +94,10 @@ class FileWorld(World):
                 continue  # torn by a crash: it did not count
         if b"".join(kept) != whole:
             fresh = path.with_name(path.name + ".new")
-            fresh.write_bytes(b"".join(kept))
+            with fresh.open("wb") as file:
+                file.write(b"".join(kept))
+                file.flush()
+                os.fsync(file.fileno())
             fresh.replace(path)
         self._file = path.open("ab")
 
@@ -123,7 +131,11 @@ class Simulated:
     async def perform(self, task: Task) -> Performed:
         if self._world.impact(task.event) is None:
             names = tuple(machine.name for machine in task.machines)
-            self._world.strike(Impact(task.now / SECOND, task.event, task.type.value, names))
+            profile = PROFILES[task.type, task.source]
+            seconds = task.duration if task.duration >= 0 else profile.impact
+            self._world.strike(
+                Impact(task.now / SECOND, task.event, task.type.value, names, seconds)
+            )
         over_at = self._over_at(task)
         return Again(over_at) if task.now < over_at else Done(_moved(task))
 

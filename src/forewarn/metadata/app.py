@@ -57,6 +57,8 @@ class MetadataApp:
         except NotTaken as failure:
             log.error("a request could not be carried out", why=str(failure))
             reply = _refused(errors.NOT_TAKEN)
+        except asyncio.CancelledError:  # the service stops, and this one was still waiting
+            reply = _refused(errors.STOPPING)
         head = [*reply.headers, *standing_headers(present.date(self._upstream.now().at))]
         if reply.status != 304:
             head += [("Content-Type", reply.content_type), ("Content-Length", str(len(reply.body)))]

@@ -1,5 +1,5 @@
-"""What a caller may use up: the size of a body, the time to send it, and, if wanted, a rate.
-All in guard time."""
+"""What a caller may use up: the size of a head and a body, the time to send them, and, if
+wanted, a rate. All in guard time."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from forewarn.service import guard
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    max_head: int = 16 * 1024  # bytes of a request before its body
+    head_timeout: float = 10.0  # seconds to send it, from its first byte
     max_body: int = 64 * 1024  # bytes of a POST
     body_timeout: float = 10.0  # seconds to send it
     keep_alive: int = 120  # seconds that an idle connection is kept

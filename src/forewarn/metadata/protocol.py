@@ -3,18 +3,22 @@
 What is not HTTP is answered like everything else, and only after the answers that are owed for
 good requests before it. A verb that the parser does not know is a verb all the same. An offer to
 upgrade (Java's client makes one with every first request) is passed over, and the body behind it
-is read.
+is read. A head that is too long or too slow is cut off; whoever has something to sweep calls
+`overdue` once a second, so that no timer is needed for each request.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from forewarn.metadata.app import standing_headers
+from forewarn.metadata.limits import Limits
+from forewarn.service import guard
 from forewarn.wire.errors import JSON, MALFORMED
 
 # A request line whose verb is a token, as HTTP has it, and how much of one may have come so far.
@@ -25,7 +29,7 @@ _STAND_IN = b"OPTIONS"  # a verb that the parser knows and the endpoint does not
 _FRAMING = (b"content-length", b"transfer-encoding")
 
 
-def protocol(date: Callable[[], str]) -> type[HttpToolsProtocol]:
+def protocol(date: Callable[[], str], limits: Limits) -> type[HttpToolsProtocol]:
     """The protocol class; `date` is service time."""
 
     class MetadataProtocol(HttpToolsProtocol):
@@ -34,11 +38,34 @@ def protocol(date: Callable[[], str]) -> type[HttpToolsProtocol]:
         _in_message = False  # its first byte has come, its last has not
         _begun = 0  # messages in the data that is being parsed
         _held = b""  # the beginning of a request line: an odd verb is known by the whole of it
+        _head_size = 0  # bytes of a head that is not whole yet
+        _waiting_since = 0.0  # when a head was first owed, or its first byte came
+        _head_begun = False
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._waiting_since = guard.monotonic()
+
+        def overdue(self, now: float) -> bool:
+            """Has the caller kept us waiting for a head for too long?"""
+            if self._in_flight():
+                return False
+            patience = limits.head_timeout if self._head_begun else limits.keep_alive
+            return now - self._waiting_since > patience
 
         def data_received(self, data: bytes) -> None:
             if self._malformed:
                 return
+            self._take(data)
+            if self._head_begun:
+                self._head_size += len(data)
+                if self._head_size > limits.max_head:
+                    self.send_400_response("")
+
+        def _take(self, data: bytes) -> None:
             self._unset_keepalive_if_required()
+            if not self._head_begun and not self._in_message:
+                self._head_begun, self._waiting_since = True, guard.monotonic()
             at_a_start, self._begun = not self._in_message, 0
             if at_a_start:
                 data, self._held = self._held + data, b""
@@ -58,7 +85,7 @@ def protocol(date: Callable[[], str]) -> type[HttpToolsProtocol]:
                 else:
                     self._fresh_parser()
                     self._in_message = False
-                    self.data_received(_STAND_IN + data[verb.end() :])
+                    self._take(_STAND_IN + data[verb.end() :])
             except httptools.HttpParserError:
                 self.send_400_response("")
 
@@ -69,7 +96,7 @@ def protocol(date: Callable[[], str]) -> type[HttpToolsProtocol]:
             self._passing_over = True
             self._in_message = False
             self._fresh_parser()
-            self.data_received(b"\r\n".join([method + b" / HTTP/1.1", *framing, b"", b""]) + rest)
+            self._take(b"\r\n".join([method + b" / HTTP/1.1", *framing, b"", b""]) + rest)
 
         def _fresh_parser(self) -> None:
             self.parser = httptools.HttpRequestParser(self)
@@ -90,8 +117,11 @@ def protocol(date: Callable[[], str]) -> type[HttpToolsProtocol]:
                 super().on_header(name, value)
 
         def on_headers_complete(self) -> None:
+            self._head_begun, self._head_size = False, 0
             if self._passing_over:
                 self._passing_over = False
+            elif sum(len(name) + len(value) for name, value in self.headers) > limits.max_head:
+                raise ValueError("the head is too long")  # the parser stops: malformed
             else:
                 super().on_headers_complete()
 
@@ -123,6 +153,7 @@ def protocol(date: Callable[[], str]) -> type[HttpToolsProtocol]:
 
         def on_response_complete(self) -> None:
             last = not self.pipeline
+            self._waiting_since = guard.monotonic()
             super().on_response_complete()
             if self._malformed and last:
                 self._give_up()
@@ -147,3 +178,12 @@ def protocol(date: Callable[[], str]) -> type[HttpToolsProtocol]:
             self.transport.close()
 
     return MetadataProtocol
+
+
+def sweep(connections: Iterable[object]) -> None:
+    """Hang up on whoever has kept us waiting for too long."""
+    now = guard.monotonic()
+    for connection in list(connections):
+        overdue = getattr(connection, "overdue", None)
+        if overdue is not None and overdue(now):
+            connection.transport.close()  # type: ignore[attr-defined]

@@ -38,7 +38,8 @@ class Seats:
     def told(self, news: GroupNews) -> None:
         group = news.view.name
         before = self._of_group.get(group, ())
-        if tuple(seat.machine for seat in before) == news.machines:
+        seats = tuple(Seat(group, machine, news.place) for machine in news.machines)
+        if before == seats:
             return
         for seat in before:
             if self._by_name.get(seat.name) is seat:
@@ -46,7 +47,6 @@ class Seats:
             for address in seat.machine.addresses:
                 if self._by_address.get(address) is seat:
                     del self._by_address[address]
-        seats = tuple(Seat(group, machine, news.place) for machine in news.machines)
         self._of_group[group] = seats
         for seat in seats:
             self._by_name[seat.name] = seat

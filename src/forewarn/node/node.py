@@ -26,7 +26,7 @@ from forewarn.metadata.recorder import Recorder
 from forewarn.metadata.seats import Identity, Seats
 from forewarn.metadata.upstream import LocalUpstream
 from forewarn.node.config import Address, Config
-from forewarn.node.servers import server
+from forewarn.node.servers import InnerServer, server
 from forewarn.node.sockets import open_loopback, open_one
 from forewarn.service import guard
 from forewarn.service.carrier import Carrier
@@ -40,6 +40,8 @@ from forewarn.service.trace import FileTrace, Trace, TracedWorld
 from forewarn.service.witness import SAVE_EVERY, Witness
 from forewarn.service.writer import Writer
 from forewarn.store import MemoryStore, Store
+
+SWEEP_EVERY = 1.0  # seconds of guard time between two looks for callers that are too slow
 
 log = structlog.get_logger("forewarn")
 
@@ -64,6 +66,7 @@ class Node:
         self._driver = driver
         self._new_id = new_id
         self._stack = AsyncExitStack()
+        self._winding = asyncio.Lock()
         self.metadata_url = ""
         self.control_url = ""
 
@@ -87,7 +90,8 @@ class Node:
         """Wind a virtual clock forward; returns when all that became due is done and visible."""
         if not isinstance(self.clock, VirtualClock):
             raise TypeError("the clock is real")
-        await advance(self.clock, self.scheduler, self.ledger, to)
+        async with self._winding:
+            await advance(self.clock, self.scheduler, self.ledger, to)
 
     def url_of(self, machine: Machine) -> str:
         """Where to ask as this machine."""
@@ -132,7 +136,7 @@ class Node:
         app = MetadataApp(upstream, seats, config.limits)
         self.app: Any = Recorder(app, seats, upstream, trace) if trace else app
         await self._define()
-        self._stack.push_async_callback(self._save)
+        self._stack.push_async_callback(self._save_or_say)
         if trace:
             trace.fleet(store, self.writer.now().at)
         self.carrier.resume()
@@ -189,7 +193,7 @@ class Node:
     async def _listen(self, tasks: guard.Tasks) -> None:
         config = self.config
         if config.metadata is not None:
-            from forewarn.metadata.protocol import protocol
+            from forewarn.metadata.protocol import protocol, sweep
 
             sockets = (
                 open_loopback(config.metadata.port, self._loopback_hosts())
@@ -197,8 +201,9 @@ class Node:
                 else [open_one(config.metadata)]
             )
             self.metadata_url = _url(config.metadata.host, sockets[0])
-            http = protocol(lambda: present.date(self.writer.now().at))
-            await self._serve(self.app, sockets, tasks, http, config.limits.keep_alive)
+            http = protocol(lambda: present.date(self.writer.now().at), config.limits)
+            inner = await self._serve(self.app, sockets, tasks, http, config.limits.keep_alive)
+            tasks.start(_sweeping(lambda: sweep(inner.server_state.connections)), "sweeper")
         if config.control is not None:
             from forewarn.control.app import Desk, create
 
@@ -216,7 +221,7 @@ class Node:
 
     async def _serve(
         self, app: Any, sockets: list[socket.socket], tasks: guard.Tasks, http: Any, keep_alive: int
-    ) -> None:
+    ) -> InnerServer:
         inner = server(app, http=http, keep_alive=keep_alive)
         running = tasks.start(inner.serve(sockets), "server")
 
@@ -226,6 +231,7 @@ class Node:
 
         self._stack.push_async_callback(stop)
         await inner.ready.wait()
+        return inner
 
     def _loopback_hosts(self) -> list[str]:
         return ["127.0.0.1", *(a for m in self.config.fleet.machines for a in m.addresses)]
@@ -233,13 +239,19 @@ class Node:
     async def _keep_saving(self) -> None:
         while True:
             await guard.pause(SAVE_EVERY)
-            try:
-                await self._save()
-            except Exception as error:
-                log.warning("last-seen times could not be saved", why=str(error))
+            await self._save_or_say()
 
-    async def _save(self) -> None:
-        await self.witness.save(self.writer.now())
+    async def _save_or_say(self) -> None:
+        try:
+            await self.witness.save(self.writer.now())
+        except Exception as error:
+            log.warning("last-seen times could not be saved", why=str(error))
+
+
+async def _sweeping(sweep: Callable[[], None]) -> None:
+    while True:
+        await guard.pause(SWEEP_EVERY)
+        sweep()
 
 
 def _store(config: Config) -> Store:

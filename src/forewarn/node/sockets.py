@@ -63,13 +63,17 @@ def _one_each(port: int, hosts: Sequence[str]) -> list[socket.socket]:
     return opened
 
 
-def confined(host: str) -> bool:
-    """Is this an address that nobody beyond this machine or its guests can reach?"""
+def local(host: str) -> bool:
+    """Is this an address that only this machine can reach?"""
     try:
-        address = ipaddress.ip_address(host)
+        return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-    return address.is_loopback or address.is_link_local
+
+
+def confined(host: str) -> bool:
+    """Is this an address that nobody beyond this machine and its guests can reach?"""
+    return local(host) or (host.startswith("169.254.") and ipaddress.ip_address(host).is_link_local)
 
 
 def _why(address: Address, error: OSError) -> str:

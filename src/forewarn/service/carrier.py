@@ -13,6 +13,7 @@ import structlog
 from forewarn.core import Event, Group, Status
 from forewarn.core.changes import EventMoved
 from forewarn.core.commands import Again, Answer, Done, Failed, Outcome, Unclear
+from forewarn.core.lifecycle import Move
 from forewarn.drivers.port import Driver, Happened, Observed, Task, TaskMachine, Unknown
 from forewarn.service import guard
 from forewarn.service.ledger import Ledger
@@ -130,7 +131,7 @@ def _begins(item: EventMoved) -> bool:
     """Is this the commit that put a new attempt on record?"""
     attempt = item.event.attempt
     return (
-        item.what.value in ("start", "strike", "attempt")
+        item.what in (Move.START, Move.STRIKE, Move.ATTEMPT)
         and item.event.status is Status.STARTED
         and attempt is not None
         and attempt.open

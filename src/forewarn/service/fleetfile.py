@@ -25,6 +25,7 @@ MAX_DOMAIN = 999
 MAX_PLACEMENT_GROUP = 100  # machines in one placement group of a scale set
 MAX_NAME = 80
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?")
+MEMBER = r"_(0|[1-9]\d{0,8})"  # what follows the scale set's name in a member's
 NAMESPACE = uuid.UUID("8f6c1f52-6d0e-5f6a-9d0b-3a7a2a6f3c11")  # for ids derived from names
 
 
@@ -95,6 +96,8 @@ def parse(text: str) -> Fleet:
         return build(msgspec.convert(yaml.safe_load(text), FleetEntry))
     except (yaml.YAMLError, msgspec.ValidationError) as error:
         raise FleetError(" ".join(str(error).split())) from error
+    except RecursionError as error:
+        raise FleetError("it is nested too deeply") from error
 
 
 def build(entry: FleetEntry) -> Fleet:
@@ -105,6 +108,7 @@ def build(entry: FleetEntry) -> Fleet:
     groups = {group.name: _group(entry, group, hosts) for group in entry.groups}
     fleet = Fleet(groups, hosts)
     _distinct("address", [address for machine in fleet.machines for address in machine.addresses])
+    _distinct("vm_id", [machine.vm_id.lower() for machine in fleet.machines])
     return fleet
 
 
@@ -145,9 +149,10 @@ def _machine(
 ) -> Machine:
     where = f"{where}, machine '{entry.name}'"
     _named(where, entry.name)
-    if scale_set and not re.fullmatch(re.escape(scale_set) + r"_\d+", entry.name):
+    if scale_set and not re.fullmatch(re.escape(scale_set) + MEMBER, entry.name):
         raise FleetError(
             f"{where}: a member of scale set '{scale_set}' is named '{scale_set}_{index}'"
+            " (a number below a thousand million, without leading zeros)"
         )
     if entry.host and entry.host not in hosts:
         raise FleetError(f"{where}: host '{entry.host}' is not under hosts")
@@ -180,10 +185,16 @@ def _named(where: str, name: str) -> None:
 
 
 def _address(where: str, text: str) -> str:
+    """In the one form in which it is compared with where a request comes from."""
     try:
-        return str(ipaddress.ip_address(text))
+        address = ipaddress.ip_address(text)
     except ValueError:
         raise FleetError(f"{where}: '{text}' is not an IP address") from None
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.scope_id is not None:
+            raise FleetError(f"{where}: '{text}': leave out the interface behind the %")
+        return str(address.ipv4_mapped or address)
+    return str(address)
 
 
 def _distinct(what: str, names: Any) -> None:

@@ -58,5 +58,8 @@ class Inventory:
 
 
 def _suggest(name: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean '{close[0]}'?" if close else f"there are {listing(sorted(known))}"
+    by_case = {candidate.lower(): candidate for candidate in known}
+    close = difflib.get_close_matches(name.lower(), by_case, n=1)
+    return (
+        f"did you mean '{by_case[close[0]]}'?" if close else f"there are {listing(sorted(known))}"
+    )

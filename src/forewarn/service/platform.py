@@ -11,10 +11,23 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from forewarn.core import Changes, Event, EventType, Group, Machine, Refused, Source, Status, why
+from forewarn.core import (
+    Changes,
+    Event,
+    EventType,
+    Group,
+    Machine,
+    Refused,
+    Source,
+    Status,
+    decide,
+    why,
+)
 from forewarn.core import commands as c
+from forewarn.core.changes import EventMoved
 from forewarn.core.events import UNKNOWN_DURATION
 from forewarn.core.holds import Hold
+from forewarn.core.lifecycle import Move
 from forewarn.core.refusal import conflict, invalid, unknown
 from forewarn.core.time import Duration, Time
 from forewarn.core.words import listing
@@ -163,7 +176,8 @@ class Platform:
             past = await self._store.past(limit=1_000)
             found = [event for event in past if event.id.startswith(wanted)]
         if not found:
-            return unknown(f"no event '{id}'")
+            active = listing([event.id for event in self.active()])
+            return unknown(f"no event '{id}'; active are {active}")
         if len(found) > 1:
             return invalid(f"'{id}' could be {listing([event.id for event in found])}")
         return found[0]
@@ -182,21 +196,15 @@ class Platform:
         )
 
     async def _announce(self, group: Group, command: c.Raise | c.Maintain) -> Outcome | Refused:
-        machines = command.machines if isinstance(command, c.Raise) else (command.machine,)
-        draft = Event(
-            id=command.id,
-            group=group.name,
-            type=command.type,
-            source=command.source if isinstance(command, c.Raise) else Source.USER,
-            resources=machines,
-            domain=0,
-            not_before=0,
-            raised_at=0,
-            by=command.by,
-        )
-        living = all((m := group.machine(name)) and m.alive for name in machines)
-        if living and (veto := await self._carrier.veto(draft)):
-            return conflict(f"the driver would not carry it out: {veto}")
+        """Would it be allowed at all? Then the driver is asked, and only then is it announced."""
+        expected = decide(group, command, self.writer.now())
+        if isinstance(expected, Refused):
+            return expected
+        for item in expected.items:
+            match item:
+                case EventMoved(what=Move.RAISE, event=event):
+                    if veto := await self._carrier.veto(event):
+                        return conflict(f"the driver would not carry it out: {veto}")
         return await self._submit(group.name, command)
 
     async def _on_event(self, id: str, command: Callable[[str], c.Command]) -> Outcome | Refused:

@@ -110,6 +110,7 @@ class TracedWorld(World):
             event=impact.event,
             type=impact.type,
             machines=impact.machines,
+            seconds=impact.seconds,
         )
 
     def close(self) -> None:

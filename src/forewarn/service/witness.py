@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 import msgspec
 
 from forewarn.core import Group, Now, Time
-from forewarn.core.changes import MachinePut, MachineRemoved
+from forewarn.core.changes import EventMoved, MachinePut, MachineRemoved
 from forewarn.store.port import Commit, Sightings, Store
 
 SAVE_EVERY = 5.0  # seconds of guard time between two savings of what is lossy
@@ -71,11 +71,10 @@ class Witness:
             polls = self._polls[machine] = Polls(first_sights={})
         polls.count += 1
         polls.last = now.at
-        polls.version = version
-        if polls.incarnation != incarnation:
-            polls.incarnation = incarnation
-            sights = polls.first_sights
-            polls.first_sights = {id: sights.get(id, now.at) for id in ids}
+        if (polls.incarnation, polls.version) != (incarnation, version):
+            polls.incarnation, polls.version = incarnation, version
+            for id in ids:
+                polls.first_sights.setdefault(id, now.at)
 
     async def load(self) -> Sightings:
         sightings = await self._store.sightings()
@@ -96,11 +95,15 @@ class Witness:
             self._unsaved |= unsaved
             raise
 
-    def _told(self, commit: Commit, _changed: Mapping[str, Group]) -> None:
-        """Forget machines that are gone or have left the inventory."""
+    def _told(self, commit: Commit, changed: Mapping[str, Group]) -> None:
+        """Forget events that are over, and machines that are gone or no longer known."""
         for entry in commit.entries:
             for item in entry.items:
                 match item:
+                    case EventMoved(event=event) if event.status.over:
+                        for machine in changed[entry.group].machines:
+                            if polls := self._polls.get(machine.name):
+                                polls.first_sights.pop(event.id, None)
                     case MachineRemoved(name=name):
                         self._polls.pop(name, None)
                     case MachinePut(machine=machine) if machine.gone:

@@ -9,6 +9,7 @@ caller of the batch is refused, those included who changed nothing but saw what 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from abc import ABC, abstractmethod
 from collections import ChainMap
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -110,7 +111,8 @@ class BatchingStore(ABC):
             try:
                 listener(commit, changed)
             except Exception:
-                log.exception("a listener failed", commit=commit.seq)
+                with contextlib.suppress(Exception):
+                    log.exception("a listener failed", commit=commit.seq)
 
     async def close(self) -> None:
         if self._worker is not None:

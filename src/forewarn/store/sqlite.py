@@ -38,10 +38,11 @@ _commit = msgspec.json.Decoder(Commit)
 class SqliteStore(BatchingStore):
     def __init__(self, path: Path, *, migrate: bool = True) -> None:
         super().__init__()
-        self.path = path
+        self.path = path.resolve()  # the lock must be one, whatever name the file goes by
         self._migrate = migrate
         self._lock: IO[str] | None = None
         self._engine: sa.Engine | None = None
+        self._identity: tuple[int, int] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
 
     async def open(self) -> None:
@@ -114,6 +115,7 @@ class SqliteStore(BatchingStore):
             with self._engine.begin() as connection:
                 self._upgrade(connection)
             self._load()
+            self._identity = self._on_disk()
         except (OSError, sa.exc.DatabaseError, msgspec.MsgspecError) as error:
             self._close()
             reason = str(getattr(error, "orig", None) or error)
@@ -121,6 +123,14 @@ class SqliteStore(BatchingStore):
         except BaseException:
             self._close()
             raise
+
+    def _on_disk(self) -> tuple[int, int] | None:
+        """Which file the path leads to."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
     def _close(self) -> None:
         if self._engine is not None:
@@ -177,6 +187,8 @@ class SqliteStore(BatchingStore):
     def _write(
         self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
     ) -> None:
+        if self._on_disk() != self._identity:
+            raise StoreFailed(f"{self.path}: the file was removed or replaced while in use")
         with self._connection() as connection:
             connection.execute(
                 s.commits.insert(),

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 import msgspec
 
 JSON = "application/json; charset=utf-8"
-TEXT = "text/plain; charset=utf-8"
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -42,6 +41,7 @@ UNKNOWN_EVENT = Problem(400, b'{"error":"Bad request. An EventId is not known"}'
 TOO_LARGE = Problem(413, b'{"error":"Request body is too large"}', close=True)
 TOO_SLOW = Problem(408, b'{"error":"Request body did not arrive in time"}', close=True)
 THROTTLED = Problem(429, b"Throttle Result: Too Many Requests")
+STOPPING = Problem(500, b'{"error":"The service is stopping. Try again"}', close=True)
 NOT_TAKEN = Problem(500, b'{"error":"The request could not be carried out. Try again"}')
 
 

@@ -4,6 +4,7 @@ they saw: the only evidence that a killed service cannot tamper with."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
 import time  # noqa: TID251 - evidence is stamped with real time
@@ -26,7 +27,7 @@ class Guests:
         self.known: dict[str, list[str]] = {group: [] for group in MACHINES}
         self._metadata, self._control = metadata_port, control_port
         self._addresses: dict[str, str] = {}
-        self.stopped = False
+        self.stop = asyncio.Event()
 
     def note(self, kind: str, **fields: Any) -> None:
         self.trace.append({"kind": kind, "t": time.time(), **fields})
@@ -45,9 +46,15 @@ class Guests:
         guests = [self._guest(g, m) for g, machines in MACHINES.items() for m in machines]
         await asyncio.gather(*guests, self._operator(), self._census())
 
+    async def _pause(self, seconds: float) -> None:
+        """Between two requests of somebody, or until all are told to stop."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.stop.wait()
+
     async def _guest(self, group: str, machine: str) -> None:
-        while not self.stopped:
-            await asyncio.sleep(self.chance.uniform(0.01, 0.08))  # noqa: TID251 - real guests
+        while not self.stop.is_set():
+            await self._pause(self.chance.uniform(0.01, 0.08))
             if self.known[group] and self.chance.random() < 0.25:
                 ids = self.chance.sample(self.known[group], 1)
                 body = json.dumps({"StartRequests": [{"EventId": id} for id in ids]})
@@ -61,8 +68,8 @@ class Guests:
 
     async def _operator(self) -> None:
         names = [name for machines in MACHINES.values() for name in machines]
-        while not self.stopped:
-            await asyncio.sleep(self.chance.uniform(0.02, 0.1))  # noqa: TID251 - a real operator
+        while not self.stop.is_set():
+            await self._pause(self.chance.uniform(0.02, 0.1))
             machine = self.chance.choice(names)
             match self.chance.randint(0, 9):
                 case 0:
@@ -81,8 +88,8 @@ class Guests:
 
     async def _census(self) -> None:
         """Machines are evicted and restored: write down who is there."""
-        while not self.stopped:
-            await asyncio.sleep(0.3)  # noqa: TID251 - a real operator
+        while not self.stop.is_set():
+            await self._pause(0.3)
             status, answer = await self.control("GET", "/v1/machines")
             if status == 200:
                 self.know(json.loads(answer))

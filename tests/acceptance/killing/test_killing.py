@@ -97,7 +97,7 @@ async def killed_again_and_again(directory: Path) -> Guests:
             await victim.start()
             guests.note("up")
         await asyncio.wait([crowd], timeout=3)
-        guests.stopped = True
+        guests.stop.set()
         await crowd
         guests.note("end")
         assert await victim.end(signal.SIGTERM) == 0
