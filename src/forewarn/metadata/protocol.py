@@ -40,7 +40,8 @@ def protocol(date: Callable[[], str], limits: Limits) -> type[HttpToolsProtocol]
         _held = b""  # the beginning of a request line: an odd verb is known by the whole of it
         _head_size = 0  # bytes of a head that is not whole yet
         _waiting_since = 0.0  # when a head was first owed, or its first byte came
-        _head_begun = False
+        _head_begun = False  # some of a head has come, but not all
+        _head_whole = False  # a head was completed by the data that is being parsed
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -56,16 +57,17 @@ def protocol(date: Callable[[], str], limits: Limits) -> type[HttpToolsProtocol]
         def data_received(self, data: bytes) -> None:
             if self._malformed:
                 return
+            self._head_whole = False
             self._take(data)
-            if self._head_begun:
+            if self._head_begun and not self._head_whole:  # nothing but a part of one head
                 self._head_size += len(data)
                 if self._head_size > limits.max_head:
                     self.send_400_response("")
 
         def _take(self, data: bytes) -> None:
             self._unset_keepalive_if_required()
-            if not self._head_begun and not self._in_message:
-                self._head_begun, self._waiting_since = True, guard.monotonic()
+            if not self._in_message:
+                self._begin_head()
             at_a_start, self._begun = not self._in_message, 0
             if at_a_start:
                 data, self._held = self._held + data, b""
@@ -98,6 +100,10 @@ def protocol(date: Callable[[], str], limits: Limits) -> type[HttpToolsProtocol]
             self._fresh_parser()
             self._take(b"\r\n".join([method + b" / HTTP/1.1", *framing, b"", b""]) + rest)
 
+        def _begin_head(self) -> None:
+            if not self._head_begun:
+                self._head_begun, self._waiting_since = True, guard.monotonic()
+
         def _fresh_parser(self) -> None:
             self.parser = httptools.HttpRequestParser(self)
             self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
@@ -105,6 +111,7 @@ def protocol(date: Callable[[], str], limits: Limits) -> type[HttpToolsProtocol]
         def on_message_begin(self) -> None:
             self._in_message = True
             self._begun += 1
+            self._begin_head()
             if not self._passing_over:
                 super().on_message_begin()
 
@@ -117,7 +124,7 @@ def protocol(date: Callable[[], str], limits: Limits) -> type[HttpToolsProtocol]
                 super().on_header(name, value)
 
         def on_headers_complete(self) -> None:
-            self._head_begun, self._head_size = False, 0
+            self._head_begun, self._head_whole, self._head_size = False, True, 0
             if self._passing_over:
                 self._passing_over = False
             elif sum(len(name) + len(value) for name, value in self.headers) > limits.max_head:

@@ -135,11 +135,11 @@ class Node:
         seats = Seats(config.identity, config.speak_as)
         app = MetadataApp(upstream, seats, config.limits)
         self.app: Any = Recorder(app, seats, upstream, trace) if trace else app
+        self.carrier.resume()  # before anything new is started, so that nothing is taken up twice
         await self._define()
         self._stack.push_async_callback(self._save_or_say)
         if trace:
             trace.fleet(store, self.writer.now().at)
-        self.carrier.resume()
         self.scheduler.reread()
         tasks.start(self.scheduler.run(), "scheduler")
         tasks.start(self._keep_saving(), "saver")

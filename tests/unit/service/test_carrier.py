@@ -18,6 +18,8 @@ from forewarn.drivers.port import (
     Unknown,
     Veto,
 )
+from forewarn.store import MemoryStore
+from forewarn.store.memory import Disk
 from forewarn.testing import RefusedByService, Service
 
 
@@ -150,3 +152,25 @@ def test_what_the_driver_would_not_do_is_not_announced() -> None:
         with pytest.raises(RefusedByService, match="the host is locked"):
             service.schedule("Reboot", "web_0")
         assert service.document("web_0")["Events"] == []
+
+
+def test_what_starts_with_the_service_itself_is_carried_out_once() -> None:
+    """A machine that the fleet no longer names frees the domain slot while the service starts."""
+
+    def fleet(*machines: str) -> str:
+        listed = ", ".join(f"{{name: {m}, update_domain: {int(m == 'b')}}}" for m in machines)
+        return f"groups: [{{name: g, kind: availability-set, machines: [{listed}]}}]"
+
+    disk = Disk()
+    busy = Scripted(Again(1_800_003_600_000_000))
+    with Service(fleet("a", "b"), store=MemoryStore(disk), driver=busy) as service:
+        service.get("a")
+        for machine in ("a", "b"):
+            service.approve(machine, service.schedule("Freeze", machine))
+        statuses = [event["EventStatus"] for event in service.document("a")["Events"]]
+        assert statuses == ["Started", "Scheduled"]
+    next_driver = Scripted(Again(1_800_003_600_000_000))
+    with Service(fleet("b"), store=MemoryStore(disk), driver=next_driver) as service:
+        service.settle()
+        assert [event["EventStatus"] for event in service.document("b")["Events"]] == ["Started"]
+    assert next_driver.asked == ["perform 1"]
