@@ -78,6 +78,19 @@ def test_every_command_of_the_readme_exists() -> None:
     assert used <= known
 
 
+def test_every_command_is_documented() -> None:
+    text = (DOCS / "commands.md").read_text()
+    names = [command.name for command in app.registered_commands]
+    for group in app.registered_groups:
+        assert group.typer_instance is not None
+        for command in group.typer_instance.registered_commands:
+            callback = command.callback
+            assert callback is not None
+            names.append(f"{group.name} {command.name or callback.__name__}")
+    assert len(names) > 15
+    assert [name for name in names if f"`forewarn {name}" not in text] == []
+
+
 def test_the_readmes_test_passes() -> None:
     (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     names: dict[str, object] = {}
