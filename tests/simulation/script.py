@@ -7,7 +7,7 @@ from typing import Any
 
 from world import GROUP_OF, MACHINES, Kill, Killed, Simulation
 
-from forewarn.core import EventType, Source
+from forewarn.core import EventType, Source, Status
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND
 from forewarn.wire.requests import write_approval
 from forewarn.wire.versions import NEWEST, VERSIONS
@@ -48,7 +48,7 @@ class Script:
 
     async def something(self) -> None:
         sim, chance = self.sim, self.sim.chance
-        match chance.choices(range(9), weights=[40, 20, 14, 5, 4, 12, 2, 2, 4])[0]:
+        match chance.choices(range(11), weights=[40, 20, 14, 5, 4, 12, 2, 2, 4, 2, 2])[0]:
             case 0:
                 await self.poll(chance.choice(NAMES))
             case 1:
@@ -76,13 +76,65 @@ class Script:
                 gone = [m.name for g in sim.store.groups.values() for m in g.machines if m.gone]
                 if gone:
                     await self.operate(sim.node.platform.restore(chance.choice(gone), "operator"))
+            case 9:
+                await self.delete_two()
+            case 10:
+                await self.interrupt()
 
-    async def poll(self, machine: str) -> None:
-        version = self.sim.chance.choice([*VERSIONS, *[NEWEST] * 8]).name
+    async def delete_two(self) -> None:
+        """Two machines of one group, due together, and only one of the deletes approved."""
+        sim, chance = self.sim, self.sim.chance
+        group = chance.choice(["sql", "shop", "web"])
+        alive = [m.name for m in sim.store.groups[group].machines if m.alive]
+        if len(alive) < 2:
+            return
+        when = sim.at + chance.choice([5 * MINUTE, 15 * MINUTE])
+        for machine in chance.sample(alive, 2):
+            await self.operate(
+                sim.node.platform.schedule(
+                    type=EventType.TERMINATE,
+                    machines=(machine,),
+                    by="operator",
+                    source=Source.PLATFORM,
+                    not_before=when,
+                )
+            )
+        asking = chance.choice(alive)
+        ids = await self.poll(asking, NEWEST.name)
+        if len(ids) >= 2:
+            await sim.ask(asking, "POST", NEWEST.name, write_approval([chance.choice(ids[-2:])]))
+        await self.poll(asking, NEWEST.name)
+        await sim.advance(chance.choice([SECOND, MINUTE]))
+        await self.poll(asking, NEWEST.name)
+
+    async def interrupt(self) -> None:
+        """Shortly before something is due nobody serves any more, or the clock jumps."""
+        sim, chance = self.sim, self.sim.chance
+        coming = [e for e in sim.node.platform.active() if e.status is Status.SCHEDULED]
+        first = min(coming, key=lambda event: event.not_before, default=None)
+        if first is None:
+            return
+        await sim.advance(max(0, first.not_before - 20 * SECOND - sim.at))
+        if chance.random() < 0.5:
+            await sim.step(chance.choice([3 * SECOND, HOUR]))
+        else:
+            await sim.stop()
+            await sim.restart(chance.choice([SECOND, 15 * SECOND, MINUTE, 2 * HOUR]))
+        asking = chance.choice([name for name in NAMES if GROUP_OF[name] == first.group])
+        for wait in (5, 25, 40):
+            await sim.advance(wait * SECOND)
+            await self.poll(asking)
+
+    async def poll(self, machine: str, version: str | None = None) -> list[str]:
+        """The ids that were shown."""
+        if version is None:
+            version = self.sim.chance.choice([*VERSIONS, *[NEWEST] * 8]).name
         answer = await self.sim.ask(machine, "GET", version)
-        if answer["status"] == 200:
-            ids = [event["EventId"] for event in json.loads(answer["answer"])["Events"]]
-            self.known.setdefault(GROUP_OF[machine], []).extend(ids)
+        if answer["status"] != 200:
+            return []
+        ids = [event["EventId"] for event in json.loads(answer["answer"])["Events"]]
+        self.known.setdefault(GROUP_OF[machine], []).extend(ids)
+        return ids
 
     async def approve(self, machine: str) -> None:
         chance = self.sim.chance

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any, TypeAlias
 
 import msgspec
@@ -11,7 +12,7 @@ import pytest
 from script import Script
 from world import Kill, MortalStore
 
-from forewarn.core import Event, Group, GroupView, Source, Status, changes, group, holds
+from forewarn.core import Event, Group, GroupView, Now, Source, Status, changes, group, holds
 from forewarn.drivers.simulated import World
 from forewarn.metadata import app, boards, present
 from forewarn.metadata.upstream import LocalUpstream
@@ -174,6 +175,22 @@ def brings_back_what_was_withdrawn(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("forewarn.metadata.upstream.view", haunted)
 
 
+def starts_what_is_due_as_soon_as_it_is_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Now, "grace_ends", property(lambda _self: None))
+
+
+def deletes_one_without_the_other(patch: pytest.MonkeyPatch) -> None:
+    honest = holds.timely
+
+    def hasty(*args: Any, **kwargs: Any) -> list[holds.Hold]:
+        found = honest(*args, **kwargs)
+        return [hold for hold in found if hold.kind is not holds.HoldKind.COUPLING]
+
+    patch.setattr(holds, "timely", hasty)
+    # The package has a function of this module's name.
+    patch.setattr(import_module("forewarn.core.due"), "timely", hasty)
+
+
 BROKEN: list[tuple[Break, set[str]]] = [
     (starts_without_waiting, {"early-start", "impact-early"}),
     (forgets_approvals, {"lost-approval"}),
@@ -191,6 +208,8 @@ BROKEN: list[tuple[Break, set[str]]] = [
     (shows_users_events_as_freezes, {"event-source"}),
     (answers_approvals_with_a_body, {"approval-body"}),
     (brings_back_what_was_withdrawn, {"came-back"}),
+    (starts_what_is_due_as_soon_as_it_is_back, {"grace-start"}),
+    (deletes_one_without_the_other, {"coupling"}),
 ]
 
 

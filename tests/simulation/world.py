@@ -141,9 +141,14 @@ class Simulation:
     def note(self, kind: str, **fields: Any) -> None:
         self.trace.append({"kind": kind, "t": self.stamp(), **fields})
 
+    def tell(self, record: dict[str, Any]) -> None:
+        if record["kind"] == "fleet":
+            record = {**record, "grace": RULES.paced(RULES.start_grace) / SECOND}
+        self.trace.append(record)
+
     def follow(self) -> None:
         """Record what the service decides without being asked over the wire."""
-        trace = Trace(lambda record: self.trace.append({**record, "t": self.stamp()}))
+        trace = Trace(lambda record: self.tell({**record, "t": self.stamp()}))
         for commit in self.disk.commits[self._told :]:  # on disk, but nobody lived to tell
             trace.told(commit, self.disk.groups)
         self._told = len(self.disk.commits)
@@ -172,7 +177,7 @@ class Simulation:
                 await self.bury()
         self.see_time()
         self.note("up")
-        Trace(self.trace.append).fleet(self.store, self.at)
+        Trace(self.tell).fleet(self.store, self.at)
 
     async def bury(self) -> None:
         """The process is gone: nothing of it runs on, and nothing is put in order."""
@@ -184,6 +189,11 @@ class Simulation:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+    async def stop(self) -> None:
+        """In good order: everything is put away, and everybody is told."""
+        await self.node.__aexit__(None, None, None)
+        self.note("down")
 
     async def restart(self, away: int) -> None:
         self.at += away

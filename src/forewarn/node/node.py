@@ -177,7 +177,7 @@ class Node:
     def _trace(self) -> Trace | None:
         if self.config.record is None:
             return None
-        trace = FileTrace(self.config.record)
+        trace = FileTrace(self.config.record, self.config.rules)
         trace.follow(self.store, self.clock)
         trace.write("up", self.writer.now().at)
 

@@ -15,7 +15,7 @@ import structlog
 from forewarn.core import Group, Time
 from forewarn.core.changes import Disabled, EventMoved, MachinePut, MachineRemoved
 from forewarn.core.lifecycle import Move
-from forewarn.core.time import SECOND
+from forewarn.core.time import SECOND, Rules
 from forewarn.drivers.simulated import Impact, World
 from forewarn.service.clock import Clock, Interruption
 from forewarn.store.port import Commit, Store
@@ -24,8 +24,11 @@ log = structlog.get_logger("forewarn")
 
 
 class Trace:
-    def __init__(self, emit: Callable[[dict[str, Any]], None]) -> None:
+    """`rules` are those of the service, where they are known: the judge asks for the grace."""
+
+    def __init__(self, emit: Callable[[dict[str, Any]], None], rules: Rules | None = None) -> None:
         self._emit = emit
+        self._rules = rules
 
     def write(self, kind: str, at: Time, **fields: Any) -> None:
         self._emit({"kind": kind, "t": at / SECOND, **fields})
@@ -69,14 +72,17 @@ class Trace:
             for machine in group.machines
             if machine.alive
         }
-        self.write("fleet", at, groups=groups, machines=machines)
+        grace = {}
+        if self._rules is not None:
+            grace["grace"] = self._rules.paced(self._rules.start_grace) / SECOND
+        self.write("fleet", at, groups=groups, machines=machines, **grace)
 
 
 class FileTrace(Trace):
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, rules: Rules) -> None:
         self._file = path.open("ab", buffering=0)
         self._broken = False
-        super().__init__(self._append)
+        super().__init__(self._append, rules)
 
     def _append(self, record: dict[str, Any]) -> None:
         if self._broken:

@@ -103,15 +103,18 @@ def document(
 class Recording:
     """Collects records. Exchanges take 2 ms and end at the given `t` unless `asked` is given."""
 
-    def __init__(self, *, fleet: bool = True, complete: bool = False) -> None:
+    def __init__(
+        self, *, fleet: bool = True, complete: bool = False, grace: float | None = None
+    ) -> None:
         self.records: list[Record] = []
         self._answers = 0
         self._complete = complete
+        self._grace = grace
         if fleet:
             self.fleet(T0 - 10)
 
     def fleet(self, t: float, **changed: Any) -> "Recording":
-        line = {"kind": "fleet", "t": t, **FLEET, **changed}
+        line = {"kind": "fleet", "t": t, **FLEET, "grace": self._grace, **changed}
         if self._complete:
             line["complete"] = True
         return self.note(line)
@@ -119,6 +122,15 @@ class Recording:
     def note(self, record: Mapping[str, Any]) -> "Recording":
         self.records.append(dict(record))
         return self
+
+    def up(self, t: float) -> "Recording":
+        return self.note({"kind": "up", "t": t})
+
+    def down(self, t: float) -> "Recording":
+        return self.note({"kind": "down", "t": t})
+
+    def step(self, t: float, seconds: float) -> "Recording":
+        return self.note({"kind": "step", "t": t, "seconds": seconds})
 
     def get(
         self,

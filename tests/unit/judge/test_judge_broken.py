@@ -29,6 +29,8 @@ VERSION_REFUSED = (
     '"newest-versions":["2020-07-01","2019-08-01","2019-04-01"]}'
 )
 UNMARKED = '{ "error": "Bad request: . Required metadata header not specified" }'
+ONE = event(type="Terminate")
+OTHER = event(B, type="Terminate", resources=["web_1"])
 OTHER_TAG = '"0123456789abcdef"'
 
 
@@ -173,6 +175,16 @@ def stale_304() -> Recording:
         tag=tag,
         headers=[("Metadata", "true"), ("If-None-Match", tag)],
     )
+
+
+def paused(**changed: Any) -> Recording:
+    """A service with a pause of a minute after interruptions; it began long ago."""
+    return Recording(grace=60, **changed).up(T0 - 5).see(T0, 5, event())
+
+
+def coupled(**changed: Any) -> Recording:
+    """Two deletes due together, of which only the first is approved."""
+    return Recording(**changed).see(T0, 5, ONE, OTHER).approve(T0 + 1, A)
 
 
 NEXT_GET: list[Build] = [
@@ -474,6 +486,87 @@ BROKEN: dict[str, list[Build]] = {
             .approve(T0 + 1, B, status=None)
             .note({"kind": "approval", "t": T0 + 60, "event": A, "by": "operator"})
             .see(T0 + 2, 6, started(event()))
+        ),
+    ],
+    "grace-start": [
+        # Due after the interruption, or before it and still Scheduled after it.
+        lambda: paused().up(DUE - 30).see(DUE + 1, 6, started(event())),
+        lambda: paused().up(DUE + 9).see(DUE + 12, 5, event()).see(DUE + 60, 6, started(event())),
+        lambda: paused().step(DUE - 30, 3).see(DUE + 1, 6, started(event())),
+        lambda: (
+            paused()
+            .step(DUE + 900, 1800)
+            .see(DUE + 903, 5, event())
+            .see(DUE + 904, 6, started(event()))
+        ),
+        lambda: (
+            paused().step(DUE + 20, -5).see(DUE + 30, 5, event()).see(DUE + 60, 6, started(event()))
+        ),
+        # Due while nobody served, and everybody had been told so.
+        lambda: paused().down(DUE - 10).up(DUE + 500).see(DUE + 503, 6, started(event())),
+        # The length of the pause is the shortest that was ever named.
+        lambda: paused().fleet(T0 + 1, grace=20).up(DUE - 5).see(DUE + 1, 6, started(event())),
+        # Carried out, and gone before anybody saw it Started.
+        lambda: paused().up(DUE - 30).impact(DUE + 1).see(DUE + 3, 7),
+        lambda: paused().up(DUE + 9).see(DUE + 12, 5, event()).impact(DUE + 20).see(DUE + 30, 7),
+        # A refused approval, one of another event and one that came later are none.
+        lambda: (
+            paused()
+            .approve(T0 + 1, A, B, status=400, answer=BAD)
+            .approve(T0 + 2, B, status=None)
+            .up(DUE - 30)
+            .see(DUE + 1, 6, started(event()))
+            .approve(DUE + 2, A)
+        ),
+        # A delete and an eviction pause like everything else.
+        lambda: (
+            Recording(grace=60)
+            .see(T0, 5, event(type="Preempt"))
+            .step(DUE - 30, 3)
+            .see(DUE + 1, 6, started(event(type="Preempt")))
+        ),
+        # Another event is witness that this is the service that was away.
+        lambda: (
+            paused()
+            .up(T0 + 100)
+            .see(T0 + 103, 6, event(), event(B, type="Preempt", not_before=T0 + 133))
+            .see(T0 + 134, 7, event(), started(event(B, type="Preempt")))
+        ),
+        # Without slack where one recorder wrote everything down.
+        lambda: (
+            paused(complete=True)
+            .up(DUE - 30)
+            .see(DUE - 29.9, 5, event())
+            .see(DUE + 29.9, 6, started(event()))
+        ),
+    ],
+    "coupling": [
+        lambda: coupled().see(T0 + 2, 6, started(ONE), OTHER),
+        lambda: coupled().see(DUE - 1, 6, started(ONE), OTHER, version="2019-01-01"),
+        lambda: coupled(complete=True).see(T0 + 2, 6, started(ONE), OTHER, asked=T0 + 2),
+        # The other is due earlier; the one was approved beside the wire.
+        lambda: (
+            Recording()
+            .see(T0, 5, ONE, event(B, type="Terminate", not_before=DUE - 60))
+            .note({"kind": "approval", "t": T0 + 1, "event": A, "by": "operator"})
+            .see(T0 + 9, 6, started(ONE), event(B, type="Terminate", not_before=DUE - 60))
+        ),
+        # Carried out and gone, while the other is still there.
+        lambda: coupled().impact(T0 + 5, type="Terminate").see(T0 + 60, 7, OTHER),
+        # Two of three are approved, by one request; the third comes too late or is refused.
+        lambda: (
+            Recording()
+            .see(T0, 5, ONE, OTHER, event(C, type="Terminate", resources=["web_2"]))
+            .approve(T0 + 1, A, B)
+            .approve(T0 + 2, C, status=400, answer=BAD, machine="jump")
+            .see(
+                T0 + 3,
+                6,
+                started(ONE),
+                started(OTHER),
+                event(C, type="Terminate", resources=["web_2"]),
+            )
+            .approve(T0 + 4, C)
         ),
     ],
     "late-start": [

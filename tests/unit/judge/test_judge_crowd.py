@@ -23,6 +23,7 @@ from judge_recording import (
 from forewarn.testing.judge import judge
 
 MACHINES: dict[str, Any] = FLEET["machines"]
+GRACE = 60.0
 TYPES = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
 
 
@@ -40,16 +41,16 @@ class Group:
         self.listed |= {shown["EventId"] for shown in events}
         self.incarnation += 1
 
-    def tick(self, now: float) -> None:
+    def tick(self, now: float, steady: float) -> None:
         """Start what may start, one after the other, until nothing may."""
-        while ready := next((e for e in self.events if self.may_start(e, now)), None):
+        while ready := next((e for e in self.events if self.may_start(e, now, steady)), None):
             self.untouched.add(ready["EventId"])
             self.change([started(e) if e is ready else e for e in self.events])
 
-    def may_start(self, one: Event, now: float) -> bool:
+    def may_start(self, one: Event, now: float, steady: float) -> bool:
         if one["EventStatus"] == "Started":
             return False
-        due = one["NotBefore"] <= now
+        due = one["NotBefore"] <= now and steady + GRACE <= now
         if not due and one["EventId"] not in self.approved:
             return False
         if one["EventType"] == "Terminate" and not due:
@@ -79,17 +80,27 @@ class Town:
         self.random = Random(seed)
         self.now = T0
         self.raised = 0
-        self.recording = Recording()
+        self.steady = T0 - GRACE  # since when there was no interruption
+        self.recording = Recording(grace=GRACE).note({"kind": "up", "t": T0})
         self.groups = {name: Group(name) for name in FLEET["groups"]}
         self.tags: dict[tuple[str, str], str] = {}
 
     def run(self, steps: int) -> Recording:
-        acts = (self.poll, self.raise_event, self.approve, self.end_event, self.kill, self.disable)
+        acts = (
+            self.poll,
+            self.raise_event,
+            self.approve,
+            self.end_event,
+            self.kill,
+            self.stop,
+            self.step,
+            self.disable,
+        )
         for _ in range(steps):
             self.now += self.random.choice((0.0, 0.001, 0.3, 1.0, 30.0, 200.0))
             for group in self.groups.values():
-                group.tick(self.now)
-            self.random.choices(acts, (60, 6, 8, 8, 1, 0.3))[0]()
+                group.tick(self.now, self.steady)
+            self.random.choices(acts, (60, 6, 8, 8, 1, 0.5, 0.5, 0.3))[0]()
         return self.recording
 
     def between(self) -> dict[str, float]:
@@ -124,8 +135,15 @@ class Town:
 
     def raise_event(self) -> None:
         group, random = self.group(), self.random
-        if len(group.events) == 8:
-            return
+        kind = random.choice(TYPES)
+        not_before = float(int(self.now) + random.choice((31, 300, 900, 90_000)))
+        # Deletes seldom come alone.
+        for _ in range(random.choice((1, 2, 3)) if kind == "Terminate" else 1):
+            if len(group.events) < 8:
+                self.raise_one(group, kind, not_before)
+
+    def raise_one(self, group: Group, kind: str, not_before: float) -> None:
+        random = self.random
         self.raised += 1
         first = self.machine_of(group)
         resources = [first] + [
@@ -136,13 +154,12 @@ class Town:
             and seat["update_domain"] == MACHINES[first]["update_domain"]
             and random.random() < 0.5
         ]
-        kind = random.choice(TYPES)
         user = kind in ("Reboot", "Redeploy") and random.random() < 0.5
         shown = event(
             f"{self.raised:08X}-0000-4000-8000-{random.getrandbits(48):012X}",
             type=kind,
             resources=resources,
-            not_before=float(int(self.now) + random.choice((31, 300, 900, 90_000))),
+            not_before=not_before,
             EventSource="User" if user else "Platform",
             DurationInSeconds=-1 if user else 9,
         )
@@ -161,7 +178,7 @@ class Town:
         counted = answered or self.random.random() < 0.5
         if counted:
             group.approved.add(id)
-            group.tick(self.now)
+            group.tick(self.now, self.steady)
         times = self.between()
         self.recording.approve(
             times["t"],
@@ -182,12 +199,27 @@ class Town:
             self.recording.impact(self.now, id, over["Resources"], over["EventType"])
             return
         group.change([e for e in group.events if e is not over])
-        group.tick(self.now)
+        group.tick(self.now, self.steady)
 
     def kill(self) -> None:
         self.recording.exchange(self.now + 0.5, asked=self.now - 0.1, status=None)
-        self.now += 3
-        self.recording.note({"kind": "up", "t": self.now})
+        self.now += self.random.choice((3, 40, 2000))
+        self.begin()
+
+    def stop(self) -> None:
+        self.recording.down(self.now + self.random.uniform(-1, 1))
+        self.now += self.random.choice((5, 40, 2000))
+        self.begin()
+
+    def begin(self) -> None:
+        self.steady = self.now
+        self.recording.up(self.now + self.random.uniform(-1, 1))
+
+    def step(self) -> None:
+        seconds = self.random.choice((0.5, 3.0, 900.0))
+        self.now += seconds
+        self.steady = self.now
+        self.recording.step(self.now, seconds)
 
     def disable(self) -> None:
         group = self.group()
@@ -210,6 +242,27 @@ def test_the_crowd_is_worth_judging() -> None:
     statuses = {record.get("status") for record in recording.records}
     assert {200, 304, None} <= statuses
     assert any(record["kind"] == "impact" for record in recording.records)
+
+
+@pytest.mark.parametrize("rule", ["grace-start", "coupling"])
+def test_a_crowd_without_manners_is_accused(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = Group.may_start
+
+    def rash(self: Group, one: Event, now: float, steady: float) -> bool:
+        if rule == "grace-start":
+            return honest(self, one, now, -GRACE)
+        coupled = one["EventType"] == "Terminate" and one["EventId"] in self.approved
+        if one["EventStatus"] == "Scheduled" and coupled:
+            return True
+        return honest(self, one, now, steady)
+
+    monkeypatch.setattr(Group, "may_start", rash)
+    for seed in range(20):
+        found = {finding.rule for finding in judge(Town(seed).run(1000).records).findings}
+        assert found <= {rule}
+        if found:
+            return
+    pytest.fail("not accused")
 
 
 def test_the_order_of_lines_does_not_matter() -> None:

@@ -122,6 +122,15 @@ def test_an_overdue_event_after_an_outage() -> None:
     )
 
 
+def test_a_request_that_waited_through_an_outage() -> None:
+    silent(
+        Recording()
+        .see(DUE + 1, 5, event())
+        .note({"kind": "up", "t": DUE + 500})
+        .see(DUE + 501, 5, event(), asked=DUE + 400)
+    )
+
+
 def test_an_unanswered_request_may_mean_an_outage() -> None:
     silent(
         Recording()

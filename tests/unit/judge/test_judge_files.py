@@ -71,6 +71,7 @@ def test_a_torn_last_line_is_counted_and_the_rest_is_judged(tmp_path: Path) -> N
         b'{"kind":"fleet","t":1,"machines":5}',
         b'{"kind":"fleet","t":1,"machines":{"a":{"group":"g","addresses":5}}}',
         b'{"kind":"fleet","t":1,"machines":{"a":{}}}',
+        b'{"kind":"fleet","t":1,"grace":"60"}',
         b'{"kind":"impact","t":1,"event":"A","machines":"web_0"}',
         b'{"kind":"approval","t":1}',
         b'{"kind":"disabled","t":1}',

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from .dialect import FULL_SIGHT, GUID, PATIENT
 from .document import Document, Event
 from .facts import Facts
-from .fleet import Caller, Fleets
+from .fleet import RECORD_SLACK, Caller, Fleets
 from .order import TOLERANCE, Order, Period, Sighting
 from .records import Exchange, Trace
 from .request import Request
@@ -131,7 +131,8 @@ class Waits:
         ):
             return 0.0
         asked = sighting.exchange.asked
-        broken = bisect_right(self._breaks, asked)
+        # What was asked for before an interruption may have waited through all of it.
+        broken = bisect_right(self._breaks, sighting.exchange.t + RECORD_SLACK)
         since = max(free.t, self._breaks[broken - 1]) if broken else free.t
         return asked - since - self._order.blur
 

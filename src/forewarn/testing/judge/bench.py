@@ -9,6 +9,8 @@ from pathlib import Path
 
 from .answer import Answers, header
 from .approvals import Post, judge_accepted
+from .assent import Assents
+from .coupling import Couplings
 from .course import Course
 from .dialect import Version
 from .document import Document, read_document
@@ -45,13 +47,16 @@ class _Bench:
 
     def judge(self) -> Judgement:
         trace, docket = self._trace, self._docket
-        timing = Timing(trace, docket)
-        posts, reads = self._judge_answers(timing)
+        assents = Assents(trace)
+        timing = Timing(trace, assents, docket)
+        couplings = Couplings(trace, self._order, assents, docket)
+        posts, reads = self._judge_answers(assents)
         sightings = self._sightings(reads)
         facts = Facts(self._fleets, docket)
         for sighting in sightings:
             facts.look(sighting)
             timing.note(sighting)
+            couplings.note(sighting)
         facts.finish()
         course = Course(trace, self._order, self._fleets, facts, docket)
         located = [s for s in sightings if s.caller.key is not None]
@@ -61,6 +66,7 @@ class _Bench:
         for post in posts:
             judge_accepted(post, facts, self._fleets, gapless, docket)
         timing.judge(trace.impacts, facts, course.gone())
+        couplings.judge(trace.impacts)
         return Judgement(
             docket.findings(),
             exchanges=len(trace.exchanges),
@@ -73,7 +79,7 @@ class _Bench:
         )
 
     def _judge_answers(
-        self, timing: Timing
+        self, assents: Assents
     ) -> tuple[list[Post], list[tuple[Exchange, Request, Caller, Document | None]]]:
         """Each answer by itself. A document is None where a 304 stands for one."""
         answers = Answers(self._docket, self._trace.complete)
@@ -82,7 +88,7 @@ class _Bench:
         for exchange in self._trace.exchanges:
             request = self._request(exchange)
             if exchange.method == "POST":
-                timing.note_post(exchange, request)
+                assents.note(exchange, request)
             if exchange.fault or exchange.status is None:
                 continue
             caller = self._fleets.caller(exchange)

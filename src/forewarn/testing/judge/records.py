@@ -48,6 +48,7 @@ class FleetLine:
     kinds: Mapping[str, str]
     machines: Mapping[str, Seat]
     complete: bool
+    grace: float | None  # how long nothing starts by its NotBefore after an interruption
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +77,37 @@ class Disabled:
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """The wall clock was stepped."""
+
+    t: float
+    seconds: float
+
+    def far(self, limit: float) -> bool:
+        return abs(self.seconds) > limit
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     exchanges: tuple[Exchange, ...]
     fleets: tuple[FleetLine, ...]
     impacts: tuple[Impact, ...]
     approvals: tuple[Approval, ...]
     disabled: tuple[Disabled, ...]
+    ups: tuple[float, ...]
+    downs: tuple[float, ...]
+    steps: tuple[Step, ...]
     breaks: tuple[float, ...]  # moments at which serving or the clock was interrupted
     backstep: float  # how far, in all, the clock was stepped back
     complete: bool
     unreadable: int
     doubt: float  # from here on an approval may have come that could not be read
+
+    @property
+    def grace(self) -> float | None:
+        """The shortest that any fleet line names; None unless every one names it."""
+        named = [fleet.grace for fleet in self.fleets if fleet.grace is not None]
+        return min(named) if named and len(named) == len(self.fleets) else None
 
     @property
     def gapless(self) -> bool:

@@ -57,6 +57,8 @@ _COURSE = {
     "incarnation-idle": "The incarnation changes only when the events do (complete traces).",
     "incarnation-start": "After a group was disabled its documents start at 1 (complete traces).",
     "early-start": "Without an approval no event starts before its NotBefore.",
+    "grace-start": "After an outage or a step of the clock NotBefore starts nothing for a while.",
+    "coupling": "An approved Terminate waits for those that are due no later, while they wait.",
     "late-start": "An event whose NotBefore has passed starts when nothing holds it.",
     "lost-approval": "An acknowledged approval starts the event when nothing holds it.",
     "approval-refused": "An approval of an event that the group was shown is accepted.",

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar, cast
 
-from .records import Approval, Disabled, Exchange, FleetLine, Impact, Pairs, Seat, Trace
+from .records import Approval, Disabled, Exchange, FleetLine, Impact, Pairs, Seat, Step, Trace
 
 _T = TypeVar("_T")
 
@@ -53,8 +53,10 @@ def read_trace(records: Iterable[object]) -> Trace:
     impacts: list[Impact] = []
     approvals: list[Approval] = []
     disabled: list[Disabled] = []
+    ups: list[float] = []
+    downs: list[float] = []
+    steps: list[Step] = []
     breaks: list[float] = []
-    backstep = 0.0
     for index, record in enumerate(records):
         try:
             if not isinstance(record, Mapping) or not isinstance(record.get("kind"), str):
@@ -74,11 +76,12 @@ def read_trace(records: Iterable[object]) -> Trace:
                     approvals.append(Approval(t, _text(record, "event").upper()))
                 case "disabled":
                     disabled.append(Disabled(index, t, _text(record, "group")))
-                case "up" | "down":
-                    breaks.append(t)
+                case "up":
+                    ups.append(t)
+                case "down":
+                    downs.append(t)
                 case "step":
-                    backstep += max(0.0, -_number(record, "seconds"))
-                    breaks.append(t)
+                    steps.append(Step(t, _number(record, "seconds")))
                 case _:
                     pass
         except _UnreadableError:
@@ -92,8 +95,11 @@ def read_trace(records: Iterable[object]) -> Trace:
         tuple(sorted(impacts, key=lambda impact: impact.t)),
         tuple(approvals),
         tuple(sorted(disabled, key=lambda line: line.t)),
-        tuple(sorted(breaks)),
-        backstep,
+        tuple(sorted(ups)),
+        tuple(sorted(downs)),
+        tuple(steps),
+        tuple(sorted([*breaks, *ups, *downs, *(step.t for step in steps)])),
+        sum((max(0.0, -step.seconds) for step in steps), 0.0),
         bool(fleets) and all(fleet.complete for fleet in fleets) and not unreadable,
         unreadable,
         doubt,
@@ -150,7 +156,8 @@ def _fleet(t: float, record: Mapping[str, object]) -> FleetLine:
             machine.get("update_domain"),
             tuple(str(address) for address in addresses),
         )
-    return FleetLine(t, kinds, machines, record.get("complete") is True)
+    grace = None if record.get("grace") is None else _number(record, "grace")
+    return FleetLine(t, kinds, machines, record.get("complete") is True, grace)
 
 
 def _impact(t: float, record: Mapping[str, object]) -> Impact:

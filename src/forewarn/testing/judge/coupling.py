@@ -1,0 +1,134 @@
+"""Deletes of one group that are due together, or one before the other, start together.
+
+An approved Terminate waits for every other of its group that is due no later, until that one is
+approved or its NotBefore has passed. Proof takes two sightings: both Scheduled side by side, and
+later the one Started (or carried out) while the other is still Scheduled.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .assent import Assents
+from .fleet import RECORD_SLACK
+from .order import TOLERANCE, Order, Period, Sighting
+from .records import Impact, Trace
+from .verdict import Docket
+
+_Place = tuple[str, Period]  # a group, while it was enabled
+
+
+@dataclass(slots=True)
+class _View:
+    """A document that lists deletes, and when it was seen."""
+
+    seen: Sighting  # the one that was complete first
+    last_asked: float
+    due: dict[str, int]  # the Scheduled ones, and their NotBefore
+    started: tuple[str, ...]
+
+
+class Couplings:
+    def __init__(self, trace: Trace, order: Order, assents: Assents, docket: Docket) -> None:
+        self._order = order
+        self._assents = assents
+        self._docket = docket
+        self._margin = TOLERANCE + trace.backstep
+        self._slack = 0.0 if trace.complete else RECORD_SLACK
+        self._views: dict[_Place, dict[object, _View | None]] = {}
+
+    def note(self, sighting: Sighting) -> None:
+        key, period, document = sighting.caller.key, sighting.period, sighting.document
+        if key is None or period is None:
+            return
+        views = self._views.setdefault((key, period), {})
+        if document not in views:
+            views[document] = _view(sighting)
+            return
+        view = views[document]
+        if view is None:
+            return
+        if sighting.exchange.t < view.seen.exchange.t:
+            view.seen = sighting
+        view.last_asked = max(view.last_asked, sighting.exchange.asked)
+
+    def judge(self, impacts: Iterable[Impact]) -> None:
+        done: dict[str, list[Impact]] = {}
+        for impact in impacts:
+            done.setdefault(impact.event, []).append(impact)
+        for views in self._views.values():
+            self._judge_group([view for view in views.values() if view is not None], done)
+
+    def _judge_group(self, views: list[_View], done: dict[str, list[Impact]]) -> None:
+        waiting: dict[str, list[_View]] = {}  # by the deletes that they show Scheduled
+        last: dict[str, float] = {}
+        for view in views:
+            for id in view.due:
+                waiting.setdefault(id, []).append(view)
+                last[id] = max(view.last_asked, last.get(id, view.last_asked))
+        for view in views:
+            for id in view.started:
+                self._judge_start(id, view, waiting.get(id, ()))
+        for id, before in waiting.items():
+            for impact in done.get(id, ()):
+                self._judge_impact(impact, before, last)
+
+    def _judge_start(self, id: str, view: _View, before: Iterable[_View]) -> None:
+        exchange = view.seen.exchange
+        if self._assents.none(id, exchange.t):
+            return  # then it started early, which is another matter
+        held = {
+            other
+            for other, due in view.due.items()
+            if exchange.t + self._margin < due and self._assents.none(other, exchange.t)
+        }
+        if not held:
+            return
+        for earlier in before:
+            if self._order.before(earlier.seen.exchange, exchange):
+                for other in _no_later(id, earlier):
+                    if other in held and exchange.t + self._margin < earlier.due[other]:
+                        self._say("It started", id, other, view.seen, exchange.t)
+                        return
+
+    def _judge_impact(
+        self, impact: Impact, before: Iterable[_View], last: dict[str, float]
+    ) -> None:
+        margin = self._margin + self._slack
+        if self._assents.none(impact.event, impact.t):
+            return
+        for earlier in before:
+            if earlier.seen.exchange.t + margin >= impact.t:
+                continue
+            for other in _no_later(impact.event, earlier):
+                if impact.t + margin < min(earlier.due[other], last[other]) and self._assents.none(
+                    other, impact.t + self._slack
+                ):
+                    self._say("It was carried out", impact.event, other, earlier.seen, impact.t)
+                    return
+
+    def _say(self, what: str, id: str, other: str, sighting: Sighting, t: float) -> None:
+        self._docket.add(
+            "coupling",
+            f"{what}, though {other}, due no later, was neither approved nor expired.",
+            t=t,
+            event=id,
+            group=sighting.caller.group,
+            machine=sighting.caller.machine,
+        )
+
+
+def _view(sighting: Sighting) -> _View | None:
+    deletes = [e for e in sighting.document.events or () if e.type == "Terminate"]
+    if not deletes:
+        return None
+    return _View(
+        sighting,
+        sighting.exchange.asked,
+        {e.id: e.not_before for e in deletes if e.not_before is not None},
+        tuple(e.id for e in deletes if e.started),
+    )
+
+
+def _no_later(id: str, view: _View) -> list[str]:
+    """The deletes that stand Scheduled beside this one and are due no later."""
+    return [other for other, due in view.due.items() if other != id and due <= view.due[id]]
