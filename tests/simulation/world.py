@@ -141,14 +141,9 @@ class Simulation:
     def note(self, kind: str, **fields: Any) -> None:
         self.trace.append({"kind": kind, "t": self.stamp(), **fields})
 
-    def tell(self, record: dict[str, Any]) -> None:
-        if record["kind"] == "fleet":
-            record = {**record, "grace": RULES.paced(RULES.start_grace) / SECOND}
-        self.trace.append(record)
-
     def follow(self) -> None:
         """Record what the service decides without being asked over the wire."""
-        trace = Trace(lambda record: self.tell({**record, "t": self.stamp()}))
+        trace = Trace(lambda record: self.trace.append({**record, "t": self.stamp()}), RULES)
         for commit in self.disk.commits[self._told :]:  # on disk, but nobody lived to tell
             trace.told(commit, self.disk.groups)
         self._told = len(self.disk.commits)
@@ -177,7 +172,7 @@ class Simulation:
                 await self.bury()
         self.see_time()
         self.note("up")
-        Trace(self.tell).fleet(self.store, self.at)
+        Trace(self.trace.append, RULES).fleet(self.store, self.at)
 
     async def bury(self) -> None:
         """The process is gone: nothing of it runs on, and nothing is put in order."""
