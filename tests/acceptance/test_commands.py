@@ -266,7 +266,8 @@ def test_dev_is_found_by_other_commands_and_tells_every_visible_change(tmp_path:
     request = urllib.request.Request(where, headers={"Metadata": "true"})
     with urllib.request.urlopen(request) as answer:
         assert answer.read() == b"web_1"
-    run("event", "schedule", "Reboot", "web_0")
+    for type, machine in (("Reboot", "web_0"), ("Freeze", "web_1")):
+        run("event", "approve", run("event", "schedule", type, machine)["id"])
     run("clock", "advance", "30m")
     assert run("event", "list") == []
     assert dev.stop() == 0
@@ -276,6 +277,7 @@ def test_dev_is_found_by_other_commands_and_tells_every_visible_change(tmp_path:
         "Scheduled Reboot of web_0",
         "Started Reboot of web_0",
         "Finished Reboot of web_0",
+        "Freeze of web_1 is approved by operator, but has to wait",
     ):
         assert line in said
     assert list((tmp_path / "forewarn").iterdir()) == []
@@ -361,7 +363,7 @@ def test_serve_knows_guests_by_their_source_address(tmp_path: Path) -> None:
     [
         ('metadata = "0.0.0.0:80"', "allow_other_addresses"),
         ('control = "192.168.1.1:80"', "loopback only"),
-        ('fleat = "x"', "unknown field `fleat`"),
+        ('fleat = "x"', "did you mean 'fleet'?"),
         ('silence = "soon"', "silence: 'soon' is not a duration"),
         ("throttle = -1", "throttle must not be negative"),
         ("= 1", "Invalid"),

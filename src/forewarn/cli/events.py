@@ -175,7 +175,10 @@ def explain(id: Id, json: Json = False, url: Url = None) -> None:
                 typer.echo(f"  waits for {', '.join(hold.waits_for)}")
             typer.echo(f"  can be moved by {hold.movers}")
         seen = ", ".join(f"{name} at {moment(at)}" for name, at in found.seen_by.items())
-        typer.echo(f"seen by {seen}" if seen else "no machine has seen it yet")
+        if seen:
+            typer.echo(f"seen by {seen}")
+        elif not event.ended_at:
+            typer.echo("no machine has seen it yet")
         pace(client)
 
 

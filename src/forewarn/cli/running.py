@@ -52,7 +52,7 @@ def find() -> str:
         )
     if len(notes) > 1:
         found = ", ".join(f"{n.control} (process {n.pid})" for n in notes)
-        raise NotFound(f"several services run here; choose one with --url: {found}")
+        raise NotFound(f"several services run here; choose one with --url or FOREWARN_URL: {found}")
     return notes[0].control
 
 

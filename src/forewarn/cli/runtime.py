@@ -18,7 +18,7 @@ import typer
 from forewarn.control.schema import time_of
 from forewarn.core import Event, Group, Status
 from forewarn.core.changes import Disabled, Enabled, EventMoved
-from forewarn.core.lifecycle import SHOWN
+from forewarn.core.lifecycle import SHOWN, Move
 from forewarn.node import Config, Node
 from forewarn.store import Commit
 
@@ -71,14 +71,24 @@ def _tell(commit: Commit, changed: Mapping[str, Group]) -> None:
     for entry in commit.entries:
         group = changed[entry.group]
         moved: dict[str, Event] = {}  # as each event stands after the whole commit
+        waiting: dict[str, Event] = {}  # approved
         for item in entry.items:
             match item:
                 case EventMoved(what=what, event=event) if what in SHOWN:
                     moved[event.id] = event
+                case EventMoved(what=Move.APPROVE, event=event):
+                    waiting[event.id] = event
                 case Enabled():
                     _say(f"{at}  {group.name}: listening, document 1")
                 case Disabled(why=why):
                     _say(f"{at}  {group.name}: no longer listening ({why})")
+        for event in [e for id, e in waiting.items() if id not in moved]:
+            by = event.approved.by if event.approved else "nobody"
+            names = ", ".join(event.resources)
+            _say(
+                f"{at}  {group.name}: {event.type.value} of {names} is approved by {by}, but has to"
+                f" wait: forewarn event explain {event.id}"
+            )
         for event in moved.values():
             _say(f"{at}  {_line(group, event)}")
 

@@ -14,7 +14,7 @@ from forewarn.cli.output import fail, parsed
 from forewarn.core.announce import TIGHT_NOTICE
 from forewarn.core.events import PROMISES
 from forewarn.core.time import MAX_SPEED, MIN_SPEED, Rules
-from forewarn.core.words import in_words, parse_duration
+from forewarn.core.words import in_words, listing, parse_duration
 
 if TYPE_CHECKING:
     from forewarn.node import Config
@@ -99,6 +99,9 @@ def serve(
         made = s.config(said)
     except s.SettingsError as error:
         fail(str(error))
+    silent = [machine.name for machine in made.fleet.machines if not machine.addresses]
+    if silent:
+        typer.echo(f"note: without an address these can never ask: {listing(silent)}", err=True)
     _run(made, lambda _: None)
 
 

@@ -14,6 +14,7 @@ from forewarn.node.config import Address, Config
 from forewarn.node.sockets import confined, local
 from forewarn.service import fleetfile
 from forewarn.service.fleetfile import FleetError
+from forewarn.service.suggest import helped
 
 
 class SettingsError(Exception):
@@ -43,8 +44,11 @@ def read(path: Path) -> Settings:
         settings = msgspec.convert(tomllib.loads(path.read_text("utf-8")), Settings)
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: {error}") from error
+    except msgspec.ValidationError as error:
+        keys = [field.name for field in msgspec.structs.fields(Settings)]
+        raise SettingsError(f"{path}: {helped(str(error), keys)}") from error
     for key in ("fleet", "state", "record"):  # as seen from the file, wherever one stands
         said = getattr(settings, key)
         if said:

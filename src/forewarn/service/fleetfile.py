@@ -19,6 +19,7 @@ import yaml
 from forewarn.core import EventType, GroupKind, Machine, Policy
 from forewarn.core.commands import Define
 from forewarn.core.fleet import Place
+from forewarn.service.suggest import helped
 
 DEFAULT_DOMAINS = 5  # over which machines are spread that name none
 MAX_DOMAIN = 999
@@ -75,6 +76,13 @@ class FleetEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     subscription: str = "00000000-0000-0000-0000-000000000000"
 
 
+_KEYS = {
+    field.name
+    for entry in (FleetEntry, GroupEntry, MachineEntry, PolicyEntry)
+    for field in msgspec.structs.fields(entry)
+}
+
+
 class Fleet(msgspec.Struct, frozen=True):
     groups: Mapping[str, Define]
     hosts: tuple[str, ...] = ()
@@ -94,8 +102,12 @@ def load(path: Path) -> Fleet:
 def parse(text: str) -> Fleet:
     try:
         return build(msgspec.convert(yaml.safe_load(text), FleetEntry))
-    except (yaml.YAMLError, msgspec.ValidationError) as error:
+    except yaml.YAMLError as error:
         raise FleetError(" ".join(str(error).split())) from error
+    except msgspec.ValidationError as error:
+        choices = EventType if "auto_approve" in str(error) else GroupKind
+        names = [choice.value for choice in choices]
+        raise FleetError(helped(str(error), _KEYS, names)) from error
     except RecursionError as error:
         raise FleetError("it is nested too deeply") from error
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 
 from forewarn.core import Group, Machine
-from forewarn.core.words import listing
+from forewarn.service.suggest import instead_of
 from forewarn.store.port import Commit, Store
 
 
@@ -37,10 +36,10 @@ class Inventory:
         return (group for group in self._store.groups.values() if group.machines)
 
     def unknown_machine(self, name: str) -> str:
-        return f"no machine '{name}'; {_suggest(name, list(self._group_of))}"
+        return f"no machine '{name}'; {instead_of(name, list(self._group_of))}"
 
     def unknown_group(self, name: str) -> str:
-        return f"no group '{name}'; {_suggest(name, [group.name for group in self.groups()])}"
+        return f"no group '{name}'; {instead_of(name, [group.name for group in self.groups()])}"
 
     def _told(self, _commit: Commit, changed: Mapping[str, Group]) -> None:
         for group in changed.values():
@@ -55,11 +54,3 @@ class Inventory:
         for name in here - before:
             self._group_of[name] = group.name
         self._members[group.name] = here
-
-
-def _suggest(name: str, known: list[str]) -> str:
-    by_case = {candidate.lower(): candidate for candidate in known}
-    close = difflib.get_close_matches(name.lower(), by_case, n=1)
-    return (
-        f"did you mean '{by_case[close[0]]}'?" if close else f"there are {listing(sorted(known))}"
-    )

@@ -59,7 +59,7 @@ def test_ids_are_derived_from_names_so_that_they_stay() -> None:
         ("", "Expected `object`"),
         ("groups: [", "while parsing"),
         ("groups: []\nfoo: 1", "unknown field `foo`"),
-        ("groups: [{name: g, kind: heap, machines: []}]", "heap"),
+        ("groups: [{name: g, kind: heap, machines: []}]", "there are standalone, cloud-service"),
         ("groups: [{name: g, kind: standalone, machines: []}]", "exactly one machine"),
         (
             "groups: [{name: g, kind: cloud-service, machines: [{name: a}, {name: a}]}]",
@@ -67,7 +67,7 @@ def test_ids_are_derived_from_names_so_that_they_stay() -> None:
         ),
         (
             "groups: [{name: g, kind: cloud-service, machines: [{name: a, adress: 1.2.3.4}]}]",
-            "unknown field `adress`",
+            "did you mean 'address'?",
         ),
         (
             "groups: [{name: g, kind: cloud-service, machines: [{name: a, address: 1.2.3}]}]",

@@ -62,7 +62,7 @@ _COURSE = {
     "late-start": "An event whose NotBefore has passed starts when nothing holds it.",
     "lost-approval": "An acknowledged approval starts the event when nothing holds it.",
     "approval-refused": "An approval of an event that the group was shown is accepted.",
-    "approval-accepted": "An approval of an event that the group was never shown is refused.",
+    "approval-accepted": "An approval of an event that was never listed for the group is refused.",
     "leak-event": "An event is shown to the machines of one group only.",
     "leak-resource": "A document names no machine of another group.",
     "domain-split": "The machines of one event lie in one update domain.",
