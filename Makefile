@@ -32,11 +32,12 @@ bench: $(VENV)/.ready
 $(VENV)/.ready: requirements/dev.lock pyproject.toml tools/make-venv
 	tools/make-venv $(PYTHON) $(VENV) requirements/dev.lock
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m compileall -q src  # the tests start many processes
 	@touch $@
 
 # Published clients live apart: what they depend on is theirs, not ours.
 $(CLIENTS)/.ready: requirements/clients.lock tools/make-venv tools/client-packages
-	tools/make-venv $(PYTHON) $(CLIENTS) requirements/clients.lock
+	PIP_NO_COMPILE=1 tools/make-venv $(PYTHON) $(CLIENTS) requirements/clients.lock
 	tools/client-packages $(CLIENTS)/debian
 	@touch $@
 
