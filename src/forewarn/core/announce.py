@@ -5,6 +5,8 @@ Every refusal says what would have been right.
 
 from __future__ import annotations
 
+from typing import Any
+
 from forewarn.core import commands as c
 from forewarn.core.changes import Changes, EventMoved
 from forewarn.core.events import (
@@ -53,20 +55,16 @@ def announce(group: Group, command: c.Raise, now: Now) -> Changes | Refused:
         approved = _by_policy(group, command.type, now)
         if approved is None and (full := _limit_reached(group)):
             return full
-    draft = Event(
-        id=command.id,
-        group=group.name,
-        type=command.type,
+    draft = _draft(
+        group,
+        command,
+        command.machines,
+        now,
         source=command.source,
-        resources=command.machines,
-        domain=_domain(group, command.machines[0]),
         not_before=when,
-        raised_at=now.at,
-        by=command.by,
         description=command.description,
         duration=command.duration,
         cause=command.cause,
-        listed=group.enabled,
         approved=approved,
     )
     raised = EventMoved(Move.RAISE, move(draft, Move.RAISE), command.by)
@@ -104,19 +102,15 @@ def strike(group: Group, command: c.Strike, now: Now) -> Changes | Refused:
         return invalid(f"a failure is a Freeze, Reboot or Redeploy, not a {command.type.value}")
     if len(command.description) > MAX_DESCRIPTION:
         return _too_long(command.description)
-    draft = Event(
-        id=command.id,
-        group=group.name,
-        type=command.type,
+    draft = _draft(
+        group,
+        command,
+        command.machines,
+        now,
         source=Source.PLATFORM,
-        resources=command.machines,
-        domain=_domain(group, command.machines[0]),
         not_before=ceil_second(now.at),
-        raised_at=now.at,
-        by=command.by,
         description=command.description,
         failure=True,
-        listed=group.enabled,
     )
     begun = move(draft, Move.STRIKE, started_at=now.at, attempt=Attempt(number=1, at=now.at))
     return Changes((EventMoved(Move.STRIKE, begun, command.by),), draft.id)
@@ -148,18 +142,14 @@ def maintain(group: Group, command: c.Maintain, now: Now) -> Changes | Refused:
             return Changes((EventMoved(Move.APPROVE, go, command.by),), event.id, again)
     if approved is None and (full := _limit_reached(group)):
         return full
-    draft = Event(
-        id=command.id,
-        group=group.name,
-        type=command.type,
+    draft = _draft(
+        group,
+        command,
+        (command.machine,),
+        now,
         source=Source.USER,
-        resources=(command.machine,),
-        domain=_domain(group, command.machine),
         not_before=ceil_second(now.at + now.rules.paced(PROMISES[command.type].notice)),
-        raised_at=now.at,
-        by=command.by,
         description=USER_DESCRIPTIONS[command.type],
-        listed=group.enabled,
         approved=approved,
     )
     return Changes((EventMoved(Move.RAISE, move(draft, Move.RAISE), command.by),), draft.id, notes)
@@ -194,9 +184,26 @@ def _too_long(description: str) -> Refused:
     )
 
 
-def _domain(group: Group, name: str) -> int:
-    machine = group.machine(name)
-    return machine.update_domain if machine else 0
+def _draft(
+    group: Group,
+    command: c.Raise | c.Strike | c.Maintain,
+    machines: tuple[str, ...],
+    now: Now,
+    **rest: Any,
+) -> Event:
+    """What every event has, however it comes about. The machines are known to be suitable."""
+    first = group.machine(machines[0])
+    return Event(
+        id=command.id,
+        group=group.name,
+        type=command.type,
+        resources=machines,
+        domain=first.update_domain if first else 0,
+        raised_at=now.at,
+        by=command.by,
+        listed=group.enabled,
+        **rest,
+    )
 
 
 def _wrong_machines(group: Group, names: tuple[str, ...]) -> Refused | None:

@@ -65,15 +65,21 @@ def _one_each(port: int, hosts: Sequence[str]) -> list[socket.socket]:
 
 def local(host: str) -> bool:
     """Is this an address that only this machine can reach?"""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    address = _parsed(host)
+    return host == "localhost" if address is None else address.is_loopback
 
 
 def confined(host: str) -> bool:
     """Is this an address that nobody beyond this machine and its guests can reach?"""
-    return local(host) or (host.startswith("169.254.") and ipaddress.ip_address(host).is_link_local)
+    address = _parsed(host)
+    return local(host) or (address is not None and address.is_link_local)
+
+
+def _parsed(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
 
 
 def _why(address: Address, error: OSError) -> str:

@@ -1,0 +1,65 @@
+"""Listening: one socket for all of loopback, or one for each address, and nowhere beyond."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from forewarn.node.sockets import CannotListen, confined, local, open_loopback
+
+HOSTS = ["127.0.0.1", "127.0.1.1", "127.0.1.2"]
+
+
+def answered(hosts: list[str], port: int) -> list[str]:
+    """Where a connection really goes to."""
+    found = []
+    for host in hosts:
+        with socket.create_connection((host, port), timeout=5) as connection:
+            found.append(connection.getpeername()[0])
+    return found
+
+
+def test_one_socket_serves_every_loopback_address() -> None:
+    (listener,) = open_loopback(0, HOSTS)
+    with listener:
+        assert answered(HOSTS, listener.getsockname()[1]) == HOSTS
+
+
+def test_where_binding_to_the_device_is_not_possible_each_address_has_a_socket(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(socket, "SO_BINDTODEVICE")
+    listeners = open_loopback(0, HOSTS)
+    try:
+        assert [listener.getsockname()[0] for listener in listeners] == HOSTS
+        ports = {listener.getsockname()[1] for listener in listeners}
+        assert len(ports) == 1
+        assert answered(HOSTS, ports.pop()) == HOSTS
+    finally:
+        for listener in listeners:
+            listener.close()
+
+
+def test_if_one_address_cannot_be_had_none_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(socket, "SO_BINDTODEVICE")
+    with pytest.raises(CannotListen, match=r"192\.0\.2\.1:\d+ is not an address of this machine"):
+        open_loopback(0, ["127.0.0.1", "192.0.2.1"])
+
+
+@pytest.mark.parametrize(
+    ("host", "is_local", "is_confined"),
+    [
+        ("127.0.0.1", True, True),
+        ("localhost", True, True),
+        ("::1", True, True),
+        ("169.254.169.254", False, True),
+        ("fe80::1", False, True),
+        ("169.254.example", False, False),
+        ("0.0.0.0", False, False),
+        ("10.1.2.3", False, False),
+        ("example.org", False, False),
+    ],
+)
+def test_who_can_reach_an_address(host: str, is_local: bool, is_confined: bool) -> None:
+    assert (local(host), confined(host)) == (is_local, is_confined)
