@@ -33,6 +33,7 @@ def configure(
     record: Path | None,
     throttle: int,
     enable_delay: int,
+    front: bool,
 ) -> Config:
     try:
         made = on_loopback(fleetfile.load(fleet) if fleet else sample_fleet())
@@ -50,6 +51,7 @@ def configure(
         whole_loopback=True,
         control=_address("--control", control, local),
         record=record,
+        front=front,
     )
 
 

@@ -26,6 +26,9 @@ Metadata = Annotated[str | None, typer.Option(help="HOST:PORT for guests; port 0
 Control = Annotated[str | None, typer.Option(help="HOST:PORT for operators; port 0 picks one.")]
 FleetFile = Annotated[Path | None, typer.Option("--fleet", help="A fleet file (YAML).")]
 State = Annotated[Path | None, typer.Option(help="The SQLite file that keeps the state.")]
+NoFront = Annotated[
+    bool, typer.Option("--no-front", help="Let every poll take the long way; for comparison.")
+]
 Record = Annotated[Path | None, typer.Option(help="Record everything asked and answered here.")]
 
 
@@ -42,6 +45,7 @@ def dev(
     record: Record = None,
     throttle: Annotated[int, typer.Option(help="Requests per machine and second.", min=0)] = 0,
     enable_delay: Annotated[str, typer.Option(help="How long a first answer takes.")] = "0s",
+    no_front: NoFront = False,
 ) -> None:
     """The whole service on loopback with a sample fleet, nothing to configure."""
     if not MIN_SPEED <= speed <= MAX_SPEED:
@@ -71,6 +75,7 @@ def dev(
             record=record,
             throttle=throttle,
             enable_delay=delay,
+            front=not no_front,
         )
         if speed != 1.0:
             _warn_of(speed)
@@ -84,6 +89,7 @@ def serve(
     control: Control = None,
     state: State = None,
     record: Record = None,
+    no_front: NoFront = False,
 ) -> None:
     """The service for real: guests are known by their source address."""
     _need_server()
@@ -96,6 +102,8 @@ def serve(
         for key, value in flags.items():
             if value is not None:
                 setattr(said, key, str(value))
+        if no_front:
+            said.front = False
         made = s.config(said)
     except s.SettingsError as error:
         fail(str(error))

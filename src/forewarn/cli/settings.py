@@ -16,6 +16,15 @@ from forewarn.service import fleetfile
 from forewarn.service.fleetfile import FleetError
 from forewarn.service.suggest import helped
 
+AT_LEAST_ONE = (
+    "max_head",
+    "max_head_lines",
+    "max_body",
+    "max_pipelined",
+    "max_connections_per_machine",
+    "max_connections",
+)
+
 
 class SettingsError(Exception):
     """A setting cannot be used; the message says which and what would be right."""
@@ -30,10 +39,15 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     record: str = ""  # a file for everything that is asked and answered; empty: none
     throttle: int = 0  # requests per machine and second; 0: as many as one likes
     max_head: int = 16 * 1024  # bytes of a request before its body
+    max_head_lines: int = 64  # header lines of a request
     head_timeout: str = "10s"  # to send it
     max_body: int = 64 * 1024  # bytes of an approval
     body_timeout: str = "10s"  # to send it
     keep_alive: str = "120s"  # that an idle connection is kept
+    max_pipelined: int = 128  # requests sent ahead on one connection
+    max_connections_per_machine: int = 32
+    max_connections: int = 16_384  # of all machines together
+    front: bool = True  # answer ordinary polls the short way
     enable_delay: str = "0s"  # that a group's first answer takes
     silence: str = "24h"  # without a poll, after which a group is disabled
     start_grace: str = "60s"  # after an outage, in which nothing starts by its NotBefore
@@ -68,8 +82,11 @@ def config(settings: Settings) -> Config:
     control = _address("control", settings.control)
     if not local(control.host):
         raise SettingsError(f"control = {control}: the control API is bound to loopback only")
-    if settings.throttle < 0 or settings.max_body < 1 or settings.max_head < 1:
-        raise SettingsError("throttle must not be negative, max_head and max_body at least 1")
+    for key in AT_LEAST_ONE:
+        if getattr(settings, key) < 1:
+            raise SettingsError(f"{key} must be at least 1")
+    if settings.throttle < 0:
+        raise SettingsError("throttle must not be negative; 0 means no limit")
     try:
         fleet = fleetfile.load(Path(settings.fleet))
     except FleetError as error:
@@ -84,12 +101,17 @@ def config(settings: Settings) -> Config:
         ),
         limits=Limits(
             max_head=settings.max_head,
+            max_head_lines=settings.max_head_lines,
             head_timeout=_duration("head_timeout", settings.head_timeout) / 1e6,
             max_body=settings.max_body,
             body_timeout=_duration("body_timeout", settings.body_timeout) / 1e6,
             keep_alive=max(1, _duration("keep_alive", settings.keep_alive) // 1_000_000),
+            max_pipelined=settings.max_pipelined,
+            max_connections_per_machine=settings.max_connections_per_machine,
+            max_connections=settings.max_connections,
             throttle=settings.throttle,
         ),
+        front=settings.front,
         metadata=metadata,
         control=control,
         record=Path(settings.record) if settings.record else None,

@@ -1,34 +1,36 @@
 """The endpoint: a raw ASGI application that puts seats, boards and the wire together.
 
 Checks in the one order that clients may rely on: caller, rate, then what `wire.requests` says.
-Decides nothing and renders nothing itself.
+Decides nothing and renders nothing itself. A poll whose answer is at hand can also be had at
+once, without ASGI; `Front` does.
 """
 
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
 import msgspec
 import structlog
 
-from forewarn import __version__
 from forewarn.metadata import present
-from forewarn.metadata.boards import Boards
-from forewarn.metadata.limits import Limits, Rates
+from forewarn.metadata.boards import Board, Boards, Page
+from forewarn.metadata.counts import Counts
+from forewarn.metadata.limits import Crowd, Limits, Rates
+from forewarn.metadata.plans import Plan
 from forewarn.metadata.seats import Seat, Seats
-from forewarn.metadata.upstream import GroupNews, NotTaken, Sighting, Upstream
+from forewarn.metadata.standing import Standing
+from forewarn.metadata.upstream import GroupNews, Moment, NotTaken, Upstream
+from forewarn.service import guard
 from forewarn.wire import errors, requests
 from forewarn.wire.errors import JSON, Problem
 from forewarn.wire.instance import Found, NeedsText, NoSuchElement, answer, versions_body
+from forewarn.wire.versions import Version
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-SERVER = f"IMDS/{__version__}"
 
 log = structlog.get_logger("forewarn")
 
@@ -41,13 +43,33 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class MetadataApp:
+    """Also the one owner of what the parts before it share: seats, limits and counts."""
+
     def __init__(self, upstream: Upstream, seats: Seats, limits: Limits) -> None:
         self._upstream = upstream
-        self._seats = seats
+        self.seats = seats
+        self.limits = limits
+        self.standing = Standing(upstream)
+        self.counts = Counts()
+        self.crowd = Crowd(limits)
+        self.now = upstream.now
         self._boards = Boards()
-        self._limits = limits
         self._rates = Rates(limits.throttle)
+        self.detours: set[str] = set()  # machines whose every request takes the long way
         upstream.attach(self._told)
+
+    def at_once(self, plan: Plan, source: str, asked: str, now: Moment) -> bytes | None:
+        """The whole answer to a poll, or None if it has to take the long way."""
+        seat = self.seats.who(source, asked)
+        if seat is None or seat.name in self.detours:
+            return None
+        board = self._boards.of(seat.group)
+        if not board.enabled or not self._rates.admit(seat.name):
+            return None
+        page, unchanged = self._show(seat, board, plan.version, plan.if_none_match, now)
+        before, after = page.answer(unchanged, plan.close)
+        standing = self.standing
+        return b"%b%b%012x%b" % (before, standing.lines(now.at), standing.count(), after)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -59,7 +81,7 @@ class MetadataApp:
             reply = _refused(errors.NOT_TAKEN)
         except asyncio.CancelledError:  # the service stops, and this one was still waiting
             reply = _refused(errors.STOPPING)
-        head = [*reply.headers, *standing_headers(present.date(self._upstream.now().at))]
+        head = [*reply.headers, *self.standing.headers()]
         if reply.status != 304:
             head += [("Content-Type", reply.content_type), ("Content-Length", str(len(reply.body)))]
         headers = [(name.encode(), value.encode()) for name, value in head]
@@ -67,18 +89,19 @@ class MetadataApp:
         await send({"type": "http.response.body", "body": reply.body})
 
     def _told(self, news: GroupNews) -> None:
-        self._seats.told(news)
+        self.seats.told(news)
         self._boards.told(news)
 
     async def _reply(self, scope: Scope, receive: Receive) -> Reply:
-        seat = self._seats.who(
+        seat = self.seats.who(
             (scope.get("client") or ("", 0))[0], (scope.get("server") or ("", 0))[0]
         )
         if seat is None:
             return _refused(errors.NOT_FOUND)
         ask = requests.read(scope["method"], scope["path"], scope["query_string"], scope["headers"])
         if not self._rates.admit(seat.name):
-            if isinstance(ask, requests.GetDocument) and self._boards.of(seat.group).view.enabled:
+            self.counts.hit("throttle", seat.name)
+            if isinstance(ask, requests.GetDocument) and self._boards.of(seat.group).enabled:
                 self._upstream.alive(seat.group)
             return _refused(errors.THROTTLED)
         match ask:
@@ -102,20 +125,28 @@ class MetadataApp:
 
     async def _document(self, seat: Seat, ask: requests.GetDocument) -> Reply:
         board = self._boards.of(seat.group)
-        while not board.view.enabled:
+        while not board.enabled:
             await self._upstream.enable(seat.group)
             board = self._boards.of(seat.group)
-        page = board.page(ask.version)
-        self._upstream.witness(
-            Sighting(seat.name, seat.group, ask.version.name, board.view.incarnation, page.events)
-        )
+        now = self.now()
+        page, unchanged = self._show(seat, board, ask.version, ask.if_none_match, now)
         tag = (("ETag", page.etag),)
-        if ask.if_none_match and requests.tag_matches(ask.if_none_match, page.etag):
-            return Reply(304, headers=tag)
-        return Reply(200, page.body, headers=tag)
+        return Reply(304, headers=tag) if unchanged else Reply(200, page.body, headers=tag)
+
+    def _show(
+        self, seat: Seat, board: Board, version: Version, if_none_match: str, now: Moment
+    ) -> tuple[Page, bool]:
+        """The page for this machine, noted as seen by it; and whether it has it already."""
+        page = board.page(version)
+        unchanged = bool(if_none_match) and requests.tag_matches(if_none_match, page.etag)
+        self._upstream.witness(
+            seat.name, seat.group, version.name, board.incarnation, page.events, now
+        )
+        self.counts.polls[version.name, 304 if unchanged else 200] += 1
+        return page, unchanged
 
     async def _approval(self, seat: Seat, scope: Scope, receive: Receive) -> Reply:
-        body = await self._body(scope, receive)
+        body = await self._body(seat, scope, receive)
         if isinstance(body, Problem):
             return _refused(body)
         ids = requests.read_approval(body)
@@ -125,34 +156,34 @@ class MetadataApp:
             return _refused(errors.UNKNOWN_EVENT)
         return Reply(200)
 
-    async def _body(self, scope: Scope, receive: Receive) -> bytes | Problem:
-        """The whole body, or why it is not taken. Never more of it than is allowed."""
+    async def _body(self, seat: Seat, scope: Scope, receive: Receive) -> bytes | Problem:
+        """The whole body, or why it is not taken. Never more of it than is allowed.
+
+        Whoever keeps us waiting too long is noticed by the sweep, which sends an empty message.
+        """
+        too_late = guard.monotonic() + self.limits.body_timeout
         for name, value in scope["headers"]:
-            if name == b"content-length" and int(value) > self._limits.max_body:
+            if name == b"content-length" and int(value) > self.limits.max_body:
+                self.counts.hit("max_body", seat.name)
                 return errors.TOO_LARGE
         body = bytearray()
-        try:
-            async with asyncio.timeout(self._limits.body_timeout):
-                while True:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise _Gone
-                    body += message.get("body", b"")
-                    if len(body) > self._limits.max_body:
-                        return errors.TOO_LARGE
-                    if not message.get("more_body", False):
-                        return bytes(body)
-        except TimeoutError:
-            return errors.TOO_SLOW
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise _Gone
+            body += message.get("body", b"")
+            if len(body) > self.limits.max_body:
+                self.counts.hit("max_body", seat.name)
+                return errors.TOO_LARGE
+            if not message.get("more_body", False):
+                return bytes(body)
+            if guard.monotonic() > too_late:
+                self.counts.hit("body_timeout", seat.name)
+                return errors.TOO_SLOW
 
 
 class _Gone(Exception):
     """The caller hung up; nobody is there to be answered."""
-
-
-def standing_headers(date: str) -> list[tuple[str, str]]:
-    """On every answer, also on one to a request that could not be read."""
-    return [("Date", date), ("Server", SERVER), ("x-ms-request-id", str(uuid.uuid4()))]
 
 
 def _refused(problem: Problem) -> Reply:

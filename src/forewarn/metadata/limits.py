@@ -1,7 +1,10 @@
-"""What a caller may use up: the size of a head and a body, the time to send them, and, if
-wanted, a rate. All in guard time."""
+"""What a caller may use up: the size of a head and a body, the time to send them, connections
+and, if wanted, a rate. All in guard time, and every time that one of them is reached is counted.
+"""
 
 from __future__ import annotations
+
+import enum
 
 import msgspec
 
@@ -10,11 +13,51 @@ from forewarn.service import guard
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_head: int = 16 * 1024  # bytes of a request before its body
+    max_head_lines: int = 64  # header lines of a request
     head_timeout: float = 10.0  # seconds to send it, from its first byte
     max_body: int = 64 * 1024  # bytes of a POST
     body_timeout: float = 10.0  # seconds to send it
     keep_alive: int = 120  # seconds that an idle connection is kept
+    max_pipelined: int = 128  # requests sent ahead on one connection
+    max_connections_per_machine: int = 32
+    max_connections: int = 16_384  # of all machines together
     throttle: int = 0  # requests per machine and second; 0: as many as one likes
+
+
+class Room(enum.Enum):
+    """Is there room for one more connection?"""
+
+    ENOUGH = "enough"
+    NONE_FOR_THE_MACHINE = "max_connections_per_machine"
+    NONE_AT_ALL = "max_connections"
+
+
+class Crowd:
+    """Who is connected, and how often. A caller that is no machine is known by its address."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._held: dict[str, int] = {}
+        self.total = 0
+
+    def room(self, who: str) -> Room:
+        if self.total >= self._limits.max_connections:
+            return Room.NONE_AT_ALL
+        if self._held.get(who, 0) >= self._limits.max_connections_per_machine:
+            return Room.NONE_FOR_THE_MACHINE
+        return Room.ENOUGH
+
+    def enter(self, who: str) -> None:
+        self._held[who] = self._held.get(who, 0) + 1
+        self.total += 1
+
+    def leave(self, who: str) -> None:
+        left = self._held[who] - 1
+        if left:
+            self._held[who] = left
+        else:
+            del self._held[who]
+        self.total -= 1
 
 
 class Rates:

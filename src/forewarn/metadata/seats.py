@@ -29,25 +29,25 @@ class Seat(msgspec.Struct, frozen=True):
 
 class Seats:
     def __init__(self, identity: Identity, default: str | None = None) -> None:
-        self._identity = identity
+        self.by_source = identity is Identity.SOURCE
         self._default = default
         self._by_address: dict[str, Seat] = {}
         self._by_name: dict[str, Seat] = {}
-        self._of_group: dict[str, tuple[Seat, ...]] = {}
+        self._of_group: dict[str, tuple[GroupNews, tuple[Seat, ...]]] = {}
 
     def told(self, news: GroupNews) -> None:
         group = news.view.name
-        before = self._of_group.get(group, ())
-        seats = tuple(Seat(group, machine, news.place) for machine in news.machines)
-        if before == seats:
+        known, before = self._of_group.get(group, (None, ()))
+        if known and known.machines is news.machines and known.place is news.place:
             return
+        seats = tuple(Seat(group, machine, news.place) for machine in news.machines)
         for seat in before:
             if self._by_name.get(seat.name) is seat:
                 del self._by_name[seat.name]
             for address in seat.machine.addresses:
                 if self._by_address.get(address) is seat:
                     del self._by_address[address]
-        self._of_group[group] = seats
+        self._of_group[group] = news, seats
         for seat in seats:
             self._by_name[seat.name] = seat
             for address in seat.machine.addresses:
@@ -55,11 +55,16 @@ class Seats:
 
     def who(self, source: str, asked: str) -> Seat | None:
         """The seat of whoever sent this, or None: unknown, or gone."""
-        if self._identity is Identity.SOURCE:
+        if self.by_source:
             seat = self._by_address.get(_plain(source))
         else:
             seat = self._by_address.get(_plain(asked)) or self._by_name.get(self._default or "")
-        return seat if seat and seat.machine.alive else None
+        return seat if seat is not None and not seat.machine.gone else None
+
+    def whose(self, source: str, asked: str) -> str:
+        """Whose connection this is: a machine's, or that of an address which is none's."""
+        seat = self.who(source, asked)
+        return seat.name if seat else f"at {_plain(source)}"
 
 
 def _plain(address: str) -> str:

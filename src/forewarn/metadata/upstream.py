@@ -6,8 +6,8 @@ shows what the approval brought about.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -16,6 +16,8 @@ from forewarn.core.fleet import Place
 from forewarn.service.platform import Platform
 from forewarn.store.port import Commit, Store, StoreFailed
 
+Moment: TypeAlias = Now  # a face only passes it on
+
 
 class GroupNews(msgspec.Struct, frozen=True):
     """Everything the guests' face needs to know of a group."""
@@ -23,16 +25,6 @@ class GroupNews(msgspec.Struct, frozen=True):
     view: GroupView
     machines: tuple[Machine, ...]
     place: Place
-
-
-class Sighting(msgspec.Struct, frozen=True):
-    """A document was answered to a machine."""
-
-    machine: str
-    group: str
-    version: str
-    incarnation: int
-    events: Sequence[str]
 
 
 class NotTaken(Exception):
@@ -44,7 +36,7 @@ class Upstream(Protocol):
         """Tell the sink every group as it is, and then again after every change."""
         ...
 
-    def now(self) -> Now: ...
+    def now(self) -> Moment: ...
 
     async def enable(self, group: str) -> None:
         """Returns once the group has a document, or raises NotTaken."""
@@ -57,7 +49,17 @@ class Upstream(Protocol):
         """
         ...
 
-    def witness(self, sighting: Sighting) -> None: ...
+    def witness(
+        self,
+        machine: str,
+        group: str,
+        version: str,
+        incarnation: int,
+        events: Collection[str],
+        now: Moment,
+    ) -> None:
+        """A document that lists these events was answered to the machine."""
+        ...
 
     def alive(self, group: str) -> None:
         """A sign of life that was answered with nothing."""
@@ -68,6 +70,7 @@ class LocalUpstream:
     def __init__(self, platform: Platform, store: Store) -> None:
         self._platform = platform
         self._store = store
+        self.witness = platform.witness.polled
 
     def attach(self, sink: Callable[[GroupNews], None]) -> None:
         def told(_commit: Commit, changed: Mapping[str, Group]) -> None:
@@ -93,16 +96,6 @@ class LocalUpstream:
         except StoreFailed as failure:
             raise NotTaken(str(failure)) from failure
         return not isinstance(decision, Refused)
-
-    def witness(self, sighting: Sighting) -> None:
-        self._platform.witness.polled(
-            sighting.machine,
-            sighting.group,
-            sighting.version,
-            sighting.incarnation,
-            sighting.events,
-            self.now(),
-        )
 
     def alive(self, group: str) -> None:
         self._platform.witness.alive(group, self.now())

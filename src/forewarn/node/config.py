@@ -41,3 +41,4 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     whole_loopback: bool = False  # listen on every loopback address, and nowhere else
     control: Address | None = None
     record: Path | None = None
+    front: bool = True  # answer ordinary polls the short way, where nothing is recorded

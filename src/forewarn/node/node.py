@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -20,8 +20,8 @@ from forewarn.core import Group, Machine, Refused, Time
 from forewarn.core.commands import Command, Define
 from forewarn.drivers.port import Driver
 from forewarn.drivers.simulated import FileWorld, Simulated, World
-from forewarn.metadata import present
 from forewarn.metadata.app import MetadataApp
+from forewarn.metadata.counts import Counts
 from forewarn.metadata.recorder import Recorder
 from forewarn.metadata.seats import Identity, Seats
 from forewarn.metadata.upstream import LocalUpstream
@@ -40,6 +40,9 @@ from forewarn.service.trace import FileTrace, Trace, TracedWorld
 from forewarn.service.witness import SAVE_EVERY, Witness
 from forewarn.service.writer import Writer
 from forewarn.store import MemoryStore, Store
+
+if TYPE_CHECKING:
+    from forewarn.metadata.front import Front
 
 SWEEP_EVERY = 1.0  # seconds of guard time between two looks for callers that are too slow
 
@@ -67,6 +70,7 @@ class Node:
         self._new_id = new_id
         self._stack = AsyncExitStack()
         self._winding = asyncio.Lock()
+        self.front: Front | None = None
         self.metadata_url = ""
         self.control_url = ""
 
@@ -133,8 +137,8 @@ class Node:
         self.inventory.load()
         upstream = LocalUpstream(self.platform, store)
         seats = Seats(config.identity, config.speak_as)
-        app = MetadataApp(upstream, seats, config.limits)
-        self.app: Any = Recorder(app, seats, upstream, trace) if trace else app
+        self.endpoint = MetadataApp(upstream, seats, config.limits)
+        self.app: Any = Recorder(self.endpoint, seats, upstream, trace) if trace else self.endpoint
         self.carrier.resume()  # before anything new is started, so that nothing is taken up twice
         await self._define()
         self._stack.push_async_callback(self._save_or_say)
@@ -193,7 +197,8 @@ class Node:
     async def _listen(self, tasks: guard.Tasks) -> None:
         config = self.config
         if config.metadata is not None:
-            from forewarn.metadata.protocol import protocol, sweep
+            from forewarn.metadata import front
+            from forewarn.metadata.protocol import protocol
 
             sockets = (
                 open_loopback(config.metadata.port, self._loopback_hosts())
@@ -201,9 +206,16 @@ class Node:
                 else [open_one(config.metadata)]
             )
             self.metadata_url = _url(config.metadata.host, sockets[0])
-            http = protocol(lambda: present.date(self.writer.now().at), config.limits)
-            inner = await self._serve(self.app, sockets, tasks, http, config.limits.keep_alive)
-            tasks.start(_sweeping(lambda: sweep(inner.server_state.connections)), "sweeper")
+            fronted = config.front and front.POSSIBLE and config.record is None
+            inner = await self._serve(
+                self.app, [] if fronted else sockets, tasks, protocol(self.endpoint)
+            )
+            connections: set[Any] = inner.server_state.connections
+            if fronted:
+                self.front = front.Front(
+                    self.endpoint, sockets, inner.make_protocol, connections, tasks
+                )
+            tasks.start(_sweeping(connections, self.endpoint.counts), "sweeper")
         if config.control is not None:
             from forewarn.control.app import Desk, create
 
@@ -217,12 +229,12 @@ class Node:
             app = create(desk)
             listener = open_one(config.control)
             self.control_url = _url(config.control.host, listener)
-            await self._serve(app, [listener], tasks, "httptools", 5)
+            await self._serve(app, [listener], tasks, "httptools")
 
     async def _serve(
-        self, app: Any, sockets: list[socket.socket], tasks: guard.Tasks, http: Any, keep_alive: int
+        self, app: Any, sockets: list[socket.socket], tasks: guard.Tasks, http: Any
     ) -> InnerServer:
-        inner = server(app, http=http, keep_alive=keep_alive)
+        inner = server(app, http=http)
         running = tasks.start(inner.serve(sockets), "server")
 
         async def stop() -> None:
@@ -248,10 +260,13 @@ class Node:
             log.warning("last-seen times could not be saved", why=str(error))
 
 
-async def _sweeping(sweep: Callable[[], None]) -> None:
+async def _sweeping(connections: Collection[Any], counts: Counts) -> None:
     while True:
         await guard.pause(SWEEP_EVERY)
-        sweep()
+        now = guard.monotonic()
+        for connection in list(connections):
+            connection.sweep(now)
+        counts.tell(now)
 
 
 def _store(config: Config) -> Store:

@@ -24,12 +24,18 @@ class InnerServer(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         yield
 
+    def make_protocol(self) -> Any:
+        """For a connection that somebody else has accepted."""
+        return self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state={}
+        )
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.ready.set()
 
 
-def server(app: Any, *, http: Any = "httptools", keep_alive: int = 5) -> InnerServer:
+def server(app: Any, *, http: Any = "httptools") -> InnerServer:
     return InnerServer(
         uvicorn.Config(
             app,
@@ -41,7 +47,6 @@ def server(app: Any, *, http: Any = "httptools", keep_alive: int = 5) -> InnerSe
             proxy_headers=False,  # who asks is decided by the connection, never by a header
             server_header=False,
             date_header=False,
-            timeout_keep_alive=keep_alive,
             timeout_graceful_shutdown=GRACE,
         )
     )

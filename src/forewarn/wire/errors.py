@@ -41,6 +41,8 @@ UNKNOWN_EVENT = Problem(400, b'{"error":"Bad request. An EventId is not known"}'
 TOO_LARGE = Problem(413, b'{"error":"Request body is too large"}', close=True)
 TOO_SLOW = Problem(408, b'{"error":"Request body did not arrive in time"}', close=True)
 THROTTLED = Problem(429, b"Throttle Result: Too Many Requests")
+TOO_MANY_CONNECTIONS = Problem(429, THROTTLED.body, close=True)
+BUSY = Problem(503, b'{"error":"The service has too many connections. Try again"}', close=True)
 STOPPING = Problem(500, b'{"error":"The service is stopping. Try again"}', close=True)
 NOT_TAKEN = Problem(500, b'{"error":"The request could not be carried out. Try again"}')
 

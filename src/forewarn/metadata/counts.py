@@ -1,0 +1,33 @@
+"""What the endpoint counts about itself, for whoever watches it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import structlog
+
+TELL_EVERY = 60.0  # seconds of guard time between two lines in the log about the same limit
+
+log = structlog.get_logger("forewarn")
+
+
+class Counts:
+    def __init__(self) -> None:
+        self.polls: Counter[tuple[str, int]] = Counter()  # by api-version and status
+        self.hits: Counter[str] = Counter()  # by the name of the limit that was reached
+        self._last: dict[str, str] = {}
+        self._told: dict[str, tuple[float, int]] = {}
+
+    def hit(self, limit: str, who: str) -> None:
+        self.hits[limit] += 1
+        self._last[limit] = who
+
+    def tell(self, now: float) -> None:
+        """Say which limits were reached since they were last spoken of, but not too often."""
+        for limit, who in list(self._last.items()):
+            told_at, told = self._told.get(limit, (-TELL_EVERY, 0))
+            if now - told_at >= TELL_EVERY:
+                times = self.hits[limit] - told
+                log.warning("a limit was reached", limit=limit, times=times, last=who)
+                self._told[limit] = now, self.hits[limit]
+                del self._last[limit]

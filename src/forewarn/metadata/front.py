@@ -1,0 +1,263 @@
+"""Front: the first to meet a caller, and the only one that an ordinary poller ever meets.
+
+It accepts connections itself, reads what has come, and answers if that is exactly one whole poll
+whose answer is at hand: before there is a transport, a task or a parser for the connection. All
+its connections hang on one epoll, which the loop watches as if it were one file. The first chunk
+that is anything else is handed, with its connection, to uvicorn, for good.
+
+So Front never has half a request or half an answer: between two chunks a connection owes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import select
+import socket
+from collections.abc import Callable, Sequence
+
+from forewarn.metadata.app import MetadataApp
+from forewarn.metadata.limits import Room
+from forewarn.metadata.plans import MAX_PLAN, known, learn
+from forewarn.metadata.protocol import NO_ROOM, MetadataProtocol
+from forewarn.metadata.upstream import Moment
+from forewarn.service import guard
+
+BATCH = 64  # connections that are looked at before the loop gets its turn
+DEFER_ACCEPT = 1  # seconds for which a connection that says nothing stays with the kernel
+POSSIBLE = hasattr(select, "epoll")
+_SPENT = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+
+class _Connection:
+    __slots__ = ("asked", "since", "sock", "source", "who")
+
+    def __init__(self, sock: socket.socket, source: str, asked: str, since: float) -> None:
+        self.sock = sock
+        self.source = source
+        self.asked = asked
+        self.who = ""  # whose it is, once it is counted
+        self.since = since  # when something was last heard of it
+
+
+class Front:
+    """One of the server's connections, as far as that knows; it stops with them."""
+
+    def __init__(
+        self,
+        app: MetadataApp,
+        listeners: Sequence[socket.socket],
+        protocol: Callable[[], MetadataProtocol],
+        server_connections: set[object],
+        tasks: guard.Tasks,
+    ) -> None:
+        self._app = app
+        self._seats, self._crowd, self._limits = app.seats, app.crowd, app.limits
+        self._protocol = protocol
+        self._server_connections = server_connections
+        self._tasks = tasks
+        self._loop = asyncio.get_running_loop()
+        self._connections: dict[int, _Connection] = {}
+        self._handing_over = 0
+        self._draining = False
+        self._exhausted = False  # no more files to be had: nobody is accepted for a while
+        self._look()
+        self.answered = 0
+        self.handed_over = 0
+        self._epoll = select.epoll()
+        self._listeners = {listener.fileno(): listener for listener in listeners}
+        for fd, listener in self._listeners.items():
+            listener.setblocking(False)
+            for option, value in (("TCP_NODELAY", 1), ("TCP_DEFER_ACCEPT", DEFER_ACCEPT)):
+                listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+            self._epoll.register(fd, select.EPOLLIN)
+        self._loop.add_reader(self._epoll.fileno(), self._ready)
+        server_connections.add(self)
+
+    def shutdown(self) -> None:
+        """Nobody new; whoever has asked already is answered, and told that the line closes."""
+        if self._draining:
+            return
+        self._draining = True
+        self._loop.remove_reader(self._epoll.fileno())
+        self._look()
+        for listener in self._listeners.values():
+            while self._accept(listener):
+                pass
+            listener.close()
+        for connection in list(self._connections.values()):
+            self._read(connection)
+        for connection in list(self._connections.values()):
+            self._drop(connection)
+        self._epoll.close()
+        self._leave_if_done()
+
+    def sweep(self, now: float) -> None:
+        """Hang up on whoever has been silent for too long."""
+        for connection in list(self._connections.values()):
+            if now - connection.since > self._limits.keep_alive:
+                self._app.counts.hits["keep_alive"] += 1
+                self._drop(connection)
+        if self._exhausted and not self._draining:
+            self._exhausted = False
+            for fd in self._listeners:
+                self._epoll.modify(fd, select.EPOLLIN)
+
+    def _look(self) -> None:
+        """What time it is, for all that is answered in one go."""
+        self._now: Moment = self._app.now()
+        self._at = guard.monotonic()
+
+    def _ready(self) -> None:
+        self._look()
+        connections = self._connections
+        for fd, _ in self._epoll.poll(0, BATCH):
+            if fd in connections:
+                self._read(connections[fd])
+            elif fd in self._listeners:
+                self._accept(self._listeners[fd])
+
+    def _accept(self, listener: socket.socket) -> bool:
+        """True if there may be more."""
+        for _ in range(BATCH):
+            try:
+                sock, address = listener.accept()
+            except BlockingIOError:
+                return False
+            except OSError as error:
+                if error.errno in _SPENT:
+                    self._exhaust()
+                    return False
+                continue  # it has gone already
+            self._meet(sock, address[0])
+        return True
+
+    def _exhaust(self) -> None:
+        """Callers wait with the kernel until the next sweep."""
+        self._exhausted = True
+        self._app.counts.hit("open files", "the service")
+        for fd in self._listeners:
+            self._epoll.modify(fd, 0)
+
+    def _meet(self, sock: socket.socket, source: str) -> None:
+        asked = "" if self._seats.by_source else sock.getsockname()[0]
+        connection = _Connection(sock, source, asked, self._at)
+        data = _heard(sock)
+        if data is None and not self._draining:
+            if self._admit(connection):
+                self._keep(connection)
+        elif data:
+            self._take(connection, data)
+        else:
+            sock.close()
+
+    def _read(self, connection: _Connection) -> None:
+        connection.since = self._at
+        data = _heard(connection.sock)
+        if data:
+            self._take(connection, data)
+        elif data is not None:
+            self._drop(connection)
+
+    def _take(self, connection: _Connection, data: bytes) -> None:
+        plan = known(data) or learn(data)
+        # Whoever wants one answer and no more takes up no room.
+        if not (plan and plan.close) and not self._admit(connection):
+            return
+        answer = (
+            self._app.at_once(plan, connection.source, connection.asked, self._now)
+            if plan and not self._draining
+            else None
+        )
+        if plan is None or answer is None:
+            if self._admit(connection):
+                self._hand_over(connection, first=data)
+            return
+        self.answered += 1
+        left = _send(connection.sock, answer)
+        if left is None or (plan.close and not left):
+            self._drop(connection)
+        elif left:
+            self._admit(connection, anyway=True)
+            self._hand_over(connection, owed=left, last=plan.close)
+        else:
+            self._keep(connection)
+
+    def _admit(self, connection: _Connection, anyway: bool = False) -> bool:
+        """Count it among its machine's, if there is room; else say so and hang up."""
+        if connection.who:
+            return True
+        who = self._seats.whose(connection.source, connection.asked)
+        room = self._crowd.room(who)
+        if room is not Room.ENOUGH and not anyway:
+            self._app.counts.hit(room.value, who)
+            _send(connection.sock, self._app.standing.refusal(NO_ROOM[room]))
+            connection.sock.close()
+            return False
+        connection.who = who
+        self._crowd.enter(who)
+        return True
+
+    def _keep(self, connection: _Connection) -> None:
+        fd = connection.sock.fileno()
+        if fd not in self._connections:
+            self._connections[fd] = connection
+            self._epoll.register(fd, select.EPOLLIN)
+
+    def _drop(self, connection: _Connection) -> None:
+        self._connections.pop(connection.sock.fileno(), None)
+        connection.sock.close()  # which takes it off the epoll
+        if connection.who:
+            self._crowd.leave(connection.who)
+
+    def _hand_over(
+        self, connection: _Connection, first: bytes = b"", owed: bytes = b"", last: bool = False
+    ) -> None:
+        """To uvicorn: what was read, or what is still to be written, and all that follows."""
+        sock = connection.sock
+        if self._connections.pop(sock.fileno(), None):
+            self._epoll.unregister(sock.fileno())
+        sock.setblocking(False)
+        self.handed_over += 1
+        self._handing_over += 1
+        protocol = self._protocol()
+        protocol.adopt(connection.who, first, owed, last=last, closing=self._draining)
+        self._tasks.start(self._connect(protocol, sock), "hand-over")
+
+    async def _connect(self, protocol: MetadataProtocol, sock: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(lambda: protocol, sock)
+            protocol.adopted()
+        except BaseException as error:
+            protocol.abandoned()
+            sock.close()
+            if not isinstance(error, OSError):  # that is: it has gone already
+                raise
+        finally:
+            self._handing_over -= 1
+            self._leave_if_done()
+
+    def _leave_if_done(self) -> None:
+        if self._draining and not self._handing_over:
+            self._server_connections.discard(self)
+
+
+def _heard(sock: socket.socket) -> bytes | None:
+    """What has come, empty if the caller has gone, None if it has said nothing new."""
+    try:
+        return sock.recv(MAX_PLAN + 1, socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""
+
+
+def _send(sock: socket.socket, data: bytes) -> bytes | None:
+    """What of it could not be sent for now, None if the caller has gone."""
+    try:
+        sent = sock.send(data, socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return data
+    except OSError:
+        return None
+    return data[sent:] if sent != len(data) else b""
