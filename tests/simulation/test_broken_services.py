@@ -15,7 +15,7 @@ from world import Kill, MortalStore
 from forewarn.core import Event, Group, GroupView, Now, Source, Status, changes, group, holds
 from forewarn.drivers.simulated import World
 from forewarn.metadata import app, boards, present
-from forewarn.metadata.upstream import LocalUpstream
+from forewarn.metadata.upstream import GroupNews, LocalUpstream
 from forewarn.store.port import Commit, Sightings
 from forewarn.testing.judge import judge
 from forewarn.wire import document
@@ -123,11 +123,13 @@ def moves_the_time(patch: pytest.MonkeyPatch) -> None:
 
 
 def shows_everybody_the_same_board(patch: pytest.MonkeyPatch) -> None:
-    def same(self: boards.Boards, group: str) -> boards.Board:
-        web = self._boards["web"]
-        return web if web.view.enabled else self._boards[group]
+    told = boards.Boards.told
 
-    patch.setattr(boards.Boards, "of", same)
+    def same(self: boards.Boards, news: GroupNews) -> boards.Board:
+        told(self, news)
+        return self._boards["web"]
+
+    patch.setattr(boards.Boards, "told", same)
 
 
 def shows_new_fields_in_old_versions(patch: pytest.MonkeyPatch) -> None:

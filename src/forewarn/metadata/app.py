@@ -15,8 +15,8 @@ import msgspec
 import structlog
 
 from forewarn.metadata import present
-from forewarn.metadata.boards import Board, Boards, Page
-from forewarn.metadata.counts import Counts
+from forewarn.metadata.boards import Boards, Page
+from forewarn.metadata.counts import ROWS, Counts
 from forewarn.metadata.limits import Crowd, Limits, Rates
 from forewarn.metadata.plans import Plan
 from forewarn.metadata.seats import Seat, Seats
@@ -49,27 +49,35 @@ class MetadataApp:
         self._upstream = upstream
         self.seats = seats
         self.limits = limits
-        self.standing = Standing(upstream)
+        self.standing = Standing()
         self.counts = Counts()
         self.crowd = Crowd(limits)
         self.now = upstream.now
+        self._witness = upstream.witness
         self._boards = Boards()
         self._rates = Rates(limits.throttle)
         self.detours: set[str] = set()  # machines whose every request takes the long way
         upstream.attach(self._told)
 
-    def at_once(self, plan: Plan, source: str, asked: str, now: Moment) -> bytes | None:
+    def look(self) -> Moment:
+        """What time it is, for all that is had at once until the next look."""
+        now = self.now()
+        self.standing.look(now.at)
+        return now
+
+    def at_once(self, plan: Plan, address: str, now: Moment) -> bytes | None:
         """The whole answer to a poll, or None if it has to take the long way."""
-        seat = self.seats.who(source, asked)
-        if seat is None or seat.name in self.detours:
+        seat = self.seats.at(address)
+        if seat is None or seat.name in self.detours or not seat.board.enabled:
             return None
-        board = self._boards.of(seat.group)
-        if not board.enabled or not self._rates.admit(seat.name):
+        if not self._rates.admit(seat.name):
             return None
-        page, unchanged = self._show(seat, board, plan.version, plan.if_none_match, now)
-        before, after = page.answer(unchanged, plan.close)
-        standing = self.standing
-        return b"%b%b%012x%b" % (before, standing.lines(now.at), standing.count(), after)
+        page, unchanged = self._show(seat, plan.version, plan.if_none_match, now)
+        last_digits = self.standing.last_digits()
+        return page.answer(unchanged, plan.close).bytes(self.standing.lines, last_digits)
+
+    def refusal(self, problem: Problem) -> bytes:
+        return self.standing.refusal(problem, self.now().at)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -81,7 +89,7 @@ class MetadataApp:
             reply = _refused(errors.NOT_TAKEN)
         except asyncio.CancelledError:  # the service stops, and this one was still waiting
             reply = _refused(errors.STOPPING)
-        head = [*reply.headers, *self.standing.headers()]
+        head = [*reply.headers, *self.standing.headers(self.now().at)]
         if reply.status != 304:
             head += [("Content-Type", reply.content_type), ("Content-Length", str(len(reply.body)))]
         headers = [(name.encode(), value.encode()) for name, value in head]
@@ -89,8 +97,7 @@ class MetadataApp:
         await send({"type": "http.response.body", "body": reply.body})
 
     def _told(self, news: GroupNews) -> None:
-        self.seats.told(news)
-        self._boards.told(news)
+        self.seats.told(news, self._boards.told(news))
 
     async def _reply(self, scope: Scope, receive: Receive) -> Reply:
         seat = self.seats.who(
@@ -101,7 +108,7 @@ class MetadataApp:
         ask = requests.read(scope["method"], scope["path"], scope["query_string"], scope["headers"])
         if not self._rates.admit(seat.name):
             self.counts.hit("throttle", seat.name)
-            if isinstance(ask, requests.GetDocument) and self._boards.of(seat.group).enabled:
+            if isinstance(ask, requests.GetDocument) and seat.board.enabled:
                 self._upstream.alive(seat.group)
             return _refused(errors.THROTTLED)
         match ask:
@@ -124,25 +131,21 @@ class MetadataApp:
                         return _refused(errors.NOT_FOUND)
 
     async def _document(self, seat: Seat, ask: requests.GetDocument) -> Reply:
-        board = self._boards.of(seat.group)
-        while not board.enabled:
+        while not seat.board.enabled:
             await self._upstream.enable(seat.group)
-            board = self._boards.of(seat.group)
-        now = self.now()
-        page, unchanged = self._show(seat, board, ask.version, ask.if_none_match, now)
+        page, unchanged = self._show(seat, ask.version, ask.if_none_match, self.now())
         tag = (("ETag", page.etag),)
         return Reply(304, headers=tag) if unchanged else Reply(200, page.body, headers=tag)
 
     def _show(
-        self, seat: Seat, board: Board, version: Version, if_none_match: str, now: Moment
+        self, seat: Seat, version: Version, if_none_match: str, now: Moment
     ) -> tuple[Page, bool]:
         """The page for this machine, noted as seen by it; and whether it has it already."""
+        board = seat.board
         page = board.page(version)
-        unchanged = bool(if_none_match) and requests.tag_matches(if_none_match, page.etag)
-        self._upstream.witness(
-            seat.name, seat.group, version.name, board.incarnation, page.events, now
-        )
-        self.counts.polls[version.name, 304 if unchanged else 200] += 1
+        unchanged = if_none_match != "" and requests.tag_matches(if_none_match, page.etag)
+        self._witness(seat.name, seat.group, version.name, board.incarnation, page.events, now)
+        self.counts.polls[ROWS[version.name] + unchanged] += 1
         return page, unchanged
 
     async def _approval(self, seat: Seat, scope: Scope, receive: Receive) -> Reply:

@@ -17,6 +17,29 @@ from forewarn.wire.versions import NEWEST, Version
 SHARED_PAGES = 1_024  # empty documents that are kept, one for each incarnation
 
 
+class Answer:
+    """A page as the answer to a poll: 200 or 304, and whether the connection is closed."""
+
+    __slots__ = ("_after", "_before", "_lines", "_opening")
+
+    def __init__(self, page: Page, unchanged: bool, close: bool) -> None:
+        status = "304 Not Modified" if unchanged else "200 OK"
+        after = "\r\n"
+        if not unchanged:
+            after += f"content-type: {JSON}\r\ncontent-length: {len(page.body)}\r\n"
+        if close:
+            after += "connection: close\r\n"
+        self._before = f"HTTP/1.1 {status}\r\netag: {page.etag}\r\n".encode()
+        self._after = f"{after}\r\n".encode() + (b"" if unchanged else page.body)
+        self._lines = self._opening = b""
+
+    def bytes(self, lines: bytes, last_digits: bytes) -> bytes:
+        """With the standing lines, which are the same for a second, and the end of its id."""
+        if lines is not self._lines:
+            self._lines, self._opening = lines, self._before + lines
+        return self._opening + last_digits + self._after
+
+
 class Page:
     __slots__ = ("_answers", "body", "etag", "events")
 
@@ -24,61 +47,56 @@ class Page:
         self.body = body
         self.etag = etag(body)
         self.events = events  # the ids it lists
-        self._answers: list[tuple[bytes, bytes] | None] = [None] * 4
+        self._answers: list[Answer | None] = [None] * 4
 
-    def answer(self, unchanged: bool, close: bool) -> tuple[bytes, bytes]:
-        """What comes before and what comes after the headers that stand on every answer."""
+    def answer(self, unchanged: bool, close: bool) -> Answer:
         at = unchanged + 2 * close
-        return self._answers[at] or self._made(at, unchanged, close)
-
-    def _made(self, at: int, unchanged: bool, close: bool) -> tuple[bytes, bytes]:
-        status = "304 Not Modified" if unchanged else "200 OK"
-        after = "\r\n"
-        if not unchanged:
-            after += f"content-type: {JSON}\r\ncontent-length: {len(self.body)}\r\n"
-        if close:
-            after += "connection: close\r\n"
-        made = (
-            f"HTTP/1.1 {status}\r\netag: {self.etag}\r\n".encode(),
-            f"{after}\r\n".encode() + (b"" if unchanged else self.body),
-        )
-        self._answers[at] = made
-        return made
+        answer = self._answers[at]
+        if answer is None:
+            answer = self._answers[at] = Answer(self, unchanged, close)
+        return answer
 
 
 class Board:
+    """One group's, for as long as the service runs; `show` replaces all that hangs on it."""
+
     __slots__ = ("_pages", "enabled", "incarnation", "view")
 
     def __init__(self, news: GroupNews) -> None:
+        self.show(news)
+
+    def show(self, news: GroupNews) -> None:
         self.view = news.view
         self.enabled = news.view.enabled
         self.incarnation = news.view.incarnation
-        self._pages: dict[str, Page] | None = {} if news.view.events else None
+        self._pages: dict[str, Page] = {}  # by version, as far as they have been asked for
 
     def page(self, version: Version) -> Page:
-        if self._pages is None:
-            return _empty(self.incarnation)
         page = self._pages.get(version.name)
         if page is None:
-            document = present.document(self.view, version)
-            page = Page(render(document, version), tuple(event.id for event in document.events))
-            self._pages[version.name] = page
+            page = self._pages[version.name] = self._rendered(version)
         return page
+
+    def _rendered(self, version: Version) -> Page:
+        if not self.view.events:
+            return _empty(self.incarnation)
+        document = present.document(self.view, version)
+        return Page(render(document, version), tuple(event.id for event in document.events))
 
 
 class Boards:
-    """By group. A board is replaced when the group's view changes, and only then."""
+    """By group. What a board shows is replaced when the group's view changes, and only then."""
 
     def __init__(self) -> None:
         self._boards: dict[str, Board] = {}
 
-    def told(self, news: GroupNews) -> None:
+    def told(self, news: GroupNews) -> Board:
         board = self._boards.get(news.view.name)
-        if board is None or board.view != news.view:
-            self._boards[news.view.name] = Board(news)
-
-    def of(self, group: str) -> Board:
-        return self._boards[group]
+        if board is None:
+            board = self._boards[news.view.name] = Board(news)
+        elif board.view != news.view:
+            board.show(news)
+        return board
 
 
 @lru_cache(maxsize=SHARED_PAGES)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 import structlog
 
+from forewarn.wire.versions import VERSIONS
+
+ROWS = {version.name: 2 * n for n, version in enumerate(VERSIONS)}
 TELL_EVERY = 60.0  # seconds of guard time between two lines in the log about the same limit
 
 log = structlog.get_logger("forewarn")
@@ -13,10 +17,15 @@ log = structlog.get_logger("forewarn")
 
 class Counts:
     def __init__(self) -> None:
-        self.polls: Counter[tuple[str, int]] = Counter()  # by api-version and status
+        self.polls = [0, 0] * len(VERSIONS)  # answered 200 and 304, from its version's row on
         self.hits: Counter[str] = Counter()  # by the name of the limit that was reached
         self._last: dict[str, str] = {}
         self._told: dict[str, tuple[float, int]] = {}
+
+    def by_version_and_status(self) -> Iterator[tuple[str, int, int]]:
+        for version, row in ROWS.items():
+            yield version, 200, self.polls[row]
+            yield version, 304, self.polls[row + 1]
 
     def hit(self, limit: str, who: str) -> None:
         self.hits[limit] += 1

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import select
 import socket
 from collections.abc import Callable, Sequence
@@ -30,12 +31,14 @@ _SPENT = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class _Connection:
-    __slots__ = ("asked", "since", "sock", "source", "who")
+    __slots__ = ("address", "fd", "kept", "since", "sock", "source", "who")
 
-    def __init__(self, sock: socket.socket, source: str, asked: str, since: float) -> None:
+    def __init__(self, sock: socket.socket, address: str, source: str, since: float) -> None:
         self.sock = sock
+        self.fd = sock.fileno()
+        self.kept = False
+        self.address = address  # which tells who asks
         self.source = source
-        self.asked = asked
         self.who = ""  # whose it is, once it is counted
         self.since = since  # when something was last heard of it
 
@@ -105,15 +108,16 @@ class Front:
 
     def _look(self) -> None:
         """What time it is, for all that is answered in one go."""
-        self._now: Moment = self._app.now()
+        self._now: Moment = self._app.look()
         self._at = guard.monotonic()
 
     def _ready(self) -> None:
         self._look()
-        connections = self._connections
+        connections, read = self._connections, self._read
         for fd, _ in self._epoll.poll(0, BATCH):
-            if fd in connections:
-                self._read(connections[fd])
+            connection = connections.get(fd)
+            if connection is not None:
+                read(connection)
             elif fd in self._listeners:
                 self._accept(self._listeners[fd])
 
@@ -141,7 +145,7 @@ class Front:
 
     def _meet(self, sock: socket.socket, source: str) -> None:
         asked = "" if self._seats.by_source else sock.getsockname()[0]
-        connection = _Connection(sock, source, asked, self._at)
+        connection = _Connection(sock, self._seats.address(source, asked), source, self._at)
         data = _heard(sock)
         if data is None and not self._draining:
             if self._admit(connection):
@@ -153,24 +157,28 @@ class Front:
 
     def _read(self, connection: _Connection) -> None:
         connection.since = self._at
-        data = _heard(connection.sock)
+        try:
+            data = os.read(connection.fd, MAX_PLAN + 1)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
         if data:
             self._take(connection, data)
-        elif data is not None:
+        else:
             self._drop(connection)
 
     def _take(self, connection: _Connection, data: bytes) -> None:
         plan = known(data) or learn(data)
         # Whoever wants one answer and no more takes up no room.
-        if not (plan and plan.close) and not self._admit(connection):
+        if not connection.who and not (plan and plan.close) and not self._admit(connection):
             return
-        answer = (
-            self._app.at_once(plan, connection.source, connection.asked, self._now)
-            if plan and not self._draining
-            else None
-        )
+        if plan is None or self._draining:
+            answer = None
+        else:
+            answer = self._app.at_once(plan, connection.address, self._now)
         if plan is None or answer is None:
-            if self._admit(connection):
+            if connection.who or self._admit(connection):
                 self._hand_over(connection, first=data)
             return
         self.answered += 1
@@ -180,18 +188,18 @@ class Front:
         elif left:
             self._admit(connection, anyway=True)
             self._hand_over(connection, owed=left, last=plan.close)
-        else:
+        elif not connection.kept:
             self._keep(connection)
 
     def _admit(self, connection: _Connection, anyway: bool = False) -> bool:
         """Count it among its machine's, if there is room; else say so and hang up."""
         if connection.who:
             return True
-        who = self._seats.whose(connection.source, connection.asked)
+        who = self._seats.whose(connection.address, connection.source)
         room = self._crowd.room(who)
         if room is not Room.ENOUGH and not anyway:
             self._app.counts.hit(room.value, who)
-            _send(connection.sock, self._app.standing.refusal(NO_ROOM[room]))
+            _send(connection.sock, self._app.refusal(NO_ROOM[room]))
             connection.sock.close()
             return False
         connection.who = who
@@ -199,13 +207,13 @@ class Front:
         return True
 
     def _keep(self, connection: _Connection) -> None:
-        fd = connection.sock.fileno()
-        if fd not in self._connections:
-            self._connections[fd] = connection
-            self._epoll.register(fd, select.EPOLLIN)
+        connection.kept = True
+        connection.sock.setblocking(False)
+        self._connections[connection.fd] = connection
+        self._epoll.register(connection.fd, select.EPOLLIN)
 
     def _drop(self, connection: _Connection) -> None:
-        self._connections.pop(connection.sock.fileno(), None)
+        self._connections.pop(connection.fd, None)
         connection.sock.close()  # which takes it off the epoll
         if connection.who:
             self._crowd.leave(connection.who)
@@ -215,8 +223,8 @@ class Front:
     ) -> None:
         """To uvicorn: what was read, or what is still to be written, and all that follows."""
         sock = connection.sock
-        if self._connections.pop(sock.fileno(), None):
-            self._epoll.unregister(sock.fileno())
+        if self._connections.pop(connection.fd, None):
+            self._epoll.unregister(connection.fd)
         sock.setblocking(False)
         self.handed_over += 1
         self._handing_over += 1

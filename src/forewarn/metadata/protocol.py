@@ -89,7 +89,8 @@ class MetadataProtocol(HttpToolsProtocol):
 
     def _enter(self) -> None:
         source, asked = (self.client or ("", 0))[0], (self.server or ("", 0))[0]
-        who = self.endpoint.seats.whose(source, asked)
+        seats = self.endpoint.seats
+        who = seats.whose(seats.address(source, asked), source)
         room = self.endpoint.crowd.room(who)
         if room is Room.ENOUGH:
             self._who = who
@@ -277,7 +278,7 @@ class MetadataProtocol(HttpToolsProtocol):
 
     def _give_up(self, problem: Problem) -> None:
         if not self.transport.is_closing():
-            self.transport.write(self.endpoint.standing.refusal(problem))
+            self.transport.write(self.endpoint.refusal(problem))
             self.transport.close()
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from forewarn.core import Machine
 from forewarn.core.fleet import Place
+from forewarn.metadata.boards import Board
 from forewarn.metadata.upstream import GroupNews
 
 
@@ -18,13 +19,11 @@ class Identity(enum.Enum):
 
 
 class Seat(msgspec.Struct, frozen=True):
+    name: str
     group: str
     machine: Machine
     place: Place
-
-    @property
-    def name(self) -> str:
-        return self.machine.name
+    board: Board  # its group's
 
 
 class Seats:
@@ -35,12 +34,14 @@ class Seats:
         self._by_name: dict[str, Seat] = {}
         self._of_group: dict[str, tuple[GroupNews, tuple[Seat, ...]]] = {}
 
-    def told(self, news: GroupNews) -> None:
+    def told(self, news: GroupNews, board: Board) -> None:
         group = news.view.name
         known, before = self._of_group.get(group, (None, ()))
         if known and known.machines is news.machines and known.place is news.place:
             return
-        seats = tuple(Seat(group, machine, news.place) for machine in news.machines)
+        seats = tuple(
+            Seat(machine.name, group, machine, news.place, board) for machine in news.machines
+        )
         for seat in before:
             if self._by_name.get(seat.name) is seat:
                 del self._by_name[seat.name]
@@ -55,18 +56,21 @@ class Seats:
 
     def who(self, source: str, asked: str) -> Seat | None:
         """The seat of whoever sent this, or None: unknown, or gone."""
-        if self.by_source:
-            seat = self._by_address.get(_plain(source))
-        else:
-            seat = self._by_address.get(_plain(asked)) or self._by_name.get(self._default or "")
+        return self.at(self.address(source, asked))
+
+    def address(self, source: str, asked: str) -> str:
+        """Which of the two says who asks: an IPv4 address as such, also when it arrived on a
+        socket for both families. For `at`, as often as one likes."""
+        return (source if self.by_source else asked).removeprefix("::ffff:")
+
+    def at(self, address: str) -> Seat | None:
+        seat = self._by_address.get(address)
+        if seat is None and not self.by_source:
+            seat = self._by_name.get(self._default or "")
         return seat if seat is not None and not seat.machine.gone else None
 
-    def whose(self, source: str, asked: str) -> str:
-        """Whose connection this is: a machine's, or that of an address which is none's."""
-        seat = self.who(source, asked)
-        return seat.name if seat else f"at {_plain(source)}"
+    def whose(self, address: str, source: str) -> str:
+        """Whose connection this is: a machine's, or that of a source which is none."""
+        seat = self.at(address)
+        return seat.name if seat else f"at {source}"
 
-
-def _plain(address: str) -> str:
-    """An IPv4 address as such, also when it arrived on a socket for both families."""
-    return address.removeprefix("::ffff:")

@@ -1,55 +1,65 @@
 """What stands on every answer, also on one to a request that could not be read: the date in
 service time, the server's name, an id of its own. And answers as bytes, in uvicorn's spelling.
+
+An id must be fresh, not unguessable: a random part that is this process's own, and a count. The
+last digits of the count come from a table, since making them is a good part of a poll's cost.
 """
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from http import HTTPStatus
 
 from forewarn import __version__
 from forewarn.metadata import present
-from forewarn.metadata.upstream import Upstream
 from forewarn.wire.errors import JSON, Problem
 
 SERVER = f"IMDS/{__version__}"
-_IDS = 1 << 48  # the part of a request id that counts
+_LAST_DIGITS = tuple(b"%03x" % n for n in range(0x1000))
+_FIRST_DIGITS = 0x1_000_000_000  # so many before they start over
 
 
 class Standing:
-    def __init__(self, upstream: Upstream) -> None:
-        self._upstream = upstream
-        self._second = -1
-        self._date = ""
-        self._lines = b""
-        # Fresh per answer is enough, unguessable is not asked for: a random part that is this
-        # process's own, and a count.
+    def __init__(self) -> None:
         made = uuid.uuid4()
         self._own = str(made)[:-12]
-        self._count = made.int % _IDS
+        self._first = made.int % _FIRST_DIGITS
+        self._last: Iterator[bytes] = iter(_LAST_DIGITS)
+        self._second = -1
+        self._date = ""
+        self.lines = b""  # of every answer in this second, but for its id's last digits
 
-    def headers(self) -> list[tuple[str, str]]:
-        self._look(self._upstream.now().at)
+    def look(self, at: int) -> None:
+        """It is this instant now."""
+        second = at // 1_000_000
+        if second != self._second:
+            self._second, self._date = second, present.date(at)
+            self._write()
+
+    def last_digits(self) -> bytes:
+        """To be asked for before `lines` is read: when they start over, the first ones change."""
+        for digits in self._last:
+            return digits
+        self._first = (self._first + 1) % _FIRST_DIGITS
+        self._last = iter(_LAST_DIGITS)
+        self._write()
+        return next(self._last)
+
+    def headers(self, at: int) -> list[tuple[str, str]]:
+        self.look(at)
+        last = self.last_digits().decode()
         return [
             ("Date", self._date),
             ("Server", SERVER),
-            ("x-ms-request-id", f"{self._own}{self.count():012x}"),
+            ("x-ms-request-id", f"{self._own}{self._first:09x}{last}"),
         ]
 
-    def lines(self, at: int) -> bytes:
-        """The same as bytes for any answer at this instant, up to where `count` goes on."""
-        self._look(at)
-        return self._lines
-
-    def count(self) -> int:
-        self._count = count = (self._count + 1) % _IDS
-        return count
-
-    def refusal(self, problem: Problem) -> bytes:
+    def refusal(self, problem: Problem, at: int) -> bytes:
         """A whole answer after which the connection is closed."""
         status = HTTPStatus(problem.status)
         head = [
-            *self.headers(),
+            *self.headers(at),
             ("Content-Type", JSON),
             ("Content-Length", str(len(problem.body))),
             ("Connection", "close"),
@@ -57,10 +67,8 @@ class Standing:
         lines = "".join(f"{name.lower()}: {value}\r\n" for name, value in head)
         return f"HTTP/1.1 {status} {status.phrase}\r\n{lines}\r\n".encode() + problem.body
 
-    def _look(self, at: int) -> None:
-        second = at // 1_000_000
-        if second != self._second:
-            self._second, self._date = second, present.date(at)
-            self._lines = (
-                f"date: {self._date}\r\nserver: {SERVER}\r\nx-ms-request-id: {self._own}".encode()
-            )
+    def _write(self) -> None:
+        self.lines = (
+            f"date: {self._date}\r\nserver: {SERVER}\r\n"
+            f"x-ms-request-id: {self._own}{self._first:09x}"
+        ).encode()

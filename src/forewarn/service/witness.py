@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-import msgspec
-
 from forewarn.core import Group, Now, Time
 from forewarn.core.changes import EventMoved, MachinePut, MachineRemoved
 from forewarn.store.port import Commit, Sightings, Store
@@ -16,14 +14,17 @@ from forewarn.store.port import Commit, Sightings, Store
 SAVE_EVERY = 5.0  # seconds of guard time between two savings of what is lossy
 
 
-class Polls(msgspec.Struct):
+class Polls:
     """One machine's polling."""
 
-    count: int = 0
-    last: Time = 0
-    version: str = ""
-    incarnation: int = -1
-    first_sights: dict[str, Time] = {}  # by event, while it is active
+    __slots__ = ("count", "first_sights", "incarnation", "last", "version")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.last: Time = 0
+        self.version = ""
+        self.incarnation = -1
+        self.first_sights: dict[str, Time] = {}  # by event, while it is active
 
 
 class Witness:
@@ -64,17 +65,22 @@ class Witness:
         ids: Collection[str],
         now: Now,
     ) -> None:
-        """A document was answered. `ids` are the events that it lists."""
-        self.alive(group, now)
+        """A document was answered. `ids` are the events that it lists.
+
+        Every poll comes by here, thousands a second: it is written to be short, not shared.
+        """
+        at = now.at
+        self._seen[group] = at - now.lost
+        self._unsaved.add(group)
         polls = self._polls.get(machine)
         if polls is None:
-            polls = self._polls[machine] = Polls(first_sights={})
+            polls = self._polls[machine] = Polls()
         polls.count += 1
-        polls.last = now.at
-        if (polls.incarnation, polls.version) != (incarnation, version):
+        polls.last = at
+        if polls.incarnation != incarnation or polls.version != version:
             polls.incarnation, polls.version = incarnation, version
             for id in ids:
-                polls.first_sights.setdefault(id, now.at)
+                polls.first_sights.setdefault(id, at)
 
     async def load(self) -> Sightings:
         sightings = await self._store.sightings()
