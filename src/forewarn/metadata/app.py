@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from forewarn.metadata import present
-from forewarn.metadata.boards import Boards, Page
+from forewarn.metadata.boards import UNCHANGED, Boards, Page
 from forewarn.metadata.counts import ROWS, Counts
 from forewarn.metadata.limits import Crowd, Limits, Rates
 from forewarn.metadata.plans import Plan
@@ -56,6 +56,9 @@ class MetadataApp:
         self._witness = upstream.witness
         self._boards = Boards()
         self._rates = Rates(limits.throttle)
+        self._throttled = limits.throttle > 0
+        self._seat_at = seats.at
+        self._polls = self.counts.polls
         self.detours: set[str] = set()  # machines whose every request takes the long way
         upstream.attach(self._told)
 
@@ -66,15 +69,35 @@ class MetadataApp:
         return now
 
     def at_once(self, plan: Plan, address: str, now: Moment) -> bytes | None:
-        """The whole answer to a poll, or None if it has to take the long way."""
-        seat = self.seats.at(address)
-        if seat is None or seat.name in self.detours or not seat.board.enabled:
+        """The whole answer to a poll, or None if it has to take the long way.
+
+        What `_reply`, `_document` and `_show` say to the same request, in one piece: calls are
+        most of what a poll would cost.
+        """
+        seat = self._seat_at(address)
+        if seat is None:
             return None
-        if not self._rates.admit(seat.name):
+        name, board = seat.name, seat.board
+        if not board.enabled or name in self.detours:
             return None
-        page, unchanged = self._show(seat, plan.version, plan.if_none_match, now)
-        last_digits = self.standing.last_digits()
-        return page.answer(unchanged, plan.close).bytes(self.standing.lines, last_digits)
+        if self._throttled and not self._rates.admit(name):
+            return None
+        page = board.pages.get(plan.name)
+        if page is None:
+            page = board.page(plan.version)
+        unchanged = 0
+        if plan.if_none_match and requests.tag_matches(plan.if_none_match, page.etag):
+            unchanged = UNCHANGED
+        self._witness(name, seat.group, plan.name, board.incarnation, page.events, now)
+        self._polls[plan.row + unchanged] += 1
+        answer = page.answers[plan.which + unchanged]
+        if answer is None:
+            answer = page.answer(plan.which + unchanged)
+        standing = self.standing
+        last_digits = next(standing.last_digits, b"") or standing.start_over()
+        if answer.lines is not standing.lines:
+            answer.lines, answer.opening = standing.lines, answer.before + standing.lines
+        return answer.opening + last_digits + answer.after
 
     def refusal(self, problem: Problem) -> bytes:
         return self.standing.refusal(problem, self.now().at)

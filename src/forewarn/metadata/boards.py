@@ -14,13 +14,14 @@ from forewarn.wire.document import Document, etag, render
 from forewarn.wire.errors import JSON
 from forewarn.wire.versions import NEWEST, Version
 
+UNCHANGED, CLOSE = 1, 2  # which answer: these or neither
 SHARED_PAGES = 1_024  # empty documents that are kept, one for each incarnation
 
 
 class Answer:
     """A page as the answer to a poll: 200 or 304, and whether the connection is closed."""
 
-    __slots__ = ("_after", "_before", "_lines", "_opening")
+    __slots__ = ("after", "before", "lines", "opening")
 
     def __init__(self, page: Page, unchanged: bool, close: bool) -> None:
         status = "304 Not Modified" if unchanged else "200 OK"
@@ -29,38 +30,30 @@ class Answer:
             after += f"content-type: {JSON}\r\ncontent-length: {len(page.body)}\r\n"
         if close:
             after += "connection: close\r\n"
-        self._before = f"HTTP/1.1 {status}\r\netag: {page.etag}\r\n".encode()
-        self._after = f"{after}\r\n".encode() + (b"" if unchanged else page.body)
-        self._lines = self._opening = b""
-
-    def bytes(self, lines: bytes, last_digits: bytes) -> bytes:
-        """With the standing lines, which are the same for a second, and the end of its id."""
-        if lines is not self._lines:
-            self._lines, self._opening = lines, self._before + lines
-        return self._opening + last_digits + self._after
+        self.before = f"HTTP/1.1 {status}\r\netag: {page.etag}\r\n".encode()
+        self.after = f"{after}\r\n".encode() + (b"" if unchanged else page.body)
+        self.lines = self.opening = b""  # the standing lines of this second; all before its id
 
 
 class Page:
-    __slots__ = ("_answers", "body", "etag", "events")
+    __slots__ = ("answers", "body", "etag", "events")
 
     def __init__(self, body: bytes, events: tuple[str, ...]) -> None:
         self.body = body
         self.etag = etag(body)
         self.events = events  # the ids it lists
-        self._answers: list[Answer | None] = [None] * 4
+        self.answers: list[Answer | None] = [None] * 4  # as far as they have been asked for
 
-    def answer(self, unchanged: bool, close: bool) -> Answer:
-        at = unchanged + 2 * close
-        answer = self._answers[at]
-        if answer is None:
-            answer = self._answers[at] = Answer(self, unchanged, close)
+    def answer(self, which: int) -> Answer:
+        """200 or 304, the latter being one more; and two more if the connection is closed."""
+        answer = self.answers[which] = Answer(self, bool(which & UNCHANGED), bool(which & CLOSE))
         return answer
 
 
 class Board:
     """One group's, for as long as the service runs; `show` replaces all that hangs on it."""
 
-    __slots__ = ("_pages", "enabled", "incarnation", "view")
+    __slots__ = ("enabled", "incarnation", "pages", "view")
 
     def __init__(self, news: GroupNews) -> None:
         self.show(news)
@@ -69,12 +62,12 @@ class Board:
         self.view = news.view
         self.enabled = news.view.enabled
         self.incarnation = news.view.incarnation
-        self._pages: dict[str, Page] = {}  # by version, as far as they have been asked for
+        self.pages: dict[str, Page] = {}  # by version, as far as they have been asked for
 
     def page(self, version: Version) -> Page:
-        page = self._pages.get(version.name)
+        page = self.pages.get(version.name)
         if page is None:
-            page = self._pages[version.name] = self._rendered(version)
+            page = self.pages[version.name] = self._rendered(version)
         return page
 
     def _rendered(self, version: Version) -> Page:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 import select
 import socket
 from collections.abc import Callable, Sequence
+from os import read, write
 
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.limits import Room
@@ -24,6 +24,7 @@ from forewarn.metadata.protocol import NO_ROOM, MetadataProtocol
 from forewarn.metadata.upstream import Moment
 from forewarn.service import guard
 
+CHUNK = MAX_PLAN + 1  # bytes that are read at a time: more cannot be a poll that has a plan
 BATCH = 64  # connections that are looked at before the loop gets its turn
 DEFER_ACCEPT = 1  # seconds for which a connection that says nothing stays with the kernel
 POSSIBLE = hasattr(select, "epoll")
@@ -31,12 +32,11 @@ _SPENT = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class _Connection:
-    __slots__ = ("address", "fd", "kept", "since", "sock", "source", "who")
+    __slots__ = ("address", "fd", "since", "sock", "source", "who")
 
     def __init__(self, sock: socket.socket, address: str, source: str, since: float) -> None:
         self.sock = sock
         self.fd = sock.fileno()
-        self.kept = False
         self.address = address  # which tells who asks
         self.source = source
         self.who = ""  # whose it is, once it is counted
@@ -89,9 +89,10 @@ class Front:
                 pass
             listener.close()
         for connection in list(self._connections.values()):
-            self._read(connection)
-        for connection in list(self._connections.values()):
-            self._drop(connection)
+            try:
+                self._take(connection, read(connection.fd, CHUNK))
+            except OSError:  # it has said nothing
+                self._drop(connection)
         self._epoll.close()
         self._leave_if_done()
 
@@ -112,14 +113,41 @@ class Front:
         self._at = guard.monotonic()
 
     def _ready(self) -> None:
+        """The loop's one call for all who have something to say. A poll like the one before, on
+        a connection that is kept, is answered right here; it is what there is most of."""
         self._look()
-        connections, read = self._connections, self._read
+        connections, at_once, now, at = self._connections, self._app.at_once, self._now, self._at
         for fd, _ in self._epoll.poll(0, BATCH):
             connection = connections.get(fd)
-            if connection is not None:
-                read(connection)
-            elif fd in self._listeners:
-                self._accept(self._listeners[fd])
+            if connection is None:
+                if fd in self._listeners:
+                    self._accept(self._listeners[fd])
+                continue
+            connection.since = at
+            try:
+                data = read(fd, CHUNK)
+            except BlockingIOError:
+                continue
+            except OSError:
+                data = b""
+            plan = known(data)
+            if plan is None or plan.close:
+                self._take(connection, data)
+                continue
+            answer = at_once(plan, connection.address, now)
+            if answer is None:
+                self._hand_over(connection, first=data)
+                continue
+            self.answered += 1
+            try:
+                sent = write(fd, answer)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                self._drop(connection)
+                continue
+            if sent != len(answer):
+                self._hand_over(connection, owed=answer[sent:])
 
     def _accept(self, listener: socket.socket) -> bool:
         """True if there may be more."""
@@ -146,49 +174,43 @@ class Front:
     def _meet(self, sock: socket.socket, source: str) -> None:
         asked = "" if self._seats.by_source else sock.getsockname()[0]
         connection = _Connection(sock, self._seats.address(source, asked), source, self._at)
-        data = _heard(sock)
-        if data is None and not self._draining:
-            if self._admit(connection):
-                self._keep(connection)
-        elif data:
-            self._take(connection, data)
-        else:
-            sock.close()
-
-    def _read(self, connection: _Connection) -> None:
-        connection.since = self._at
         try:
-            data = os.read(connection.fd, MAX_PLAN + 1)
+            data = sock.recv(CHUNK, socket.MSG_DONTWAIT)
         except BlockingIOError:
+            if self._draining:
+                sock.close()
+            elif self._admit(connection):
+                self._keep(connection)
             return
         except OSError:
             data = b""
-        if data:
-            self._take(connection, data)
-        else:
-            self._drop(connection)
+        self._take(connection, data)
 
     def _take(self, connection: _Connection, data: bytes) -> None:
+        """Answer what was said, or let somebody else; nothing means that the caller has gone."""
+        if not data:
+            self._drop(connection)
+            return
         plan = known(data) or learn(data)
         # Whoever wants one answer and no more takes up no room.
-        if not connection.who and not (plan and plan.close) and not self._admit(connection):
+        if not (plan and plan.close) and not self._admit(connection):
             return
         if plan is None or self._draining:
             answer = None
         else:
             answer = self._app.at_once(plan, connection.address, self._now)
         if plan is None or answer is None:
-            if connection.who or self._admit(connection):
+            if self._admit(connection):
                 self._hand_over(connection, first=data)
             return
         self.answered += 1
-        left = _send(connection.sock, answer)
+        left = _sent(connection.sock, answer)
         if left is None or (plan.close and not left):
             self._drop(connection)
         elif left:
             self._admit(connection, anyway=True)
             self._hand_over(connection, owed=left, last=plan.close)
-        elif not connection.kept:
+        elif connection.fd not in self._connections:
             self._keep(connection)
 
     def _admit(self, connection: _Connection, anyway: bool = False) -> bool:
@@ -199,7 +221,7 @@ class Front:
         room = self._crowd.room(who)
         if room is not Room.ENOUGH and not anyway:
             self._app.counts.hit(room.value, who)
-            _send(connection.sock, self._app.refusal(NO_ROOM[room]))
+            _sent(connection.sock, self._app.refusal(NO_ROOM[room]))
             connection.sock.close()
             return False
         connection.who = who
@@ -207,7 +229,6 @@ class Front:
         return True
 
     def _keep(self, connection: _Connection) -> None:
-        connection.kept = True
         connection.sock.setblocking(False)
         self._connections[connection.fd] = connection
         self._epoll.register(connection.fd, select.EPOLLIN)
@@ -250,22 +271,11 @@ class Front:
             self._server_connections.discard(self)
 
 
-def _heard(sock: socket.socket) -> bytes | None:
-    """What has come, empty if the caller has gone, None if it has said nothing new."""
-    try:
-        return sock.recv(MAX_PLAN + 1, socket.MSG_DONTWAIT)
-    except BlockingIOError:
-        return None
-    except OSError:
-        return b""
-
-
-def _send(sock: socket.socket, data: bytes) -> bytes | None:
+def _sent(sock: socket.socket, data: bytes) -> bytes | None:
     """What of it could not be sent for now, None if the caller has gone."""
     try:
-        sent = sock.send(data, socket.MSG_DONTWAIT)
+        return data[sock.send(data, socket.MSG_DONTWAIT) :]
     except BlockingIOError:
         return data
     except OSError:
         return None
-    return data[sent:] if sent != len(data) else b""

@@ -8,8 +8,9 @@ only what leaves no doubt where the request ends and what it means; all else tak
 from __future__ import annotations
 
 import httptools
-import msgspec
 
+from forewarn.metadata.boards import CLOSE
+from forewarn.metadata.counts import ROWS
 from forewarn.wire import requests
 from forewarn.wire.versions import Version
 
@@ -36,10 +37,16 @@ ALLOWED = frozenset(
 _TO_KEEP_OR_TO_CLOSE = (b"keep-alive", b"close")
 
 
-class Plan(msgspec.Struct, frozen=True):
-    version: Version
-    if_none_match: str
-    close: bool  # the caller wants no other answer on this connection
+class Plan:
+    __slots__ = ("close", "if_none_match", "name", "row", "version", "which")
+
+    def __init__(self, version: Version, if_none_match: str, close: bool) -> None:
+        self.version = version
+        self.name = version.name
+        self.if_none_match = if_none_match
+        self.close = close  # the caller wants no other answer on this connection
+        self.which = CLOSE if close else 0  # of a page's answers, if it has changed
+        self.row = ROWS[version.name]  # where it is counted
 
 
 _plans: dict[bytes, Plan] = {}

@@ -31,7 +31,7 @@ class Seats:
         self.by_source = identity is Identity.SOURCE
         self._default = default
         self._by_address: dict[str, Seat] = {}
-        self._by_name: dict[str, Seat] = {}
+        self._anybody: Seat | None = None  # who is meant by an address that is nobody's
         self._of_group: dict[str, tuple[GroupNews, tuple[Seat, ...]]] = {}
 
     def told(self, news: GroupNews, board: Board) -> None:
@@ -43,14 +43,15 @@ class Seats:
             Seat(machine.name, group, machine, news.place, board) for machine in news.machines
         )
         for seat in before:
-            if self._by_name.get(seat.name) is seat:
-                del self._by_name[seat.name]
+            if self._anybody is seat:
+                self._anybody = None
             for address in seat.machine.addresses:
                 if self._by_address.get(address) is seat:
                     del self._by_address[address]
         self._of_group[group] = news, seats
         for seat in seats:
-            self._by_name[seat.name] = seat
+            if seat.name == self._default:
+                self._anybody = seat
             for address in seat.machine.addresses:
                 self._by_address[address] = seat
 
@@ -64,13 +65,10 @@ class Seats:
         return (source if self.by_source else asked).removeprefix("::ffff:")
 
     def at(self, address: str) -> Seat | None:
-        seat = self._by_address.get(address)
-        if seat is None and not self.by_source:
-            seat = self._by_name.get(self._default or "")
+        seat = self._by_address.get(address) or self._anybody
         return seat if seat is not None and not seat.machine.gone else None
 
     def whose(self, address: str, source: str) -> str:
         """Whose connection this is: a machine's, or that of a source which is none."""
         seat = self.at(address)
         return seat.name if seat else f"at {source}"
-

@@ -25,7 +25,7 @@ class Standing:
         made = uuid.uuid4()
         self._own = str(made)[:-12]
         self._first = made.int % _FIRST_DIGITS
-        self._last: Iterator[bytes] = iter(_LAST_DIGITS)
+        self.last_digits: Iterator[bytes] = iter(_LAST_DIGITS)
         self._second = -1
         self._date = ""
         self.lines = b""  # of every answer in this second, but for its id's last digits
@@ -37,18 +37,16 @@ class Standing:
             self._second, self._date = second, present.date(at)
             self._write()
 
-    def last_digits(self) -> bytes:
-        """To be asked for before `lines` is read: when they start over, the first ones change."""
-        for digits in self._last:
-            return digits
+    def start_over(self) -> bytes:
+        """There are no more last digits: other first ones, in `lines` too, and the first last."""
         self._first = (self._first + 1) % _FIRST_DIGITS
-        self._last = iter(_LAST_DIGITS)
+        self.last_digits = iter(_LAST_DIGITS)
         self._write()
-        return next(self._last)
+        return next(self.last_digits)
 
     def headers(self, at: int) -> list[tuple[str, str]]:
         self.look(at)
-        last = self.last_digits().decode()
+        last = (next(self.last_digits, b"") or self.start_over()).decode()
         return [
             ("Date", self._date),
             ("Server", SERVER),
