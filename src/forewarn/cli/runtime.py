@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
+import resource
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -22,6 +24,8 @@ from forewarn.core.lifecycle import SHOWN, Move
 from forewarn.node import Config, Node
 from forewarn.store import Commit
 
+SPARE_FILES = 256  # for the state, the control API and whatever is opened for a moment
+
 
 async def run(
     config: Config,
@@ -33,7 +37,9 @@ async def run(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    async with Node(config) as node:
+    async with Node(_within_the_open_files(config)) as node:
+        gc.collect()
+        gc.freeze()  # the fleet is here to stay: not to be looked through again and again
         node.store.attach(_tell)
         with note(node.metadata_url, node.control_url):
             welcome(node)
@@ -106,6 +112,25 @@ def _line(group: Group, event: Event) -> str:
             what = event.ending
     status = event.status.value
     return f"{group.name}: {status} {event.type.value} of {names} ({what}; {document}) {event.id}"
+
+
+def _within_the_open_files(config: Config) -> Config:
+    """Ask the system for as many files as we may need; no more connections than it grants."""
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = config.limits.max_connections + SPARE_FILES
+    if resource.RLIM_INFINITY != allowed < wanted:
+        granted = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (granted, most))
+    if most == resource.RLIM_INFINITY or most >= wanted:
+        return config
+    room = max(1, most - SPARE_FILES)
+    typer.echo(
+        f"note: the system allows {most} open files, so there is room for {room} connections,"
+        f" not {config.limits.max_connections}; raise it with ulimit -n or LimitNOFILE=",
+        err=True,
+    )
+    limits = msgspec.structs.replace(config.limits, max_connections=room)
+    return msgspec.structs.replace(config, limits=limits)
 
 
 def _logging() -> None:

@@ -7,7 +7,7 @@ name a loopback host, so that a page in a browser cannot reach it under another 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -18,14 +18,15 @@ from litestar.openapi.config import OpenAPIConfig
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from forewarn import __version__
+from forewarn.control import metrics, views
 from forewarn.control import schema as s
-from forewarn.control import views
 from forewarn.core import Duration, EventType, Machine, Now, Refused, Source, Time
 from forewarn.core.refusal import Reason, conflict, invalid, unknown
 from forewarn.core.time import LAST, SECOND
 from forewarn.core.words import listing
 from forewarn.service.ledger import Hung
 from forewarn.service.platform import Outcome, Platform
+from forewarn.service.readings import Reading
 from forewarn.store.port import StoreFailed
 
 MAX_LISTED = 1_000  # events that are over, in one answer
@@ -41,6 +42,7 @@ class Desk(msgspec.Struct, frozen=True):
     url_of: Callable[[Machine], str]
     next_due: Callable[[], Time | None]
     advance: Callable[[Time], Awaitable[None]] | None  # where the clock is virtual
+    readings: Callable[[], Iterable[Reading]]
 
 
 class RefusedError(Exception):
@@ -176,10 +178,15 @@ def create(desk: Desk) -> Litestar:
         await _advance(desk, now.at, data)
         return _clock(desk, platform.writer.now())
 
+    @get("/metrics", media_type=metrics.CONTENT_TYPE, sync_to_thread=False)
+    def numbers() -> bytes:
+        return metrics.exposition(desk.readings())
+
     return Litestar(
         [
             *(status, machines, machine, restart, redeploy, restore, groups, group, disable),
             *(events, schedule, event, approve, cancel, retry, finish, explain, clock, advance),
+            numbers,
         ],
         before_request=_local_only,
         logging_config=None,

@@ -32,6 +32,8 @@ Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+CLOSE = (("Connection", "close"),)
+
 log = structlog.get_logger("forewarn")
 
 
@@ -154,11 +156,13 @@ class MetadataApp:
                         return _refused(errors.NOT_FOUND)
 
     async def _document(self, seat: Seat, ask: requests.GetDocument) -> Reply:
+        headers: tuple[tuple[str, str], ...] = ()
         while not seat.board.enabled:
             await self._upstream.enable(seat.group)
+            headers = CLOSE  # the next poll of this machine meets Front again
         page, unchanged = self._show(seat, ask.version, ask.if_none_match, self.now())
-        tag = (("ETag", page.etag),)
-        return Reply(304, headers=tag) if unchanged else Reply(200, page.body, headers=tag)
+        headers = (("ETag", page.etag), *headers)
+        return Reply(304, headers=headers) if unchanged else Reply(200, page.body, headers=headers)
 
     def _show(
         self, seat: Seat, version: Version, if_none_match: str, now: Moment
@@ -217,5 +221,5 @@ def _refused(problem: Problem) -> Reply:
     if problem.allow:
         headers.append(("Allow", problem.allow))
     if problem.close:
-        headers.append(("Connection", "close"))
+        headers += CLOSE
     return Reply(problem.status, problem.body, headers=tuple(headers))

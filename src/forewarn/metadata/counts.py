@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+import msgspec
 import structlog
 
+from forewarn.metadata.limits import OPEN_FILES, Limits
 from forewarn.wire.versions import VERSIONS
 
 ROWS = {version.name: 2 * n for n, version in enumerate(VERSIONS)}
+NAMES = (*(field.name for field in msgspec.structs.fields(Limits)), OPEN_FILES)
 TELL_EVERY = 60.0  # seconds of guard time between two lines in the log about the same limit
 
 log = structlog.get_logger("forewarn")
@@ -18,7 +21,7 @@ log = structlog.get_logger("forewarn")
 class Counts:
     def __init__(self) -> None:
         self.polls = [0, 0] * len(VERSIONS)  # answered 200 and 304, from its version's row on
-        self.hits: Counter[str] = Counter()  # by the name of the limit that was reached
+        self.hits = Counter(dict.fromkeys(NAMES, 0))  # by the name of the limit that was reached
         self._last: dict[str, str] = {}
         self._told: dict[str, tuple[float, int]] = {}
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from os import read, write
 
 from forewarn.metadata.app import MetadataApp
-from forewarn.metadata.limits import Room
+from forewarn.metadata.limits import OPEN_FILES, Room
 from forewarn.metadata.plans import MAX_PLAN, known, learn
 from forewarn.metadata.protocol import NO_ROOM, MetadataProtocol
 from forewarn.metadata.upstream import Moment
@@ -167,7 +167,7 @@ class Front:
     def _exhaust(self) -> None:
         """Callers wait with the kernel until the next sweep."""
         self._exhausted = True
-        self._app.counts.hit("open files", "the service")
+        self._app.counts.hit(OPEN_FILES, "the service")
         for fd in self._listeners:
             self._epoll.modify(fd, 0)
 

@@ -10,6 +10,8 @@ import msgspec
 
 from forewarn.service import guard
 
+OPEN_FILES = "open_files"  # the system's own limit, counted among ours
+
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_head: int = 16 * 1024  # bytes of a request before its body

@@ -10,6 +10,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -217,7 +218,10 @@ class Node:
                 )
             tasks.start(_sweeping(connections, self.endpoint.counts), "sweeper")
         if config.control is not None:
+            # Which takes longer than all before it; polls are answered meanwhile.
+            await asyncio.to_thread(import_module, "forewarn.control.app")
             from forewarn.control.app import Desk, create
+            from forewarn.metadata.readings import readings
 
             desk = Desk(
                 platform=self.platform,
@@ -225,6 +229,7 @@ class Node:
                 url_of=self.url_of,
                 next_due=self.scheduler.next_due,
                 advance=self.advance if isinstance(self.clock, VirtualClock) else None,
+                readings=lambda: readings(self.endpoint, self.front),
             )
             app = create(desk)
             listener = open_one(config.control)

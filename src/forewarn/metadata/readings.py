@@ -1,0 +1,49 @@
+"""The endpoint in numbers."""
+
+from __future__ import annotations
+
+from forewarn.metadata.app import MetadataApp
+from forewarn.metadata.front import Front
+from forewarn.service.readings import Kind, Reading
+
+
+def readings(app: MetadataApp, front: Front | None) -> list[Reading]:
+    polls = [((v, str(status)), n) for v, status, n in app.counts.by_version_and_status()]
+    hits = [((limit,), n) for limit, n in sorted(app.counts.hits.items())]
+    return [
+        Reading(
+            "forewarn_polls",
+            "Documents answered, by api-version and status",
+            Kind.COUNTER,
+            ("api_version", "status"),
+            polls,
+        ),
+        Reading(
+            "forewarn_limit_hits",
+            "How often a caller reached a limit, by the name of its setting",
+            Kind.COUNTER,
+            ("limit",),
+            hits,
+        ),
+        Reading(
+            "forewarn_connections",
+            "Connections that are held for callers",
+            Kind.GAUGE,
+            (),
+            [((), app.crowd.total)],
+        ),
+        Reading(
+            "forewarn_front_answers",
+            "Polls that were answered the short way",
+            Kind.COUNTER,
+            (),
+            [((), front.answered if front else 0)],
+        ),
+        Reading(
+            "forewarn_front_handovers",
+            "Connections that were handed to the long way",
+            Kind.COUNTER,
+            (),
+            [((), front.handed_over if front else 0)],
+        ),
+    ]
