@@ -83,6 +83,7 @@ class Service:
         rules: Rules | None = None,
         limits: Limits | None = None,
         record: Path | None = None,
+        front: bool = True,
         real_time: bool = False,
         start: int = START,
         speak_as: str | None = None,
@@ -103,6 +104,7 @@ class Service:
             whole_loopback=True,
             control=Address("127.0.0.1", 0) if sockets else None,
             record=record,
+            front=front,
         )
         self.node = Node(config, store=store, driver=driver, new_id=new_id)
         self.clock = Clock(self)
