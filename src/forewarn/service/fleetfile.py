@@ -25,9 +25,13 @@ DEFAULT_DOMAINS = 5  # over which machines are spread that name none
 MAX_DOMAIN = 999
 MAX_PLACEMENT_GROUP = 100  # machines in one placement group of a scale set
 MAX_NAME = 80
+MAX_DEPTH = 32  # of lists and mappings within each other
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?")
 MEMBER = r"_(0|[1-9]\d{0,8})"  # what follows the scale set's name in a member's
 NAMESPACE = uuid.UUID("8f6c1f52-6d0e-5f6a-9d0b-3a7a2a6f3c11")  # for ids derived from names
+_Loader = getattr(
+    yaml, "CSafeLoader", yaml.SafeLoader
+)  # the same, ten times as fast where built in
 
 
 class FleetError(Exception):
@@ -101,15 +105,26 @@ def load(path: Path) -> Fleet:
 
 def parse(text: str) -> Fleet:
     try:
-        return build(msgspec.convert(yaml.safe_load(text), FleetEntry))
+        _not_too_deep(text)
+        return build(msgspec.convert(yaml.load(text, _Loader), FleetEntry))
     except yaml.YAMLError as error:
         raise FleetError(" ".join(str(error).split())) from error
     except msgspec.ValidationError as error:
         choices = EventType if "auto_approve" in str(error) else GroupKind
         names = [choice.value for choice in choices]
         raise FleetError(helped(str(error), _KEYS, names)) from error
-    except RecursionError as error:
-        raise FleetError("it is nested too deeply") from error
+
+
+def _not_too_deep(text: str) -> None:
+    """Reading in C recurses without a guard of its own; following the events does not recurse."""
+    depth = 0
+    for event in yaml.parse(text, _Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise FleetError("it is nested too deeply")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
 
 
 def build(entry: FleetEntry) -> Fleet:
