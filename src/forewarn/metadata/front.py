@@ -14,7 +14,7 @@ import asyncio
 import errno
 import select
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from os import read, write
 
 from forewarn.metadata.app import MetadataApp
@@ -96,16 +96,18 @@ class Front:
         self._epoll.close()
         self._leave_if_done()
 
-    def sweep(self, now: float) -> None:
-        """Hang up on whoever has been silent for too long."""
-        for connection in list(self._connections.values()):
-            if now - connection.since > self._limits.keep_alive:
-                self._app.counts.hits["keep_alive"] += 1
-                self._drop(connection)
+    def sweep(self, now: float) -> Iterator[None]:
+        """Hang up on whoever has been silent for too long. Yields after each of them."""
         if self._exhausted and not self._draining:
             self._exhausted = False
             for fd in self._listeners:
                 self._epoll.modify(fd, select.EPOLLIN)
+        silent_since = now - self._limits.keep_alive
+        for connection in [c for c in self._connections.values() if c.since < silent_since]:
+            if connection.since < silent_since and connection.sock.fileno() >= 0:
+                self._app.counts.hits["keep_alive"] += 1
+                self._drop(connection)
+                yield
 
     def _look(self) -> None:
         """What time it is, for all that is answered in one go."""

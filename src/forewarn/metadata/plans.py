@@ -7,6 +7,8 @@ only what leaves no doubt where the request ends and what it means; all else tak
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 import httptools
 
 from forewarn.metadata.boards import CLOSE
@@ -49,7 +51,7 @@ class Plan:
         self.row = ROWS[version.name]  # where it is counted
 
 
-_plans: dict[bytes, Plan] = {}
+_plans: OrderedDict[bytes, Plan] = OrderedDict()
 known = _plans.get
 
 
@@ -58,7 +60,7 @@ def learn(data: bytes) -> Plan | None:
     plan = _read(data)
     if plan is not None:
         if len(_plans) >= MAX_PLANS:
-            del _plans[next(iter(_plans))]
+            _plans.popitem(last=False)
         _plans[data] = plan
     return plan
 

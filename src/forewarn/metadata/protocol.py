@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Iterator
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -104,9 +105,11 @@ class MetadataProtocol(HttpToolsProtocol):
             self.endpoint.crowd.leave(self._who)
             self._who = ""
 
-    def sweep(self, now: float) -> None:
-        """Hang up if the caller has kept us waiting for too long."""
+    def sweep(self, now: float) -> Iterator[None]:
+        """Hang up if the caller has kept us waiting for too long. Yields when it has looked."""
         limits, waited = self.endpoint.limits, now - self._waiting_since
+        if self.transport.is_closing():
+            return
         if self._in_flight():
             if self.cycle.more_body and waited > limits.body_timeout:
                 self.cycle.message_event.set()  # the application looks how late it is
@@ -117,6 +120,7 @@ class MetadataProtocol(HttpToolsProtocol):
         elif waited > limits.keep_alive:
             self.endpoint.counts.hits["keep_alive"] += 1
             self.transport.close()
+        yield
 
     def _cut_off(self, limit: str, reached: bool) -> None:
         if reached:

@@ -45,6 +45,7 @@ from forewarn.store import MemoryStore, Store
 if TYPE_CHECKING:
     from forewarn.metadata.front import Front
 
+SWEEP_SLICE = 64  # connections that are looked at before the loop gets its turn
 SWEEP_EVERY = 1.0  # seconds of guard time between two looks for callers that are too slow
 
 log = structlog.get_logger("forewarn")
@@ -266,11 +267,13 @@ class Node:
 
 
 async def _sweeping(connections: Collection[Any], counts: Counts) -> None:
+    """All who are late may be late at once: nobody else is kept waiting for their sake."""
     while True:
         await guard.pause(SWEEP_EVERY)
         now = guard.monotonic()
-        for connection in list(connections):
-            connection.sweep(now)
+        for n, _ in enumerate(swept for c in list(connections) for swept in c.sweep(now)):
+            if n % SWEEP_SLICE == SWEEP_SLICE - 1:
+                await guard.pause(0)
         counts.tell(now)
 
 

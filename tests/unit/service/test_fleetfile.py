@@ -137,6 +137,12 @@ def test_the_sample_fleet_has_something_of_everything() -> None:
     assert [m.spot for m in fleet.groups["web"].machines].count(True) == 2
 
 
+@pytest.mark.parametrize("text", ["[", "{a: ", "- ", "? "])
+def test_a_file_that_nests_without_end_is_refused(text: str) -> None:
+    with pytest.raises(FleetError, match="nested too deeply"):
+        parse(text * 1_000_000)
+
+
 def test_on_loopback_every_machine_has_an_address_of_its_own() -> None:
     machines = "".join(f"      - {{name: m{n}}}\n" for n in range(600))
     fleet = parse(f"groups:\n  - name: g\n    kind: availability-set\n    machines:\n{machines}")
