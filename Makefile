@@ -3,14 +3,17 @@
 #   make dev     run the service on loopback with a sample fleet
 #   make test    everything that a change must pass
 #   make lint    the part of it that only reads
+#   make fuzz    look for requests that two ways of answering take differently
 #   make bench   measurements, never part of the tests
 #   make lock    write the requirement locks anew
 
 PYTHON ?= python3
 VENV := .venv
 CLIENTS := .venv-clients
+BENCH := .venv-bench
 BIN := $(VENV)/bin
 DEV_ARGS ?=
+BENCH_ARGS ?=
 
 .PHONY: dev test lint unit bench lock clean
 
@@ -26,8 +29,15 @@ lint: $(VENV)/.ready
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(VENV)/.ready
-	$(BIN)/python -m bench
+# With and without a Front, for as long as one likes: FUZZ_SECONDS=0 is until ctrl-C.
+.PHONY: fuzz
+FUZZ_SECONDS ?= 60
+fuzz: $(VENV)/.ready
+	$(BIN)/python tests/differential/fuzz.py --seconds $(FUZZ_SECONDS)
+
+bench: $(VENV)/.ready $(BENCH)/.ready
+	tools/bench-packages
+	$(BIN)/python -m bench.poll $(BENCH_ARGS)
 
 $(VENV)/.ready: requirements/dev.lock pyproject.toml tools/make-venv
 	tools/make-venv $(PYTHON) $(VENV) requirements/dev.lock
@@ -41,6 +51,11 @@ $(CLIENTS)/.ready: requirements/clients.lock tools/make-venv tools/client-packag
 	tools/client-packages $(CLIENTS)/debian
 	@touch $@
 
+# The peers of the benchmark: a Go toolchain here, nginx and wrk from Debian.
+$(BENCH)/.ready: requirements/bench.lock tools/make-venv
+	PIP_NO_COMPILE=1 tools/make-venv $(PYTHON) $(BENCH) requirements/bench.lock
+	@touch $@
+
 lock:
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--python-version 3.11 --upgrade --extra server --extra test --group dev \
@@ -48,6 +63,9 @@ lock:
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--python-version 3.11 --upgrade requirements/clients.in \
 		--output-file requirements/clients.lock
+	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+		--python-version 3.11 --upgrade requirements/bench.in \
+		--output-file requirements/bench.lock
 
 clean:
-	rm -rf $(VENV) $(CLIENTS) .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	rm -rf $(VENV) $(CLIENTS) $(BENCH) .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist

@@ -104,7 +104,8 @@ class Front:
                 self._epoll.modify(fd, select.EPOLLIN)
         silent_since = now - self._limits.keep_alive
         for connection in [c for c in self._connections.values() if c.since < silent_since]:
-            if connection.since < silent_since and connection.sock.fileno() >= 0:
+            # Others had their turn since then: it may have spoken, gone, or been handed over.
+            if connection.since < silent_since and self._has(connection):
                 self._app.counts.hits["keep_alive"] += 1
                 self._drop(connection)
                 yield
@@ -212,7 +213,7 @@ class Front:
         elif left:
             self._admit(connection, anyway=True)
             self._hand_over(connection, owed=left, last=plan.close)
-        elif connection.fd not in self._connections:
+        elif not self._has(connection):
             self._keep(connection)
 
     def _admit(self, connection: _Connection, anyway: bool = False) -> bool:
@@ -229,6 +230,9 @@ class Front:
         connection.who = who
         self._crowd.enter(who)
         return True
+
+    def _has(self, connection: _Connection) -> bool:
+        return self._connections.get(connection.fd) is connection
 
     def _keep(self, connection: _Connection) -> None:
         connection.sock.setblocking(False)
