@@ -1,0 +1,1 @@
+"""What a poll costs, against nginx, Go and plain uvicorn doing the same work in the same run."""

@@ -1,0 +1,3 @@
+module forewarn/bench/poll
+
+go 1.27
