@@ -28,6 +28,9 @@ CHUNK = MAX_PLAN + 1  # bytes that are read at a time: more cannot be a poll tha
 BATCH = 64  # connections that are looked at before the loop gets its turn
 DEFER_ACCEPT = 1  # seconds for which a connection that says nothing stays with the kernel
 POSSIBLE = hasattr(select, "epoll")
+# Told once of what is new, and read to the end: what is left over is longer than a chunk, so
+# that the connection is handed over; or it is the caller's farewell, which is told of as well.
+_NEWS = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET if POSSIBLE else 0
 _SPENT = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
@@ -120,7 +123,7 @@ class Front:
         a connection that is kept, is answered right here; it is what there is most of."""
         self._look()
         connections, at_once, now, at = self._connections, self._app.at_once, self._now, self._at
-        for fd, _ in self._epoll.poll(0, BATCH):
+        for fd, events in self._epoll.poll(0, BATCH):
             connection = connections.get(fd)
             if connection is None:
                 if fd in self._listeners:
@@ -136,21 +139,21 @@ class Front:
             plan = known(data)
             if plan is None or plan.close:
                 self._take(connection, data)
-                continue
-            answer = at_once(plan, connection.address, now)
-            if answer is None:
+            elif (answer := at_once(plan, connection.address, now)) is None:
                 self._hand_over(connection, first=data)
-                continue
-            self.answered += 1
-            try:
-                sent = write(fd, answer)
-            except BlockingIOError:
-                sent = 0
-            except OSError:
-                self._drop(connection)
-                continue
-            if sent != len(answer):
-                self._hand_over(connection, owed=answer[sent:])
+            else:
+                self.answered += 1
+                try:
+                    sent = write(fd, answer)
+                except BlockingIOError:
+                    sent = 0
+                except OSError:
+                    self._drop(connection)
+                    continue
+                if sent != len(answer):
+                    self._hand_over(connection, owed=answer[sent:])
+            if events != select.EPOLLIN and self._has(connection):
+                self._drop(connection)  # it had said, too, that it would say no more
 
     def _accept(self, listener: socket.socket) -> bool:
         """True if there may be more."""
@@ -237,7 +240,7 @@ class Front:
     def _keep(self, connection: _Connection) -> None:
         connection.sock.setblocking(False)
         self._connections[connection.fd] = connection
-        self._epoll.register(connection.fd, select.EPOLLIN)
+        self._epoll.register(connection.fd, _NEWS)
 
     def _drop(self, connection: _Connection) -> None:
         self._connections.pop(connection.fd, None)
