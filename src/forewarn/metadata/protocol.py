@@ -23,9 +23,10 @@ from forewarn.wire.errors import BUSY, MALFORMED, TOO_MANY_CONNECTIONS, Problem
 
 # A request line whose verb is a token, as HTTP has it, and how much of one may have come so far.
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]"
-_ODD_VERB = re.compile(_TOKEN + rb"+(?= [^\s]+ HTTP/1\.[01]\r\n)")
+_ODD_VERB = re.compile(_TOKEN + rb"{1,64}(?= [!-~]{1,8000} HTTP/1\.[01]\r\n)")
 _PART_OF_A_LINE = re.compile(_TOKEN + rb"{1,64}( [!-~]{0,8000}( [HTP/.0-9]{0,8}\r?)?)?")
 _STAND_IN = b"OPTIONS"  # a verb that the parser knows and the endpoint does not take
+END = b"\r\n\r\n"  # of a head, and of a body in chunks
 _FRAMING = (b"content-length", b"transfer-encoding")
 NO_ROOM = {Room.NONE_FOR_THE_MACHINE: TOO_MANY_CONNECTIONS, Room.NONE_AT_ALL: BUSY}
 
@@ -44,12 +45,13 @@ class MetadataProtocol(HttpToolsProtocol):
     _passing_over = False  # the head that is being parsed has been seen already
     _malformed = False  # nothing after this is read
     _in_message = False  # its first byte has come, its last has not
-    _begun = 0  # messages in the data that is being parsed
+    _fresh = False  # what is fed next is the beginning of a message
     _held = b""  # the beginning of a request line: an odd verb is known by the whole of it
+    _tail = b""  # the last bytes of a message so far: its end may be cut in two
+    _body_left = 0  # bytes of a body whose length was told
     _head_size = 0  # bytes of a head that is not whole yet
     _waiting_since = 0.0  # when a head was first owed, or its first byte came; or a body
     _head_begun = False  # some of a head has come, but not all
-    _head_whole = False  # a head was completed by the data that is being parsed
 
     # The connection.
 
@@ -127,66 +129,68 @@ class MetadataProtocol(HttpToolsProtocol):
             self.endpoint.counts.hit(limit, self._who)
             self.transport.close()
 
-    # Reading.
+    # Reading. The parser is fed no further than to where a message may end, so that it makes no
+    # difference how what was sent is cut into pieces on its way.
 
     def data_received(self, data: bytes) -> None:
-        if self._malformed or self.transport.is_closing():
-            return
-        self._head_whole = False
-        self._take(data)
-        if self._head_begun and not self._head_whole:  # nothing but a part of one head
-            self._head_size += len(data)
-            if self._head_size > self.endpoint.limits.max_head:
-                self._too_much("max_head")
-                self.send_400_response("")
+        while data and not self._malformed and not self.transport.is_closing():
+            if self._in_message:
+                data = self._go_on(data)
+            else:
+                self._begin_head()
+                data = self._begin((self._held + data).lstrip(b"\r\n"))
 
-    def _take(self, data: bytes) -> None:
-        if not self._in_message:
-            self._begin_head()
-        at_a_start, self._begun = not self._in_message, 0
-        if at_a_start:
-            data, self._held = self._held + data, b""
-            if _PART_OF_A_LINE.fullmatch(data):
-                self._held = data
-                return
+    def _begin(self, data: bytes) -> bytes:
+        """A message begins here. Returns what lies behind it, if it is whole."""
+        self._held = self._tail = b""
+        if _PART_OF_A_LINE.fullmatch(data):
+            self._held = data
+            return b""
+        self._fresh = True
+        return self._go_on(data)
+
+    def _go_on(self, data: bytes) -> bytes:
+        end = self._body_left or (self._tail + data).find(END) + len(END) - len(self._tail)
+        piece = data[:end] if end > 0 else data
+        self._tail = (self._tail + piece)[1 - len(END) :]
+        fresh, self._fresh = self._fresh, False
         try:
-            self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            self._pass_over(data[upgrade.args[0] :])
+            self.parser.feed_data(piece)
+        except httptools.HttpParserUpgrade:
+            self._pass_over()
         except httptools.HttpParserInvalidMethodError:
-            # Where the parser stopped it does not say; the first message is where data begins.
-            first = at_a_start and self._begun <= 1
-            verb = _ODD_VERB.match(data) if first else None
+            verb = _ODD_VERB.match(piece) if fresh else None
             if verb is None:
                 self.send_400_response("")
             else:
-                self._fresh_parser()
-                self._in_message = False
-                self._take(_STAND_IN + data[verb.end() :])
+                self._new_parser()
+                return self._go_on(_STAND_IN + data[verb.end() :])
         except httptools.HttpParserError:
             self.send_400_response("")
+        if self._head_begun and not self._malformed:  # still not all of it
+            self._head_size += len(piece)
+            if self._head_size > self.endpoint.limits.max_head:
+                self._too_much("max_head")
+                self.send_400_response("")
+        return data[len(piece) :]
 
-    def _pass_over(self, rest: bytes) -> None:
-        """The parser gave up at the offer; go on behind the head with a new one."""
+    def _pass_over(self) -> None:
+        """The parser gave up at the offer, behind the head; a new one goes on from there."""
         framing = [b": ".join(h) for h in self.headers if h[0] in _FRAMING]
-        method = self.scope["method"].encode()
         self._passing_over = True
-        self._in_message = False
-        self._fresh_parser()
-        self._take(b"\r\n".join([method + b" / HTTP/1.1", *framing, b"", b""]) + rest)
+        self._new_parser()
+        self.parser.feed_data(b"\r\n".join([_STAND_IN + b" / HTTP/1.1", *framing, b"", b""]))
 
     def _begin_head(self) -> None:
         if not self._head_begun:
             self._head_begun, self._waiting_since = True, guard.monotonic()
 
-    def _fresh_parser(self) -> None:
+    def _new_parser(self) -> None:
         self.parser = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
 
     def on_message_begin(self) -> None:
         self._in_message = True
-        self._begun += 1
-        self._begin_head()
         if not self._passing_over:
             super().on_message_begin()
 
@@ -201,8 +205,9 @@ class MetadataProtocol(HttpToolsProtocol):
                 self._stop("max_head_lines")
 
     def on_headers_complete(self) -> None:
-        self._head_begun, self._head_whole, self._head_size = False, True, 0
+        self._head_begun, self._head_size = False, 0
         self._waiting_since = guard.monotonic()
+        self._body_left = next((int(v) for n, v in self.headers if n == b"content-length"), 0)
         limits = self.endpoint.limits
         if self._passing_over:
             self._passing_over = False
@@ -219,6 +224,10 @@ class MetadataProtocol(HttpToolsProtocol):
 
     def _too_much(self, limit: str) -> None:
         self.endpoint.counts.hit(limit, self._who)
+
+    def on_body(self, body: bytes) -> None:
+        self._body_left = max(0, self._body_left - len(body))
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         # At an offer to upgrade the parser ends the message before its body.
