@@ -15,7 +15,6 @@ from pathlib import Path
 import msgspec
 
 from bench.poll.fleet import PATH, QUERIES, Fleet
-from forewarn.cli.settings import Settings
 
 HERE = Path(__file__).parent
 NGINX = "/usr/sbin/nginx"
@@ -48,10 +47,9 @@ def forewarn(place: Place, fleet: Fleet, *, front: bool = True) -> Command:
         "state": "state.db",
         "metadata": f"127.0.0.1:{place.metadata}",
         "control": f"127.0.0.1:{place.control}",
+        "front": front,
     }
-    if _has("front"):
-        settings["front"] = front
-    if _has("max_connections_per_machine") and fleet.size == 1:
+    if fleet.size == 1:
         settings["max_connections_per_machine"] = 16_384  # the one stands for many
     written = (f"{key} = {msgspec.json.encode(said).decode()}" for key, said in settings.items())
     config = place.directory / "forewarn.toml"
@@ -65,11 +63,6 @@ def forewarn(place: Place, fleet: Fleet, *, front: bool = True) -> Command:
 
 def without_front(place: Place, fleet: Fleet) -> Command:
     return forewarn(place, fleet, front=False)
-
-
-def _has(setting: str) -> bool:
-    """Also older versions can be measured."""
-    return any(one.name == setting for one in msgspec.structs.fields(Settings))
 
 
 def nginx(place: Place, fleet: Fleet) -> Command:
