@@ -127,7 +127,7 @@ def uvicorn(place: Place, fleet: Fleet) -> Command:
 FOREWARN, WITHOUT_FRONT, NGINX_NAME = "forewarn", "forewarn, no front", "nginx"
 PEERS: Mapping[str, Prepare] = {
     FOREWARN: forewarn,
-    **({WITHOUT_FRONT: without_front} if _has("front") else {}),
+    WITHOUT_FRONT: without_front,
     NGINX_NAME: nginx,
     "Go net/http": go,
     "uvicorn": uvicorn,

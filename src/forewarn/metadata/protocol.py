@@ -23,8 +23,9 @@ from forewarn.wire.errors import BUSY, MALFORMED, TOO_MANY_CONNECTIONS, Problem
 
 # A request line whose verb is a token, as HTTP has it, and how much of one may have come so far.
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]"
-_ODD_VERB = re.compile(_TOKEN + rb"{1,64}(?= [!-~]{1,8000} HTTP/1\.[01]\r\n)")
-_PART_OF_A_LINE = re.compile(_TOKEN + rb"{1,64}( [!-~]{0,8000}( [HTP/.0-9]{0,8}\r?)?)?")
+_ODD_VERB = re.compile(_TOKEN + rb"{1,64}(?= [!-~]+ HTTP/1\.[01]\r\n)")
+_PART_OF_A_LINE = re.compile(_TOKEN + rb"{1,64}( [!-~]*( [!-~]*\r?)?)?")
+_PROTOCOLS = (b" HTTP/1.1", b" HTTP/1.0")
 _STAND_IN = b"OPTIONS"  # a verb that the parser knows and the endpoint does not take
 END = b"\r\n\r\n"  # of a head, and of a body in chunks
 _FRAMING = (b"content-length", b"transfer-encoding")
@@ -143,15 +144,24 @@ class MetadataProtocol(HttpToolsProtocol):
     def _begin(self, data: bytes) -> bytes:
         """A message begins here. Returns what lies behind it, if it is whole."""
         self._held = self._tail = b""
-        if _PART_OF_A_LINE.fullmatch(data):
+        self._head_size = 0
+        line, newline, _ = data.partition(b"\r\n")
+        if not newline and _PART_OF_A_LINE.fullmatch(data):
             self._held = data
+            self._fits(len(data))
+            return b""
+        if newline and not line.endswith(_PROTOCOLS):
+            self.send_400_response("")
             return b""
         self._fresh = True
         return self._go_on(data)
 
     def _go_on(self, data: bytes) -> bytes:
-        end = self._body_left or (self._tail + data).find(END) + len(END) - len(self._tail)
-        piece = data[:end] if end > 0 else data
+        at = (self._tail + data).find(END)
+        end = len(data) if at < 0 else at + len(END) - len(self._tail)
+        piece = data[: self._body_left or end]
+        if self._head_begun and not self._fits(len(piece)):
+            return b""
         self._tail = (self._tail + piece)[1 - len(END) :]
         fresh, self._fresh = self._fresh, False
         try:
@@ -164,15 +174,18 @@ class MetadataProtocol(HttpToolsProtocol):
                 self.send_400_response("")
             else:
                 self._new_parser()
-                return self._go_on(_STAND_IN + data[verb.end() :])
+                return self._begin(_STAND_IN + data[verb.end() :])
         except httptools.HttpParserError:
             self.send_400_response("")
-        if self._head_begun and not self._malformed:  # still not all of it
-            self._head_size += len(piece)
-            if self._head_size > self.endpoint.limits.max_head:
-                self._too_much("max_head")
-                self.send_400_response("")
         return data[len(piece) :]
+
+    def _fits(self, more: int) -> bool:
+        self._head_size += more
+        if self._head_size > self.endpoint.limits.max_head:
+            self._too_much("max_head")
+            self.send_400_response("")
+            return False
+        return True
 
     def _pass_over(self) -> None:
         """The parser gave up at the offer, behind the head; a new one goes on from there."""
@@ -199,21 +212,21 @@ class MetadataProtocol(HttpToolsProtocol):
             super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._passing_over:
+        if self._head_begun and not self._passing_over:  # behind the body it would be a trailer
             super().on_header(name, value)
             if len(self.headers) > self.endpoint.limits.max_head_lines:
                 self._stop("max_head_lines")
 
     def on_headers_complete(self) -> None:
-        self._head_begun, self._head_size = False, 0
+        self._head_begun = False
         self._waiting_since = guard.monotonic()
         self._body_left = next((int(v) for n, v in self.headers if n == b"content-length"), 0)
         limits = self.endpoint.limits
         if self._passing_over:
             self._passing_over = False
             return
-        if sum(len(name) + len(value) for name, value in self.headers) > limits.max_head:
-            self._stop("max_head")
+        if self.parser.get_http_version() == "1.0":
+            self.expect_100_continue = False
         if len(self.pipeline) >= limits.max_pipelined:
             self._stop("max_pipelined")
         super().on_headers_complete()

@@ -1,0 +1,56 @@
+"""The fuzzer: it keeps what is new, finds what differs, and makes it small."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from case import Case, kept
+from cases import LAST, POLL
+from fuzz import Found, Fuzzer
+from guided import smallest
+from histories import busy
+from pair import Pair
+
+from forewarn.metadata import front, plans
+
+END = b"\r\n\r\n"
+
+
+def test_what_it_has_found_is_made_as_small_as_it_gets() -> None:
+    case = Case((POLL, b"some " * 50 + b"needle" + b" more" * 50, POLL), "web_0")
+    assert smallest(case, lambda less: b"needle" in less.whole) == Case((b"needle",), "web_0")
+    assert smallest(case, lambda less: len(less.segments) > 1).whole == b""
+
+
+def test_it_keeps_what_is_new_and_drops_what_is_not(tmp_path: Path) -> None:
+    with Pair(busy) as pair:
+        fuzzer = Fuzzer(pair, tmp_path, random.Random(1))
+        pair.call(fuzzer.coverage.start)
+        fuzzer.learn([Case((POLL,)), Case((LAST,))])
+        _run(fuzzer, 10)
+        pair.call(fuzzer.coverage.stop)
+        found = kept(tmp_path)
+        assert set(found.values()) == set(fuzzer.pool[2:])
+        assert found
+        assert fuzzer.thin() == len(found), "nothing of it is new to one that has seen it"
+        assert kept(tmp_path) == {}
+
+
+def test_it_finds_a_front_that_ignores_what_follows_a_poll(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learn = plans.learn
+    monkeypatch.setattr(front, "known", lambda _data: None)
+    monkeypatch.setattr(front, "learn", lambda data: learn(data.partition(END)[0] + END))
+    with Pair(busy) as pair:
+        fuzzer = Fuzzer(pair, tmp_path, random.Random(1))
+        fuzzer.learn([Case((POLL,)), Case((POLL, LAST))])
+        with pytest.raises(Found, match="with a front"):
+            _run(fuzzer, 1_000)
+
+
+def _run(fuzzer: Fuzzer, steps: int) -> None:
+    for _ in range(steps):
+        fuzzer.step()
