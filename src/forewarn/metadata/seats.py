@@ -4,6 +4,7 @@ where every guest has the same, by the address it asks."""
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 
 import msgspec
 
@@ -31,6 +32,10 @@ class Seats:
         self.by_source = identity is Identity.SOURCE
         self._default = default
         self._by_address: dict[str, Seat] = {}
+        self._living: dict[str, Seat] = {}  # of those, who is not gone
+        self.at: Callable[[str], Seat | None] = (
+            self._living.get if self.by_source else self._there_or_anybody
+        )
         self._anybody: Seat | None = None  # who is meant by an address that is nobody's
         self._of_group: dict[str, tuple[GroupNews, tuple[Seat, ...]]] = {}
 
@@ -48,12 +53,17 @@ class Seats:
             for address in seat.machine.addresses:
                 if self._by_address.get(address) is seat:
                     del self._by_address[address]
+                    self._living.pop(address, None)
         self._of_group[group] = news, seats
         for seat in seats:
             if seat.name == self._default:
                 self._anybody = seat
             for address in seat.machine.addresses:
                 self._by_address[address] = seat
+                if seat.machine.gone:
+                    self._living.pop(address, None)
+                else:
+                    self._living[address] = seat
 
     def who(self, source: str, asked: str) -> Seat | None:
         """The seat of whoever sent this, or None: unknown, or gone."""
@@ -64,7 +74,7 @@ class Seats:
         socket for both families. For `at`, as often as one likes."""
         return (source if self.by_source else asked).removeprefix("::ffff:")
 
-    def at(self, address: str) -> Seat | None:
+    def _there_or_anybody(self, address: str) -> Seat | None:
         seat = self._by_address.get(address) or self._anybody
         return seat if seat is not None and not seat.machine.gone else None
 
