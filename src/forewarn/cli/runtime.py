@@ -123,7 +123,7 @@ def _within_the_open_files(config: Config) -> Config:
         resource.setrlimit(resource.RLIMIT_NOFILE, (granted, most))
     if most == resource.RLIM_INFINITY or most >= wanted:
         return config
-    room = max(1, most - SPARE_FILES)
+    room = max(most // 2, most - SPARE_FILES)
     typer.echo(
         f"note: the system allows {most} open files, so there is room for {room} connections,"
         f" not {config.limits.max_connections}; raise it with ulimit -n or LimitNOFILE=",

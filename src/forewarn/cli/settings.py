@@ -43,6 +43,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     head_timeout: str = "10s"  # to send it
     max_body: int = 64 * 1024  # bytes of an approval
     body_timeout: str = "10s"  # to send it
+    answer_timeout: str = "10s"  # to take an answer that did not fit at once
     keep_alive: str = "120s"  # that an idle connection is kept
     max_pipelined: int = 128  # requests sent ahead on one connection
     max_connections_per_machine: int = 32
@@ -105,6 +106,7 @@ def config(settings: Settings) -> Config:
             head_timeout=_duration("head_timeout", settings.head_timeout) / 1e6,
             max_body=settings.max_body,
             body_timeout=_duration("body_timeout", settings.body_timeout) / 1e6,
+            answer_timeout=_duration("answer_timeout", settings.answer_timeout) / 1e6,
             keep_alive=max(1, _duration("keep_alive", settings.keep_alive) // 1_000_000),
             max_pipelined=settings.max_pipelined,
             max_connections_per_machine=settings.max_connections_per_machine,

@@ -6,6 +6,7 @@ document is the same in every version and for every group, so its pages are shar
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 from forewarn.metadata import present
@@ -53,9 +54,10 @@ class Page:
 class Board:
     """One group's, for as long as the service runs; `show` replaces all that hangs on it."""
 
-    __slots__ = ("enabled", "incarnation", "pages", "view")
+    __slots__ = ("_empty", "enabled", "incarnation", "pages", "view")
 
-    def __init__(self, news: GroupNews) -> None:
+    def __init__(self, news: GroupNews, empty: Callable[[int], Page]) -> None:
+        self._empty = empty
         self.show(news)
 
     def show(self, news: GroupNews) -> None:
@@ -72,7 +74,7 @@ class Board:
 
     def _rendered(self, version: Version) -> Page:
         if not self.view.events:
-            return _empty(self.incarnation)
+            return self._empty(self.incarnation)
         document = present.document(self.view, version)
         return Page(render(document, version), tuple(event.id for event in document.events))
 
@@ -82,16 +84,16 @@ class Boards:
 
     def __init__(self) -> None:
         self._boards: dict[str, Board] = {}
+        self._empty = lru_cache(maxsize=SHARED_PAGES)(_empty)
 
     def told(self, news: GroupNews) -> Board:
         board = self._boards.get(news.view.name)
         if board is None:
-            board = self._boards[news.view.name] = Board(news)
+            board = self._boards[news.view.name] = Board(news, self._empty)
         elif board.view != news.view:
             board.show(news)
         return board
 
 
-@lru_cache(maxsize=SHARED_PAGES)
 def _empty(incarnation: int) -> Page:
     return Page(render(Document(incarnation), NEWEST), ())

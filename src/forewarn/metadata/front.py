@@ -191,6 +191,8 @@ class Front:
     def _meet(self, sock: socket.socket, source: str) -> None:
         asked = "" if self._seats.by_source else sock.getsockname()[0]
         connection = _Connection(sock, self._seats.address(source, asked), source, self._at)
+        if sock.gettimeout() is not None:  # somebody in this process has set one for all sockets
+            sock.setblocking(False)
         try:
             data = sock.recv(CHUNK, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -225,20 +227,21 @@ class Front:
         if left is None or (plan.close and not left):
             self._drop(connection)
         elif left:
-            self._admit(connection, anyway=True)
-            self._hand_over(connection, owed=left, last=plan.close)
+            if self._admit(connection, quietly=True):
+                self._hand_over(connection, owed=left, last=plan.close)
         elif not self._has(connection):
             self._keep(connection)
 
-    def _admit(self, connection: _Connection, anyway: bool = False) -> bool:
+    def _admit(self, connection: _Connection, quietly: bool = False) -> bool:
         """Count it among its machine's, if there is room; else say so and hang up."""
         if connection.who:
             return True
         who = self._seats.whose(connection.address, connection.source)
         room = self._crowd.room(who)
-        if room is not Room.ENOUGH and not anyway:
+        if room is not Room.ENOUGH:
             self._app.counts.hit(room.value, who)
-            _sent(connection.sock, self._app.refusal(NO_ROOM[room]))
+            if not quietly:
+                _sent(connection.sock, self._app.refusal(NO_ROOM[room]))
             connection.sock.close()
             return False
         connection.who = who
@@ -270,7 +273,7 @@ class Front:
         self.handed_over += 1
         self._handing_over += 1
         protocol = self._protocol()
-        protocol.adopt(connection.who, first, owed, last=last, closing=self._draining)
+        protocol.adopt(connection.who, first, owed, last=last, closing=lambda: self._draining)
         self._tasks.start(self._connect(protocol, sock), "hand-over")
 
     async def _connect(self, protocol: MetadataProtocol, sock: socket.socket) -> None:

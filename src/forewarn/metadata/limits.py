@@ -19,6 +19,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     head_timeout: float = 10.0  # seconds to send it, from its first byte
     max_body: int = 64 * 1024  # bytes of a POST
     body_timeout: float = 10.0  # seconds to send it
+    answer_timeout: float = 10.0  # seconds to take an answer that did not fit at once
     keep_alive: int = 120  # seconds that an idle connection is kept
     max_pipelined: int = 128  # requests sent ahead on one connection
     max_connections_per_machine: int = 32

@@ -59,9 +59,9 @@ def learn(data: bytes) -> Plan | None:
     """The plan of these bytes, or None if they are not exactly one poll that may have one."""
     plan = _read(data)
     if plan is not None:
-        if len(_plans) >= MAX_PLANS:
-            _plans.popitem(last=False)
         _plans[data] = plan
+        while len(_plans) > MAX_PLANS:
+            _plans.popitem(last=False)
     return plan
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -41,7 +42,9 @@ class MetadataProtocol(HttpToolsProtocol):
     _first = b""  # read by Front before there was a transport
     _owed = b""  # not yet written by Front
     _last = False  # after that nothing more is answered
-    _closing = False  # the server was stopping when Front let go of it
+    _closing: Callable[[], bool] | None = None  # is the server stopping?
+    _running: RequestResponseCycle | None = None  # the request that is being answered
+    _unwritten_since: float | None = None  # when an answer was first seen to be waiting
     _half_closed = False  # the caller will say no more
     _passing_over = False  # the head that is being parsed has been seen already
     _malformed = False  # nothing after this is read
@@ -50,13 +53,15 @@ class MetadataProtocol(HttpToolsProtocol):
     _held = b""  # the beginning of a request line: an odd verb is known by the whole of it
     _tail = b""  # the last bytes of a message so far: its end may be cut in two
     _body_left = 0  # bytes of a body whose length was told
-    _head_size = 0  # bytes of a head that is not whole yet
+    _beside = 0  # bytes of a head so far, or of what is sent around a body
     _waiting_since = 0.0  # when a head was first owed, or its first byte came; or a body
     _head_begun = False  # some of a head has come, but not all
 
     # The connection.
 
-    def adopt(self, who: str, first: bytes, owed: bytes, *, last: bool, closing: bool) -> None:
+    def adopt(
+        self, who: str, first: bytes, owed: bytes, *, last: bool, closing: Callable[[], bool]
+    ) -> None:
         """Called before `connection_made` by whoever has had the connection until now."""
         self._who, self._first, self._owed = who, first, owed
         self._last, self._closing = last, closing
@@ -75,7 +80,7 @@ class MetadataProtocol(HttpToolsProtocol):
         elif self._first:
             first, self._first = self._first, b""
             self.data_received(first)
-        if self._closing:
+        if self._closing and self._closing():
             self.shutdown()
 
     def adopted(self) -> None:
@@ -88,6 +93,10 @@ class MetadataProtocol(HttpToolsProtocol):
         self._leave()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.pipeline.clear()
+        if self._running is not None:  # uvicorn knows only of the last that was sent
+            self._running.disconnected = True
+            self._running.message_event.set()
         super().connection_lost(exc)
         self._leave()
 
@@ -111,9 +120,15 @@ class MetadataProtocol(HttpToolsProtocol):
     def sweep(self, now: float) -> Iterator[None]:
         """Hang up if the caller has kept us waiting for too long. Yields when it has looked."""
         limits, waited = self.endpoint.limits, now - self._waiting_since
-        if self.transport.is_closing():
+        if self.transport.get_write_buffer_size():
+            if self._unwritten_since is None:
+                self._unwritten_since = now
+            elif now - self._unwritten_since > limits.answer_timeout:
+                self._too_much("answer_timeout")
+                self.transport.abort()
+        elif self.transport.is_closing():
             return
-        if self._in_flight():
+        elif self._in_flight():
             if self.cycle.more_body and waited > limits.body_timeout:
                 self.cycle.message_event.set()  # the application looks how late it is
         elif self._head_begun:
@@ -144,11 +159,11 @@ class MetadataProtocol(HttpToolsProtocol):
     def _begin(self, data: bytes) -> bytes:
         """A message begins here. Returns what lies behind it, if it is whole."""
         self._held = self._tail = b""
-        self._head_size = 0
+        self._beside = 0
         line, newline, _ = data.partition(b"\r\n")
         if not newline and _PART_OF_A_LINE.fullmatch(data):
-            self._held = data
-            self._fits(len(data))
+            self._held, self._beside = data, len(data)
+            self._check()
             return b""
         if newline and not line.endswith(_PROTOCOLS):
             self.send_400_response("")
@@ -160,7 +175,8 @@ class MetadataProtocol(HttpToolsProtocol):
         at = (self._tail + data).find(END)
         end = len(data) if at < 0 else at + len(END) - len(self._tail)
         piece = data[: self._body_left or end]
-        if self._head_begun and not self._fits(len(piece)):
+        self._beside += len(piece)
+        if self._head_begun and not self._check():
             return b""
         self._tail = (self._tail + piece)[1 - len(END) :]
         fresh, self._fresh = self._fresh, False
@@ -177,15 +193,16 @@ class MetadataProtocol(HttpToolsProtocol):
                 return self._begin(_STAND_IN + data[verb.end() :])
         except httptools.HttpParserError:
             self.send_400_response("")
+        if self._in_message and not self._malformed:  # chunks and trailers have no end either
+            self._check()
         return data[len(piece) :]
 
-    def _fits(self, more: int) -> bool:
-        self._head_size += more
-        if self._head_size > self.endpoint.limits.max_head:
-            self._too_much("max_head")
-            self.send_400_response("")
-            return False
-        return True
+    def _check(self) -> bool:
+        if self._beside <= self.endpoint.limits.max_head:
+            return True
+        self._too_much("max_head")
+        self.send_400_response("")
+        return False
 
     def _pass_over(self) -> None:
         """The parser gave up at the offer, behind the head; a new one goes on from there."""
@@ -218,7 +235,7 @@ class MetadataProtocol(HttpToolsProtocol):
                 self._stop("max_head_lines")
 
     def on_headers_complete(self) -> None:
-        self._head_begun = False
+        self._head_begun, self._beside = False, 0
         self._waiting_since = guard.monotonic()
         self._body_left = next((int(v) for n, v in self.headers if n == b"content-length"), 0)
         limits = self.endpoint.limits
@@ -238,7 +255,11 @@ class MetadataProtocol(HttpToolsProtocol):
     def _too_much(self, limit: str) -> None:
         self.endpoint.counts.hit(limit, self._who)
 
+    def on_chunk_complete(self) -> None:
+        self._beside = 0
+
     def on_body(self, body: bytes) -> None:
+        self._beside -= len(body)
         self._body_left = max(0, self._body_left - len(body))
         super().on_body(body)
 
@@ -259,6 +280,10 @@ class MetadataProtocol(HttpToolsProtocol):
 
     # Answering.
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
     def pause_writing(self) -> None:
         """Whoever does not take its answers is not asked for more."""
         super().pause_writing()
@@ -266,6 +291,7 @@ class MetadataProtocol(HttpToolsProtocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
+        self._unwritten_since = None
         if not self.pipeline:
             self.flow.resume_reading()
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import uvicorn
 
+from forewarn.service import guard
+
 GRACE = 3  # seconds that requests under way are given when the node stops
 
 
@@ -29,6 +31,13 @@ class InnerServer(uvicorn.Server):
         return self.config.http_protocol_class(  # type: ignore[call-arg]
             config=self.config, server_state=self.server_state, app_state={}
         )
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Whoever has not taken its answer by now will not."""
+        await super().shutdown(sockets)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        await guard.pause(0)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

@@ -1,0 +1,695 @@
+"""What a caller may use up: every limit holds, is counted under its name, and hurts no other."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import resource
+import socket
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from guests import (
+    METADATA,
+    NEWEST,
+    THROTTLED,
+    Guest,
+    approval,
+    events,
+    fleet_of,
+    known_by_source,
+    port_of,
+)
+from raw import Line, Raw, exchange, request
+from running import Running
+
+from forewarn.cli import settings
+from forewarn.core import Rules
+from forewarn.core.time import MINUTE
+from forewarn.metadata.counts import Counts
+from forewarn.metadata.limits import OPEN_FILES, Limits
+from forewarn.node import Node
+from forewarn.node import node as node_module
+from forewarn.node.sockets import open_loopback
+from forewarn.service import guard
+from forewarn.service.fleetfile import Fleet
+from forewarn.testing import Service
+
+GET = request("GET", events(NEWEST), METADATA)
+LAST = request("GET", events(NEWEST), METADATA, "Connection: close")
+ODD = request("GET", events(NEWEST), METADATA, "X-Odd: 1")  # the long way
+POST = request("POST", events(NEWEST), METADATA, "Content-Length: 99")
+CHUNKED = request("POST", events(NEWEST), METADATA, "Transfer-Encoding: chunked")
+LIMITS = Limits()
+NAMES = [field.name for field in msgspec.structs.fields(Limits)]
+
+real_time = guard.monotonic
+
+
+def until(says: Callable[[], bool], patience: float = 10.0) -> None:
+    """Wait for something that the service does in its own time."""
+    end, pause = real_time() + patience, threading.Event()
+    while not says():
+        assert real_time() < end, "it never came to that"
+        pause.wait(0.005)
+
+
+def asked(line: Line, data: bytes = GET) -> Raw:
+    line.send(data)
+    return line.answer()
+
+
+def waken(service: Service, line: Line) -> None:
+    """Wind the clock until its group is enabled and the line answered."""
+    while line.silent():
+        service.clock.advance("1m")
+
+
+class Guard:
+    """Guard time in a test's hands, and a sweep that comes much oftener."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+        self.sweeps = 0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def wind(self, seconds: float) -> None:
+        """Let so much time pass, and the sweep see it."""
+        self._swept(1)  # whatever was answered before has been answered to its end
+        self.now += seconds
+        self._swept(2)
+
+    def _swept(self, times: int) -> None:
+        seen = self.sweeps
+        until(lambda: self.sweeps >= seen + times)
+
+
+@pytest.fixture(scope="module")
+def time() -> Iterator[Guard]:
+    time, tell = Guard(), Counts.tell
+
+    def told(counts: Counts, now: float) -> None:
+        tell(counts, now)
+        time.sweeps += 1
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(guard, "monotonic", time)
+        patch.setattr(node_module, "SWEEP_EVERY", 0.01)
+        patch.setattr(Counts, "tell", told)
+        yield time
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["front", "no front"])
+def service(request: pytest.FixtureRequest, time: Guard) -> Iterator[Service]:
+    with Service(
+        fleet_of(3),
+        sockets=True,
+        rules=Rules(silence=None, enable_delay=MINUTE),
+        front=request.param,
+    ) as service:
+        for name in ("web0_0", "web1_0"):
+            with Guest(service, name).line() as line:
+                line.send(GET)
+                waken(service, line)
+                assert line.answer().status == 200
+        yield service
+
+
+@pytest.fixture
+def guest(service: Service) -> Guest:
+    crowd = service.node.endpoint.crowd
+    until(lambda: crowd.total == 0)
+    return Guest(service, "web0_0")
+
+
+@pytest.fixture
+def other(service: Service) -> Guest:
+    return Guest(service, "web1_0")
+
+
+@contextlib.contextmanager
+def hit(service: Service, *limits: str) -> Iterator[None]:
+    """These limits are reached meanwhile, once each, and no others."""
+    hits = service.node.endpoint.counts.hits
+    before = dict(hits)
+    yield
+    until(lambda: all(hits[name] > before[name] for name in limits))
+    grown = {name: hits[name] - before[name] for name in hits if hits[name] != before[name]}
+    assert grown == dict.fromkeys(limits, 1)
+
+
+def accepted(service: Service, count: int = 1) -> None:
+    until(lambda: service.node.endpoint.crowd.total >= count)
+
+
+# Time.
+
+
+@pytest.mark.parametrize("data", [GET, ODD], ids=["short", "long"])
+def test_an_idle_connection_is_kept_for_two_minutes(
+    service: Service, guest: Guest, time: Guard, data: bytes
+) -> None:
+    with guest.line() as line:
+        for _ in range(3):
+            assert asked(line, data).status == 200
+            time.wind(LIMITS.keep_alive - 1)
+        assert asked(line, data).status == 200
+        with hit(service, "keep_alive"):
+            time.wind(LIMITS.keep_alive + 1)
+            assert line.over() == b""
+
+
+def test_a_connection_that_says_nothing_is_idle(
+    service: Service, guest: Guest, time: Guard
+) -> None:
+    with guest.line() as line:
+        accepted(service)
+        time.wind(LIMITS.keep_alive - 1)
+        assert line.silent()
+        with hit(service, "keep_alive"):
+            time.wind(2)
+            assert line.over() == b""
+
+
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("said", [GET[:1], GET[:-1], b"PROPF", b"\r\n"])
+def test_a_head_takes_ten_seconds_from_its_first_byte(
+    service: Service, guest: Guest, other: Guest, time: Guard, kept: bool, said: bytes
+) -> None:
+    with guest.line() as line:
+        if kept:
+            asked(line)
+            time.wind(60)
+        line.send(said)
+        accepted(service)
+        assert asked_long(other).status == 200  # by now it has been read
+        time.wind(LIMITS.head_timeout - 1)
+        assert line.silent()
+        with hit(service, "head_timeout"):
+            time.wind(2)
+            assert line.over() == b""
+
+
+def asked_long(guest: Guest) -> Raw:
+    for _ in range(5):
+        guest.get()
+    return guest.say(ODD)
+
+
+def test_a_head_that_trickles_in_is_cut_off_as_well(
+    service: Service, guest: Guest, time: Guard
+) -> None:
+    with guest.line() as line, hit(service, "head_timeout"):
+        for at in range(12):
+            with contextlib.suppress(OSError):
+                line.send(GET[at : at + 1])
+            if at == 0:
+                accepted(service)
+            time.wind(1)
+        assert line.over() == b""
+
+
+def test_a_slow_head_behind_a_good_request_is_cut_off_as_well(
+    service: Service, guest: Guest, time: Guard
+) -> None:
+    with guest.line() as line:
+        assert asked(line, ODD + GET[:20]).status == 200
+        time.wind(LIMITS.head_timeout - 1)
+        assert line.silent()
+        with hit(service, "head_timeout"):
+            time.wind(2)
+            assert line.over() == b""
+
+
+@pytest.mark.parametrize("head", [POST, CHUNKED], ids=["length", "chunked"])
+def test_a_body_takes_ten_seconds(
+    service: Service, guest: Guest, other: Guest, time: Guard, head: bytes
+) -> None:
+    with guest.line() as line:
+        line.send(head)
+        accepted(service)
+        assert asked_long(other).status == 200
+        time.wind(LIMITS.body_timeout - 1)
+        assert line.silent()
+        with hit(service, "body_timeout"):
+            time.wind(2)
+            answer = line.answer()
+        assert (answer.status, answer.header("connection")) == (408, "close")
+        assert line.over() == b""
+
+
+def test_a_body_that_trickles_in_is_refused_as_well(
+    service: Service, guest: Guest, time: Guard
+) -> None:
+    with guest.line() as line, hit(service, "body_timeout"):
+        line.send(POST)
+        accepted(service)
+        for _ in range(12):
+            with contextlib.suppress(OSError):
+                line.send(b"{")
+            time.wind(1)
+        assert line.answer().status == 408
+
+
+def test_a_body_that_nobody_reads_has_its_time_too(
+    service: Service, guest: Guest, time: Guard
+) -> None:
+    with guest.line() as line:
+        line.send(request("GET", events(NEWEST), METADATA, "Content-Length: 9"))
+        assert line.answer().status == 200
+        time.wind(LIMITS.body_timeout - 1)
+        assert line.silent()
+        with hit(service, "body_timeout"):
+            time.wind(2)
+            assert line.over() == b""
+
+
+def test_whoever_waits_for_an_answer_is_not_too_slow(
+    service: Service, guest: Guest, time: Guard
+) -> None:
+    """The first answer of a group may take two minutes."""
+    sleeper = Guest(service, "web2_0")
+    with sleeper.line() as line, hit(service):
+        line.send(GET)
+        accepted(service)
+        time.wind(10 * LIMITS.keep_alive)
+        assert line.silent()
+        waken(service, line)
+        assert line.answer().status == 200
+    service.disable("web2")
+
+
+# Size.
+
+
+HEADS = {
+    "a long target": lambda n: request("GET", events(NEWEST) + "&x=" + "a" * n, METADATA),
+    "a long header": lambda n: request("GET", events(NEWEST), METADATA, "X: " + "a" * n),
+    "many headers": lambda n: request(
+        "GET", events(NEWEST), METADATA, *(f"X{i}: {'a' * (n // 20)}" for i in range(20))
+    ),
+    "a long name": lambda n: request("GET", events(NEWEST), METADATA, "X" * n + ": a"),
+}
+
+
+@pytest.mark.parametrize("pieces", [1, 3])
+@pytest.mark.parametrize("what", HEADS)
+def test_a_head_has_sixteen_kibibytes(
+    service: Service, guest: Guest, other: Guest, what: str, pieces: int
+) -> None:
+    def said(line: Line, data: bytes) -> None:
+        step = -(-len(data) // pieces)
+        for at in range(0, len(data), step):
+            with contextlib.suppress(OSError):
+                line.send(data[at : at + step])
+            asked_long(other)
+
+    with guest.line() as line, hit(service):
+        said(line, HEADS[what](LIMITS.max_head - 1_000))
+        assert line.answer().status == 200
+    with guest.line() as line, hit(service, "max_head"):
+        said(line, HEADS[what](LIMITS.max_head + 200))
+        answer = line.answer()
+        assert (answer.status, answer.header("connection")) == (400, "close")
+
+
+def test_a_head_has_sixty_four_lines(service: Service, guest: Guest) -> None:
+    lines = [f"X{n}: y" for n in range(LIMITS.max_head_lines - 2)]  # beside Host and Metadata
+    with guest.line() as line, hit(service):
+        assert asked(line, request("GET", events(NEWEST), METADATA, *lines)).status == 200
+        assert asked(line, request("GET", events(NEWEST), METADATA, *lines)).status == 200
+    with guest.line() as line, hit(service, "max_head_lines"):
+        answer = asked(line, request("GET", events(NEWEST), METADATA, "X: y", *lines))
+        assert (answer.status, answer.header("connection")) == (400, "close")
+
+
+def test_a_body_has_sixty_four_kibibytes(service: Service, guest: Guest) -> None:
+    size = LIMITS.max_body
+    with hit(service):
+        assert guest.post(b" " * size).status == 400, "it is no approval"
+    with hit(service, "max_body"):
+        assert guest.post(b" " * (size + 1)).status == 413
+    body = b"%x\r\n%s\r\n0\r\n\r\n" % (size + 1, b" " * (size + 1))
+    with hit(service, "max_body"):
+        assert guest.say(CHUNKED + body).status == 413
+
+
+@pytest.mark.parametrize("behind", [b"0\r\nX: ", b"0\r\n"], ids=["its value", "its name"])
+def test_a_trailer_is_not_endless_either(service: Service, guest: Guest, behind: bytes) -> None:
+    """Sixteen megabytes of it: whoever still listens would keep them all."""
+    with guest.line() as line:
+        line.send(CHUNKED + behind)
+        with contextlib.suppress(OSError):
+            for _ in range(256):
+                line.send(b"a" * 65_536)
+            assert not line.silent(), "it takes whatever comes"
+
+
+def test_trailers_change_nothing(service: Service, guest: Guest) -> None:
+    trailers = b"".join(b"X%d: y\r\n" % n for n in range(1_000))
+    with guest.line() as line:
+        line.send(CHUNKED + b"2\r\n{}\r\n0\r\nX-Forwarded-For: z\r\n" + trailers + b"\r\n")
+        assert line.answer().status == 400, "it is no approval"
+
+
+def test_so_many_requests_may_be_sent_ahead(service: Service, guest: Guest) -> None:
+    count = 1 + LIMITS.max_pipelined
+    with guest.line() as line, hit(service):
+        asked(line, ODD)
+        line.send(GET * count)
+        assert {line.answer().status for _ in range(count)} == {200}
+        assert asked(line).status == 200
+    with guest.line() as line, hit(service, "max_pipelined"):
+        asked(line, ODD)
+        line.send(GET * (count + 1))
+        answers = [line.answer() for _ in range(count + 1)]
+        assert [answer.status for answer in answers] == [200] * count + [400]
+        assert line.over() == b""
+
+
+MANY = request("GET", events(NEWEST), METADATA, *(f"X{n}: y" for n in range(99)))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "limits"),
+    [(b"\x16\x03\x01\r\n\r\n", ()), (MANY, ("max_head_lines",)), (b"GET / HTTP/9.9\r\n\r\n", ())],
+    ids=["no http", "too many lines", "another http"],
+)
+def test_a_parse_error_waits_for_the_answers_in_flight(
+    service: Service, guest: Guest, wrong: bytes, limits: tuple[str, ...]
+) -> None:
+    for good in (GET, ODD, request("POST", events(NEWEST), METADATA, body=approval("A")), GET * 3):
+        with guest.line() as line, hit(service, *limits):
+            line.send(good + wrong)
+            answers = [line.answer().status for _ in range(good.count(b"HTTP/1.1"))]
+            assert set(answers) == ({400} if good.startswith(b"POST") else {200})
+            answer = line.answer()
+            assert (answer.status, answer.header("connection")) == (400, "close")
+            assert line.over() == b""
+
+
+# Connections.
+
+
+@contextlib.contextmanager
+def lines(guest: Guest, count: int, data: bytes = GET) -> Iterator[list[Line]]:
+    with contextlib.ExitStack() as stack:
+        made = [stack.enter_context(guest.line()) for _ in range(count)]
+        for line in made:
+            assert asked(line, data).status in (200, 404)
+        yield made
+
+
+@pytest.mark.parametrize("data", [GET, ODD], ids=["short", "long"])
+def test_a_machine_has_thirty_two_connections(
+    service: Service, guest: Guest, other: Guest, data: bytes
+) -> None:
+    with lines(guest, LIMITS.max_connections_per_machine, data) as held:
+        for one_more in (GET, ODD):
+            with hit(service, "max_connections_per_machine"), guest.line() as line:
+                with contextlib.suppress(OSError):
+                    line.send(one_more)
+                answer = line.answer()
+                assert (answer.status, answer.body) == (429, THROTTLED)
+                assert answer.header("connection") == "close"
+                assert answer.header("x-ms-request-id")
+                assert line.over() == b""
+        with hit(service):
+            assert other.get().status == 200, "that is no concern of another's"
+            assert {asked(line, data).status for line in held} == {200}
+        held[0].close()
+        crowd = service.node.endpoint.crowd
+        until(lambda: crowd.total < LIMITS.max_connections_per_machine)
+        with hit(service), guest.line() as line:
+            assert asked(line).status == 200, "there is room again"
+
+
+def test_whoever_wants_one_answer_only_takes_up_no_room(service: Service, guest: Guest) -> None:
+    if service.node.front is None:  # which would have to hold it first
+        with lines(guest, LIMITS.max_connections_per_machine):
+            assert guest.say(LAST).status == 429
+        return
+    with lines(guest, LIMITS.max_connections_per_machine), hit(service):
+        for _ in range(20):
+            assert guest.say(LAST).header("connection") == "close"
+        assert service.node.endpoint.crowd.total == LIMITS.max_connections_per_machine
+
+
+def test_a_flood_of_connections_slows_nobody_else(
+    service: Service, guest: Guest, other: Guest
+) -> None:
+    with lines(guest, LIMITS.max_connections_per_machine), other.line() as calm:
+        for _ in range(300):
+            with guest.line() as line:
+                with contextlib.suppress(OSError):
+                    line.send(GET)
+                assert line.answer().status == 429
+            assert asked(calm).status == 200
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["front", "no front"])
+def by_source(request: pytest.FixtureRequest, time: Guard) -> Iterator[Service]:
+    """As on a fleet, with room for 3 connections of a machine and 10 of all; the first machine
+    has two addresses."""
+    limits = Limits(max_connections_per_machine=3, max_connections=10)
+    service = Service(fleet_of(2), sockets=True, limits=limits, front=request.param)
+    known_by_source(service)
+    config = service.node.config
+    groups = dict(config.fleet.groups)
+    first, *rest = groups["web0"].machines
+    first = msgspec.structs.replace(first, addresses=(*first.addresses, "127.0.9.1"))
+    groups["web0"] = msgspec.structs.replace(groups["web0"], machines=(first, *rest))
+    fleet = Fleet(groups, config.fleet.hosts)
+    service.node = Node(msgspec.structs.replace(config, fleet=fleet))
+    with service:
+        Guest(service, "web0_0").get()
+        Guest(service, "web1_0").get()
+        yield service
+
+
+def held_by(service: Service, *sources: str) -> list[Line]:
+    made = []
+    for source in sources:
+        line = Line(("127.0.0.1", port_of(service)), source=source)
+        assert asked(line).status in (200, 404)
+        made.append(line)
+    return made
+
+
+@pytest.mark.parametrize("who", ["a machine with two addresses", "nobody we know"])
+def test_whoever_it_is_has_so_many_connections(by_source: Service, who: str) -> None:
+    first = by_source.addresses["web0_0"]
+    known = who == "a machine with two addresses"
+    sources = [first, "127.0.9.1", first] if known else ["127.0.9.9"] * 3
+    more = ["127.0.9.1", first] if known else ["127.0.9.9"]
+    until(lambda: by_source.node.endpoint.crowd.total == 0)
+    held = held_by(by_source, *sources)
+    place = "127.0.0.1", port_of(by_source)
+    for source in more:
+        with hit(by_source, "max_connections_per_machine"):
+            assert exchange(place, GET, source=source).status == 429
+    assert exchange(place, GET, source=by_source.addresses["web1_0"]).status == 200
+    assert exchange(place, GET, source="127.0.9.8").status == 404
+    for line in held:
+        line.close()
+
+
+def test_all_together_have_so_many_connections(by_source: Service) -> None:
+    until(lambda: by_source.node.endpoint.crowd.total == 0)
+    machines = [by_source.addresses[f"web{n % 2}_{n // 2}"] for n in range(5)]
+    held = held_by(by_source, *machines, *machines)
+    place = "127.0.0.1", port_of(by_source)
+    with hit(by_source, "max_connections"):
+        answer = exchange(place, GET, source=by_source.addresses["web1_3"])
+    assert (answer.status, answer.header("connection")) == (503, "close")
+    assert {asked(line).status for line in held} == {200}
+    held.pop().close()
+    until(lambda: by_source.node.endpoint.crowd.total == 9)
+    assert exchange(place, GET, source=by_source.addresses["web1_3"]).status == 200
+    for line in held:
+        line.close()
+
+
+# Callers that do not read.
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch, time: Guard) -> Iterator[Guest]:
+    """A machine with a document larger than what the system takes of it at once, and room for
+    four connections."""
+
+    def opened(*args: Any) -> list[socket.socket]:
+        listeners = open_loopback(*args)
+        for listener in listeners:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)
+        return listeners
+
+    monkeypatch.setattr("forewarn.node.node.open_loopback", opened)
+    limits = Limits(max_connections_per_machine=4)
+    with Service(fleet_of(1), sockets=True, limits=limits) as service:
+        guest = Guest(service, "web0_0")
+        guest.get()
+        for _ in range(100):
+            service.schedule("Freeze", guest.name, notice="1h", description="\U0001f600" * 1_000)
+        yield guest
+
+
+def unread(guest: Guest, data: bytes) -> socket.socket:
+    """A caller that asks and does not read."""
+    caller = socket.socket()
+    caller.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    caller.settimeout(10)
+    caller.connect(guest.place)
+    caller.sendall(data)
+    return caller
+
+
+def asked_so_often(guest: Guest) -> int:
+    polls = guest.service.node.witness.polls(guest.name)
+    return polls.count if polls else 0
+
+
+@pytest.mark.parametrize("data", [GET, ODD, LAST], ids=["kept", "long", "last"])
+def test_whoever_does_not_take_its_answer_is_cut_off(
+    large: Guest, time: Guard, data: bytes
+) -> None:
+    crowd = large.service.node.endpoint.crowd
+    before = asked_so_often(large)
+    with unread(large, data):
+        until(lambda: asked_so_often(large) > before and crowd.total == 1)
+        with hit(large.service, "answer_timeout"):
+            for _ in range(5):
+                time.wind(LIMITS.answer_timeout + 1)
+            until(lambda: crowd.total == 0, patience=2)
+
+
+def test_whoever_wants_one_answer_and_does_not_read_it_takes_up_room(large: Guest) -> None:
+    crowd = large.service.node.endpoint.crowd
+    before = asked_so_often(large)
+    with contextlib.ExitStack() as stack:
+        for n in range(20):
+            stack.enter_context(unread(large, LAST))
+            until(lambda n=n: asked_so_often(large) > before + n or crowd.total >= 4)  # type: ignore[misc]
+        assert crowd.total <= 4
+
+
+# Where they are told.
+
+
+def metrics(url: str) -> dict[str, float]:
+    with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
+        said = answer.read().decode().splitlines()
+    pairs = [line.rpartition(" ") for line in said if not line.startswith("#")]
+    return {name: float(value) for name, _, value in pairs}
+
+
+def shown(url: str) -> dict[str, float]:
+    found = metrics(url)
+    prefix = 'forewarn_limit_hits_total{limit="'
+    return {n.removeprefix(prefix)[:-2]: v for n, v in found.items() if n.startswith(prefix)}
+
+
+def test_every_limit_is_shown_by_its_name(service: Service, guest: Guest) -> None:
+    guest.post(b" " * (LIMITS.max_body + 1))
+    found = shown(service.control_url)
+    assert set(found) == {*NAMES, OPEN_FILES}
+    assert found == dict(service.node.endpoint.counts.hits)
+    assert found["max_body"] >= 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_limit_can_be_set_by_its_name(tmp_path: Path, name: str) -> None:
+    (tmp_path / "fleet.yaml").write_text(FLEET)
+    (tmp_path / "x.toml").write_text(
+        f'fleet = "fleet.yaml"\n{name} = '
+        + ('"77s"' if name.endswith("timeout") or name == "keep_alive" else "77")
+    )
+    made = settings.config(settings.read(tmp_path / "x.toml"))
+    assert made.limits == msgspec.structs.replace(Limits(), **{name: 77})
+
+
+# The system's own.
+
+
+FLEET = "groups: [{name: one, kind: standalone, machines: [{name: one, addresses: [127.0.0.1]}]}]"
+
+
+@contextlib.contextmanager
+def served(tmp_path: Path, files: int, *more: str) -> Iterator[tuple[Running, dict[str, Any]]]:
+    """A service in a process of its own that may open so many files."""
+    (tmp_path / "fleet.yaml").write_text(FLEET)
+    (tmp_path / "x.toml").write_text("\n".join(['fleet = "fleet.yaml"', *more]))
+    argv = [sys.executable, "-m", "forewarn", "serve", "--config", "x.toml"]
+    argv += ["--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0"]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(
+        argv,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+        cwd=tmp_path,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files)),
+    )
+    running = Running(process, argv)
+    try:
+        yield running, json.loads(running.line().removeprefix("ready "))
+    finally:
+        running.stop()
+
+
+def place_of(urls: dict[str, Any]) -> tuple[str, int]:
+    host, _, port = urls["metadata"].removeprefix("http://").partition(":")
+    return host, int(port)
+
+
+def test_there_are_no_more_connections_than_the_system_has_files_for(tmp_path: Path) -> None:
+    with served(tmp_path, 300, "max_connections_per_machine = 500") as (process, urls):
+        place = place_of(urls)
+        exchange(place, GET)
+        with contextlib.ExitStack() as stack:
+            held = [stack.enter_context(Line(place)) for _ in range(150)]
+            assert {asked(line).status for line in held} == {200}
+            for _ in range(10):
+                assert exchange(place, ODD).status == 503
+            assert exchange(place, LAST).status == 200
+            assert {asked(line).status for line in held} == {200}
+        assert shown(urls["control"])["max_connections"] == 10
+    assert any("300 open files, so there is room for 150 connections" in s for s in process.stderr)
+
+
+def cpu(pid: int) -> float:
+    """Seconds of work so far."""
+    ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return sum(int(tick) for tick in ticks) / 100
+
+
+def test_when_there_are_no_files_left_callers_wait_and_nobody_is_busy(tmp_path: Path) -> None:
+    with served(tmp_path, 4_000, "max_connections_per_machine = 500") as (process, urls):
+        place, pid = place_of(urls), process.process.pid
+        exchange(place, GET)
+        with Line(place) as calm, contextlib.ExitStack() as stack:
+            assert asked(calm).status == 200
+            open_now = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (open_now + 5, 4_000))
+            held = [stack.enter_context(Line(place)) for _ in range(40)]
+            for line in held:
+                line.send(GET)
+            before, since = cpu(pid), real_time()
+            pause = threading.Event()
+            while real_time() - since < 1.5:
+                assert asked(calm).status == 200, "whoever is there already is served"
+                pause.wait(0.1)
+            assert cpu(pid) - before < 0.8, "it does not try again and again"
+            assert [line.silent() for line in held].count(True) >= 30
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (4_000, 4_000))
+            assert {line.answer().status for line in held} == {200}, "all are served at last"
+        assert shown(urls["control"])[OPEN_FILES] >= 1

@@ -1,0 +1,119 @@
+"""Who is connected, who asks too often, and what is counted of it."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from forewarn.metadata.counts import TELL_EVERY, Counts
+from forewarn.metadata.limits import OPEN_FILES, Crowd, Limits, Rates, Room
+from forewarn.service import guard
+from forewarn.wire.versions import VERSIONS
+
+LIMITS = Limits(max_connections_per_machine=3, max_connections=5)
+
+
+def crowd(*names: str, limits: Limits = LIMITS) -> Crowd:
+    made = Crowd(limits)
+    for name in names:
+        made.enter(name)
+    return made
+
+
+def test_a_machine_has_so_many_connections_and_no_more() -> None:
+    assert crowd("a", "a").room("a") is Room.ENOUGH
+    assert crowd("a", "a", "a").room("a") is Room.NONE_FOR_THE_MACHINE
+    assert crowd("a", "a", "a").room("b") is Room.ENOUGH, "that is no concern of another's"
+
+
+def test_all_together_have_so_many_and_no_more() -> None:
+    full = crowd("a", "a", "a", "b", "c")
+    assert {full.room(name) for name in "abcd"} == {Room.NONE_AT_ALL}
+    full.leave("b")
+    assert full.room("d") is Room.ENOUGH
+    assert full.room("a") is Room.NONE_FOR_THE_MACHINE
+
+
+def test_a_room_is_counted_under_the_name_of_its_limit() -> None:
+    names = {field.name for field in msgspec.structs.fields(Limits)}
+    assert {room.value for room in Room if room is not Room.ENOUGH} <= names
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=40))
+def test_whoever_leaves_leaves_nothing_behind(names: list[str]) -> None:
+    made = crowd(*names, limits=Limits())
+    assert made.total == len(names)
+    for name in reversed(names):
+        made.leave(name)
+    assert made.total == 0
+    assert made._held == {}
+
+
+class Stands:
+    now = 1.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def stands(monkeypatch: pytest.MonkeyPatch) -> Stands:
+    stands = Stands()
+    monkeypatch.setattr(guard, "monotonic", stands)
+    return stands
+
+
+def test_a_rate_is_a_full_bucket_that_fills_again(stands: Stands) -> None:
+    rates = Rates(5)
+    assert [rates.admit("a") for _ in range(7)] == [True] * 5 + [False] * 2
+    assert rates.admit("b")
+    stands.now += 0.5
+    assert [rates.admit("a") for _ in range(3)] == [True, True, False]
+    stands.now += 3_600
+    assert [rates.admit("a") for _ in range(6)] == [True] * 5 + [False]
+
+
+def test_to_be_refused_costs_nothing(stands: Stands) -> None:
+    rates = Rates(1)
+    rates.admit("a")
+    assert not any(rates.admit("a") for _ in range(100))
+    stands.now += 1
+    assert rates.admit("a")
+
+
+def test_no_rate_is_no_limit() -> None:
+    assert all(Rates(0).admit("a") for _ in range(10_000))
+
+
+def test_every_limit_is_counted_under_its_name_from_the_start() -> None:
+    names = {field.name for field in msgspec.structs.fields(Limits)} | {OPEN_FILES}
+    assert dict(Counts().hits) == dict.fromkeys(names, 0)
+
+
+def test_polls_are_counted_by_version_and_status() -> None:
+    counts = Counts()
+    counts.polls[:] = range(1, 2 * len(VERSIONS) + 1)
+    expected = [
+        (version.name, status, 2 * n + 1 + (status == 304))
+        for n, version in enumerate(VERSIONS)
+        for status in (200, 304)
+    ]
+    assert list(counts.by_version_and_status()) == expected
+
+
+def test_a_limit_is_told_once_a_minute_with_how_often() -> None:
+    counts = Counts()
+    with capture_logs() as entries:
+        for _ in range(1_000):
+            counts.hit("max_head", "web_0")
+        counts.tell(0.0)
+        counts.hit("max_head", "web_1")
+        counts.tell(TELL_EVERY - 1)
+        assert len(entries) == 1
+        counts.tell(TELL_EVERY)
+        counts.tell(3 * TELL_EVERY)
+    said = [(entry["limit"], entry["times"], entry["last"]) for entry in entries]
+    assert said == [("max_head", 1_000, "web_0"), ("max_head", 1, "web_1")]
