@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"syscall"
 	"time"
 	"unsafe"
@@ -19,6 +20,8 @@ const (
 	epollET           = 1 << 31
 	epollPwait2       = 441
 )
+
+var farewell = []byte("connection: close\r\n")
 
 // A connection, and what is under way on it. A slow one never asks anything.
 type connection struct {
@@ -284,25 +287,29 @@ func (l *loop) hear(c *connection) {
 			}
 			continue
 		}
+		last := bytes.Contains(text, farewell)
 		c.partial = c.partial[:0]
-		l.answered(c, status)
+		l.answered(c, status, last)
 		return
 	}
 }
 
-func (l *loop) answered(c *connection, status string) {
+// answered counts it, and goes on as the mode has it; after a last answer on a new connection.
+func (l *loop) answered(c *connection, status string, last bool) {
 	at := now()
-	c.busy = false
+	owed := c.owed
+	c.busy, c.owed = false, 0
 	l.count(c, at, status)
-	if l.hangUp {
+	if last {
 		l.close(c)
+	}
+	if l.hangUp && !last {
+		l.close(c)
+	}
+	if l.unlimited {
 		l.ask(c, now())
-	} else if l.unlimited {
-		l.ask(c, at)
-	} else if c.owed != 0 {
-		due := c.owed
-		c.owed = 0
-		l.ask(c, due)
+	} else if owed != 0 {
+		l.ask(c, owed)
 	}
 }
 
