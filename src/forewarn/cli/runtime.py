@@ -24,6 +24,7 @@ from forewarn.core.lifecycle import SHOWN, Move
 from forewarn.node import Config, Node
 from forewarn.store import Commit
 
+COLLECT = (50_000, 20, 100)  # what ten thousand connections bring along is no garbage yet
 SPARE_FILES = 256  # for the state, the control API and whatever is opened for a moment
 
 
@@ -40,6 +41,7 @@ async def run(
     async with Node(_within_the_open_files(config)) as node:
         gc.collect()
         gc.freeze()  # the fleet is here to stay: not to be looked through again and again
+        gc.set_threshold(*COLLECT)
         node.store.attach(_tell)
         with note(node.metadata_url, node.control_url):
             welcome(node)
