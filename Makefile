@@ -16,7 +16,7 @@ DEV_ARGS ?=
 BENCH_PYTHON ?= $(firstword $(wildcard /usr/bin/python3) $(PYTHON))
 BENCH_ARGS ?=
 
-.PHONY: dev test lint unit bench lock clean
+.PHONY: dev test lint fuzz bench lock clean
 
 dev: $(VENV)/.ready
 	@exec $(BIN)/forewarn dev $(DEV_ARGS)
@@ -31,7 +31,6 @@ lint: $(VENV)/.ready
 	$(BIN)/lint-imports
 
 # With and without a Front, for as long as one likes: FUZZ_SECONDS=0 is until ctrl-C.
-.PHONY: fuzz
 FUZZ_SECONDS ?= 60
 fuzz: $(VENV)/.ready
 	$(BIN)/python tests/differential/fuzz.py --seconds $(FUZZ_SECONDS)

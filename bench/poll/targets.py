@@ -67,7 +67,7 @@ def judged(found: Mapping[str, Any]) -> str:
         (
             target.name,
             f"{target.limit:g} {target.unit}",
-            f"{target.measured:.2f} {target.unit}",
+            f"{target.measured:.3f} {target.unit}",
             "yes" if target.met else "no",
         )
         for target in targets(found)

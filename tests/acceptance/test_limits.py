@@ -34,7 +34,7 @@ from forewarn.cli import settings
 from forewarn.core import Rules
 from forewarn.core.time import MINUTE
 from forewarn.metadata.counts import Counts
-from forewarn.metadata.limits import OPEN_FILES, Limits
+from forewarn.metadata.limits import OPEN_FILES, STRANGERS, Limits
 from forewarn.node import Node
 from forewarn.node import node as node_module
 from forewarn.node.sockets import open_loopback
@@ -485,22 +485,39 @@ def held_by(service: Service, *sources: str) -> list[Line]:
     return made
 
 
-@pytest.mark.parametrize("who", ["a machine with two addresses", "nobody we know"])
-def test_whoever_it_is_has_so_many_connections(by_source: Service, who: str) -> None:
+def test_a_machine_with_two_addresses_has_so_many_connections(by_source: Service) -> None:
     first = by_source.addresses["web0_0"]
-    known = who == "a machine with two addresses"
-    sources = [first, "127.0.9.1", first] if known else ["127.0.9.9"] * 3
-    more = ["127.0.9.1", first] if known else ["127.0.9.9"]
     until(lambda: by_source.node.endpoint.crowd.total == 0)
-    held = held_by(by_source, *sources)
+    held = held_by(by_source, first, "127.0.9.1", first)
     place = "127.0.0.1", port_of(by_source)
-    for source in more:
+    for source in ("127.0.9.1", first):
         with hit(by_source, "max_connections_per_machine"):
             assert exchange(place, GET, source=source).status == 429
     assert exchange(place, GET, source=by_source.addresses["web1_0"]).status == 200
     assert exchange(place, GET, source="127.0.9.8").status == 404
     for line in held:
         line.close()
+
+
+@pytest.mark.parametrize("front", [True, False], ids=["front", "no front"])
+def test_those_who_are_no_machines_have_a_share_and_no_more(front: bool) -> None:
+    limits = Limits(max_connections_per_machine=3, max_connections=5 * STRANGERS)
+    service = Service(fleet_of(1), sockets=True, limits=limits, front=front)
+    known_by_source(service)
+    with service:
+        place = "127.0.0.1", port_of(service)
+        held = held_by(service, *["127.0.9.9"] * 3)
+        with hit(service, "max_connections_per_machine"):
+            assert exchange(place, GET, source="127.0.9.9").status == 429
+        held += held_by(service, *["127.0.9.8"] * 2)
+        with hit(service, "max_connections"):
+            assert exchange(place, GET, source="127.0.9.7").status == 503
+        assert exchange(place, GET, source=service.addresses["web0_0"]).status == 200
+        held.pop().close()
+        until(lambda: service.node.endpoint.crowd.total == 4)
+        assert exchange(place, GET, source="127.0.9.7").status == 404
+        for line in held:
+            line.close()
 
 
 def test_all_together_have_so_many_connections(by_source: Service) -> None:

@@ -122,12 +122,14 @@ def _within_the_open_files(config: Config) -> Config:
     wanted = config.limits.max_connections + SPARE_FILES
     if resource.RLIM_INFINITY != allowed < wanted:
         granted = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (granted, most))
-    if most == resource.RLIM_INFINITY or most >= wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (granted, most))
+            allowed = granted
+    if allowed == resource.RLIM_INFINITY or allowed >= wanted:
         return config
-    room = max(most // 2, most - SPARE_FILES)
+    room = max(allowed // 2, allowed - SPARE_FILES)
     typer.echo(
-        f"note: the system allows {most} open files, so there is room for {room} connections,"
+        f"note: the system allows {allowed} open files, so there is room for {room} connections,"
         f" not {config.limits.max_connections}; raise it with ulimit -n or LimitNOFILE=",
         err=True,
     )

@@ -32,7 +32,7 @@ Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-CLOSE = (("Connection", "close"),)
+HANG_UP = (("Connection", "close"),)
 
 log = structlog.get_logger("forewarn")
 
@@ -88,7 +88,7 @@ class MetadataApp:
         if page is None:
             page = board.page(plan.version)
         unchanged = 0
-        if plan.if_none_match and requests.tag_matches(plan.if_none_match, page.etag):
+        if plan.tags and requests.tag_matches(plan.tags, page.etag):
             unchanged = UNCHANGED
         self._witness(name, seat.group, plan.name, board.incarnation, page.events, now)
         self._polls[plan.row + unchanged] += 1
@@ -159,18 +159,19 @@ class MetadataApp:
         headers: tuple[tuple[str, str], ...] = ()
         while not seat.board.enabled:
             await self._upstream.enable(seat.group)
-            headers = CLOSE  # the next poll of this machine meets Front again
-        page, unchanged = self._show(seat, ask.version, ask.if_none_match, self.now())
+            headers = HANG_UP  # the next poll of this machine meets Front again
+        tags = requests.tags(ask.if_none_match)
+        page, unchanged = self._show(seat, ask.version, tags, self.now())
         headers = (("ETag", page.etag), *headers)
         return Reply(304, headers=headers) if unchanged else Reply(200, page.body, headers=headers)
 
     def _show(
-        self, seat: Seat, version: Version, if_none_match: str, now: Moment
+        self, seat: Seat, version: Version, tags: frozenset[str], now: Moment
     ) -> tuple[Page, bool]:
         """The page for this machine, noted as seen by it; and whether it has it already."""
         board = seat.board
         page = board.page(version)
-        unchanged = if_none_match != "" and requests.tag_matches(if_none_match, page.etag)
+        unchanged = requests.tag_matches(tags, page.etag)
         self._witness(seat.name, seat.group, version.name, board.incarnation, page.events, now)
         self.counts.polls[ROWS[version.name] + unchanged] += 1
         return page, unchanged
@@ -221,5 +222,5 @@ def _refused(problem: Problem) -> Reply:
     if problem.allow:
         headers.append(("Allow", problem.allow))
     if problem.close:
-        headers += CLOSE
+        headers += HANG_UP
     return Reply(problem.status, problem.body, headers=tuple(headers))

@@ -11,38 +11,49 @@ So Front never has half a request or half an answer: between two chunks a connec
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import select
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from os import read, write
 
+import structlog
+
 from forewarn.metadata.app import MetadataApp
-from forewarn.metadata.limits import OPEN_FILES, Room
-from forewarn.metadata.plans import MAX_PLAN, known, learn
+from forewarn.metadata.limits import OPEN_FILES, Limits, Room
+from forewarn.metadata.plans import ALLOWED, MAX_PLAN, known, learn
 from forewarn.metadata.protocol import NO_ROOM, MetadataProtocol
 from forewarn.metadata.upstream import Moment
 from forewarn.service import guard
 
 CHUNK = MAX_PLAN + 1  # bytes that are read at a time: more cannot be a poll that has a plan
 SMALL = 448  # bytes that almost every poll fits into, and that are had without malloc
+MAX_LAST = 2_048  # connections that are still accepted when the service stops
+COMPLAIN_EVERY = 60.0  # seconds of guard time between two lines in the log about our own faults
 BATCH = 64  # connections that are looked at before the loop gets its turn
 DEFER_ACCEPT = 1  # seconds for which a connection that says nothing stays with the kernel
 POSSIBLE = hasattr(select, "epoll")
+log = structlog.get_logger("forewarn")
 # Told once of what is new, and read to the end: what is left over is longer than a chunk, so
 # that the connection is handed over; or it is the caller's farewell, which is told of as well.
 _NEWS = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET if POSSIBLE else 0
 _SPENT = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
+def possible(limits: Limits) -> bool:
+    """Not on every system; and not if there are polls with a plan that are too long."""
+    return POSSIBLE and limits.max_head >= MAX_PLAN and limits.max_head_lines >= len(ALLOWED)
+
+
 class _Connection:
     __slots__ = ("address", "fd", "since", "sock", "source", "who")
 
-    def __init__(self, sock: socket.socket, address: str, source: str, since: float) -> None:
+    def __init__(self, sock: socket.socket, source: str, since: float) -> None:
         self.sock = sock
         self.fd = sock.fileno()
-        self.address = address  # which tells who asks
         self.source = source
+        self.address = ""  # which tells who asks: the source, or what was asked
         self.who = ""  # whose it is, once it is counted
         self.since = since  # when something was last heard of it
 
@@ -67,6 +78,7 @@ class Front:
         self._connections: dict[int, _Connection] = {}
         self._handing_over = 0
         self._draining = False
+        self._complained = -COMPLAIN_EVERY
         self._exhausted = False  # no more files to be had: nobody is accepted for a while
         self._look()
         self.answered = 0
@@ -75,8 +87,10 @@ class Front:
         self._listeners = {listener.fileno(): listener for listener in listeners}
         for fd, listener in self._listeners.items():
             listener.setblocking(False)
-            for option, value in (("TCP_NODELAY", 1), ("TCP_DEFER_ACCEPT", DEFER_ACCEPT)):
-                listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+            with contextlib.suppress(OSError):  # it only costs more without
+                listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, DEFER_ACCEPT)
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)
             self._epoll.register(fd, select.EPOLLIN)
         self._loop.add_reader(self._epoll.fileno(), self._ready)
         server_connections.add(self)
@@ -89,14 +103,13 @@ class Front:
         self._loop.remove_reader(self._epoll.fileno())
         self._look()
         for listener in self._listeners.values():
-            while self._accept(listener):
-                pass
+            self._accept(listener, MAX_LAST)
             listener.close()
         for connection in list(self._connections.values()):
             try:
                 self._take(connection, read(connection.fd, CHUNK))
-            except OSError:  # it has said nothing
-                self._drop(connection)
+            except Exception as error:  # most have said nothing
+                self._give_up(connection, error)
         self._epoll.close()
         self._leave_if_done()
 
@@ -124,15 +137,15 @@ class Front:
         a connection that is kept, is answered right here; it is what there is most of."""
         self._look()
         connections, at_once, now, at = self._connections, self._app.at_once, self._now, self._at
-        answered = 0
         ready = self._epoll.poll(0, BATCH)
         left = BATCH
         while ready:
+            left -= len(ready)
             for fd, events in ready:
                 connection = connections.get(fd)
                 if connection is None:
                     if fd in self._listeners:
-                        self._accept(self._listeners[fd])
+                        left -= self._accept(self._listeners[fd], BATCH)
                     continue
                 connection.since = at
                 try:
@@ -143,43 +156,52 @@ class Front:
                     continue
                 except OSError:
                     data = b""
-                plan = known(data)
-                if plan is None or plan.close:
-                    self._take(connection, data)
-                elif (answer := at_once(plan, connection.address, now)) is None:
-                    self._hand_over(connection, first=data)
-                else:
-                    answered += 1
-                    try:
-                        sent = write(fd, answer)
-                    except BlockingIOError:
-                        sent = 0
-                    except OSError:
-                        self._drop(connection)
-                        continue
-                    if sent != len(answer):
-                        self._hand_over(connection, owed=answer[sent:])
+                try:
+                    plan = known(data)
+                    if plan is None or plan.close:
+                        self._take(connection, data)
+                    elif (answer := at_once(plan, connection.address, now)) is None:
+                        self._hand_over(connection, first=data)
+                    else:
+                        self.answered += 1
+                        try:
+                            sent = write(fd, answer)
+                        except BlockingIOError:
+                            sent = 0
+                        if sent != len(answer):
+                            self._hand_over(connection, owed=answer[sent:])
+                except Exception as error:
+                    self._give_up(connection, error)
                 if events != select.EPOLLIN and self._has(connection):
                     self._drop(connection)  # it had said, too, that it would say no more
             # Where there are several there will be more by now: that saves a turn of the loop.
-            left -= len(ready)
             ready = self._epoll.poll(0, left) if left > 0 and len(ready) > 1 else []
-        self.answered += answered
 
-    def _accept(self, listener: socket.socket) -> bool:
-        """True if there may be more."""
-        for _ in range(BATCH):
+    def _give_up(self, connection: _Connection, error: Exception) -> None:
+        """Whatever is wrong with one caller is no concern of the others, who are told of once."""
+        self._drop(connection)
+        if not isinstance(error, OSError) and self._at - self._complained > COMPLAIN_EVERY:
+            self._complained = self._at
+            log.error("a poll could not be answered", who=connection.who, exc_info=error)
+
+    def _accept(self, listener: socket.socket, most: int) -> int:
+        """Returns how many there were."""
+        for n in range(most):
             try:
                 sock, address = listener.accept()
             except BlockingIOError:
-                return False
+                return n
             except OSError as error:
                 if error.errno in _SPENT:
                     self._exhaust()
-                    return False
+                    return n
                 continue  # it has gone already
-            self._meet(sock, address[0])
-        return True
+            connection = _Connection(sock, address[0], self._at)
+            try:
+                self._meet(connection)
+            except Exception as error:
+                self._give_up(connection, error)
+        return most
 
     def _exhaust(self) -> None:
         """Callers wait with the kernel until the next sweep."""
@@ -188,9 +210,10 @@ class Front:
         for fd in self._listeners:
             self._epoll.modify(fd, 0)
 
-    def _meet(self, sock: socket.socket, source: str) -> None:
+    def _meet(self, connection: _Connection) -> None:
+        sock = connection.sock
         asked = "" if self._seats.by_source else sock.getsockname()[0]
-        connection = _Connection(sock, self._seats.address(source, asked), source, self._at)
+        connection.address = self._seats.address(connection.source, asked)
         if sock.gettimeout() is not None:  # somebody in this process has set one for all sockets
             sock.setblocking(False)
         try:

@@ -13,6 +13,10 @@ from forewarn.service import guard
 OPEN_FILES = "open_files"  # the system's own limit, counted among ours
 
 
+STRANGER = "at "  # what the name of a caller begins with that is no machine
+STRANGERS = 8  # one in so many connections, at most, is held for all of them together
+
+
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_head: int = 16 * 1024  # bytes of a request before its body
     max_head_lines: int = 64  # header lines of a request
@@ -42,9 +46,11 @@ class Crowd:
         self._limits = limits
         self._held: dict[str, int] = {}
         self.total = 0
+        self._strangers = 0
 
     def room(self, who: str) -> Room:
-        if self.total >= self._limits.max_connections:
+        most = self._limits.max_connections
+        if self.total >= most or (_stranger(who) and self._strangers >= most // STRANGERS):
             return Room.NONE_AT_ALL
         if self._held.get(who, 0) >= self._limits.max_connections_per_machine:
             return Room.NONE_FOR_THE_MACHINE
@@ -53,6 +59,7 @@ class Crowd:
     def enter(self, who: str) -> None:
         self._held[who] = self._held.get(who, 0) + 1
         self.total += 1
+        self._strangers += _stranger(who)
 
     def leave(self, who: str) -> None:
         left = self._held[who] - 1
@@ -61,6 +68,11 @@ class Crowd:
         else:
             del self._held[who]
         self.total -= 1
+        self._strangers -= _stranger(who)
+
+
+def _stranger(who: str) -> bool:
+    return who.startswith(STRANGER)
 
 
 class Rates:

@@ -8,6 +8,7 @@ only what leaves no doubt where the request ends and what it means; all else tak
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import Any
 
 import httptools
 
@@ -40,12 +41,12 @@ _TO_KEEP_OR_TO_CLOSE = (b"keep-alive", b"close")
 
 
 class Plan:
-    __slots__ = ("close", "if_none_match", "name", "row", "version", "which")
+    __slots__ = ("close", "name", "row", "tags", "version", "which")
 
     def __init__(self, version: Version, if_none_match: str, close: bool) -> None:
         self.version = version
         self.name = version.name
-        self.if_none_match = if_none_match
+        self.tags = requests.tags(if_none_match)
         self.close = close  # the caller wants no other answer on this connection
         self.which = CLOSE if close else 0  # of a page's answers, if it has changed
         self.row = ROWS[version.name]  # where it is counted
@@ -74,12 +75,15 @@ def _read(data: bytes) -> Plan | None:
     ):
         return None
     poll = _Poll()
+    parser = poll.parser = httptools.HttpRequestParser(poll)
     try:
-        poll.parser.feed_data(data)
+        parser.feed_data(data)
         url = httptools.parse_url(poll.url)
         path = url.path.decode("ascii")
     except (httptools.HttpParserError, httptools.HttpParserUpgrade, UnicodeDecodeError):
         return None
+    finally:
+        del poll.parser  # each knows the other; nobody should have to find that out
     names = {name for name, _ in poll.headers}
     if (
         poll.complete != 1
@@ -102,7 +106,7 @@ class _Poll:
     """What the parser tells of one request."""
 
     def __init__(self) -> None:
-        self.parser = httptools.HttpRequestParser(self)
+        self.parser: Any = None
         self.url = b""
         self.headers: list[tuple[bytes, bytes]] = []
         self.http = ""

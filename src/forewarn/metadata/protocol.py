@@ -156,7 +156,7 @@ class MetadataProtocol(ReadingProtocol):
             self._start_asgi_task(cycle, app)
         elif self._malformed:
             self._give_up(MALFORMED)
-        elif self._half_closed:
+        elif self._half_closed or self._deaf:
             self.transport.close()
         elif not self.flow.write_paused:
             self.flow.resume_reading()

@@ -25,6 +25,7 @@ _PART_OF_A_LINE = re.compile(_TOKEN + rb"{1,64}( [!-~]*( [!-~]*\r?)?)?")
 _PROTOCOLS = (b" HTTP/1.1", b" HTTP/1.0")
 _STAND_IN = b"OPTIONS"  # a verb that the parser knows and the endpoint does not take
 END = b"\r\n\r\n"  # of a head, and of a body in chunks
+SLICE = 16 * 1024  # bytes that are parsed before it is looked whether that was too much
 _FRAMING = (b"content-length", b"transfer-encoding")
 
 
@@ -32,65 +33,81 @@ class ReadingProtocol(HttpToolsProtocol):
     endpoint: MetadataApp
 
     _who = ""  # whose connection it is, once it is counted
-    _malformed = False  # nothing after this is read
+    _malformed = False  # what was sent is not HTTP, which will be said when its turn comes
+    _deaf = False  # nothing more is read
     _passing_over = False  # the head that is being parsed has been seen already
     _in_message = False  # its first byte has come, its last has not
-    _fresh = False  # what is fed next is the beginning of a message
     _held = b""  # the beginning of a request line: an odd verb is known by the whole of it
     _tail = b""  # the last bytes of a message so far: its end may be cut in two
     _body_left = 0  # bytes of a body whose length was told
+    _body_size = 0  # bytes of a body so far
     _beside = 0  # bytes of a head so far, or of what is sent around a body
     _head_begun = False  # some of a head has come, but not all
     _waiting_since = 0.0  # when a head was first owed, or its first byte came; or a body
 
     def data_received(self, data: bytes) -> None:
-        while data and not self._malformed and not self.transport.is_closing():
+        at = 0
+        while at < len(data) and not self._deaf and not self.transport.is_closing():
             if self._in_message:
-                data = self._go_on(data)
+                at = self._go_on(data, at)
             else:
                 self._begin_head()
-                data = self._begin((self._held + data).lstrip(b"\r\n"))
+                data, at = (self._held + data[at:]).lstrip(b"\r\n"), 0
+                if data:
+                    data, at = self._begin(data)
 
-    def _begin(self, data: bytes) -> bytes:
-        """A message begins here. Returns what lies behind it, if it is whole."""
+    def _begin(self, data: bytes) -> tuple[bytes, int]:
+        """A message begins here. Returns the data, and up to where it was read."""
         self._held = self._tail = b""
         self._beside = 0
         line, newline, _ = data.partition(b"\r\n")
         if not newline and _PART_OF_A_LINE.fullmatch(data):
             self._held, self._beside = data, len(data)
             self._check()
-            return b""
+            return b"", 0
         if newline and not line.endswith(_PROTOCOLS):
             self.send_400_response("")
-            return b""
-        self._fresh = True
-        return self._go_on(data)
+            return b"", 0
+        at = self._go_on(data, 0, fresh=True)
+        if at >= 0:
+            return data, at
+        verb = _ODD_VERB.match(data)
+        if verb is None:
+            self.send_400_response("")
+            return b"", 0
+        self._new_parser()
+        self._tail, self._beside = b"", 0
+        data = _STAND_IN + data[verb.end() :]
+        return data, self._go_on(data, 0)
 
-    def _go_on(self, data: bytes) -> bytes:
-        at = (self._tail + data).find(END)
-        end = len(data) if at < 0 else at + len(END) - len(self._tail)
-        piece = data[: self._body_left or end]
-        self._beside += len(piece)
+    def _go_on(self, data: bytes, at: int, fresh: bool = False) -> int:
+        """Up to where a message may end. Returns where that is, or -1 for a verb that is odd."""
+        seam = (self._tail + data[at : at + len(END)]).find(END)  # the end may be cut in two
+        if self._body_left:
+            end = at + self._body_left
+        elif seam >= 0:
+            end = at + seam + len(END) - len(self._tail)
+        else:
+            found = data.find(END, at)
+            end = found + len(END) if found >= 0 else len(data)
+        end = min(end, len(data), at + SLICE)
+        self._beside += end - at
         if self._head_begun and not self._check():
-            return b""
-        self._tail = (self._tail + piece)[1 - len(END) :]
-        fresh, self._fresh = self._fresh, False
+            return end
+        self._tail = (self._tail + data[max(at, end - len(END)) : end])[1 - len(END) :]
         try:
-            self.parser.feed_data(piece)
+            self.parser.feed_data(data[at:end])
         except httptools.HttpParserUpgrade:
             self._pass_over()
         except httptools.HttpParserInvalidMethodError:
-            verb = _ODD_VERB.match(piece) if fresh else None
-            if verb is None:
-                self.send_400_response("")
-            else:
-                self._new_parser()
-                return self._begin(_STAND_IN + data[verb.end() :])
+            if fresh:
+                return -1
+            self.send_400_response("")
         except httptools.HttpParserError:
             self.send_400_response("")
-        if self._in_message and not self._malformed:  # chunks and trailers have no end either
+        if self._in_message and not self._deaf:  # chunks and trailers have no end either
             self._check()
-        return data[len(piece) :]
+        return end
 
     def _check(self) -> bool:
         if self._beside <= self.endpoint.limits.max_head:
@@ -130,7 +147,7 @@ class ReadingProtocol(HttpToolsProtocol):
                 self._stop("max_head_lines")
 
     def on_headers_complete(self) -> None:
-        self._head_begun, self._beside = False, 0
+        self._head_begun, self._beside, self._body_size = False, 0, 0
         self._waiting_since = guard.monotonic()
         self._body_left = next((int(v) for n, v in self.headers if n == b"content-length"), 0)
         limits = self.endpoint.limits
@@ -150,13 +167,16 @@ class ReadingProtocol(HttpToolsProtocol):
     def _too_much(self, limit: str) -> None:
         self.endpoint.counts.hit(limit, self._who)
 
-    def on_chunk_complete(self) -> None:
-        self._beside = 0
-
     def on_body(self, body: bytes) -> None:
         self._beside -= len(body)
         self._body_left = max(0, self._body_left - len(body))
+        self._body_size += len(body)
         super().on_body(body)
+        if self._body_size > self.endpoint.limits.max_body:
+            self._deaf = True  # the application says so, if it has not answered yet
+            if not self._in_flight():
+                self._too_much("max_body")
+                self.transport.close()
 
     def on_message_complete(self) -> None:
         # At an offer to upgrade the parser ends the message before its body.
@@ -168,7 +188,7 @@ class ReadingProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         del msg
-        self._malformed = True
+        self._malformed = self._deaf = True
         if self._in_flight() and self.cycle.more_body:  # its own body is what is malformed
             if self.pipeline and self.pipeline[0][0] is self.cycle:
                 self.pipeline.popleft()

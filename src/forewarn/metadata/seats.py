@@ -11,6 +11,7 @@ import msgspec
 from forewarn.core import Machine
 from forewarn.core.fleet import Place
 from forewarn.metadata.boards import Board
+from forewarn.metadata.limits import STRANGER
 from forewarn.metadata.upstream import GroupNews
 
 
@@ -81,4 +82,4 @@ class Seats:
     def whose(self, address: str, source: str) -> str:
         """Whose connection this is: a machine's, or that of a source which is none."""
         seat = self.at(address)
-        return seat.name if seat else f"at {source}"
+        return seat.name if seat else f"{STRANGER}{source}"

@@ -208,7 +208,7 @@ class Node:
                 else [open_one(config.metadata)]
             )
             self.metadata_url = _url(config.metadata.host, sockets[0])
-            fronted = config.front and front.POSSIBLE and config.record is None
+            fronted = config.front and front.possible(config.limits) and config.record is None
             inner = await self._serve(
                 self.app, [] if fronted else sockets, tasks, protocol(self.endpoint)
             )
@@ -222,7 +222,7 @@ class Node:
             # Which takes longer than all before it; polls are answered meanwhile.
             await asyncio.to_thread(import_module, "forewarn.control.app")
             from forewarn.control.app import Desk, create
-            from forewarn.metadata.readings import readings
+            from forewarn.metadata.numbers import readings
 
             desk = Desk(
                 platform=self.platform,
@@ -270,10 +270,15 @@ async def _sweeping(connections: Collection[Any], counts: Counts) -> None:
     """All who are late may be late at once: nobody else is kept waiting for their sake."""
     while True:
         await guard.pause(SWEEP_EVERY)
-        now = guard.monotonic()
-        for n, _ in enumerate(swept for c in list(connections) for swept in c.sweep(now)):
-            if n % SWEEP_SLICE == SWEEP_SLICE - 1:
-                await guard.pause(0)
+        now, looked = guard.monotonic(), 0
+        for connection in list(connections):
+            try:
+                for _ in connection.sweep(now):
+                    looked += 1
+                    if looked % SWEEP_SLICE == 0:
+                        await guard.pause(0)
+            except Exception as error:  # the others are to be looked after all the same
+                log.error("a connection could not be looked after", exc_info=error)
         counts.tell(now)
 
 

@@ -36,7 +36,8 @@ class InnerServer(uvicorn.Server):
         """Whoever has not taken its answer by now will not."""
         await super().shutdown(sockets)
         for connection in list(self.server_state.connections):
-            connection.transport.abort()
+            if transport := getattr(connection, "transport", None):
+                transport.abort()
         await guard.pause(0)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

@@ -18,6 +18,9 @@ from forewarn.wire.errors import Problem
 from forewarn.wire.service_versions import INSTANCE_VERSIONS
 from forewarn.wire.versions import BY_NAME, VERSIONS, Version
 
+ANY = "*"
+MAX_TAGS = 64  # of If-None-Match that are looked at; without a match the answer is whole
+
 
 class GetDocument(msgspec.Struct, frozen=True):
     version: Version
@@ -110,14 +113,16 @@ def write_approval(ids: Sequence[str]) -> bytes:
     return msgspec.json.encode({"StartRequests": [{"EventId": id} for id in ids]})
 
 
-def tag_matches(if_none_match: str, tag: str) -> bool:
-    """Does the header name this tag? Quoted, bare, weak, or in a list: all are sent."""
-    wanted = tag.strip('"')
-    for part in if_none_match.split(","):
-        given = part.strip().removeprefix("W/").strip('"')
-        if given == wanted or part.strip() == "*":
-            return True
-    return False
+def tags(if_none_match: str) -> frozenset[str]:
+    """What the header names, bare. Quoted, bare, weak, or in a list: all are sent."""
+    parts = [part.strip() for part in if_none_match.split(",", MAX_TAGS)[:MAX_TAGS]]
+    bare = {part.removeprefix("W/").strip('"') for part in parts}
+    return frozenset(bare - {"", ANY} | ({ANY} if ANY in parts else set()))
+
+
+def tag_matches(named: frozenset[str], tag: str) -> bool:
+    """Does the header name this tag, or any?"""
+    return tag.strip('"') in named or ANY in named
 
 
 def _headers(headers: Headers) -> dict[bytes, bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 from collections.abc import Iterator
@@ -44,7 +45,7 @@ def admitted(data: bytes) -> Plan:
 def test_an_ordinary_poll_of_any_version_has_a_plan(version: str) -> None:
     plan = admitted(poll(target=f"/metadata/scheduledevents?api-version={version}"))
     assert (plan.version.name, plan.name) == (version, version)
-    assert (plan.close, plan.which, plan.if_none_match) == (False, 0, "")
+    assert (plan.close, plan.which, plan.tags) == (False, 0, frozenset())
 
 
 GOOD = {
@@ -74,7 +75,19 @@ def test_what_is_admitted(what: str) -> None:
 
 
 def test_an_etag_is_part_of_the_plan() -> None:
-    assert admitted(poll('If-None-Match: "a", W/"b"')).if_none_match == '"a", W/"b"'
+    assert admitted(poll('If-None-Match: "a", W/"b"')).tags == {"a", "b"}
+
+
+def test_learning_leaves_nothing_to_be_collected() -> None:
+    learn(poll("User-Agent: warm"))
+    gc.collect()
+    gc.disable()
+    try:
+        for n in range(100):
+            learn(poll(f"User-Agent: {n}"))
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("value", ["close", "Close", "CLOSE"])

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from forewarn.wire import errors
 from forewarn.wire.errors import Problem
 from forewarn.wire.requests import (
+    MAX_TAGS,
     Ask,
     GetDocument,
     GetInstance,
@@ -19,6 +20,7 @@ from forewarn.wire.requests import (
     PostApproval,
     read,
     tag_matches,
+    tags,
 )
 from forewarn.wire.versions import BY_NAME, NEWEST
 
@@ -279,4 +281,9 @@ def test_anything_at_all_is_an_ask_or_a_problem(
     ],
 )
 def test_a_tag_is_known_quoted_bare_weak_or_in_a_list(header: str, matches: bool) -> None:
-    assert tag_matches(header, '"abc"') is matches
+    assert tag_matches(tags(header), '"abc"') is matches
+
+
+def test_a_list_of_tags_is_read_only_so_far() -> None:
+    assert len(tags(",".join(f'"{n}"' for n in range(10_000)))) == MAX_TAGS
+    assert tags('"*"') == frozenset()

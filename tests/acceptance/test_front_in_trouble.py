@@ -1,0 +1,154 @@
+"""Front when something goes wrong: with one caller, with itself, or with everybody at once."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import httptools
+import pytest
+from guests import METADATA, NEWEST, Guest, events, fleet_of
+from raw import Line, Raw, request
+
+from forewarn.metadata import reading
+from forewarn.metadata.app import MetadataApp
+from forewarn.metadata.front import Front
+from forewarn.metadata.limits import Limits
+from forewarn.metadata.plans import ALLOWED, MAX_PLAN
+from forewarn.service import guard
+from forewarn.testing import Service
+
+GET = request("GET", events(NEWEST), METADATA)
+POST = request("POST", events(NEWEST), METADATA, "Transfer-Encoding: chunked")
+
+
+def asked(line: Line) -> Raw:
+    line.send(GET)
+    return line.answer()
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with Service(fleet_of(2), sockets=True) as service:
+        for name in ("web0_0", "web1_0"):
+            Guest(service, name).get()
+        yield service
+
+
+def test_what_goes_wrong_with_one_caller_is_no_concern_of_the_others(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, good = Guest(service, "web0_0"), Guest(service, "web1_0")
+    at_once = MetadataApp.at_once
+
+    def moody(self: MetadataApp, plan: Any, address: str, now: Any) -> bytes | None:
+        if address == bad.place[0]:
+            raise RuntimeError("a page that does not render")
+        return at_once(self, plan, address, now)
+
+    with contextlib.ExitStack() as stack:
+        first = stack.enter_context(bad.line())
+        others = [stack.enter_context(good.line()) for _ in range(20)]
+        for line in (first, *others):
+            assert asked(line).status == 200
+        monkeypatch.setattr(MetadataApp, "at_once", moody)
+
+        async def all_at_once() -> None:  # so that one look finds them all
+            for line in (first, *others):
+                line.send(GET)
+
+        service.run(all_at_once())
+        assert first.over() == b""
+        assert {line.answer().status for line in others} == {200}
+
+
+def test_a_flood_of_connections_does_not_keep_the_service_from_stopping(service: Service) -> None:
+    place, over = Guest(service, "web0_0").place, threading.Event()
+
+    def flood() -> None:
+        while not over.is_set():
+            with contextlib.suppress(OSError), socket.create_connection(place, timeout=1) as caller:
+                caller.sendall(b"G")
+
+    callers = [threading.Thread(target=flood) for _ in range(4)]
+    for caller in callers:
+        caller.start()
+    began = guard.monotonic()
+    try:
+        service.run(service.node.__aexit__(None, None, None))
+        assert guard.monotonic() - began < 30
+    finally:
+        over.set()
+        for caller in callers:
+            caller.join()
+
+
+@pytest.mark.parametrize(
+    "body", [b"\r\n\r\n" * 64_000, b"x" * 256_000], ids=["ends everywhere", "plain"]
+)
+def test_a_body_that_is_too_large_is_not_worked_through(
+    service: Service, monkeypatch: pytest.MonkeyPatch, body: bytes
+) -> None:
+    fed: list[int] = []
+
+    class Parser:
+        def __init__(self, protocol: object) -> None:
+            self._parser = httptools.HttpRequestParser(protocol)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._parser, name)
+
+        def feed_data(self, data: bytes) -> None:
+            fed.append(len(data))
+            self._parser.feed_data(data)
+
+    new = reading.ReadingProtocol.__init__
+
+    def watched(self: Any, *args: Any, **named: Any) -> None:
+        new(self, *args, **named)
+        self.parser = Parser(self)
+
+    monkeypatch.setattr(reading.ReadingProtocol, "__init__", watched)
+    guest = Guest(service, "web0_0")
+    with guest.line() as line:
+        with contextlib.suppress(OSError):
+            line.send(POST + b"%x\r\n" % len(body) + body)
+        assert line.answer().status == 413
+    assert sum(fed) < Limits().max_body + 2 * reading.SLICE + len(POST)
+
+
+def test_a_body_in_very_many_chunks_is_refused(service: Service) -> None:
+    with Guest(service, "web0_0").line() as line:
+        with contextlib.suppress(OSError):
+            line.send(POST + b"1\r\nx\r\n" * 20_000)
+        assert line.answer().status == 400
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [Limits(max_head=MAX_PLAN - 1), Limits(max_head_lines=len(ALLOWED) - 1)],
+    ids=["max_head", "max_head_lines"],
+)
+def test_where_a_poll_may_be_too_long_there_is_no_front(limits: Limits) -> None:
+    with Service(fleet_of(1), sockets=True, limits=limits) as service:
+        assert service.node.front is None
+
+
+def test_a_sweep_that_fails_for_one_is_made_for_the_others(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    swept = threading.Event()
+
+    def fails(self: Front, now: float) -> Iterator[None]:
+        swept.set()
+        raise RuntimeError("cannot look")
+        yield
+
+    monkeypatch.setattr(Front, "sweep", fails)
+    for _ in range(2):
+        swept.clear()
+        assert swept.wait(10), "it is tried again"
+    assert Guest(service, "web0_0").get().status == 200
