@@ -19,6 +19,7 @@ from forewarn.metadata.upstream import GroupNews, LocalUpstream
 from forewarn.store.port import Commit, Sightings
 from forewarn.testing.judge import judge
 from forewarn.wire import document
+from forewarn.wire.versions import Version
 
 Break: TypeAlias = Callable[[pytest.MonkeyPatch], None]
 replace = msgspec.structs.replace
@@ -123,13 +124,19 @@ def moves_the_time(patch: pytest.MonkeyPatch) -> None:
 
 
 def shows_everybody_the_same_board(patch: pytest.MonkeyPatch) -> None:
-    told = boards.Boards.told
+    told, page = boards.Boards.told, boards.Board.page
+    web: list[boards.Board] = []
 
-    def same(self: boards.Boards, news: GroupNews) -> boards.Board:
-        told(self, news)
-        return self._boards["web"]
+    def remembered(self: boards.Boards, news: GroupNews) -> boards.Board:
+        board = told(self, news)
+        web[:] = [board] if news.view.name == "web" else web
+        return board
 
-    patch.setattr(boards.Boards, "told", same)
+    def same(self: boards.Board, version: Version) -> boards.Page:
+        return page(web[0] if web and web[0].enabled else self, version)
+
+    patch.setattr(boards.Boards, "told", remembered)
+    patch.setattr(boards.Board, "page", same)
 
 
 def shows_new_fields_in_old_versions(patch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,8 @@ class InnerServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Whoever has not taken its answer by now will not."""
         await super().shutdown(sockets)
+        if tasks := list(self.server_state.tasks):  # told to end: they have a last word
+            await asyncio.wait(tasks, timeout=1)
         for connection in list(self.server_state.connections):
             if transport := getattr(connection, "transport", None):
                 transport.abort()
