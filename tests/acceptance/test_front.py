@@ -13,7 +13,6 @@ import struct
 import subprocess
 import sys
 import threading
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +32,7 @@ from guests import (
     events,
     fleet_of,
 )
+from polling import GET, LAST, ODD, asked, metrics, real_time, until
 from raw import Line, Raw, request
 from running import Running
 
@@ -47,21 +47,8 @@ from forewarn.service import guard
 from forewarn.testing import Service
 
 COUNT = 60
-GET = request("GET", events(NEWEST), METADATA)
-LAST = request("GET", events(NEWEST), METADATA, "Connection: close")
-ODD = request("GET", events(NEWEST), METADATA, "X-Odd: 1")  # the long way
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 WAYS = {"the short way": GET, "the long way": ODD}
-
-real_time = guard.monotonic
-
-
-def until(says: Callable[[], bool], patience: float = 10.0) -> None:
-    """Wait for something that the service does in its own time."""
-    end, pause = real_time() + patience, threading.Event()
-    while not says():
-        assert real_time() < end, "it never came to that"
-        pause.wait(0.005)
 
 
 def front_of(service: Service) -> Front:
@@ -78,11 +65,6 @@ def counted(service: Service, answered: int, handed_over: int = 0) -> Iterator[N
     yield
     found = front.answered - before[0], front.handed_over - before[1]
     assert found == (answered, handed_over)
-
-
-def asked(line: Line, data: bytes = GET) -> Raw:
-    line.send(data)
-    return line.answer()
 
 
 def standing_aside(answer: Raw) -> tuple[str, list[str], bytes]:
@@ -849,13 +831,6 @@ def test_without_a_front_everything_takes_the_long_way() -> None:
 
 
 POLLS = f'forewarn_polls_total{{api_version="{NEWEST}",status="200"}}'
-
-
-def metrics(url: str) -> dict[str, float]:
-    with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
-        lines = answer.read().decode().splitlines()
-    pairs = [line.rpartition(" ") for line in lines if not line.startswith("#")]
-    return {name: float(value) for name, _, value in pairs}
 
 
 def test_a_front_is_counted(service: Service, group: Group) -> None:

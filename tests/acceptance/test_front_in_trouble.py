@@ -10,8 +10,8 @@ from typing import Any
 
 import httptools
 import pytest
-from guests import METADATA, NEWEST, Guest, events, fleet_of
-from raw import Line, Raw, request
+from guests import Guest, fleet_of
+from polling import CHUNKED, GET, asked
 
 from forewarn.metadata import reading
 from forewarn.metadata.app import MetadataApp
@@ -20,14 +20,6 @@ from forewarn.metadata.limits import Limits
 from forewarn.metadata.plans import ALLOWED, MAX_PLAN
 from forewarn.service import guard
 from forewarn.testing import Service
-
-GET = request("GET", events(NEWEST), METADATA)
-POST = request("POST", events(NEWEST), METADATA, "Transfer-Encoding: chunked")
-
-
-def asked(line: Line) -> Raw:
-    line.send(GET)
-    return line.answer()
 
 
 @pytest.fixture
@@ -115,15 +107,15 @@ def test_a_body_that_is_too_large_is_not_worked_through(
     guest = Guest(service, "web0_0")
     with guest.line() as line:
         with contextlib.suppress(OSError):
-            line.send(POST + b"%x\r\n" % len(body) + body)
+            line.send(CHUNKED + b"%x\r\n" % len(body) + body)
         assert line.answer().status == 413
-    assert sum(fed) < Limits().max_body + 2 * reading.SLICE + len(POST)
+    assert sum(fed) < Limits().max_body + 2 * reading.SLICE + len(CHUNKED)
 
 
 def test_a_body_in_very_many_chunks_is_refused(service: Service) -> None:
     with Guest(service, "web0_0").line() as line:
         with contextlib.suppress(OSError):
-            line.send(POST + b"1\r\nx\r\n" * 20_000)
+            line.send(CHUNKED + b"1\r\nx\r\n" * 20_000)
         assert line.answer().status == 400
 
 

@@ -9,8 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from guests import (
     known_by_source,
     port_of,
 )
+from polling import CHUNKED, GET, LAST, ODD, asked, metrics, real_time, until
 from raw import Line, Raw, exchange, request
 from running import Running
 
@@ -42,28 +42,9 @@ from forewarn.service import guard
 from forewarn.service.fleetfile import Fleet
 from forewarn.testing import Service
 
-GET = request("GET", events(NEWEST), METADATA)
-LAST = request("GET", events(NEWEST), METADATA, "Connection: close")
-ODD = request("GET", events(NEWEST), METADATA, "X-Odd: 1")  # the long way
 POST = request("POST", events(NEWEST), METADATA, "Content-Length: 99")
-CHUNKED = request("POST", events(NEWEST), METADATA, "Transfer-Encoding: chunked")
 LIMITS = Limits()
 NAMES = [field.name for field in msgspec.structs.fields(Limits)]
-
-real_time = guard.monotonic
-
-
-def until(says: Callable[[], bool], patience: float = 10.0) -> None:
-    """Wait for something that the service does in its own time."""
-    end, pause = real_time() + patience, threading.Event()
-    while not says():
-        assert real_time() < end, "it never came to that"
-        pause.wait(0.005)
-
-
-def asked(line: Line, data: bytes = GET) -> Raw:
-    line.send(data)
-    return line.answer()
 
 
 def waken(service: Service, line: Line) -> None:
@@ -600,13 +581,6 @@ def test_whoever_wants_one_answer_and_does_not_read_it_takes_up_room(large: Gues
 
 
 # Where they are told.
-
-
-def metrics(url: str) -> dict[str, float]:
-    with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
-        said = answer.read().decode().splitlines()
-    pairs = [line.rpartition(" ") for line in said if not line.startswith("#")]
-    return {name: float(value) for name, _, value in pairs}
 
 
 def shown(url: str) -> dict[str, float]:

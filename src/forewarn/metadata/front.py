@@ -178,7 +178,8 @@ class Front:
             ready = self._epoll.poll(0, left) if left > 0 and len(ready) > 1 else []
 
     def _give_up(self, connection: _Connection, error: Exception) -> None:
-        """Whatever is wrong with one caller is no concern of the others, who are told of once."""
+        """Whatever is wrong with one caller is no concern of the others in the batch: of what
+        they said nobody is told a second time."""
         self._drop(connection)
         if not isinstance(error, OSError) and self._at - self._complained > COMPLAIN_EVERY:
             self._complained = self._at

@@ -11,8 +11,6 @@ import msgspec
 from forewarn.service import guard
 
 OPEN_FILES = "open_files"  # the system's own limit, counted among ours
-
-
 STRANGER = "at "  # what the name of a caller begins with that is no machine
 STRANGERS = 8  # one in so many connections, at most, is held for all of them together
 
@@ -50,7 +48,8 @@ class Crowd:
 
     def room(self, who: str) -> Room:
         most = self._limits.max_connections
-        if self.total >= most or (_stranger(who) and self._strangers >= most // STRANGERS):
+        share = max(1, most // STRANGERS)
+        if self.total >= most or (_stranger(who) and self._strangers >= share):
             return Room.NONE_AT_ALL
         if self._held.get(who, 0) >= self._limits.max_connections_per_machine:
             return Room.NONE_FOR_THE_MACHINE

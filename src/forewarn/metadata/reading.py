@@ -60,12 +60,12 @@ class ReadingProtocol(HttpToolsProtocol):
         """A message begins here. Returns the data, and up to where it was read."""
         self._held = self._tail = b""
         self._beside = 0
-        line, newline, _ = data.partition(b"\r\n")
-        if not newline and _PART_OF_A_LINE.fullmatch(data):
+        newline = data.find(b"\r\n")
+        if newline < 0 and _PART_OF_A_LINE.fullmatch(data):
             self._held, self._beside = data, len(data)
             self._check()
             return b"", 0
-        if newline and not line.endswith(_PROTOCOLS):
+        if newline >= 0 and not data[:newline].endswith(_PROTOCOLS):
             self.send_400_response("")
             return b"", 0
         at = self._go_on(data, 0, fresh=True)

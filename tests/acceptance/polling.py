@@ -1,0 +1,39 @@
+"""Polls as bytes, and waiting for what a service does in its own time."""
+
+from __future__ import annotations
+
+import threading
+import urllib.request
+from collections.abc import Callable
+
+from guests import METADATA, NEWEST, events
+from raw import Line, Raw, request
+
+from forewarn.service import guard
+
+GET = request("GET", events(NEWEST), METADATA)
+LAST = request("GET", events(NEWEST), METADATA, "Connection: close")
+ODD = request("GET", events(NEWEST), METADATA, "X-Odd: 1")  # the long way
+CHUNKED = request("POST", events(NEWEST), METADATA, "Transfer-Encoding: chunked")
+
+real_time = guard.monotonic  # also where a test has guard time in its hands
+
+
+def until(says: Callable[[], bool], patience: float = 10.0) -> None:
+    """Wait for something that the service does in its own time."""
+    end, pause = real_time() + patience, threading.Event()
+    while not says():
+        assert real_time() < end, "it never came to that"
+        pause.wait(0.005)
+
+
+def asked(line: Line, data: bytes = GET) -> Raw:
+    line.send(data)
+    return line.answer()
+
+
+def metrics(url: str) -> dict[str, float]:
+    with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
+        said = answer.read().decode().splitlines()
+    pairs = [line.rpartition(" ") for line in said if not line.startswith("#")]
+    return {name: float(value) for name, _, value in pairs}
