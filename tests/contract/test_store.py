@@ -54,6 +54,7 @@ def doing(group: str, command: c.Command, now: Now = NOW) -> Work:
 
 def web(*names: str) -> c.Define:
     return c.Define(
+        force=True,
         kind=GroupKind.SCALE_SET,
         machines=tuple(
             Machine(name=name, addresses=(f"10.0.0.{i}",)) for i, name in enumerate(names)

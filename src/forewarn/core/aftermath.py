@@ -8,7 +8,7 @@ import msgspec
 from forewarn.core.changes import Change, EventMoved, MachinePut, apply
 from forewarn.core.events import Event, EventType, Status
 from forewarn.core.group import Group
-from forewarn.core.holds import ended
+from forewarn.core.holds import bound, ended
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.time import Now
 
@@ -23,20 +23,21 @@ def finished(
     ending: str = "carried out",
     by: str = "",
     moved: dict[str, str] | None = None,
+    note: str = "",
 ) -> tuple[Change, ...]:
     """A Started event is over, and so is whatever depended on its machines being as they were."""
     over = move(event, Move.FINISH, ended_at=now.at, ending=ending)
-    items: list[Change] = [EventMoved(Move.FINISH, over, by)]
+    items: list[Change] = [EventMoved(Move.FINISH, over, by, note)]
     if event.promise.deletes:
         items += [
             MachinePut(msgspec.structs.replace(machine, gone=GONE[event.type]))
             for machine in group.machines
             if machine.name in event.resources and machine.alive
         ]
-    if event.type is EventType.REDEPLOY:
+    if event.relocates:
         items += _relocated(group, event, moved or {})
         items += _left(group, event)
-    mover = f"with {event.id}" if event.type is EventType.REDEPLOY else ""
+    mover = f"with {event.id}" if event.relocates else ""
     return (*items, *moot(apply(group, tuple(items)), now, mover))
 
 
@@ -47,6 +48,8 @@ def moot(group: Group, now: Now, mover: str = "") -> list[Change]:
     items: list[Change] = []
     for event in group.events:
         there = alive.intersection(event.resources)
+        if bound(event):
+            continue
         if not there:
             items.append(ended(event, now, "all its machines are gone"))
         elif event.status is Status.SCHEDULED and there <= set(event.left):

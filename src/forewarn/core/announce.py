@@ -41,8 +41,8 @@ USER_DESCRIPTIONS = {
 
 def announce(group: Group, command: c.Raise, now: Now) -> Changes | Refused:
     wrong = (
-        _wrong_id(group, command.id)
-        or _wrong_machines(group, command.machines)
+        wrong_id(group, command.id)
+        or wrong_machines(group, command.machines)
         or _wrong_words(command)
     )
     if wrong:
@@ -55,9 +55,10 @@ def announce(group: Group, command: c.Raise, now: Now) -> Changes | Refused:
         approved = _by_policy(group, command.type, now)
         if approved is None and (full := _limit_reached(group)):
             return full
-    draft = _draft(
+    event = draft(
         group,
         command,
+        command.type,
         command.machines,
         now,
         source=command.source,
@@ -65,10 +66,14 @@ def announce(group: Group, command: c.Raise, now: Now) -> Changes | Refused:
         description=command.description,
         duration=command.duration,
         cause=command.cause,
+        host=command.host,
+        joint=command.joint,
+        span=command.span,
+        moves=command.moves,
         approved=approved,
     )
-    raised = EventMoved(Move.RAISE, move(draft, Move.RAISE), command.by)
-    return Changes((raised,), draft.id, _worth_knowing(group, draft, now))
+    raised = EventMoved(Move.RAISE, move(event, Move.RAISE), command.by)
+    return Changes((raised,), event.id, _worth_knowing(group, event, now))
 
 
 def _worth_knowing(group: Group, event: Event, now: Now) -> tuple[str, ...]:
@@ -95,32 +100,35 @@ def _worth_knowing(group: Group, event: Event, now: Now) -> tuple[str, ...]:
 
 
 def strike(group: Group, command: c.Strike, now: Now) -> Changes | Refused:
-    wrong = _wrong_id(group, command.id) or _wrong_machines(group, command.machines)
+    wrong = wrong_id(group, command.id) or wrong_machines(group, command.machines)
     if wrong:
         return wrong
     if PROMISES[command.type].deletes:
         return invalid(f"a failure is a Freeze, Reboot or Redeploy, not a {command.type.value}")
     if len(command.description) > MAX_DESCRIPTION:
         return _too_long(command.description)
-    draft = _draft(
+    event = draft(
         group,
         command,
+        command.type,
         command.machines,
         now,
         source=Source.PLATFORM,
         not_before=ceil_second(now.at),
         description=command.description,
+        cause=command.cause,
+        host=command.host,
         failure=True,
     )
-    begun = move(draft, Move.STRIKE, started_at=now.at, attempt=Attempt(number=1, at=now.at))
-    return Changes((EventMoved(Move.STRIKE, begun, command.by),), draft.id)
+    begun = move(event, Move.STRIKE, started_at=now.at, attempt=Attempt(number=1, at=now.at))
+    return Changes((EventMoved(Move.STRIKE, begun, command.by),), event.id)
 
 
 def maintain(group: Group, command: c.Maintain, now: Now) -> Changes | Refused:
     """A user's restart or redeploy: announced like any other, unless nobody would notice."""
     if not PROMISES[command.type].by_user:
         return invalid(f"a user can ask for a Reboot or a Redeploy, not for a {command.type.value}")
-    wrong = _wrong_id(group, command.id) or _wrong_machines(group, (command.machine,))
+    wrong = wrong_id(group, command.id) or wrong_machines(group, (command.machine,))
     if wrong:
         return wrong
     notes: tuple[str, ...]
@@ -142,9 +150,10 @@ def maintain(group: Group, command: c.Maintain, now: Now) -> Changes | Refused:
             return Changes((EventMoved(Move.APPROVE, go, command.by),), event.id, again)
     if approved is None and (full := _limit_reached(group)):
         return full
-    draft = _draft(
+    event = draft(
         group,
         command,
+        command.type,
         (command.machine,),
         now,
         source=Source.USER,
@@ -152,7 +161,7 @@ def maintain(group: Group, command: c.Maintain, now: Now) -> Changes | Refused:
         description=USER_DESCRIPTIONS[command.type],
         approved=approved,
     )
-    return Changes((EventMoved(Move.RAISE, move(draft, Move.RAISE), command.by),), draft.id, notes)
+    return Changes((EventMoved(Move.RAISE, move(event, Move.RAISE), command.by),), event.id, notes)
 
 
 def _pending(group: Group) -> list[Event]:
@@ -174,7 +183,7 @@ def _limit_reached(group: Group) -> Refused | None:
     )
 
 
-def _wrong_id(group: Group, id: str) -> Refused | None:
+def wrong_id(group: Group, id: str) -> Refused | None:
     return conflict(f"there is an event {id} already") if group.event(id) else None
 
 
@@ -184,9 +193,10 @@ def _too_long(description: str) -> Refused:
     )
 
 
-def _draft(
+def draft(
     group: Group,
-    command: c.Raise | c.Strike | c.Maintain,
+    command: c.Raise | c.Strike | c.Maintain | c.Evict | c.Delete,
+    type: EventType,
     machines: tuple[str, ...],
     now: Now,
     **rest: Any,
@@ -196,17 +206,16 @@ def _draft(
     return Event(
         id=command.id,
         group=group.name,
-        type=command.type,
+        type=type,
         resources=machines,
         domain=first.update_domain if first else 0,
         raised_at=now.at,
         by=command.by,
-        listed=group.enabled,
-        **rest,
+        **{"listed": group.enabled, **rest},
     )
 
 
-def _wrong_machines(group: Group, names: tuple[str, ...]) -> Refused | None:
+def wrong_machines(group: Group, names: tuple[str, ...]) -> Refused | None:
     if not names:
         return invalid("name at least one machine")
     if len(set(names)) != len(names):

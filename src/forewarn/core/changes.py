@@ -23,12 +23,14 @@ class EventMoved(msgspec.Struct, frozen=True, tag="event"):
     what: Move
     event: Event
     by: str = ""
+    note: str = ""  # what a driver had to say, for the history
 
 
 class GroupDefined(msgspec.Struct, frozen=True, tag="group"):
     kind: GroupKind
     policy: Policy
     place: Place
+    labels: dict[str, str] = {}
 
 
 class MachinePut(msgspec.Struct, frozen=True, tag="machine"):
@@ -91,7 +93,7 @@ def apply(group: Group, items: tuple[Change, ...]) -> Group:
                     events.pop(event.id, None)
                 else:
                     events[event.id] = event
-                if what in SHOWN:
+                if what in SHOWN and not event.silent:
                     touched.add("shown")
             case MachinePut(machine=machine):
                 touched.add("machines")
@@ -99,8 +101,8 @@ def apply(group: Group, items: tuple[Change, ...]) -> Group:
             case MachineRemoved(name=name):
                 touched.add("machines")
                 machines.pop(name, None)
-            case GroupDefined(kind=kind, policy=policy, place=place):
-                fields |= {"kind": kind, "policy": policy, "place": place}
+            case GroupDefined():
+                fields |= msgspec.structs.asdict(item)
             case EnablingBegan(until=until):
                 fields["enabling_until"] = until
             case Enabled(seen=seen):

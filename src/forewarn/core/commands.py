@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from forewarn.core.events import UNKNOWN_DURATION, EventType, Source
+from forewarn.core.events import UNKNOWN_DURATION, EventType, Joint, Source, Span
 from forewarn.core.fleet import GroupKind, Machine, Place, Policy
 from forewarn.core.time import Duration, Time
 
@@ -18,6 +18,8 @@ class Define(msgspec.Struct, frozen=True, kw_only=True):
     machines: tuple[Machine, ...]
     policy: Policy = Policy()
     place: Place = Place()
+    labels: dict[str, str] = {}
+    force: bool = False  # also if a machine that is removed has an active event
 
 
 class Enable(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +50,10 @@ class Raise(msgspec.Struct, frozen=True, kw_only=True):
     description: str = ""
     duration: int = UNKNOWN_DURATION
     cause: str = ""
+    host: str = ""
+    joint: Joint | None = None
+    span: Span | None = None
+    moves: bool = False
 
 
 class Strike(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +64,8 @@ class Strike(msgspec.Struct, frozen=True, kw_only=True):
     machines: tuple[str, ...]
     by: str
     description: str = "Virtual machine has encountered a failure."
+    cause: str = ""
+    host: str = ""
 
 
 class Maintain(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +75,38 @@ class Maintain(msgspec.Struct, frozen=True, kw_only=True):
     type: EventType
     machine: str
     by: str
+
+
+class Evict(msgspec.Struct, frozen=True, kw_only=True):
+    """A spot machine is taken back."""
+
+    id: str
+    machine: str
+    by: str
+    cause: str = ""
+
+
+class Delete(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine is deleted: announced if its group is told of deletes, else at once."""
+
+    id: str
+    machine: str
+    by: str
+    cause: str = ""
+
+
+class SetPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    policy: Policy
+    by: str
+
+
+class Prepare(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine of the group says whether it is ready for an event."""
+
+    id: str
+    machine: str
+    ready: bool = True
+    note: str = ""
 
 
 class Approve(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,30 +128,36 @@ class Overrule(msgspec.Struct, frozen=True, kw_only=True):
 class Cancel(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     by: str
+    why: str = ""
+    jointly: bool = False  # the others of its joint are cancelled with it
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):
     """Carried out and checked. `moved` says where machines are now, if that changed."""
 
     moved: dict[str, str] = {}
+    said: str = ""  # the driver's own words, for the history
 
 
 class Again(msgspec.Struct, frozen=True, tag="again"):
     """Under way; ask again then."""
 
     at: Time
+    said: str = ""
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
     """It certainly did not happen; it will be tried again after a pause."""
 
     why: str
+    said: str = ""
 
 
 class Unclear(msgspec.Struct, frozen=True, tag="unclear"):
     """Nobody can tell whether it happened, and trying again would not be safe."""
 
     why: str
+    said: str = ""
 
 
 Outcome: TypeAlias = Done | Again | Failed | Unclear
@@ -155,6 +201,10 @@ Command: TypeAlias = (
     | Raise
     | Strike
     | Maintain
+    | Evict
+    | Delete
+    | SetPolicy
+    | Prepare
     | Approve
     | Overrule
     | Cancel

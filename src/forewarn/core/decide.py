@@ -24,13 +24,15 @@ from forewarn.core.changes import (
     Seen,
     apply,
 )
-from forewarn.core.events import Approval, Attempt, Event, Status
+from forewarn.core.departures import delete, evict
+from forewarn.core.events import MAX_READY_NOTE, Approval, Attempt, Event, Ready, Status
 from forewarn.core.fleet import Machine
 from forewarn.core.group import Group
-from forewarn.core.holds import ended, settle
+from forewarn.core.holds import bound, ended, settle
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.refusal import Refused, conflict, invalid, unknown
 from forewarn.core.time import MINUTE, SECOND, Duration, Now
+from forewarn.core.words import listing
 
 BACK_OFF_FIRST: Duration = 5 * SECOND
 BACK_OFF_MOST: Duration = 5 * MINUTE
@@ -63,6 +65,14 @@ def _decide(group: Group, command: c.Command, now: Now) -> Changes | Refused:
             return strike(group, command, now)
         case c.Maintain():
             return maintain(group, command, now)
+        case c.Evict():
+            return evict(group, command, now)
+        case c.Delete():
+            return delete(group, command, now)
+        case c.SetPolicy():
+            return _set_policy(group, command)
+        case c.Prepare():
+            return _prepare(group, command, now)
         case c.Overrule():
             return _overrule(group, command, now)
         case c.Cancel():
@@ -118,7 +128,7 @@ def _enabled(group: Group, now: Now) -> list[Change]:
     items += [
         EventMoved(Move.LIST, move(event, Move.LIST, listed=True))
         for event in group.events
-        if not event.listed
+        if not event.listed and not event.silent
     ]
     return items
 
@@ -161,7 +171,13 @@ def _cancel(group: Group, command: c.Cancel, now: Now) -> Changes | Refused:
         return conflict(
             f"event {event.id} has started and cannot be cancelled; only a Scheduled event can"
         )
-    return Changes((ended(event, now, f"cancelled by {command.by}", command.by),), event.id)
+    if event.joint is not None and not command.jointly:
+        return conflict(
+            f"event {event.id} belongs to the maintenance of host '{event.host}', which is for"
+            f" groups {listing(event.joint.groups)} together; they can only be cancelled together"
+        )
+    ending = f"cancelled by {command.by}" + (f": {command.why}" if command.why else "")
+    return Changes((ended(event, now, ending, command.by),), event.id)
 
 
 def _answer(group: Group, command: c.Answer, now: Now) -> Changes:
@@ -173,8 +189,8 @@ def _answer(group: Group, command: c.Answer, now: Now) -> Changes:
         return Changes()
     closed = msgspec.structs.replace(attempt, open=False)
     match command.outcome:
-        case c.Done(moved=moved):
-            return Changes(finished(group, event, now, moved=moved), event.id)
+        case c.Done(moved=moved, said=said):
+            return Changes(finished(group, event, now, moved=moved, note=said), event.id)
         case c.Again(at=at):
             attempt = msgspec.structs.replace(closed, next_at=max(at, now.at))
         case c.Failed(why=note):
@@ -183,11 +199,14 @@ def _answer(group: Group, command: c.Answer, now: Now) -> Changes:
             attempt = msgspec.structs.replace(closed, next_at=again, note=note)
         case c.Unclear(why=note):
             attempt = msgspec.structs.replace(closed, note=note, stuck=True)
-    return Changes((EventMoved(Move.ANSWER, move(event, Move.ANSWER, attempt=attempt)),), event.id)
+    after = move(event, Move.ANSWER, attempt=attempt)
+    return Changes((EventMoved(Move.ANSWER, after, note=command.outcome.said),), event.id)
 
 
 def _retry(group: Group, command: c.Retry, now: Now) -> Changes | Refused:
     event = group.event(command.id)
+    if event is not None and follows(event):
+        return _carried_out_with_its_lead(event)
     if event is None or event.attempt is None:
         return unknown(f"event {command.id} has not started, or is over; nothing to retry")
     if event.attempt.open:
@@ -199,24 +218,85 @@ def _finish(group: Group, command: c.Finish, now: Now) -> Changes | Refused:
     event = group.event(command.id)
     if event is None or event.status is not Status.STARTED:
         return unknown(f"event {command.id} has not started, or is over; nothing to finish")
+    if follows(event):
+        return _carried_out_with_its_lead(event)
     if not command.reason.strip():
         return invalid("say why: an operator's finish needs a reason")
     ending = f"finished by {command.by}: {command.reason}"
     return Changes(finished(group, event, now, ending=ending, by=command.by), event.id)
 
 
-def _define(group: Group, command: c.Define, now: Now) -> Changes:
+def follows(event: Event) -> bool:
+    """Is it under way, but carried out with another of its joint?"""
+    return bound(event) and event.attempt is None
+
+
+def _carried_out_with_its_lead(event: Event) -> Refused:
+    return conflict(
+        f"event {event.id} is carried out with the others on host '{event.host}';"
+        " say this of the one that leads (forewarn host explain)"
+    )
+
+
+def _set_policy(group: Group, command: c.SetPolicy) -> Changes:
+    if group.policy == command.policy:
+        return Changes(notes=("that is the policy already",))
+    return Changes((GroupDefined(group.kind, command.policy, group.place, group.labels),))
+
+
+def _prepare(group: Group, command: c.Prepare, now: Now) -> Changes | Refused:
+    event = group.event(command.id)
+    if event is None or not event.listed or not group.enabled:
+        return unknown(f"no event {command.id} is listed here")
+    if command.machine not in group.alive:
+        return unknown(f"no machine '{command.machine}' in group '{group.name}'")
+    if len(command.note) > MAX_READY_NOTE:
+        return invalid(f"the note has more than {MAX_READY_NOTE} characters")
+    known = next((said for said in event.ready if said.machine == command.machine), None)
+    if (known is not None) == command.ready and (known is None or known.note == command.note):
+        return Changes((), event.id)
+    ready = [said for said in event.ready if said.machine != command.machine]
+    if command.ready:
+        ready.append(Ready(command.machine, now.at, command.note))
+    after = move(event, Move.READY, ready=tuple(ready))
+    note = "ready" if command.ready else "not ready"
+    return Changes((EventMoved(Move.READY, after, command.machine, note),), event.id)
+
+
+def _define(group: Group, command: c.Define, now: Now) -> Changes | Refused:
     items: list[Change] = []
-    if (group.kind, group.policy, group.place) != (command.kind, command.policy, command.place):
-        items.append(GroupDefined(command.kind, command.policy, command.place))
-    wanted = {machine.name: machine for machine in command.machines}
-    for machine in wanted.values():
-        placed = _placed(group.machine(machine.name), machine)
-        if group.machine(machine.name) != placed:
+    wanted = GroupDefined(command.kind, command.policy, command.place, command.labels)
+    if wanted != GroupDefined(group.kind, group.policy, group.place, group.labels):
+        items.append(wanted)
+    known = {machine.name: machine for machine in group.machines}
+    for machine in command.machines:
+        before = known.pop(machine.name, None)
+        placed = _placed(before, machine)
+        if before != placed:
             items.append(MachinePut(placed))
-    items += [MachineRemoved(m.name) for m in group.machines if m.name not in wanted]
+    if known and not command.force and (busy := _busy(group, set(known))):
+        return busy
+    if not items and not known:
+        return Changes()
+    items += [MachineRemoved(name) for name in known]
     after = apply(group, tuple(items))
     return Changes((*items, *moot(after, now)))
+
+
+def _busy(group: Group, names: set[str]) -> Refused | None:
+    """Which of them are in an event that is not over?"""
+    found = [
+        f"'{name}' ({event.type.value} {event.id}, {event.status.value})"
+        for event in group.events
+        for name in event.resources
+        if name in names
+    ]
+    if not found:
+        return None
+    return conflict(
+        f"of group '{group.name}' these would be removed, but have an active event:"
+        f" {listing(found)}; wait, cancel the events, or say that you mean it (--force)"
+    )
 
 
 def _placed(known: Machine | None, wanted: Machine) -> Machine:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from forewarn.core.events import Status
+from collections.abc import Sequence
+
+from forewarn.core.events import Event, Status
 from forewarn.core.group import Group
-from forewarn.core.holds import Floor, occupied, open_deletes, ripe_at, timely
+from forewarn.core.holds import Floor, HoldKind, occupied, open_deletes, ripe_at, timely
 from forewarn.core.time import Now, Time
 
 
@@ -25,7 +27,20 @@ def due(group: Group, now: Now) -> Time | None:
         if event.status is Status.STARTED:
             if event.attempt is not None and event.attempt.next_at is not None:
                 instants.append(event.attempt.next_at)
-        elif not occupied(event, floor):
-            held = timely(event, now, deletes)
-            instants.append(ripe_at(event, now) if held else event.raised_at)
+        elif event.joint is None and not occupied(event, floor):
+            instants += _starts(event, now, deletes)
     return min(instants, default=None)
+
+
+def _starts(event: Event, now: Now, deletes: Sequence[Event]) -> list[Time]:
+    """When it starts if nothing but time holds it; a window that has closed holds it for good."""
+    held = timely(event, now, deletes)
+    if not held:
+        return [event.raised_at]
+    unripe = any(hold.kind is not HoldKind.WINDOW for hold in held)
+    at = ripe_at(event, now) if unripe else event.raised_at
+    if event.span is not None:
+        at = max(at, event.span.opens)
+        if event.span.closes is not None and at >= event.span.closes:
+            return []
+    return [at]

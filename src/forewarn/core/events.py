@@ -58,6 +58,7 @@ MAX_NOTICE: Duration = 90 * DAY
 MAX_DURATION_SECONDS = 86_400
 MAX_DESCRIPTION = 1_024  # characters
 MAX_ACTIVE_EVENTS = 10_000  # of one group
+MAX_READY_NOTE = 1_024  # characters
 
 UNKNOWN_DURATION = -1
 
@@ -65,6 +66,28 @@ UNKNOWN_DURATION = -1
 class Approval(msgspec.Struct, frozen=True):
     by: str
     at: Time
+
+
+class Ready(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A machine's own word that it is prepared."""
+
+    machine: str
+    at: Time
+    note: str = ""
+
+
+class Joint(msgspec.Struct, frozen=True):
+    """Events of several groups that start, are carried out and end as one."""
+
+    id: str
+    groups: tuple[str, ...]  # in order; the first that is still concerned leads
+
+
+class Span(msgspec.Struct, frozen=True, omit_defaults=True):
+    """When an event may start, approved or not: a window of whoever planned it."""
+
+    opens: Time
+    closes: Time | None = None
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -92,9 +115,15 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     description: str = ""
     duration: int = UNKNOWN_DURATION
     cause: str = ""  # what brought it about: unique per step of a longer process
+    host: str = ""  # the host it is about, if it is about one
+    joint: Joint | None = None
+    span: Span | None = None
+    moves: bool = False  # a live migration: its machines are on another host afterwards
+    silent: bool = False  # carried out, but never shown: nobody asked to be told of it
     failure: bool = False  # a sudden failure: directly Started, waits for nothing
     left: tuple[str, ...] = ()  # resources that have since moved to another host
     listed: bool = False  # has the group ever been shown it?
+    ready: tuple[Ready, ...] = ()  # the machines that have said so, in that order
     approved: Approval | None = None
     started_at: Time | None = None
     attempt: Attempt | None = None
@@ -104,6 +133,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def promise(self) -> Promise:
         return PROMISES[self.type]
+
+    @property
+    def relocates(self) -> bool:
+        """Are its machines on another host afterwards?"""
+        return self.moves or self.type is EventType.REDEPLOY
 
     @property
     def host_bound(self) -> bool:

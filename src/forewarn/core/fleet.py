@@ -1,4 +1,4 @@
-"""What a fleet is made of: the kinds of groups, machines and their groups' policies.
+"""What a fleet is made of: hosts, the kinds of groups, machines and their groups' policies.
 
 Values only. Where a machine's events stand is `group.py`; how a fleet file reads is elsewhere.
 """
@@ -10,6 +10,7 @@ import enum
 import msgspec
 
 from forewarn.core.events import EventType
+from forewarn.core.time import Duration, Time
 
 
 class GroupKind(enum.Enum):
@@ -22,6 +23,24 @@ class GroupKind(enum.Enum):
     SCALE_SET = "scale-set"
 
 
+class Health(enum.Enum):
+    HEALTHY = "healthy"
+    DEGRADED = "degraded"  # its machines are being moved away in good time
+    FAILED = "failed"
+
+
+class Host(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    name: str
+    labels: dict[str, str] = {}
+    health: Health = Health.HEALTHY
+    since: Time | None = None  # when it became what it is; None: it always was
+    note: str = ""  # what whoever said so had to say
+
+    @property
+    def healthy(self) -> bool:
+        return self.health is Health.HEALTHY
+
+
 class Machine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     update_domain: int = 0
@@ -32,7 +51,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     spot: bool = False
     computer_name: str = ""
     vm_id: str = ""
-    tags: dict[str, str] = {}
+    tags: dict[str, str] = {}  # for instance metadata: its own affair
+    labels: dict[str, str] = {}  # for selecting it: the operators' affair
     gone: str = ""  # why the machine is no more ("evicted", "deleted"); empty while it lives
 
     @property
@@ -47,6 +67,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         None  # Scheduled user events at a time; None: as many as one likes
     )
     auto_approve: tuple[EventType, ...] = ()  # user events of these types start without being asked
+    all_instances_down: bool = False  # approve users' events while all machines are down
+    terminate_notice: Duration | None = None  # how long before a delete; None: not told of deletes
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -20,6 +20,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[Event, ...] = ()  # those that are not over, in the order they were raised
     policy: Policy = Policy()
     place: Place = Place()
+    labels: dict[str, str] = {}
     enabled: bool = False
     enabling_until: Time | None = None  # asked to be enabled; the first answer takes its time
     incarnation: int = 0  # of the current document; 0 while there is none
@@ -56,7 +57,7 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def view(group: Group) -> GroupView:
-    shown = group.events if group.enabled else ()
+    shown = [event for event in group.events if not event.silent] if group.enabled else []
     return GroupView(
         name=group.name,
         kind=group.kind,

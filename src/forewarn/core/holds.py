@@ -2,7 +2,8 @@
 
 `settle` starts everything that nothing holds; `why` says what holds the rest. An event may be
 held by its notice, by the pause after an outage, by a machine that is busy with another event,
-by its group's domain slot, or by the other deletes it is coupled with.
+by its group's domain slot, by the other deletes it is coupled with, by a window that is not
+open, or by the other groups that its host is shared with (which is `joint.py`).
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from forewarn.core.changes import Change, EventMoved, apply
-from forewarn.core.events import Attempt, Event, EventType, Status
+from forewarn.core.events import Approval, Attempt, Event, EventType, Source, Status
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.time import Now, Time
+from forewarn.core.words import listing
 
 NAMED_AT_MOST = 10  # other deletes that a waiting one names
 
@@ -27,6 +29,8 @@ class HoldKind(enum.Enum):
     MACHINE = "machine"
     DOMAIN = "domain"
     COUPLING = "coupling"
+    WINDOW = "window"
+    JOINT = "joint"
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,8 +98,38 @@ def open_deletes(events: Iterable[Event], now: Now) -> list[Event]:
     return sorted(waiting, key=lambda event: event.not_before)
 
 
+def outside(event: Event, now: Now) -> list[Hold]:
+    """The window it may start in is not open: approved or not, it waits."""
+    span = event.span
+    if span is None or (span.opens <= now.at and (span.closes is None or now.at < span.closes)):
+        return []
+    early = now.at < span.opens
+    return [
+        Hold(
+            kind=HoldKind.WINDOW,
+            says="its window has not opened" if early else "its window has closed",
+            since=event.raised_at if early else span.closes or span.opens,
+            until=span.opens if early else None,
+            movers="nobody before the window opens" if early else "whoever planned it, anew",
+        )
+    ]
+
+
 def timely(event: Event, now: Now, deletes: Sequence[Event]) -> list[Hold]:
     """Holds that time or an approval lifts. `deletes` are the group's `open_deletes`."""
+    if event.joint is not None:
+        return [
+            Hold(
+                kind=HoldKind.JOINT,
+                says="it starts together with the events of the other groups on its host",
+                since=event.raised_at,
+                movers=f"a machine of each group: {listing(event.joint.groups)}",
+            )
+        ]
+    return [*outside(event, now), *_unripe(event, now, deletes)]
+
+
+def _unripe(event: Event, now: Now, deletes: Sequence[Event]) -> list[Hold]:
     if ripe(event, now):
         return []
     if event.approved is None:
@@ -176,7 +210,8 @@ def occupied(event: Event, floor: Floor) -> list[Hold]:
 
 def settle(group: Group, now: Now) -> tuple[Change, ...]:
     """Start whatever nothing holds, in the order of raising."""
-    items: list[Change] = []
+    items: list[Change] = list(_nobody_to_ask(group, now))
+    group = apply(group, tuple(items)) if items else group
     floor = Floor(group.events)
     present = {event.id: event for event in group.events}
     freed = True
@@ -199,6 +234,28 @@ def settle(group: Group, now: Now) -> tuple[Change, ...]:
                     del present[other.id]
                     freed = True
     return tuple(items)
+
+
+def _nobody_to_ask(group: Group, now: Now) -> Iterable[Change]:
+    """Users' events that are approved because all machines are down, if that is the policy."""
+    if not group.policy.all_instances_down:
+        return
+    down = {
+        name
+        for event in group.events
+        if event.status is Status.STARTED and event.type is not EventType.FREEZE
+        for name in event.resources
+    }
+    if not group.alive or not group.alive <= down:
+        return
+    for event in group.events:
+        if (
+            event.source is Source.USER
+            and event.status is Status.SCHEDULED
+            and event.approved is None
+        ):
+            approval = Approval("policy: all machines are down", now.at)
+            yield EventMoved(Move.APPROVE, move(event, Move.APPROVE, approved=approval))
 
 
 def why(group: Group, id: str, now: Now) -> tuple[Hold, ...]:
@@ -237,8 +294,15 @@ def ended(event: Event, now: Now, ending: str, by: str = "") -> EventMoved:
     return EventMoved(what, move(event, what, ended_at=now.at, ending=ending), by)
 
 
+def bound(event: Event) -> bool:
+    """Is it under way together with others, so that it ends only with them?"""
+    return event.joint is not None and event.status is Status.STARTED
+
+
 def moot_beside(delete: Event, other: Event) -> bool:
-    return other.id != delete.id and set(other.resources) <= set(delete.resources)
+    if bound(other) or other.id == delete.id:
+        return False
+    return set(other.resources) <= set(delete.resources)
 
 
 def _latest_start(events: Iterable[Event]) -> Time:

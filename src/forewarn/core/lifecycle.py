@@ -28,6 +28,7 @@ class Move(enum.Enum):
     STRIKE = "strike"  # a failure: nobody could announce it
     LIST = "list"  # the group became able to see it
     APPROVE = "approve"  # somebody of the group said: go ahead
+    READY = "ready"  # a machine of it said whether it is prepared
     LEAVE = "leave"  # some of its machines moved away from its host
     START = "start"  # nothing holds it any more
     ATTEMPT = "attempt"  # a driver is about to be asked to carry it out
@@ -41,10 +42,12 @@ TABLE: Mapping[tuple[Status | None, Move], Status] = {
     (None, Move.STRIKE): Status.STARTED,
     (Status.SCHEDULED, Move.LIST): Status.SCHEDULED,
     (Status.SCHEDULED, Move.APPROVE): Status.SCHEDULED,
+    (Status.SCHEDULED, Move.READY): Status.SCHEDULED,
     (Status.SCHEDULED, Move.LEAVE): Status.SCHEDULED,
     (Status.SCHEDULED, Move.START): Status.STARTED,
     (Status.SCHEDULED, Move.WITHDRAW): Status.WITHDRAWN,
     (Status.STARTED, Move.LIST): Status.STARTED,
+    (Status.STARTED, Move.READY): Status.STARTED,
     (Status.STARTED, Move.LEAVE): Status.STARTED,
     (Status.STARTED, Move.ATTEMPT): Status.STARTED,
     (Status.STARTED, Move.ANSWER): Status.STARTED,

@@ -24,6 +24,7 @@ __all__ = [
     "NotYet",
     "Observed",
     "Ok",
+    "Part",
     "Performed",
     "Task",
     "TaskMachine",
@@ -38,6 +39,14 @@ class TaskMachine(msgspec.Struct, frozen=True):
     addresses: tuple[str, ...] = ()
 
 
+class Part(msgspec.Struct, frozen=True):
+    """One of several events that are carried out together, and its machines."""
+
+    event: str
+    group: str
+    machines: tuple[str, ...]
+
+
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """One event, as a driver needs to know it."""
 
@@ -46,6 +55,9 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     type: EventType
     source: Source
     machines: tuple[TaskMachine, ...]  # those still there and still concerned
+    host: str = ""  # the host that is worked on, if it is one: everything on it goes together
+    moves: bool = False  # a live migration
+    parts: tuple[Part, ...] = ()  # the events that are carried out as one with it, itself included
     hosts: tuple[str, ...] = ()  # where machines could be moved to
     duration: int = -1
     attempt: int = 0
@@ -63,6 +75,7 @@ class Veto(msgspec.Struct, frozen=True):
 
 class Happened(msgspec.Struct, frozen=True):
     moved: dict[str, str] = {}
+    said: str = ""
 
 
 class NotYet(msgspec.Struct, frozen=True):
@@ -71,11 +84,12 @@ class NotYet(msgspec.Struct, frozen=True):
 
 class Unknown(msgspec.Struct, frozen=True):
     why: str
+    said: str = ""
 
 
 Checked: TypeAlias = Ok | Veto
 Observed: TypeAlias = Happened | NotYet | Unknown
-Performed: TypeAlias = Done | Again | Failed
+Performed: TypeAlias = Done | Again | Failed | Unknown  # Unknown: it is observed right after
 
 
 class Driver(Protocol):

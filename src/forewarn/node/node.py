@@ -15,10 +15,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import structlog
 
 from forewarn.core import Group, Machine, Refused, Time
-from forewarn.core.commands import Command, Define
+from forewarn.core.commands import Define
 from forewarn.drivers.port import Driver
 from forewarn.drivers.simulated import FileWorld, Simulated, World
 from forewarn.metadata.app import MetadataApp
@@ -162,11 +163,12 @@ class Node:
 
     async def _define(self) -> None:
         """Make the inventory what the fleet says; what it no longer names is removed."""
-        wanted: dict[str, Command] = dict(self.config.fleet.groups)
+        wanted: dict[str, Define] = dict(self.config.fleet.groups)
         for group in self.store.groups.values():
             if group.name not in wanted and group.machines:
                 wanted[group.name] = _emptied(group)
-        done = await self.writer.submit_all(wanted)
+        forced = [(name, msgspec.structs.replace(c, force=True)) for name, c in wanted.items()]
+        done = await self.writer.submit_all(forced)
         if isinstance(done, Refused):  # cannot be: a definition is never refused
             raise RuntimeError(done.says)
 

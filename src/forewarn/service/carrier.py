@@ -108,7 +108,10 @@ class Carrier:
         trouble = ""
         if not observe:
             try:
-                return await self._driver.perform(task)
+                done = await self._driver.perform(task)
+                if not isinstance(done, Unknown):
+                    return done
+                trouble = done.why
             except Exception as error:
                 trouble = f"{type(error).__name__}: {error}"
                 log.warning("a driver failed", id=event.id, why=trouble)

@@ -1,18 +1,20 @@
 """The one coroutine that waits on domain time. It owns no deadlines: it reads them off the groups.
 
-Woken by every commit and every move of the clock; sends a Tick to each group that is due.
+Woken by every commit and every move of the clock; sends a Tick to each group that is due, and
+calls whoever has set an alarm.
 """
 
 from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 
 from forewarn.core import Changes, Group, Time, due
 from forewarn.core.commands import Tick
+from forewarn.core.joint import joint_due, joints
 from forewarn.service import guard
 from forewarn.service.clock import Clock, VirtualClock
 from forewarn.service.ledger import Hung, Ledger
@@ -40,6 +42,7 @@ class Scheduler:
         self._seen = seen
         self._due: dict[str, Time] = {}
         self._heap: list[tuple[Time, str]] = []
+        self._alarms: dict[str, tuple[Time, Callable[[], Awaitable[None]]]] = {}
         self._woken = asyncio.Event()
         store.attach(self._told)
         clock.on_interruption(lambda _: self.reread())
@@ -52,6 +55,17 @@ class Scheduler:
         self._heap.clear()
         for group in self._store.groups.values():
             self._read(group)
+        for name, (at, _) in self._alarms.items():
+            self._set(name, at)
+        self._wake()
+
+    def alarm(self, name: str, at: Time | None, call: Callable[[], Awaitable[None]]) -> None:
+        """Call once when the instant has come; replaces an alarm of that name. None: no alarm.
+        A name that cannot be a group's: with a slash in it."""
+        self._alarms.pop(name, None)
+        if at is not None:
+            self._alarms[name] = at, call
+        self._set(name, at)
         self._wake()
 
     def next_due(self) -> Time | None:
@@ -89,12 +103,20 @@ class Scheduler:
                 return
             outcomes = await asyncio.gather(*map(self._tick, names))
             for name, outcome in zip(names, outcomes, strict=True):
-                if outcome is not True:  # not stored, or somebody else was quicker: look again
+                if outcome is not True and name in self._store.groups:
+                    # Not stored, or somebody else was quicker: look again.
                     self._read(self._store.groups[name])
             if any(self._due.get(name, now.at + 1) <= now.at for name in names):
                 await guard.pause(RETRY_AFTER)  # still overdue: do not spin
 
     async def _tick(self, name: str) -> bool:
+        if name in self._alarms:
+            _, call = self._alarms.pop(name)
+            try:
+                await call()
+            except Exception:
+                log.exception("an alarm could not be answered", alarm=name)
+            return True
         try:
             decision = await self._writer.submit(name, Tick(seen=self._seen(name)))
         except Exception as failure:
@@ -108,12 +130,18 @@ class Scheduler:
         self._wake()
 
     def _read(self, group: Group) -> None:
-        at = due(group, self._writer.now())
+        now = self._writer.now()
+        instants = [due(group, now)]
+        if group.events:
+            instants += [joint_due(self._store.groups, j, now) for j in joints(group).values()]
+        self._set(group.name, min((at for at in instants if at is not None), default=None))
+
+    def _set(self, name: str, at: Time | None) -> None:
         if at is None:
-            self._due.pop(group.name, None)
-        elif self._due.get(group.name) != at:
-            self._due[group.name] = at
-            heapq.heappush(self._heap, (at, group.name))
+            self._due.pop(name, None)
+        elif self._due.get(name) != at:
+            self._due[name] = at
+            heapq.heappush(self._heap, (at, name))
 
     def _wake(self) -> None:
         if not self._woken.is_set():

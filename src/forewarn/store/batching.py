@@ -11,30 +11,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from abc import ABC, abstractmethod
-from collections import ChainMap
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from types import MappingProxyType
 
 import structlog
 
 from forewarn.core import Event, Group, apply
-from forewarn.store.port import Commit, Listener, Sightings, StoreFailed, Work
+from forewarn.core.registry import Registry
+from forewarn.store.port import Commit, Listener, Sightings, States, StoreFailed, Work
 
 MAX_BATCH = 512  # works decided for one commit
 
 log = structlog.get_logger("forewarn")
 
 
-class _States(ChainMap[str, Group]):
-    """A group nobody has defined is an empty one."""
-
-    def __missing__(self, name: str) -> Group:
-        return Group(name=name)
-
-
 class BatchingStore(ABC):
     def __init__(self) -> None:
         self._groups: dict[str, Group] = {}
+        self._registry = Registry({}, {})
         self._seq = 0
         self._listeners: list[Listener] = []
         self._waiting: list[tuple[Work, asyncio.Future[Commit | None]]] = []
@@ -43,6 +37,10 @@ class BatchingStore(ABC):
     @property
     def groups(self) -> Mapping[str, Group]:
         return MappingProxyType(self._groups)
+
+    @property
+    def registry(self) -> Registry:
+        return self._registry
 
     @property
     def seq(self) -> int:
@@ -70,7 +68,7 @@ class BatchingStore(ABC):
 
     async def _commit(self, batch: list[tuple[Work, asyncio.Future[Commit | None]]]) -> None:
         overlay: dict[str, Group] = {}
-        states = _States(overlay, self._groups)
+        states = States(overlay, self._groups, registry=self._registry)
         commits: list[Commit] = []
         decided: list[tuple[asyncio.Future[Commit | None], Commit | None]] = []
         for work, done in batch:
@@ -80,12 +78,17 @@ class BatchingStore(ABC):
             except Exception as error:
                 _fail(done, error)
                 continue
-            if not changed:
+            if not changed and not wanted.puts:
                 decided.append((done, None))
                 continue
             overlay.update(changed)
             seq = self._seq + len(commits) + 1
-            commit = Commit(seq, wanted.at, wanted.lost, wanted.entries)
+            commit = Commit(seq, wanted.at, wanted.lost, wanted.entries, wanted.puts)
+            if wanted.puts:
+                if states.registry is self._registry:
+                    states.registry = self._registry.copy()
+                for put in wanted.puts:
+                    states.registry.put(put)
             commits.append(commit)
             decided.append((done, commit))
         if commits:
@@ -97,6 +100,7 @@ class BatchingStore(ABC):
                     _fail(done, failure)
                 return
             self._groups.update(overlay)
+            self._registry = states.registry
             self._seq = commits[-1].seq
             for commit in commits:
                 self._tell(commit)
@@ -138,6 +142,9 @@ class BatchingStore(ABC):
 
     @abstractmethod
     async def caused_by(self, cause: str) -> Sequence[Event]: ...
+
+    @abstractmethod
+    async def caused_under(self, prefix: str) -> Sequence[Event]: ...
 
     @abstractmethod
     async def save(self, sightings: Sightings) -> None: ...

@@ -8,6 +8,7 @@ import msgspec
 
 from forewarn.core import Event, Group
 from forewarn.core.changes import EventMoved
+from forewarn.core.registry import Registry
 from forewarn.store.batching import BatchingStore
 from forewarn.store.port import Commit, Sightings
 
@@ -17,6 +18,7 @@ class Disk:
 
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}
+        self.registry = Registry({}, {})
         self.commits: list[Commit] = []
         self.events: dict[str, Event] = {}  # all, in the order they were raised
         self.sightings = Sightings(seen={})
@@ -29,6 +31,7 @@ class MemoryStore(BatchingStore):
 
     async def open(self) -> None:
         self._groups = dict(self.disk.groups)
+        self._registry = self.disk.registry.copy()
         self._seq = len(self.disk.commits)
 
     async def _persist(
@@ -38,6 +41,8 @@ class MemoryStore(BatchingStore):
         self.disk.commits.extend(commits)
         self.disk.groups.update(after)
         for commit in commits:
+            for put in commit.puts:
+                self.disk.registry.put(put)
             for entry in commit.entries:
                 for item in entry.items:
                     if isinstance(item, EventMoved):
@@ -63,6 +68,9 @@ class MemoryStore(BatchingStore):
 
     async def caused_by(self, cause: str) -> Sequence[Event]:
         return [event for event in self.disk.events.values() if event.cause == cause]
+
+    async def caused_under(self, prefix: str) -> Sequence[Event]:
+        return [event for event in self.disk.events.values() if event.cause.startswith(prefix)]
 
     async def save(self, sightings: Sightings) -> None:
         seen = {**self.disk.sightings.seen, **sightings.seen}

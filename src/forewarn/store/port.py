@@ -7,12 +7,14 @@ commit is durable, swapped in, and every listener has been told, in that order.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, MutableMapping, Sequence
 from typing import Protocol, TypeAlias
 
 import msgspec
 
 from forewarn.core import Change, Duration, Event, Group, Time
+from forewarn.core.registry import Put, Registry
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -29,6 +31,7 @@ class Batch(msgspec.Struct, frozen=True):
     at: Time
     lost: Duration = 0  # how much time nobody had served until then
     entries: tuple[Entry, ...] = ()
+    puts: tuple[Put, ...] = ()  # what changes beside the groups
 
 
 class Commit(msgspec.Struct, frozen=True):
@@ -36,6 +39,7 @@ class Commit(msgspec.Struct, frozen=True):
     at: Time
     lost: Duration
     entries: tuple[Entry, ...]
+    puts: tuple[Put, ...] = ()
 
 
 class Sightings(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +58,17 @@ class StoreUnusable(Exception):
     """The store cannot be opened; the message is one line for whoever started the service."""
 
 
-States: TypeAlias = Mapping[str, Group]
+class States(ChainMap[str, Group]):
+    """The groups by name; a group nobody has defined is an empty one. Beside them the rest."""
+
+    def __init__(self, *maps: MutableMapping[str, Group], registry: Registry) -> None:
+        super().__init__(*maps)
+        self.registry = registry
+
+    def __missing__(self, name: str) -> Group:
+        return Group(name=name)
+
+
 Work: TypeAlias = Callable[[States], Batch]
 Listener: TypeAlias = Callable[[Commit, Mapping[str, Group]], None]
 
@@ -63,6 +77,11 @@ class Store(Protocol):
     @property
     def groups(self) -> Mapping[str, Group]:
         """The state as last committed."""
+        ...
+
+    @property
+    def registry(self) -> Registry:
+        """What stands beside the groups, as last committed. Only for looking at."""
         ...
 
     @property
@@ -94,6 +113,10 @@ class Store(Protocol):
 
     async def caused_by(self, cause: str) -> Sequence[Event]:
         """Every event with this cause, in the order of raising, those that are over included."""
+        ...
+
+    async def caused_under(self, prefix: str) -> Sequence[Event]:
+        """Every event whose cause begins so, in the order of raising, over or not."""
         ...
 
     async def save(self, sightings: Sightings) -> None: ...

@@ -13,6 +13,7 @@ from sqlalchemy.dialects.sqlite import insert
 
 from forewarn.core import Event, Group
 from forewarn.core.changes import EventMoved
+from forewarn.core.registry import HostPut, HostRemoved, RolloutPut, RolloutRemoved
 from forewarn.store import schema as s
 from forewarn.store.port import Commit
 
@@ -48,6 +49,31 @@ def write_machines(
     if removed:
         connection.execute(s.machines.delete().where(s.machines.c.name.in_(removed)))
     upsert(connection, s.machines, "name", rows)
+
+
+def write_registry(connection: sa.Connection, commits: Sequence[Commit]) -> None:
+    latest: dict[tuple[sa.Table, str], bytes | None] = {}
+    for commit in commits:
+        for put in commit.puts:
+            match put:
+                case HostPut(host=host):
+                    latest[s.hosts, host.name] = _encode(host)
+                case HostRemoved(name=name):
+                    latest[s.hosts, name] = None
+                case RolloutPut(rollout=rollout):
+                    latest[s.rollouts, rollout.id] = _encode(rollout)
+                case RolloutRemoved(id=id):
+                    latest[s.rollouts, id] = None
+    for table, key in ((s.hosts, "name"), (s.rollouts, "id")):
+        mine = {name: body for (of, name), body in latest.items() if of is table}
+        gone = [name for name, body in mine.items() if body is None]
+        if gone:
+            connection.execute(
+                table.delete().where(table.c[key] == sa.bindparam("gone")),
+                [{"gone": name} for name in gone],
+            )
+        rows = [{key: name, "body": body} for name, body in mine.items() if body is not None]
+        upsert(connection, table, key, rows)
 
 
 def write_events(connection: sa.Connection, commits: Sequence[Commit]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-SCHEMA_VERSION = "0001"  # the newest file of migrations/versions
+SCHEMA_VERSION = "0002"  # the newest file of migrations/versions
 
 metadata = sa.MetaData()
 
@@ -45,6 +45,21 @@ events = sa.Table(
     sa.Column("body", sa.LargeBinary, nullable=False),
     sa.Index("events_by_group", "group_name", "over", "ordinal"),
     sa.Index("events_by_cause", "cause", "ordinal"),
+)
+
+# What stands beside the groups.
+hosts = sa.Table(
+    "hosts",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+)
+
+rollouts = sa.Table(
+    "rollouts",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("body", sa.LargeBinary, nullable=False),
 )
 
 # Lossy: when each group was last seen, and until when the endpoint served.

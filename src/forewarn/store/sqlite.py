@@ -19,6 +19,9 @@ import msgspec
 import sqlalchemy as sa
 
 from forewarn.core import Event, Group, Machine
+from forewarn.core.fleet import Host
+from forewarn.core.registry import Registry
+from forewarn.core.rollout import Rollout
 from forewarn.store import rows
 from forewarn.store import schema as s
 from forewarn.store.batching import BatchingStore
@@ -33,6 +36,8 @@ _group = msgspec.json.Decoder(Group)
 _machine = msgspec.json.Decoder(Machine)
 _event = msgspec.json.Decoder(Event)
 _commit = msgspec.json.Decoder(Commit)
+_host = msgspec.json.Decoder(Host)
+_rollout = msgspec.json.Decoder(Rollout)
 
 
 class SqliteStore(BatchingStore):
@@ -89,6 +94,11 @@ class SqliteStore(BatchingStore):
 
     async def caused_by(self, cause: str) -> Sequence[Event]:
         query = sa.select(s.events.c.body).where(s.events.c.cause == cause)
+        return await self._events(query.order_by(s.events.c.ordinal))
+
+    async def caused_under(self, prefix: str) -> Sequence[Event]:
+        cause, beyond = s.events.c.cause, prefix[:-1] + chr(ord(prefix[-1]) + 1)
+        query = sa.select(s.events.c.body).where(cause >= prefix, cause < beyond)
         return await self._events(query.order_by(s.events.c.ordinal))
 
     async def save(self, sightings: Sightings) -> None:
@@ -182,6 +192,11 @@ class SqliteStore(BatchingStore):
                 )
                 for name, group in groups.items()
             }
+            hosts = [_host.decode(body) for body in connection.scalars(sa.select(s.hosts.c.body))]
+            rollouts = [
+                _rollout.decode(body) for body in connection.scalars(sa.select(s.rollouts.c.body))
+            ]
+            self._registry = Registry({h.name: h for h in hosts}, {r.id: r for r in rollouts})
             self._seq = connection.scalar(sa.select(sa.func.max(s.commits.c.seq))) or 0
 
     def _write(
@@ -197,6 +212,7 @@ class SqliteStore(BatchingStore):
             rows.write_groups(connection, before, after)
             rows.write_machines(connection, before, after)
             rows.write_events(connection, commits)
+            rows.write_registry(connection, commits)
 
     def _page(self, after: int, until: int) -> list[Commit]:
         c = s.commits.c

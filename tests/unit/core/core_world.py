@@ -82,7 +82,9 @@ class World:
         policy: Policy | None = None,
     ) -> Changes:
         return self.do(
-            commands.Define(kind=kind, machines=machines, policy=policy or self.group.policy)
+            commands.Define(
+                kind=kind, machines=machines, policy=policy or self.group.policy, force=True
+            )
         )
 
     def poll(self) -> GroupView:

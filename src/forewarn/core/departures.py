@@ -1,0 +1,117 @@
+"""Machines that leave for good: spot evictions and deletes.
+
+An eviction is always announced. A delete is, if the group has asked to be told of deletes and
+can be; else it happens at once, and is carried out by an event that nobody is shown.
+"""
+
+from __future__ import annotations
+
+from forewarn.core import commands as c
+from forewarn.core.announce import draft, wrong_id, wrong_machines
+from forewarn.core.changes import Changes, EventMoved
+from forewarn.core.events import PROMISES, Approval, Event, EventType, Source, Status
+from forewarn.core.fleet import GroupKind, Machine
+from forewarn.core.group import Group
+from forewarn.core.lifecycle import Move, move
+from forewarn.core.refusal import Refused, conflict
+from forewarn.core.time import MINUTE, Duration, Now, ceil_second
+
+MIN_TERMINATE_NOTICE: Duration = 5 * MINUTE
+MAX_TERMINATE_NOTICE: Duration = 15 * MINUTE
+
+
+def evict(group: Group, command: c.Evict, now: Now) -> Changes | Refused:
+    machine = _leaving(group, command)
+    if not isinstance(machine, Machine):
+        return machine
+    if not machine.spot:
+        return conflict(
+            f"machine '{machine.name}' is not spot, and only spot machines are evicted; to pretend"
+            f" that it is: forewarn event schedule Preempt {machine.name}"
+        )
+    if known := _same(group, EventType.PREEMPT, machine.name):
+        return Changes((), known.id, ("it is being evicted already; this is the same event",))
+    event = draft(
+        group,
+        command,
+        EventType.PREEMPT,
+        (machine.name,),
+        now,
+        source=Source.PLATFORM,
+        not_before=_in(PROMISES[EventType.PREEMPT].notice, now),
+        cause=command.cause,
+    )
+    return _raised(group, event, command.by)
+
+
+def delete(group: Group, command: c.Delete, now: Now) -> Changes | Refused:
+    machine = _leaving(group, command)
+    if not isinstance(machine, Machine):
+        return machine
+    if known := _same(group, EventType.TERMINATE, machine.name):
+        return Changes((), known.id, ("it is being deleted already; this is the same event",))
+    notice = group.policy.terminate_notice
+    unannounced = _not_told(group, machine)
+    event = draft(
+        group,
+        command,
+        EventType.TERMINATE,
+        (machine.name,),
+        now,
+        source=Source.PLATFORM,
+        not_before=_in(0 if unannounced else notice or 0, now),
+        cause=command.cause,
+        **({"silent": True, "listed": False} if unannounced else {}),
+        approved=Approval("nobody: it is not announced", now.at) if unannounced else None,
+    )
+    if unannounced:
+        raised = EventMoved(Move.RAISE, move(event, Move.RAISE), command.by)
+        return Changes((raised,), event.id, (f"deleted at once, unannounced: {unannounced}",))
+    return _raised(group, event, command.by)
+
+
+def _not_told(group: Group, machine: Machine) -> str:
+    """Why the group is not told of this delete; empty if it is."""
+    if group.kind is not GroupKind.SCALE_SET:
+        return "only members of scale sets are told of a delete"
+    if machine.spot:
+        return "spot machines are not told of a delete"
+    if group.policy.terminate_notice is None:
+        return (
+            f"group '{group.name}' has not asked to be told of deletes"
+            f" (forewarn group policy {group.name} --terminate-notice 5m)"
+        )
+    return ""
+
+
+def _leaving(group: Group, command: c.Evict | c.Delete) -> Machine | Refused | Changes:
+    """The machine, if it can be taken; what takes it already, if something does."""
+    machine = group.machine(command.machine)
+    for event in group.events:
+        if (
+            event.promise.deletes
+            and event.status is Status.STARTED
+            and command.machine in event.resources
+        ):
+            return Changes((), event.id, ("it is being deleted already; this is the same event",))
+    wrong = wrong_id(group, command.id) or wrong_machines(group, (command.machine,))
+    if wrong:
+        return wrong
+    assert machine is not None
+    return machine
+
+
+def _same(group: Group, type: EventType, name: str) -> Event | None:
+    return next((e for e in group.events if e.type is type and e.resources == (name,)), None)
+
+
+def _in(notice: Duration, now: Now) -> int:
+    return ceil_second(now.at + now.rules.paced(notice))
+
+
+def _raised(group: Group, event: Event, by: str) -> Changes:
+    notes: tuple[str, ...] = ()
+    if not group.enabled:
+        notes = (f"group '{group.name}' is not listening; it will see the event once it asks",)
+    raised = EventMoved(Move.RAISE, move(event, Move.RAISE), by)
+    return Changes((raised,), event.id, notes)

@@ -1,0 +1,55 @@
+"""What stands beside the groups: hosts and rollouts, and the changes to them.
+
+They decide nothing for a group; a commit may change both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import TypeAlias
+
+import msgspec
+
+from forewarn.core.fleet import Host
+from forewarn.core.rollout import Rollout
+
+
+class HostPut(msgspec.Struct, frozen=True, tag="host"):
+    host: Host
+    by: str = ""
+
+
+class HostRemoved(msgspec.Struct, frozen=True, tag="host-removed"):
+    name: str
+
+
+class RolloutPut(msgspec.Struct, frozen=True, tag="rollout"):
+    rollout: Rollout
+    what: str = ""  # what was done to it: started, paused, resumed, aborted, ended
+    by: str = ""
+
+
+class RolloutRemoved(msgspec.Struct, frozen=True, tag="rollout-removed"):
+    id: str
+
+
+Put: TypeAlias = HostPut | HostRemoved | RolloutPut | RolloutRemoved
+
+
+class Registry(msgspec.Struct, frozen=True):
+    hosts: MutableMapping[str, Host]
+    rollouts: MutableMapping[str, Rollout]
+
+    def put(self, put: Put) -> None:
+        match put:
+            case HostPut(host=host):
+                self.hosts[host.name] = host
+            case HostRemoved(name=name):
+                self.hosts.pop(name, None)
+            case RolloutPut(rollout=rollout):
+                self.rollouts[rollout.id] = rollout
+            case RolloutRemoved(id=id):
+                self.rollouts.pop(id, None)
+
+    def copy(self) -> Registry:
+        return Registry(dict(self.hosts), dict(self.rollouts))
