@@ -20,18 +20,26 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from forewarn import __version__
 from forewarn.control import metrics, views
 from forewarn.control import schema as s
-from forewarn.core import Duration, EventType, Machine, Now, Refused, Source, Time
-from forewarn.core.refusal import Reason, conflict, invalid, unknown
-from forewarn.core.time import LAST, SECOND
-from forewarn.core.words import listing
+from forewarn.control.answers import (
+    RefusedError,
+    allowed,
+    http_problem,
+    instant,
+    length,
+    not_stored,
+    outcome,
+    problem,
+    refused,
+)
+from forewarn.core import EventType, Machine, Now, Source, Time
+from forewarn.core.refusal import conflict, invalid, unknown
+from forewarn.core.time import LAST
 from forewarn.service.ledger import Hung
-from forewarn.service.platform import Outcome, Platform
+from forewarn.service.platform import Platform
 from forewarn.service.readings import Reading
 from forewarn.store.port import StoreFailed
 
 MAX_LISTED = 1_000  # events that are over, in one answer
-STATUS = {Reason.INVALID: 400, Reason.UNKNOWN: 404, Reason.CONFLICT: 409}
-TITLES = {400: "Bad request", 404: "Not found", 409: "Conflict", 503: "Not stored"}
 
 
 class Desk(msgspec.Struct, frozen=True):
@@ -43,12 +51,6 @@ class Desk(msgspec.Struct, frozen=True):
     next_due: Callable[[], Time | None]
     advance: Callable[[Time], Awaitable[None]] | None  # where the clock is virtual
     readings: Callable[[], Iterable[Reading]]
-
-
-class RefusedError(Exception):
-    def __init__(self, refused: Refused) -> None:
-        super().__init__(refused.says)
-        self.refused = refused
 
 
 def create(desk: Desk) -> Litestar:
@@ -94,15 +96,15 @@ def create(desk: Desk) -> Litestar:
 
     @post("/v1/machines/{name:str}/restart", status_code=200)
     async def restart(name: FromPath[str]) -> s.Outcome:
-        return _outcome(await platform.maintain(name, EventType.REBOOT, by))
+        return outcome(await platform.maintain(name, EventType.REBOOT, by))
 
     @post("/v1/machines/{name:str}/redeploy", status_code=200)
     async def redeploy(name: FromPath[str]) -> s.Outcome:
-        return _outcome(await platform.maintain(name, EventType.REDEPLOY, by))
+        return outcome(await platform.maintain(name, EventType.REDEPLOY, by))
 
     @post("/v1/machines/{name:str}/restore", status_code=200)
     async def restore(name: FromPath[str]) -> s.Machine:
-        _allowed(await platform.restore(name, by))
+        allowed(await platform.restore(name, by))
         return one_machine(name)
 
     @get("/v1/groups", sync_to_thread=False)
@@ -115,7 +117,7 @@ def create(desk: Desk) -> Litestar:
 
     @post("/v1/groups/{name:str}/disable", status_code=200)
     async def disable(name: FromPath[str]) -> s.Group:
-        _allowed(await platform.disable(name, by))
+        allowed(await platform.disable(name, by))
         return one_group(name)
 
     @get("/v1/events")
@@ -130,14 +132,14 @@ def create(desk: Desk) -> Litestar:
 
     @post("/v1/events", status_code=201)
     async def schedule(data: JSONBody[s.ScheduleRequest]) -> s.Outcome:
-        return _outcome(
+        return outcome(
             await platform.schedule(
-                type=_named(EventType, "type", data.type),
+                type=named(EventType, "type", data.type),
                 machines=tuple(data.machines),
                 by=by,
-                source=_named(Source, "source", data.source),
-                notice=None if data.notice is None else _length("notice", data.notice),
-                not_before=None if data.not_before is None else _instant(data.not_before),
+                source=named(Source, "source", data.source),
+                notice=None if data.notice is None else length("notice", data.notice),
+                not_before=None if data.not_before is None else instant(data.not_before),
                 short_notice=data.short_notice,
                 description=data.description,
                 duration=data.duration,
@@ -146,27 +148,27 @@ def create(desk: Desk) -> Litestar:
 
     @get("/v1/events/{id:str}")
     async def event(id: FromPath[str]) -> s.Event:
-        return views.event(_allowed(await platform.event(id)))
+        return views.event(allowed(await platform.event(id)))
 
     @post("/v1/events/{id:str}/approve", status_code=200)
     async def approve(id: FromPath[str]) -> s.Outcome:
-        return _outcome(await platform.approve(id, by))
+        return outcome(await platform.approve(id, by))
 
     @post("/v1/events/{id:str}/cancel", status_code=200)
     async def cancel(id: FromPath[str]) -> s.Outcome:
-        return _outcome(await platform.cancel(id, by))
+        return outcome(await platform.cancel(id, by))
 
     @post("/v1/events/{id:str}/retry", status_code=200)
     async def retry(id: FromPath[str]) -> s.Outcome:
-        return _outcome(await platform.retry(id, by))
+        return outcome(await platform.retry(id, by))
 
     @post("/v1/events/{id:str}/finish", status_code=200)
     async def finish(id: FromPath[str], data: JSONBody[s.FinishRequest]) -> s.Outcome:
-        return _outcome(await platform.finish(id, by, data.reason))
+        return outcome(await platform.finish(id, by, data.reason))
 
     @get("/v1/events/{id:str}/explain")
     async def explain(id: FromPath[str]) -> s.Explanation:
-        return views.explanation(_allowed(await platform.explain(id)))
+        return views.explanation(allowed(await platform.explain(id)))
 
     @get("/v1/clock", sync_to_thread=False)
     def clock() -> s.Clock:
@@ -191,9 +193,9 @@ def create(desk: Desk) -> Litestar:
         before_request=_local_only,
         logging_config=None,
         exception_handlers={
-            RefusedError: _refused,
-            StoreFailed: _not_stored,
-            HTTPException: _http_problem,
+            RefusedError: refused,
+            StoreFailed: not_stored,
+            HTTPException: http_problem,
         },
         openapi_config=OpenAPIConfig(title="forewarn control API", version=__version__),
     )
@@ -206,7 +208,7 @@ async def _advance(desk: Desk, at: Time, data: JSONBody[s.AdvanceRequest]) -> No
         )
     if (data.by is None) == (data.to is None):
         raise RefusedError(invalid("say by how long or to when, one of the two"))
-    to = _instant(data.to) if data.to is not None else at + _length("by", data.by or 0)
+    to = instant(data.to) if data.to is not None else at + length("by", data.by or 0)
     if to < at:
         raise RefusedError(invalid("time does not go back"))
     if to > LAST:
@@ -228,46 +230,13 @@ def _clock(desk: Desk, now: Now) -> s.Clock:
     )
 
 
-def _outcome(done: Outcome | Refused) -> s.Outcome:
-    return views.outcome(_allowed(done))
-
-
-def _allowed(done: Any) -> Any:
-    if isinstance(done, Refused):
-        raise RefusedError(done)
-    return done
-
-
-def _named(enum: Any, what: str, said: str) -> Any:
-    """An enum member by its name in any letter case."""
-    for member in enum:
-        if member.value.lower() == said.lower():
-            return member
-    raise RefusedError(
-        invalid(f"'{said}' is no {what}; there are {listing([m.value for m in enum])}")
-    )
-
-
-def _instant(time: Any) -> Time:
-    try:
-        return s.instant_of(time)
-    except ValueError as error:
-        raise RefusedError(invalid(str(error))) from error
-
-
-def _length(what: str, seconds: float) -> Duration:
-    if not abs(seconds) * SECOND < LAST:  # not a number fails this as well
-        raise RefusedError(invalid(f"{what} of {seconds} s is no length of time"))
-    return round(seconds * SECOND)
-
-
 def _local_only(request: Request[Any, Any, Any]) -> Response[s.Problem] | None:
     """A page in a browser names the host it came from, and says where from."""
     host = request.headers.get("host", "localhost")
     name = urlsplit(f"//{host}").hostname or ""
     if _is_local(name) and "origin" not in request.headers:
         return None
-    return _problem(403, "Forbidden", "the control API answers local programs only")
+    return problem(403, "Forbidden", "the control API answers local programs only")
 
 
 def _is_local(name: str) -> bool:
@@ -275,28 +244,3 @@ def _is_local(name: str) -> bool:
         return ipaddress.ip_address(name).is_loopback
     except ValueError:
         return name == "localhost"
-
-
-def _refused(_request: object, error: RefusedError) -> Response[s.Problem]:
-    status = STATUS[error.refused.reason]
-    return _problem(status, TITLES[status], error.refused.says)
-
-
-def _not_stored(_request: object, error: StoreFailed) -> Response[s.Problem]:
-    return _problem(503, TITLES[503], f"it could not be stored and did not happen: {error}")
-
-
-def _http_problem(_request: object, error: HTTPException) -> Response[s.Problem]:
-    detail = error.detail
-    if isinstance(error.extra, list) and error.extra:
-        said = [f"{e.get('key', '')} {e.get('message', '')}".strip() for e in error.extra]
-        detail = f"{detail}: {'; '.join(said)}"
-    return _problem(error.status_code, "Request not understood", detail)
-
-
-def _problem(status: int, title: str, detail: str) -> Response[s.Problem]:
-    return Response(
-        s.Problem(title=title, status=status, detail=detail),
-        status_code=status,
-        media_type="application/problem+json",
-    )
