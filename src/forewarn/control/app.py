@@ -26,6 +26,7 @@ from forewarn.control.answers import (
     http_problem,
     instant,
     length,
+    named,
     not_stored,
     outcome,
     problem,
