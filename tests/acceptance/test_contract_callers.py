@@ -120,7 +120,9 @@ def test_a_removed_machine_stays_named_and_a_new_one_joins_no_event(
     group = groups.awake()
     both = service.schedule("Reboot", *group.names(0, 2))
     alone = service.schedule("Reboot", group[2].name, notice="5h")
-    defined = service.node.config.fleet.groups[group.name]
+    fleet = service.node.config.fleet
+    assert fleet is not None
+    defined = fleet.groups[group.name]
     kept = tuple(machine for machine in defined.machines if machine.name != group[2].name)
     _redefine(service, group.name, Define(kind=defined.kind, machines=kept, place=defined.place))
     assert group[2].get().status == 404

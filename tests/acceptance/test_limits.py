@@ -445,6 +445,7 @@ def by_source(request: pytest.FixtureRequest, time: Guard) -> Iterator[Service]:
     service = Service(fleet_of(2), sockets=True, limits=limits, front=request.param)
     known_by_source(service)
     config = service.node.config
+    assert config.fleet is not None
     groups = dict(config.fleet.groups)
     first, *rest = groups["web0"].machines
     first = msgspec.structs.replace(first, addresses=(*first.addresses, "127.0.9.1"))

@@ -1,9 +1,12 @@
-"""What a driver promises, checked on the simulated one with both kinds of world."""
+"""What a driver promises, whichever it is: the simulated one with both kinds of world, and an
+operator's program that pretends likewise. What is particular to one comes at the end, or in a
+file of its own."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -11,20 +14,58 @@ import pytest
 
 from forewarn.core import EventType, Source
 from forewarn.core.time import MINUTE, SECOND
-from forewarn.drivers.port import Again, Done, Happened, NotYet, Ok, Task, TaskMachine, Veto
+from forewarn.drivers.command import Command, Program
+from forewarn.drivers.port import (
+    Again,
+    Done,
+    Driver,
+    Happened,
+    NotYet,
+    Ok,
+    Task,
+    TaskMachine,
+    Veto,
+)
 from forewarn.drivers.simulated import KEPT_IMPACTS, FileWorld, Impact, Simulated, World
 
 START = 1_800_000_000 * SECOND
-REOPEN = Callable[[], World]
+PRETENDING = Path(__file__).with_name("pretending.py")
 
 
-@pytest.fixture(params=["memory", "file"])
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> REOPEN:
-    """The same world each time it is asked for, as after a crash."""
-    if request.param == "memory":
-        kept = World()
-        return lambda: kept
-    return lambda: FileWorld(tmp_path / "impacts")
+class Place:
+    """Where things happen to pretended machines, and a driver for it."""
+
+    def __init__(self, kind: str, directory: Path) -> None:
+        self._kind = kind
+        self._file = directory / "impacts"
+        self._world: World | None = None
+
+    def driver(self) -> Driver:
+        """Another each time, with the same past: as after a crash."""
+        if self._kind == "program":
+            words = (sys.executable, str(PRETENDING), str(self._file))
+            return Command(Program(words=words), self._file.with_name("papers"))
+        if self._kind == "file" and self._world is not None:
+            self._world.close()
+        if self._kind == "file" or self._world is None:
+            self._world = FileWorld(self._file) if self._kind == "file" else World()
+        return Simulated(self._world, lambda duration: duration)
+
+    def impacts(self) -> int:
+        if self._kind == "memory":
+            return int(self._world is not None and self._world.impact("E") is not None)
+        return len(self._file.read_text().splitlines()) if self._file.exists() else 0
+
+    def close(self) -> None:
+        if self._world is not None:
+            self._world.close()
+
+
+@pytest.fixture(params=["memory", "file", "program"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    place = Place(request.param, tmp_path)
+    yield place
+    place.close()
 
 
 def task(type: EventType = EventType.REBOOT, *, after: int = 0, attempt: int = 1) -> Task:
@@ -41,10 +82,6 @@ def task(type: EventType = EventType.REBOOT, *, after: int = 0, attempt: int = 1
     )
 
 
-def driver(world: World) -> Simulated:
-    return Simulated(world, lambda duration: duration)
-
-
 @pytest.mark.parametrize(
     ("type", "lasts"),
     [
@@ -56,65 +93,78 @@ def driver(world: World) -> Simulated:
     ],
 )
 def test_it_happens_at_once_and_is_done_when_its_time_has_passed(
-    world: REOPEN, type: EventType, lasts: int
+    place: Place, type: EventType, lasts: int
 ) -> None:
     async def body() -> None:
-        here = world()
-        assert await driver(here).perform(task(type)) == Again(START + lasts)
-        impact = here.impact("E")
-        assert impact is not None
-        assert (impact.machines, impact.type) == (("web_0",), type.value)
-        assert isinstance(await driver(here).perform(task(type, after=lasts, attempt=2)), Done)
-        here.close()
+        driver = place.driver()
+        begun = await driver.perform(task(type))
+        assert isinstance(begun, Again)
+        assert begun.at == START + lasts
+        assert place.impacts() == 1
+        assert isinstance(await driver.perform(task(type, after=lasts, attempt=2)), Done)
+        assert place.impacts() == 1
 
     asyncio.run(body())
 
 
-def test_asked_again_it_does_not_happen_again_not_even_after_a_crash(world: REOPEN) -> None:
+def test_asked_again_it_does_not_happen_again_not_even_after_a_crash(place: Place) -> None:
     async def body() -> None:
-        first = world()
-        await driver(first).perform(task())
-        first.close()
-        second = world()
-        await driver(second).perform(task(after=MINUTE, attempt=2))
-        impact = second.impact("E")
-        assert impact is not None
-        assert impact.t == START / SECOND
-        second.close()
+        await place.driver().perform(task())
+        await place.driver().perform(task(after=MINUTE, attempt=2))
+        assert place.impacts() == 1
 
     asyncio.run(body())
 
 
-def test_it_knows_whether_it_happened(world: REOPEN) -> None:
+def test_it_knows_whether_it_happened(place: Place) -> None:
     async def body() -> None:
-        here = world()
-        assert await driver(here).observe(task()) == NotYet()
-        await driver(here).perform(task())
-        assert await driver(here).observe(task(after=MINUTE)) == NotYet()
-        assert await driver(here).observe(task(after=10 * MINUTE)) == Happened()
-        here.close()
+        driver = place.driver()
+        assert await driver.observe(task()) == NotYet()
+        assert place.impacts() == 0
+        await driver.perform(task())
+        assert await place.driver().observe(task(after=MINUTE)) == NotYet()
+        assert isinstance(await driver.observe(task(after=10 * MINUTE)), Happened)
+        assert place.impacts() == 1
 
     asyncio.run(body())
 
 
-def test_a_redeploy_moves_the_machine_to_another_host(world: REOPEN) -> None:
+def test_a_redeploy_moves_the_machine_to_another_host(place: Place) -> None:
     async def body() -> None:
-        here = world()
-        await driver(here).perform(task(EventType.REDEPLOY))
-        done = await driver(here).perform(task(EventType.REDEPLOY, after=10 * MINUTE))
-        assert done == Done({"web_0": "b"})
-        here.close()
+        driver = place.driver()
+        await driver.perform(task(EventType.REDEPLOY))
+        over = task(EventType.REDEPLOY, after=10 * MINUTE)
+        done, seen = await driver.perform(over), await driver.observe(over)
+        assert isinstance(done, Done)
+        assert isinstance(seen, Happened)
+        assert done.moved == seen.moved == {"web_0": "b"}
 
     asyncio.run(body())
 
 
-def test_it_would_not_carry_out_what_concerns_nobody(world: REOPEN) -> None:
+def test_it_would_not_carry_out_what_concerns_nobody(place: Place) -> None:
     async def body() -> None:
-        here = world()
-        assert await driver(here).check(task()) == Ok()
+        driver = place.driver()
+        assert await driver.check(task()) == Ok()
         nobody = msgspec.structs.replace(task(), machines=())
-        assert isinstance(await driver(here).check(nobody), Veto)
-        here.close()
+        assert await driver.check(nobody) == Veto("none of its machines is there")
+        assert place.impacts() == 0
+
+    asyncio.run(body())
+
+
+def test_a_world_remembers_what_was_done_to_whom_and_when_it_was_done_first(tmp_path: Path) -> None:
+    async def body() -> None:
+        for after, attempt in ((0, 1), (MINUTE, 2)):
+            world = FileWorld(tmp_path / "impacts")
+            await Simulated(world, lambda duration: duration).perform(
+                task(after=after, attempt=attempt)
+            )
+            impact = world.impact("E")
+            assert impact is not None
+            assert (impact.machines, impact.type) == (("web_0",), "Reboot")
+            assert impact.t == START / SECOND
+            world.close()
 
     asyncio.run(body())
 

@@ -12,9 +12,12 @@ import pytest
 from forewarn.core import EventType, Group, GroupKind, Machine, Now, decide
 from forewarn.core import commands as c
 from forewarn.core.changes import Changes, apply
+from forewarn.core.fleet import Host
+from forewarn.core.history import Record, What, seen
+from forewarn.core.registry import HostPut
 from forewarn.store import Batch, Commit, Entry, MemoryStore, Store, StoreFailed
 from forewarn.store.memory import Disk
-from forewarn.store.port import Sightings, States, Work
+from forewarn.store.port import Sightings, States, Wanted, Work
 from forewarn.store.sqlite import SqliteStore
 
 Reopen: TypeAlias = Callable[[], Store]
@@ -285,3 +288,212 @@ def test_a_listener_that_fails_keeps_nothing_from_anybody(engine: Reopen) -> Non
         assert told == [1, 2]
 
     run(using(engine(), body))
+
+
+LATER = Now(at=NOW.at + 1_000_000)
+LATEST = Now(at=NOW.at + 2_000_000)
+
+
+async def everything(store: Store, **wanted: Any) -> list[str]:
+    found = await store.history(Wanted(**{"limit": 1_000, **wanted}))
+    return [
+        f"{record.what.value} {record.event or record.machine or record.host}" for record in found
+    ]
+
+
+async def a_history(store: Store) -> None:
+    """Two machines, an event of each at a different time, and a host."""
+    await store.transact(doing("web", web("web_0", "web_1")))
+    await store.transact(doing("web", reboot("A", "web_0")))
+    await store.transact(doing("web", reboot("B", "web_1"), LATER))
+    await store.transact(doing("web", c.Cancel(id="A", by="ann"), LATER))
+    host = HostPut(Host(name="rack-1"), "ann")
+    await store.transact(lambda _: Batch(LATEST.at, 0, puts=(host,)))
+
+
+def test_the_history_is_asked_by_machine_group_host_event_kind_and_time(engine: Reopen) -> None:
+    async def look(store: Store) -> None:
+        await a_history(store)
+        added = ["group-changed ", "machine-added web_0", "machine-added web_1"]
+        of_a, of_b = ["raised A", "withdrawn A"], ["raised B"]
+        assert await everything(store) == [
+            *added,
+            "raised A",
+            "raised B",
+            "withdrawn A",
+            "host-added rack-1",
+        ]
+        assert await everything(store, machine="web_0") == ["machine-added web_0", *of_a]
+        assert await everything(store, machine="web_1") == ["machine-added web_1", *of_b]
+        assert await everything(store, event="A") == of_a
+        assert await everything(store, host="rack-1") == ["host-added rack-1"]
+        assert await everything(store, group="web", since=LATER.at) == ["raised B", "withdrawn A"]
+        assert await everything(store, until=LATER.at) == [*added, "raised A"]
+        assert await everything(store, what=(What.RAISED,)) == ["raised A", "raised B"]
+        assert await everything(store, what=(What.RAISED,), machine="web_1") == of_b
+        assert await everything(store, machine="web_0", event="B") == []
+        assert await everything(store, newest_first=True, limit=2) == [
+            "host-added rack-1",
+            "withdrawn A",
+        ]
+
+    run(using(engine(), look))
+
+
+def test_a_record_says_what_there_is_to_know(engine: Reopen) -> None:
+    async def look(store: Store) -> None:
+        await a_history(store)
+        (over,) = await store.history(Wanted(what=(What.WITHDRAWN,)))
+        assert over == Record(
+            seq=over.seq,
+            at=LATER.at,
+            what=What.WITHDRAWN,
+            by="ann",
+            group="web",
+            event="A",
+            type="Reboot",
+            machines=("web_0",),
+            cause="for A",
+            note="cancelled by ann",
+        )
+
+    run(using(engine(), look))
+
+
+def test_the_history_is_read_page_by_page_in_both_directions(engine: Reopen) -> None:
+    async def look(store: Store) -> None:
+        await a_history(store)
+        whole = await store.history(Wanted())
+        for newest_first in (False, True):
+            found: list[Record] = []
+            mark: tuple[int, int] | None = None
+            while True:
+                page = await store.history(
+                    Wanted(limit=2, newest_first=True, before=mark)
+                    if newest_first
+                    else Wanted(limit=2, after=mark)
+                )
+                found += page
+                if len(page) < 2:
+                    break
+                mark = page[-1].at, page[-1].seq
+            assert found == (list(reversed(whole)) if newest_first else whole)
+
+    run(using(engine(), look))
+
+
+def test_the_history_outlives_the_engine_and_goes_on_counting(engine: Reopen) -> None:
+    async def live(store: Store) -> None:
+        await a_history(store)
+
+    async def look(store: Store) -> None:
+        before = [record.seq for record in await store.history(Wanted())]
+        await store.transact(doing("web", c.Cancel(id="B", by="ann"), LATEST))
+        after = [record.seq for record in await store.history(Wanted())]
+        assert before == list(range(1, 8))
+        assert after == list(range(1, 9))
+
+    run(using(engine(), live))
+    run(using(engine(), look))
+
+
+def test_who_was_shown_an_event_first_is_written_down_once(engine: Reopen) -> None:
+    async def sight(store: Store, by: str, at: int) -> None:
+        event = store.groups["web"].events[0]
+        await store.save(Sightings(seen={}, firsts=(seen(event, by, at),)))
+
+    async def live(store: Store) -> None:
+        await store.transact(doing("web", web("web_0", "web_1")))
+        await store.transact(doing("web", reboot("A")))
+        await sight(store, "web_1", NOW.at + 5)
+        await sight(store, "web_0", NOW.at + 6)
+
+    async def again(store: Store) -> None:
+        await sight(store, "web_0", NOW.at + 7)
+        (first,) = await store.history(Wanted(what=(What.SEEN,)))
+        assert (first.by, first.at, first.event) == ("web_1", NOW.at + 5, "A")
+        assert await everything(store, machine="web_1", event="A") == ["seen A"]
+        assert await everything(store, machine="web_0", event="A") == ["raised A", "seen A"]
+
+    run(using(engine(), live))
+    run(using(engine(), again))
+
+
+def test_an_id_is_found_by_its_beginning(engine: Reopen) -> None:
+    async def look(store: Store) -> None:
+        await store.transact(doing("web", web("web_0")))
+        for id in ("AB1", "AB2", "AC1"):
+            await store.transact(doing("web", reboot(id)))
+        await store.transact(doing("web", c.Cancel(id="AB2", by="test")))
+        assert sorted(await store.ids("AB", 10)) == ["AB1", "AB2"]
+        assert await store.ids("AC", 10) == ["AC1"]
+        assert await store.ids("B", 10) == []
+        assert len(await store.ids("A", 2)) == 2
+
+    run(using(engine(), look))
+
+
+def test_pruning_forgets_what_was_over_and_nothing_else(engine: Reopen) -> None:
+    async def live(store: Store) -> None:
+        await a_history(store)  # A is over, B is not
+        groups, registry = dict(store.groups), store.registry
+        gone = await store.prune(LATEST.at, lambda _: False)
+        assert gone == 5
+        assert await everything(store) == ["raised B", "host-added rack-1"]
+        assert await everything(store, machine="web_0") == []
+        assert await store.records(["A"]) == {}
+        assert await store.past() == []
+        assert dict(store.groups) == groups
+        assert store.registry == registry
+
+    async def look(store: Store) -> None:
+        assert [event.id for event in store.groups["web"].events] == ["B"]
+        assert await everything(store) == ["raised B", "host-added rack-1"]
+        await store.transact(doing("web", c.Cancel(id="B", by="ann"), LATEST))
+        assert (await store.history(Wanted(newest_first=True)))[0].seq == 8
+
+    run(using(engine(), live))
+    run(using(engine(), look))
+
+
+def test_an_event_whose_end_is_young_keeps_its_whole_story(engine: Reopen) -> None:
+    async def look(store: Store) -> None:
+        await a_history(store)
+        await store.prune(LATER.at, lambda _: False)
+        assert await everything(store, event="A") == ["raised A", "withdrawn A"]
+        assert set(await store.records(["A"])) == {"A"}
+
+    run(using(engine(), look))
+
+
+def test_pruning_leaves_what_somebody_still_needs(engine: Reopen) -> None:
+    async def look(store: Store) -> None:
+        await a_history(store)
+        await store.prune(LATEST.at, lambda event: event.cause == "for A")
+        assert await everything(store, event="A") == ["raised A", "withdrawn A"]
+        assert [event.id for event in await store.caused_by("for A")] == ["A"]
+
+    run(using(engine(), look))
+
+
+def test_pruned_commits_leave_no_gap_and_the_newest_stays(engine: Reopen) -> None:
+    async def live(store: Store) -> None:
+        await a_history(store)
+        await store.prune(LATEST.at, lambda _: False)
+        # The third raised B, which is active: from there on all are kept.
+        assert [commit.seq async for commit in store.commits(0)] == [3, 4, 5]
+        await store.transact(doing("web", c.Cancel(id="B", by="ann"), LATEST))
+        await store.prune(LATEST.at * 2, lambda _: False)
+        assert [commit.seq async for commit in store.commits(0)] == [6]
+
+    async def look(store: Store) -> None:
+        assert store.seq == 6
+        assert [commit.seq async for commit in store.commits(5)] == [6]
+        assert await everything(store) == []
+        await store.transact(doing("web", reboot("C"), LATEST))
+        assert [commit.seq async for commit in store.commits(0)] == [6, 7]
+        (record,) = await store.history(Wanted())
+        assert record.seq == 9  # never one that was given before
+
+    run(using(engine(), live))
+    run(using(engine(), look))

@@ -64,12 +64,14 @@ async def disabled(node: Node) -> None:
 
 
 async def removed(node: Node) -> None:
+    assert node.config.fleet is not None
     group = node.config.fleet.groups["quiet"]
     done = await node.writer.submit("quiet", msgspec.structs.replace(group, machines=()))
     assert not isinstance(done, Refused)
 
 
 async def restored(node: Node) -> None:
+    assert node.config.fleet is not None
     done = await node.writer.submit("quiet", node.config.fleet.groups["quiet"])
     assert not isinstance(done, Refused)
 

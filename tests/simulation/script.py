@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from world import GROUP_OF, MACHINES, Kill, Killed, Simulation
+from world import FLEET, GROUP_OF, MACHINES, Kill, Killed, Simulation
 
 from forewarn.core import EventType, Source, Status
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND
+from forewarn.service.hosts import How
 from forewarn.wire.requests import write_approval
 from forewarn.wire.versions import NEWEST, VERSIONS
 
 NAMES = list(MACHINES)
+HOSTS = [host.name for host in FLEET.hosts]
 TYPES = [*EventType, EventType.REBOOT, EventType.FREEZE]
 
 
@@ -48,7 +50,8 @@ class Script:
 
     async def something(self) -> None:
         sim, chance = self.sim, self.sim.chance
-        match chance.choices(range(11), weights=[40, 20, 14, 5, 4, 12, 2, 2, 4, 2, 2])[0]:
+        weights = [40, 20, 14, 5, 4, 12, 2, 2, 4, 2, 2, 5, 5, 2]
+        match chance.choices(range(len(weights)), weights=weights)[0]:
             case 0:
                 await self.poll(chance.choice(NAMES))
             case 1:
@@ -80,6 +83,12 @@ class Script:
                 await self.delete_two()
             case 10:
                 await self.interrupt()
+            case 11:
+                await self.maintain_a_host()
+            case 12:
+                await self.lose_a_machine()
+            case 13:
+                await self.turn_on_a_host()
 
     async def delete_two(self) -> None:
         """Two machines of one group, due together, and only one of the deletes approved."""
@@ -106,6 +115,48 @@ class Script:
         await self.poll(asking, NEWEST.name)
         await sim.advance(chance.choice([SECOND, MINUTE]))
         await self.poll(asking, NEWEST.name)
+
+    async def maintain_a_host(self) -> None:
+        """Several groups at once, some of which approve."""
+        sim, chance = self.sim, self.sim.chance
+        host = chance.choice(HOSTS)
+        await self.operate(
+            sim.node.hosts.maintain(
+                host,
+                chance.choice([How.FREEZE, How.REBOOT, How.LIVE_MIGRATION]),
+                "operator",
+                evacuate=chance.random() < 0.2,
+            )
+        )
+        for machine in sim.node.hosts.machines_on(host):
+            ids = await self.poll(machine.name, NEWEST.name)
+            if ids and chance.random() < 0.7:
+                await sim.ask(machine.name, "POST", NEWEST.name, write_approval(ids[-1:]))
+                await self.poll(machine.name, NEWEST.name)
+
+    async def lose_a_machine(self) -> None:
+        sim, chance = self.sim, self.sim.chance
+        machine, leaving = chance.choice(NAMES), sim.node.leaving
+        match chance.randrange(3):
+            case 0:
+                await self.operate(leaving.evict(machine, "operator"))
+            case 1:
+                await self.operate(leaving.delete(machine, "operator"))
+            case 2:
+                await self.operate(leaving.fail(machine, EventType.REDEPLOY, "operator"))
+        await self.poll(machine, NEWEST.name)
+
+    async def turn_on_a_host(self) -> None:
+        """Hardware that is about to fail, fails, or is well again."""
+        sim, chance = self.sim, self.sim.chance
+        host, hosts = chance.choice(HOSTS), sim.node.hosts
+        match chance.randrange(4):
+            case 0:
+                await self.operate(hosts.degrade(host, "operator", notice=2 * HOUR))
+            case 1:
+                await self.operate(hosts.fail(host, "operator"))
+            case _:
+                await self.operate(hosts.repair(host, "operator"))
 
     async def interrupt(self) -> None:
         """Shortly before something is due nobody serves any more, or the clock jumps."""

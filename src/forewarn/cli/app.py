@@ -7,7 +7,18 @@ from typing import Annotated
 import typer
 
 from forewarn import __version__
-from forewarn.cli import clock, events, groups, judging, machines, serving
+from forewarn.cli import (
+    clock,
+    events,
+    fleet,
+    groups,
+    history,
+    hosts,
+    judging,
+    machines,
+    rollouts,
+    serving,
+)
 
 app = typer.Typer(
     help="Scheduled Events for any fleet: tell machines, in time, what is about to happen.",
@@ -34,8 +45,12 @@ def top(
 
 app.command("dev")(serving.dev)
 app.command("serve")(serving.serve)
+app.command("apply")(fleet.apply)
 app.add_typer(machines.app, name="machine", help="Machines, and what their users may ask for.")
 app.add_typer(groups.app, name="group", help="Groups: who shares a document.")
+app.add_typer(hosts.app, name="host", help="Hosts, and the machines on them.")
 app.add_typer(events.app, name="event", help="Events: schedule, approve, cancel, explain.")
+app.add_typer(rollouts.app, name="rollout", help="Rollouts over groups, labels or hosts.")
+app.command("history")(history.history)
 app.add_typer(clock.app, name="clock", help="The service's time.")
 app.command("judge")(judging.judge)

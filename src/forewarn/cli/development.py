@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import typer
 
 from forewarn import __version__
+from forewarn.cli import settings
 from forewarn.cli.output import fail
 from forewarn.core.time import Rules
+from forewarn.drivers.command import Program
+from forewarn.drivers.program import found
 from forewarn.metadata.limits import Limits
 from forewarn.metadata.seats import Identity
 from forewarn.node import Address, Config, Node
@@ -33,6 +37,8 @@ def configure(
     record: Path | None,
     throttle: int,
     enable_delay: int,
+    driver_command: str | None,
+    gates: Sequence[str],
     front: bool,
 ) -> Config:
     try:
@@ -51,6 +57,8 @@ def configure(
         whole_loopback=True,
         control=_address("--control", control, local),
         record=record,
+        program=_program(driver_command),
+        gates=_gates(gates),
         front=front,
     )
 
@@ -79,6 +87,26 @@ def welcome(node: Node) -> None:
         typer.echo(line, err=True)
 
 
+def _gates(said: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    wanted = {}
+    for text in said:
+        name, equals, program = text.partition("=")
+        try:
+            words = shlex.split(program)
+        except ValueError as error:
+            raise typer.BadParameter(f"{text}: {error}", param_hint="--gate") from error
+        if not equals or not words:
+            raise typer.BadParameter(
+                f"'{text}' is not NAME=PROGRAM, for example healthy=/usr/local/bin/healthy",
+                param_hint="--gate",
+            )
+        wanted[name] = words
+    try:
+        return settings.gates(wanted)
+    except settings.SettingsError as error:
+        fail(f"--gate: {error}")
+
+
 def _speaker(fleet: Fleet, wanted: str | None) -> str:
     names = [machine.name for machine in fleet.machines]
     if not names:
@@ -86,6 +114,15 @@ def _speaker(fleet: Fleet, wanted: str | None) -> str:
     if wanted is not None and wanted not in names:
         fail(f"--as {wanted}: no such machine; there are {', '.join(names[:10])}")
     return wanted or names[0]
+
+
+def _program(command: str | None) -> Program | None:
+    if command is None:
+        return None
+    try:
+        return Program(words=found(shlex.split(command)))
+    except ValueError as error:
+        fail(f"--driver-command: {error}")
 
 
 def _ipv4(host: str) -> bool:

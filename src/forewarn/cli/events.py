@@ -52,10 +52,7 @@ def list_(
         if json:
             as_json(found)
             return
-        table(
-            ("EVENT", "GROUP", "TYPE", "STATUS", "SOURCE", "MACHINES", "NOT BEFORE", "APPROVED BY"),
-            [_row(event) for event in found],
-        )
+        listed(found)
         pace(client)
 
 
@@ -110,7 +107,7 @@ def schedule(
         type=kind,
         machines=machines,
         notice=None if length is None else length / SECOND,
-        not_before=parsed(_time, not_before),
+        not_before=parsed(timed, not_before),
         short_notice=short_notice,
         description=description,
         duration=duration,
@@ -161,25 +158,32 @@ def explain(id: Id, json: Json = False, url: Url = None) -> None:
         if json:
             as_json(found)
             return
-        event = found.event
-        typer.echo(f"{event.type} {event.id} for {', '.join(event.machines)}: {event.status}")
-        if not found.holds:
-            typer.echo(found.says)
-        elif event.approved:
-            typer.echo(f"approved by {event.approved.by} at {moment(event.approved.at)}, but waits")
-        for hold in found.holds:
-            until = f", until {moment(hold.until)} at most" if hold.until else ", no time is set"
-            typer.echo(f"- {hold.kind}: {hold.says}")
-            typer.echo(f"  since {moment(hold.since)}{until}")
-            if hold.waits_for:
-                typer.echo(f"  waits for {', '.join(hold.waits_for)}")
-            typer.echo(f"  can be moved by {hold.movers}")
+        explained(found)
         seen = ", ".join(f"{name} at {moment(at)}" for name, at in found.seen_by.items())
         if seen:
             typer.echo(f"seen by {seen}")
-        elif not event.ended_at:
+        elif not found.event.ended_at:
             typer.echo("no machine has seen it yet")
+        if found.event.ready:
+            typer.echo(f"ready are {', '.join(found.event.ready)}")
         pace(client)
+
+
+def explained(found: s.Explanation) -> None:
+    """Where an event stands and what it waits for."""
+    event = found.event
+    typer.echo(f"{event.type} {event.id} for {', '.join(event.machines)}: {event.status}")
+    if not found.holds:
+        typer.echo(found.says)
+    elif event.approved and event.status == "Scheduled":
+        typer.echo(f"approved by {event.approved.by} at {moment(event.approved.at)}, but waits")
+    for hold in found.holds:
+        until = f", until {moment(hold.until)} at most" if hold.until else ", no time is set"
+        typer.echo(f"- {hold.kind}: {hold.says}")
+        typer.echo(f"  since {moment(hold.since)}{until}")
+        if hold.waits_for:
+            typer.echo(f"  waits for {', '.join(hold.waits_for)}")
+        typer.echo(f"  can be moved by {hold.movers}")
 
 
 def told(outcome: s.Outcome, json: bool, client: ControlClient) -> None:
@@ -192,6 +196,26 @@ def told(outcome: s.Outcome, json: bool, client: ControlClient) -> None:
     pace(client)
 
 
+def told_all(outcomes: s.Outcomes, json: bool, client: ControlClient, done: str = "") -> None:
+    """What a verb about several events brought about."""
+    if json:
+        as_json(outcomes)
+        return
+    if outcomes.events:
+        listed(outcomes.events)
+    if done:
+        typer.echo(done)
+    notes(outcomes.notes)
+    pace(client)
+
+
+def listed(events: list[s.Event]) -> None:
+    table(
+        ("EVENT", "GROUP", "TYPE", "STATUS", "SOURCE", "MACHINES", "NOT BEFORE", "APPROVED BY"),
+        [_row(event) for event in events],
+    )
+
+
 def _show(event: s.Event) -> None:
     approved = f"by {event.approved.by} at {moment(event.approved.at)}" if event.approved else "no"
     fields(
@@ -201,6 +225,7 @@ def _show(event: s.Event) -> None:
             ("status", event.status),
             ("group", event.group),
             ("machines", ", ".join(event.machines)),
+            *([("host", event.host)] if event.host else []),
             ("not before", moment(event.not_before)),
             ("description", event.description),
             ("impact", _impact(event.duration)),
@@ -229,7 +254,8 @@ def _row(event: s.Event) -> tuple[str, ...]:
     )
 
 
-def _time(text: str) -> datetime:
+def timed(text: str) -> datetime:
+    """A time as an option says it; without a zone it is UTC."""
     try:
         time = datetime.fromisoformat(text)
     except ValueError:

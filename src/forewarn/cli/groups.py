@@ -1,4 +1,4 @@
-"""`forewarn group`: list, show, disable."""
+"""`forewarn group`: list, show, disable, policy, evict, scale-in."""
 
 from __future__ import annotations
 
@@ -6,17 +6,25 @@ from typing import Annotated
 
 import typer
 
-from forewarn.cli.output import Json, Url, as_json, fields, pace, service, table
+from forewarn.cli.events import told_all
+from forewarn.cli.output import Json, Url, as_json, fields, pace, parsed, service, table
+from forewarn.control import schema as s
+from forewarn.core.time import SECOND
+from forewarn.core.words import in_words, parse_duration
 
 app = typer.Typer(no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="A group's name.")]
 
 
 @app.command("list")
-def list_(json: Json = False, url: Url = None) -> None:
+def list_(
+    label: Annotated[str | None, typer.Option(help="Only these: k=v, k!=v, k or !k, …")] = None,
+    json: Json = False,
+    url: Url = None,
+) -> None:
     """All groups, and whether they are listening."""
     with service(url) as client:
-        found = client.groups()
+        found = client.groups(label)
         if json:
             as_json(found)
             return
@@ -43,7 +51,6 @@ def show(name: Name, json: Json = False, url: Url = None) -> None:
         if json:
             as_json(found)
             return
-        limit = found.user_event_limit
         fields(
             [
                 ("group", found.name),
@@ -52,11 +59,91 @@ def show(name: Name, json: Json = False, url: Url = None) -> None:
                 ("incarnation", str(found.incarnation) if found.enabled else "none"),
                 ("machines", ", ".join(found.machines)),
                 ("events", ", ".join(found.events) or "none"),
-                ("user events", "no limit" if limit is None else f"at most {limit} at a time"),
-                ("approved at once", ", ".join(found.auto_approve) or "nothing"),
+                *_policy(found),
             ]
         )
         pace(client)
+
+
+@app.command()
+def evict(name: Name, json: Json = False, url: Url = None) -> None:
+    """All spot machines of a group or scale set are taken back: a Preempt for each."""
+    with service(url) as client:
+        told_all(client.evict_group(name), json, client)
+
+
+@app.command("scale-in")
+def scale_in(
+    name: Name,
+    count: Annotated[int | None, typer.Option(help="How many machines to delete.")] = None,
+    to: Annotated[int | None, typer.Option(help="How many are to stay.")] = None,
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """Delete members of a scale set, those with the highest numbers first."""
+    with service(url) as client:
+        told_all(client.scale_in(name, s.ScaleInRequest(count=count, to=to)), json, client)
+
+
+@app.command()
+def policy(
+    name: Name,
+    user_event_limit: Annotated[
+        str | None, typer.Option(help="How many user events may be Scheduled, or 'none'.")
+    ] = None,
+    auto_approve: Annotated[
+        str | None, typer.Option(help="Reboot, Redeploy, both with a comma, or 'none'.")
+    ] = None,
+    all_instances_down: Annotated[
+        bool | None, typer.Option(help="Approve user events while all machines are down?")
+    ] = None,
+    terminate_notice: Annotated[
+        str | None, typer.Option(help="How long before a delete, 5m to 15m, or 'off'.")
+    ] = None,
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """Show a group's policy, or change what is given."""
+    request = s.PolicyRequest()
+    if user_event_limit is not None:
+        request.user_event_limit = parsed(_count, user_event_limit)
+    if auto_approve is not None:
+        said = [] if auto_approve.lower() == "none" else auto_approve.split(",")
+        request.auto_approve = [type.strip() for type in said]
+    if all_instances_down is not None:
+        request.all_instances_down = all_instances_down
+    if terminate_notice is not None:
+        off = terminate_notice.lower() == "off"
+        length = None if off else parsed(parse_duration, terminate_notice)
+        request.terminate_notice = None if length is None else length / SECOND
+    with service(url) as client:
+        found = client.set_policy(name, request)
+        if json:
+            as_json(found)
+            return
+        fields([("group", found.name), *_policy(found)])
+        pace(client)
+
+
+def _count(text: str) -> int | None:
+    if text.lower() == "none":
+        return None
+    if not text.isdecimal():
+        raise ValueError(f"'{text}' is no number; give one, or 'none' for no limit")
+    return int(text)
+
+
+def _policy(group: s.Group) -> list[tuple[str, str]]:
+    limit, notice = group.user_event_limit, group.terminate_notice
+    return [
+        ("user events", "no limit" if limit is None else f"at most {limit} at a time"),
+        ("approved at once", ", ".join(group.auto_approve) or "nothing"),
+        ("while all are down", "approved" if group.all_instances_down else "not approved"),
+        (
+            "told of deletes",
+            "no" if notice is None else f"{in_words(round(notice * SECOND))} before",
+        ),
+    ]
 
 
 @app.command()

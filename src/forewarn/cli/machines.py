@@ -17,12 +17,13 @@ Name = Annotated[str, typer.Argument(help="A machine's name.")]
 @app.command("list")
 def list_(
     group: Annotated[str | None, typer.Option(help="Only this group.")] = None,
+    label: Annotated[str | None, typer.Option(help="Only these: k=v, k!=v, k or !k, …")] = None,
     json: Json = False,
     url: Url = None,
 ) -> None:
     """All machines: where they stand, and where to ask as one."""
     with service(url) as client:
-        found = client.machines(group)
+        found = client.machines(group, label)
         if json:
             as_json(found)
             return
@@ -71,6 +72,32 @@ def redeploy(name: Name, json: Json = False, url: Url = None) -> None:
     """A user's redeploy: announced as a Redeploy, to another host."""
     with service(url) as client:
         told(client.maintain("redeploy", name), json, client)
+
+
+@app.command()
+def evict(name: Name, json: Json = False, url: Url = None) -> None:
+    """A spot machine is taken back: announced as a Preempt."""
+    with service(url) as client:
+        told(client.evict(name), json, client)
+
+
+@app.command()
+def delete(name: Name, json: Json = False, url: Url = None) -> None:
+    """Delete a machine: announced as a Terminate if its scale set is told of deletes."""
+    with service(url) as client:
+        told(client.delete(name), json, client)
+
+
+@app.command()
+def fail(
+    name: Name,
+    type: Annotated[str, typer.Option(help="Redeploy, Reboot or Freeze.")] = "Redeploy",
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """A sudden failure: an event that has started before anyone could be told."""
+    with service(url) as client:
+        told(client.fail_machine(name, s.FailMachineRequest(type=type)), json, client)
 
 
 @app.command()

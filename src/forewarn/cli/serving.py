@@ -45,6 +45,13 @@ def dev(
     record: Record = None,
     throttle: Annotated[int, typer.Option(help="Requests per machine and second.", min=0)] = 0,
     enable_delay: Annotated[str, typer.Option(help="How long a first answer takes.")] = "0s",
+    driver_command: Annotated[
+        str | None, typer.Option(help="A program that carries events out, with its arguments.")
+    ] = None,
+    gate: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=PROGRAM: a command that gates of rollouts may name; repeatable."),
+    ] = None,
     no_front: NoFront = False,
 ) -> None:
     """The whole service on loopback with a sample fleet, nothing to configure."""
@@ -75,6 +82,8 @@ def dev(
             record=record,
             throttle=throttle,
             enable_delay=delay,
+            driver_command=driver_command,
+            gates=gate or [],
             front=not no_front,
         )
         if speed != 1.0:
@@ -107,7 +116,8 @@ def serve(
         made = s.config(said)
     except s.SettingsError as error:
         fail(str(error))
-    silent = [machine.name for machine in made.fleet.machines if not machine.addresses]
+    machines = made.fleet.machines if made.fleet else []
+    silent = [machine.name for machine in machines if not machine.addresses]
     if silent:
         typer.echo(f"note: without an address these can never ask: {listing(silent)}", err=True)
     _run(made, lambda _: None)

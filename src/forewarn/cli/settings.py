@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from forewarn.core.time import Rules
-from forewarn.core.words import parse_duration
+from forewarn.core.words import in_words, parse_duration
+from forewarn.drivers.command import Program
+from forewarn.drivers.program import ProgramUnusable, found
 from forewarn.metadata.limits import Limits
 from forewarn.node.config import Address, Config
 from forewarn.node.sockets import confined, local
 from forewarn.service import fleetfile
 from forewarn.service.fleetfile import FleetError
-from forewarn.service.suggest import helped
+from forewarn.service.history import HISTORY_LEAST
+from forewarn.service.suggest import helped, instead_of
 
 AT_LEAST_ONE = (
     "max_head",
@@ -26,16 +31,29 @@ AT_LEAST_ONE = (
 )
 
 
+DRIVERS = ("simulated", "command")
+
+
 class SettingsError(Exception):
     """A setting cannot be used; the message says which and what would be right."""
 
 
+class CommandTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """[command]: an operator's program that carries events out."""
+
+    program: list[str]  # and its first arguments
+    timeout: str = "10m"  # that one call may take
+    repeatable: bool = False  # may it be asked again when nobody knows whether it happened?
+    max_at_once: int = 256  # programs that run at a time
+
+
 class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    fleet: str = ""  # the fleet file
+    fleet: str = ""  # the fleet file, applied at the start; empty: the inventory that is stored
     state: str = "forewarn.db"  # the SQLite file
     metadata: str = "169.254.169.254:80"  # where guests ask
     control: str = "127.0.0.1:8170"  # where operators ask
     allow_other_addresses: bool = False  # may `metadata` be neither link-local nor loopback?
+    history: str = "90d"  # how long it is kept; empty: for ever
     record: str = ""  # a file for everything that is asked and answered; empty: none
     throttle: int = 0  # requests per machine and second; 0: as many as one likes
     max_head: int = 16 * 1024  # bytes of a request before its body
@@ -52,6 +70,9 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     enable_delay: str = "0s"  # that a group's first answer takes
     silence: str = "24h"  # without a poll, after which a group is disabled
     start_grace: str = "60s"  # after an outage, in which nothing starts by its NotBefore
+    driver: str = "simulated"  # what carries events out: simulated, or command
+    command: CommandTable | None = None
+    gates: dict[str, list[str]] | None = None  # commands that a rollout's gate may name
 
 
 def read(path: Path) -> Settings:
@@ -62,18 +83,20 @@ def read(path: Path) -> Settings:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: {error}") from error
     except msgspec.ValidationError as error:
-        keys = [field.name for field in msgspec.structs.fields(Settings)]
+        table = CommandTable if "`$.command`" in str(error) else Settings
+        keys = [field.name for field in msgspec.structs.fields(table)]
         raise SettingsError(f"{path}: {helped(str(error), keys)}") from error
     for key in ("fleet", "state", "record"):  # as seen from the file, wherever one stands
         said = getattr(settings, key)
         if said:
             setattr(settings, key, str(path.parent / said))
+    if settings.command and settings.command.program and "/" in settings.command.program[0]:
+        first, *rest = settings.command.program
+        settings.command.program = [str((path.parent / first).absolute()), *rest]
     return settings
 
 
 def config(settings: Settings) -> Config:
-    if not settings.fleet:
-        raise SettingsError('say which fleet: fleet = "fleet.yaml" in the file, or --fleet FILE')
     metadata = _address("metadata", settings.metadata)
     if not settings.allow_other_addresses and not confined(metadata.host):
         raise SettingsError(
@@ -89,11 +112,13 @@ def config(settings: Settings) -> Config:
     if settings.throttle < 0:
         raise SettingsError("throttle must not be negative; 0 means no limit")
     try:
-        fleet = fleetfile.load(Path(settings.fleet))
+        fleet = fleetfile.load(Path(settings.fleet)) if settings.fleet else None
     except FleetError as error:
         raise SettingsError(str(error)) from error
     return Config(
         fleet=fleet,
+        fleet_file=settings.fleet,
+        insist=False,
         state=Path(settings.state),
         rules=Rules(
             silence=_duration("silence", settings.silence),
@@ -113,11 +138,71 @@ def config(settings: Settings) -> Config:
             max_connections=settings.max_connections,
             throttle=settings.throttle,
         ),
+        history=_history(settings.history),
         front=settings.front,
         metadata=metadata,
         control=control,
         record=Path(settings.record) if settings.record else None,
+        program=_program(settings),
+        gates=gates(settings.gates or {}),
     )
+
+
+def gates(said: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """The commands of gates by name, each a program that is there."""
+    made = {}
+    for name, words in said.items():
+        if not re.fullmatch(r"[A-Za-z0-9._-]{1,80}", name, re.ASCII):
+            raise SettingsError(
+                f"gate '{name[:80]}': a gate is named with letters, digits, '.', '_' and '-'"
+            )
+        try:
+            made[name] = tuple(found(list(words)))
+        except ProgramUnusable as error:
+            raise SettingsError(f"gate '{name}': {error}") from error
+    return made
+
+
+def _program(settings: Settings) -> Program | None:
+    table = settings.command
+    if settings.driver not in DRIVERS:
+        raise SettingsError(f"driver = '{settings.driver}': {instead_of(settings.driver, DRIVERS)}")
+    if settings.driver != "command":
+        if table is not None:
+            raise SettingsError('[command] is only used with driver = "command"; say both, or none')
+        return None
+    if table is None:
+        raise SettingsError(
+            'driver = "command" needs to know the program:'
+            ' [command] with program = ["/usr/local/lib/forewarn/carry"]'
+        )
+    timeout = _duration("command.timeout", table.timeout) / 1e6
+    if timeout <= 0:
+        raise SettingsError("command.timeout must be more than 0")
+    if table.max_at_once < 1:
+        raise SettingsError("command.max_at_once must be at least 1")
+    try:
+        words = found(table.program)
+    except ProgramUnusable as error:
+        raise SettingsError(f"command.program: {error}") from error
+    return Program(
+        words=words,
+        timeout=timeout,
+        repeatable=table.repeatable,
+        max_at_once=table.max_at_once,
+    )
+
+
+def _history(text: str) -> int | None:
+    if not text.strip():
+        return None
+    kept = _duration("history", text)
+    if kept < HISTORY_LEAST:
+        raise SettingsError(
+            f"history = '{text}': it is kept for at least {in_words(HISTORY_LEAST)};"
+            ' write for example 90d, or "" to keep all of it'
+        )
+    return kept
 
 
 def _address(key: str, text: str) -> Address:

@@ -14,6 +14,7 @@ from forewarn.control import schema as s
 from forewarn.control import views
 from forewarn.core import Duration, Refused, Time
 from forewarn.core.refusal import Reason, invalid
+from forewarn.core.selection import Selector, SelectorError, parse
 from forewarn.core.time import LAST, SECOND
 from forewarn.core.words import listing
 from forewarn.service.platform import Outcome
@@ -60,6 +61,14 @@ def length(what: str, seconds: float) -> Duration:
     if not abs(seconds) * SECOND < LAST:  # not a number fails this as well
         raise RefusedError(invalid(f"{what} of {seconds} s is no length of time"))
     return round(seconds * SECOND)
+
+
+def selector(text: str | None) -> Selector | None:
+    """Labels to select by, as a query says them."""
+    try:
+        return None if text is None else parse(text)
+    except SelectorError as error:
+        raise RefusedError(invalid(str(error))) from error
 
 
 def refused(_request: object, error: RefusedError) -> Response[s.Problem]:

@@ -18,7 +18,7 @@ from litestar.openapi.config import OpenAPIConfig
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from forewarn import __version__
-from forewarn.control import metrics, views
+from forewarn.control import fleet, happenings, history, metrics, rollouts, views
 from forewarn.control import schema as s
 from forewarn.control.answers import (
     RefusedError,
@@ -31,13 +31,20 @@ from forewarn.control.answers import (
     outcome,
     problem,
     refused,
+    selector,
 )
 from forewarn.core import EventType, Machine, Now, Source, Time
 from forewarn.core.refusal import conflict, invalid, unknown
+from forewarn.core.selection import labels_of, matches
 from forewarn.core.time import LAST
+from forewarn.service.applying import Applying
+from forewarn.service.history import History
+from forewarn.service.hosts import Hosts
+from forewarn.service.leaving import Leaving
 from forewarn.service.ledger import Hung
 from forewarn.service.platform import Platform
 from forewarn.service.readings import Reading
+from forewarn.service.rollouts import Rollouts
 from forewarn.store.port import StoreFailed
 
 MAX_LISTED = 1_000  # events that are over, in one answer
@@ -47,6 +54,11 @@ class Desk(msgspec.Struct, frozen=True):
     """What the API is given: the platform, and the few things a node alone knows."""
 
     platform: Platform
+    leaving: Leaving
+    hosts: Hosts
+    rollouts: Rollouts
+    history: History
+    applying: Applying
     metadata: str
     url_of: Callable[[Machine], str]
     next_due: Callable[[], Time | None]
@@ -71,12 +83,15 @@ def create(desk: Desk) -> Litestar:
         )
 
     @get("/v1/machines", sync_to_thread=False)
-    def machines(group: FromQuery[str | None] = None) -> list[s.Machine]:
+    def machines(
+        group: FromQuery[str | None] = None, label: FromQuery[str | None] = None
+    ) -> list[s.Machine]:
+        wanted = selector(label) or ()
         return [
             views.machine(g, m, platform.witness.polls(m.name), desk.url_of)
             for g in platform.inventory.groups()
             for m in g.machines
-            if group in (None, g.name)
+            if group in (None, g.name) and matches(wanted, labels_of(g, m))
         ]
 
     def one_machine(name: str) -> s.Machine:
@@ -109,8 +124,10 @@ def create(desk: Desk) -> Litestar:
         return one_machine(name)
 
     @get("/v1/groups", sync_to_thread=False)
-    def groups() -> list[s.Group]:
-        return [views.group(group) for group in platform.inventory.groups()]
+    def groups(label: FromQuery[str | None] = None) -> list[s.Group]:
+        wanted = selector(label) or ()
+        found = platform.inventory.groups()
+        return [views.group(group) for group in found if matches(wanted, group.labels)]
 
     @get("/v1/groups/{name:str}", sync_to_thread=False)
     def group(name: FromPath[str]) -> s.Group:
@@ -190,6 +207,10 @@ def create(desk: Desk) -> Litestar:
             *(status, machines, machine, restart, redeploy, restore, groups, group, disable),
             *(events, schedule, event, approve, cancel, retry, finish, explain, clock, advance),
             numbers,
+            *happenings.handlers(desk),
+            *fleet.handlers(desk),
+            *history.handlers(desk),
+            *rollouts.handlers(desk),
         ],
         before_request=_local_only,
         logging_config=None,

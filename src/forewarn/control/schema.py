@@ -17,6 +17,7 @@ class Machine(msgspec.Struct, kw_only=True):
     host: str = ""
     spot: bool = False
     gone: str = ""
+    labels: dict[str, str] = {}  # its group's, overlaid with its own
     metadata_url: str = ""
     polls: int = 0
     last_poll: datetime | None = None
@@ -30,9 +31,12 @@ class Group(msgspec.Struct, kw_only=True):
     enabled: bool
     incarnation: int
     machines: list[str]
+    labels: dict[str, str] = {}
     events: list[str] = []
     user_event_limit: int | None = None
     auto_approve: list[str] = []
+    all_instances_down: bool = False
+    terminate_notice: float | None = None  # seconds; None: not told of deletes
 
 
 class Approval(msgspec.Struct, kw_only=True):
@@ -58,11 +62,21 @@ class Event(msgspec.Struct, kw_only=True):
     started_at: datetime | None = None
     ended_at: datetime | None = None
     ending: str = ""
+    host: str = ""
+    cause: str = ""
+    ready: list[str] = []  # machines that said they are
 
 
 class Outcome(Event, kw_only=True):
     """The event that a verb was about, as it is now, and what whoever asked should know."""
 
+    notes: list[str] = []
+
+
+class Outcomes(msgspec.Struct, kw_only=True):
+    """The events that a verb was about, as they are now."""
+
+    events: list[Event] = []
     notes: list[str] = []
 
 
@@ -91,6 +105,61 @@ class ScheduleRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     description: str = ""
     duration: int = -1
     source: str = "Platform"
+
+
+class Host(msgspec.Struct, kw_only=True):
+    name: str
+    health: str
+    labels: dict[str, str] = {}
+    since: datetime | None = None  # when its health last changed
+    note: str = ""
+    machines: list[str] = []
+    events: list[str] = []  # planned or under way for the host itself
+
+
+class HostExplanation(msgspec.Struct, kw_only=True):
+    name: str
+    health: str
+    says: str
+    machines: list[str] = []
+    events: list[Explanation] = []
+
+
+class MaintainRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    how: str  # Freeze, Reboot or live-migration
+    evacuate: bool = False
+    notice: float | None = None  # seconds
+    not_before: datetime | None = None
+    short_notice: bool = False
+    description: str | None = None
+    duration: int | None = None
+
+
+class DegradeRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    notice: float | None = None  # seconds
+    note: str = ""
+
+
+class FailRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    note: str = ""
+
+
+class FailMachineRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    type: str = "Redeploy"
+
+
+class ScaleInRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    count: int | None = None  # how many machines to delete
+    to: int | None = None  # or how many are to stay
+
+
+class PolicyRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What is left out stays as it is; null is no limit, and no notice of deletes."""
+
+    user_event_limit: int | msgspec.UnsetType | None = msgspec.UNSET
+    auto_approve: list[str] | msgspec.UnsetType = msgspec.UNSET
+    all_instances_down: bool | msgspec.UnsetType = msgspec.UNSET
+    terminate_notice: float | msgspec.UnsetType | None = msgspec.UNSET  # seconds
 
 
 class FinishRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

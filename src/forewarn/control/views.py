@@ -9,8 +9,13 @@ import msgspec
 from forewarn.control import schema as s
 from forewarn.control.schema import time_of
 from forewarn.core import Event, Group, Machine
+from forewarn.core.fleet import Host
 from forewarn.core.holds import Hold
+from forewarn.core.selection import labels_of
+from forewarn.core.time import SECOND
 from forewarn.service import platform as p
+from forewarn.service.explaining import Explanation
+from forewarn.service.hosts import HostReport
 from forewarn.service.witness import Polls
 
 
@@ -27,6 +32,7 @@ def machine(
         host=machine.host,
         spot=machine.spot,
         gone=machine.gone,
+        labels=dict(labels_of(group, machine)),
         metadata_url=url(machine),
         polls=polls.count if polls else 0,
         last_poll=time_of(polls.last) if polls else None,
@@ -42,9 +48,14 @@ def group(group: Group) -> s.Group:
         enabled=group.enabled,
         incarnation=group.incarnation,
         machines=[machine.name for machine in group.machines],
+        labels=group.labels,
         events=[event.id for event in group.events],
         user_event_limit=group.policy.user_event_limit,
         auto_approve=[type.value for type in group.policy.auto_approve],
+        all_instances_down=group.policy.all_instances_down,
+        terminate_notice=group.policy.terminate_notice / SECOND
+        if group.policy.terminate_notice is not None
+        else None,
     )
 
 
@@ -63,6 +74,9 @@ def event(event: Event) -> s.Event:
         raised_at=time_of(event.raised_at),
         raised_by=event.by,
         listed=event.listed,
+        host=event.host,
+        cause=event.cause,
+        ready=[said.machine for said in event.ready],
         approved=s.Approval(by=event.approved.by, at=time_of(event.approved.at))
         if event.approved
         else None,
@@ -77,16 +91,45 @@ def outcome(outcome: p.Outcome) -> s.Outcome:
     return s.Outcome(**shown, notes=list(outcome.notes))
 
 
-def explanation(explanation: p.Explanation) -> s.Explanation:
+def outcomes(outcomes: p.Outcomes) -> s.Outcomes:
+    return s.Outcomes(events=[event(one) for one in outcomes.events], notes=list(outcomes.notes))
+
+
+def host(host: Host, machines: list[Machine], events: list[Event]) -> s.Host:
+    return s.Host(
+        name=host.name,
+        labels=host.labels,
+        health=host.health.value,
+        since=time_of(host.since) if host.since is not None else None,
+        note=host.note,
+        machines=[machine.name for machine in machines],
+        events=[event.id for event in events],
+    )
+
+
+def host_explanation(report: HostReport) -> s.HostExplanation:
+    return s.HostExplanation(
+        name=report.host.name,
+        health=report.host.health.value,
+        says=report.says,
+        machines=list(report.machines),
+        events=[
+            s.Explanation(event=event(one), says=says, holds=[hold_view(hold) for hold in holds])
+            for one, holds, says in report.events
+        ],
+    )
+
+
+def explanation(explanation: Explanation) -> s.Explanation:
     return s.Explanation(
         event=event(explanation.event),
         says=explanation.says,
-        holds=[_hold(hold) for hold in explanation.holds],
+        holds=[hold_view(hold) for hold in explanation.holds],
         seen_by={name: time_of(at) for name, at in explanation.seen_by.items()},
     )
 
 
-def _hold(hold: Hold) -> s.Hold:
+def hold_view(hold: Hold) -> s.Hold:
     return s.Hold(
         kind=hold.kind.value,
         says=hold.says,

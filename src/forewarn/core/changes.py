@@ -31,14 +31,17 @@ class GroupDefined(msgspec.Struct, frozen=True, tag="group"):
     policy: Policy
     place: Place
     labels: dict[str, str] = {}
+    by: str = ""
 
 
 class MachinePut(msgspec.Struct, frozen=True, tag="machine"):
     machine: Machine
+    by: str = ""
 
 
 class MachineRemoved(msgspec.Struct, frozen=True, tag="machine-removed"):
     name: str
+    by: str = ""
 
 
 class EnablingBegan(msgspec.Struct, frozen=True, tag="enabling"):
@@ -101,8 +104,8 @@ def apply(group: Group, items: tuple[Change, ...]) -> Group:
             case MachineRemoved(name=name):
                 touched.add("machines")
                 machines.pop(name, None)
-            case GroupDefined():
-                fields |= msgspec.structs.asdict(item)
+            case GroupDefined(kind=kind, policy=policy, place=place, labels=labels):
+                fields |= {"kind": kind, "policy": policy, "place": place, "labels": labels}
             case EnablingBegan(until=until):
                 fields["enabling_until"] = until
             case Enabled(seen=seen):

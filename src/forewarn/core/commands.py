@@ -20,6 +20,7 @@ class Define(msgspec.Struct, frozen=True, kw_only=True):
     place: Place = Place()
     labels: dict[str, str] = {}
     force: bool = False  # also if a machine that is removed has an active event
+    by: str = ""
 
 
 class Enable(msgspec.Struct, frozen=True, kw_only=True):

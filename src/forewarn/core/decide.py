@@ -28,7 +28,7 @@ from forewarn.core.departures import delete, evict
 from forewarn.core.events import MAX_READY_NOTE, Approval, Attempt, Event, Ready, Status
 from forewarn.core.fleet import Machine
 from forewarn.core.group import Group
-from forewarn.core.holds import bound, ended, settle
+from forewarn.core.holds import bound, settle
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.refusal import Refused, conflict, invalid, unknown
 from forewarn.core.time import MINUTE, SECOND, Duration, Now
@@ -177,7 +177,8 @@ def _cancel(group: Group, command: c.Cancel, now: Now) -> Changes | Refused:
             f" groups {listing(event.joint.groups)} together; they can only be cancelled together"
         )
     ending = f"cancelled by {command.by}" + (f": {command.why}" if command.why else "")
-    return Changes((ended(event, now, ending, command.by),), event.id)
+    over = move(event, Move.WITHDRAW, ended_at=now.at, ending=ending, cancelled_by=command.by)
+    return Changes((EventMoved(Move.WITHDRAW, over, command.by),), event.id)
 
 
 def _answer(group: Group, command: c.Answer, now: Now) -> Changes:
@@ -241,7 +242,8 @@ def _carried_out_with_its_lead(event: Event) -> Refused:
 def _set_policy(group: Group, command: c.SetPolicy) -> Changes:
     if group.policy == command.policy:
         return Changes(notes=("that is the policy already",))
-    return Changes((GroupDefined(group.kind, command.policy, group.place, group.labels),))
+    after = GroupDefined(group.kind, command.policy, group.place, group.labels, command.by)
+    return Changes((after,))
 
 
 def _prepare(group: Group, command: c.Prepare, now: Now) -> Changes | Refused:
@@ -265,20 +267,21 @@ def _prepare(group: Group, command: c.Prepare, now: Now) -> Changes | Refused:
 
 def _define(group: Group, command: c.Define, now: Now) -> Changes | Refused:
     items: list[Change] = []
-    wanted = GroupDefined(command.kind, command.policy, command.place, command.labels)
-    if wanted != GroupDefined(group.kind, group.policy, group.place, group.labels):
+    by = command.by
+    wanted = GroupDefined(command.kind, command.policy, command.place, command.labels, by)
+    if wanted != GroupDefined(group.kind, group.policy, group.place, group.labels, by):
         items.append(wanted)
     known = {machine.name: machine for machine in group.machines}
     for machine in command.machines:
         before = known.pop(machine.name, None)
         placed = _placed(before, machine)
         if before != placed:
-            items.append(MachinePut(placed))
+            items.append(MachinePut(placed, by))
     if known and not command.force and (busy := _busy(group, set(known))):
         return busy
     if not items and not known:
         return Changes()
-    items += [MachineRemoved(name) for name in known]
+    items += [MachineRemoved(name, by) for name in known]
     after = apply(group, tuple(items))
     return Changes((*items, *moot(after, now)))
 
@@ -315,4 +318,4 @@ def _restore(group: Group, command: c.Restore) -> Changes | Refused:
         return unknown(f"no machine '{command.machine}' in group '{group.name}'")
     if machine.alive:
         return conflict(f"machine '{machine.name}' is there; only one that is gone can be restored")
-    return Changes((MachinePut(msgspec.structs.replace(machine, gone="")),))
+    return Changes((MachinePut(msgspec.structs.replace(machine, gone=""), command.by),))

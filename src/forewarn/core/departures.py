@@ -10,11 +10,12 @@ from forewarn.core import commands as c
 from forewarn.core.announce import draft, wrong_id, wrong_machines
 from forewarn.core.changes import Changes, EventMoved
 from forewarn.core.events import PROMISES, Approval, Event, EventType, Source, Status
-from forewarn.core.fleet import GroupKind, Machine
+from forewarn.core.fleet import GroupKind, Machine, Policy
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.refusal import Refused, conflict
 from forewarn.core.time import MINUTE, Duration, Now, ceil_second
+from forewarn.core.words import in_words, listing
 
 MIN_TERMINATE_NOTICE: Duration = 5 * MINUTE
 MAX_TERMINATE_NOTICE: Duration = 15 * MINUTE
@@ -115,3 +116,22 @@ def _raised(group: Group, event: Event, by: str) -> Changes:
         notes = (f"group '{group.name}' is not listening; it will see the event once it asks",)
     raised = EventMoved(Move.RAISE, move(event, Move.RAISE), by)
     return Changes((raised,), event.id, notes)
+
+
+def policy_wrong(kind: GroupKind, policy: Policy) -> str:
+    """What is wrong with a policy; empty if nothing is."""
+    if policy.user_event_limit is not None and policy.user_event_limit < 1:
+        return "user_event_limit must be at least 1, or left out for no limit"
+    if wrong := [type.value for type in policy.auto_approve if not PROMISES[type].by_user]:
+        return f"auto_approve is for users' events (Reboot, Redeploy), not {listing(wrong)}"
+    notice = policy.terminate_notice
+    if notice is None:
+        return ""
+    if kind is not GroupKind.SCALE_SET:
+        return "terminate_notice goes with kind scale-set only"
+    if not MIN_TERMINATE_NOTICE <= notice <= MAX_TERMINATE_NOTICE:
+        return (
+            f"terminate_notice is from {in_words(MIN_TERMINATE_NOTICE)}"
+            f" to {in_words(MAX_TERMINATE_NOTICE)}, not {in_words(notice)}"
+        )
+    return ""

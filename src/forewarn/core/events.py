@@ -129,6 +129,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     attempt: Attempt | None = None
     ended_at: Time | None = None
     ending: str = ""
+    cancelled_by: str = ""  # who withdrew it; empty if it ended by itself or became pointless
 
     @property
     def promise(self) -> Promise:

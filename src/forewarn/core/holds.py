@@ -31,6 +31,7 @@ class HoldKind(enum.Enum):
     COUPLING = "coupling"
     WINDOW = "window"
     JOINT = "joint"
+    DRIVER = "driver"  # it has started, and is being carried out
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True):

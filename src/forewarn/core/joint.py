@@ -8,12 +8,16 @@ all; the others end with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections import ChainMap
+from collections.abc import Mapping, MutableMapping, Sequence
+from typing import cast
 
 import msgspec
 
 from forewarn.core.aftermath import finished
-from forewarn.core.changes import Change, EventMoved, apply
+from forewarn.core.changes import Change, Changes, EventMoved, apply
+from forewarn.core.commands import Command
+from forewarn.core.decide import decide
 from forewarn.core.events import Event, Joint, Status
 from forewarn.core.group import Group
 from forewarn.core.holds import (
@@ -28,6 +32,7 @@ from forewarn.core.holds import (
     started,
 )
 from forewarn.core.lifecycle import Move
+from forewarn.core.refusal import Refused
 from forewarn.core.time import Now, Time
 from forewarn.core.words import listing
 
@@ -46,26 +51,52 @@ def joints(group: Group) -> dict[str, Joint]:
     return {event.joint.id: event.joint for event in group.events if event.joint is not None}
 
 
-def settle_jointly(
-    groups: Mapping[str, Group], touched: Iterable[str], now: Now
-) -> dict[str, tuple[Change, ...]]:
-    """What the joints of these groups bring about now, by group: starts, and the ends of those
-    whose lead is over. A start or an end in one group may matter to the next joint."""
+class Together(msgspec.Struct, frozen=True):
+    """What several commands bring about as one: a decision for each, and all changes by group."""
+
+    decisions: tuple[Changes, ...]
+    items: Mapping[str, tuple[Change, ...]]
+
+
+def decide_together(
+    groups: Mapping[str, Group], commands: Sequence[tuple[str, Command]], now: Now
+) -> Together | Refused:
+    """Decide one after the other, each seeing what those before it have done: all, or the first
+    refusal. What is thereby set free to start in several groups at once starts with it."""
+    after: dict[str, Group] = {}
+    states = ChainMap(after, cast("MutableMapping[str, Group]", groups))
     items: dict[str, list[Change]] = {}
-    after: MutableMapping[str, Group] = {}
-    waiting = dict.fromkeys(touched)
-    while waiting:
-        name = next(iter(waiting))
-        del waiting[name]
-        for joint in joints(after.get(name) or groups[name]).values():
-            states = _Overlaid(after, groups)
-            for other, moved in _settled(states, joint, now).items():
-                state = states[other]
-                then = (*moved, *settle(apply(state, moved), now))
-                after[other] = apply(state, then)
-                items.setdefault(other, []).extend(then)
-                waiting[other] = None
-    return {name: tuple(moved) for name, moved in items.items()}
+    decisions = []
+    touched: dict[str, Joint] = {}
+    for name, command in commands:
+        before = states[name]
+        decision = decide(before, command, now)
+        if isinstance(decision, Refused):
+            return decision
+        decisions.append(decision)
+        if decision.items:
+            items.setdefault(name, []).extend(decision.items)
+            after[name] = apply(before, decision.items)
+        touched |= joints(before) | joints(states[name])
+    for name, more in _settle(states, touched, now).items():
+        items.setdefault(name, []).extend(more)
+    return Together(tuple(decisions), {name: tuple(some) for name, some in items.items()})
+
+
+def _settle(
+    states: MutableMapping[str, Group], touched: dict[str, Joint], now: Now
+) -> dict[str, list[Change]]:
+    """What these joints bring about now, by group: starts, and the ends of those whose lead is
+    over. A start or an end in one group may matter to the next joint there."""
+    items: dict[str, list[Change]] = {}
+    while touched:
+        joint = touched.pop(next(iter(touched)))
+        for name, moved in _settled(states, joint, now).items():
+            then = (*moved, *settle(apply(states[name], moved), now))
+            states[name] = apply(states[name], then)
+            items.setdefault(name, []).extend(then)
+            touched |= joints(states[name])
+    return items
 
 
 def _settled(groups: Mapping[str, Group], joint: Joint, now: Now) -> dict[str, tuple[Change, ...]]:
@@ -134,17 +165,3 @@ def joint_due(groups: Mapping[str, Group], joint: Joint, now: Now) -> Time | Non
         return None
     held = holds(groups, joint, now)
     return max((hold.until for hold in held if hold.until is not None), default=now.at)
-
-
-class _Overlaid(Mapping[str, Group]):
-    def __init__(self, over: Mapping[str, Group], under: Mapping[str, Group]) -> None:
-        self._over, self._under = over, under
-
-    def __getitem__(self, name: str) -> Group:
-        return self._over.get(name) or self._under[name]
-
-    def __iter__(self):  # type: ignore[no-untyped-def]
-        return iter({**self._under, **self._over})
-
-    def __len__(self) -> int:
-        return len({**self._under, **self._over})

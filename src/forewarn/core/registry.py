@@ -21,6 +21,7 @@ class HostPut(msgspec.Struct, frozen=True, tag="host"):
 
 class HostRemoved(msgspec.Struct, frozen=True, tag="host-removed"):
     name: str
+    by: str = ""
 
 
 class RolloutPut(msgspec.Struct, frozen=True, tag="rollout"):

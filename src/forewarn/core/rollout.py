@@ -2,20 +2,23 @@
 
 Progress is a query over the events it caused: every step has a cause of its own
 (`Step.cause`), so a crash between "event over" and "rollout noted it" cannot repeat a step.
-What a rollout does next is decided elsewhere, from these values.
+What a rollout does next is decided in `rolling.py`, from these values; how a selection becomes
+lanes is `lanes.py`.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from forewarn.core.events import UNKNOWN_DURATION, EventType
+from forewarn.core.events import PROMISES, UNKNOWN_DURATION, EventType
 from forewarn.core.time import MINUTE, Duration, Time
 from forewarn.core.windows import Window
 
 CAUSE = "rollout"  # what the causes of all steps begin with
 
 GATE_TIMEOUT: Duration = 10 * MINUTE
+
+BY_ITSELF = "the rollout itself"  # who paused it, if nobody did
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -34,6 +37,11 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     steps: tuple[Step, ...]
 
+    @property
+    def hosts(self) -> bool:
+        """Is it a host that is worked on, with whatever is on it?"""
+        return any(step.host for step in self.steps)
+
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What must be well before the next step: an address that answers 2xx, or a command that
@@ -42,6 +50,10 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     http: str = ""
     command: str = ""
     timeout: Duration = GATE_TIMEOUT
+
+    @property
+    def named(self) -> str:
+        return self.http or f"command {self.command}"
 
 
 class Switch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -70,3 +82,37 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     resumed: Switch | None = None  # what was withdrawn before this is announced again
     aborted: Switch | None = None
     ended_at: Time | None = None
+
+    @property
+    def name(self) -> str:
+        """Whoever raises or withdraws its events, if it does so itself."""
+        return f"{CAUSE} {self.id}"
+
+    @property
+    def prefix(self) -> str:
+        """What the causes of its steps begin with."""
+        return prefix(self.id)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return tuple(step for lane in self.lanes for step in lane.steps)
+
+    @property
+    def promised(self) -> Duration:
+        """The notice of each of its events."""
+        return PROMISES[self.type].notice if self.notice is None else self.notice
+
+    @property
+    def going(self) -> bool:
+        """May it announce anything?"""
+        return self.paused is None and self.aborted is None and self.ended_at is None
+
+
+def prefix(id: str) -> str:
+    return f"{CAUSE}/{id}/"
+
+
+def caused(cause: str) -> str | None:
+    """The id of the rollout whose step has this cause, if it is one's."""
+    parts = cause.split("/", 2)
+    return parts[1] if len(parts) == 3 and parts[0] == CAUSE else None

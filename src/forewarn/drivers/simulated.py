@@ -122,37 +122,45 @@ class Simulated:
         return Ok() if task.machines else Veto("none of its machines is there")
 
     async def observe(self, task: Task) -> Observed:
-        if self._world.impact(task.event) is None:
+        if any(self._world.impact(event) is None for event in _struck(task)):
             return NotYet()
         if task.started_at is None:
             return Unknown("it happened, though it has not started")
         return Happened(_moved(task)) if task.now >= self._over_at(task) else NotYet()
 
     async def perform(self, task: Task) -> Performed:
-        if self._world.impact(task.event) is None:
-            names = tuple(machine.name for machine in task.machines)
-            profile = PROFILES[task.type, task.source]
-            seconds = task.duration if task.duration >= 0 else profile.impact
-            self._world.strike(
-                Impact(task.now / SECOND, task.event, task.type.value, names, seconds)
-            )
+        seconds = task.duration if task.duration >= 0 else _profile(task).impact
+        for event, names in _struck(task).items():
+            if self._world.impact(event) is None:
+                self._world.strike(
+                    Impact(task.now / SECOND, event, task.type.value, names, seconds)
+                )
         over_at = self._over_at(task)
         return Again(over_at) if task.now < over_at else Done(_moved(task))
 
     def _over_at(self, task: Task) -> int:
-        profile = PROFILES[task.type, task.source]
         started = task.now if task.started_at is None else task.started_at
-        return started + self._paced(profile.started)
+        return started + self._paced(_profile(task).started)
+
+
+def _profile(task: Task) -> Profile:
+    return MAINTENANCE if task.host else PROFILES[task.type, task.source]
+
+
+def _struck(task: Task) -> dict[str, tuple[str, ...]]:
+    """The machines that are touched, by event: one host may carry several groups' machines."""
+    if task.parts:
+        return {part.event: part.machines for part in task.parts}
+    return {task.event: tuple(machine.name for machine in task.machines)}
 
 
 def _moved(task: Task) -> dict[str, str]:
-    """A redeploy moves each machine to the next host, if there is another."""
-    if task.type is not EventType.REDEPLOY:
+    """A redeploy or a live migration moves each machine to the best host there is."""
+    if task.type is not EventType.REDEPLOY and not task.moves:
         return {}
     moved = {}
     for machine in task.machines:
         others = [host for host in task.hosts if host != machine.host]
         if others:
-            later = [host for host in others if host > machine.host]
-            moved[machine.name] = (later or others)[0]
+            moved[machine.name] = others[0]
     return moved

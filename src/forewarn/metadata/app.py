@@ -8,40 +8,26 @@ once, without ASGI; `Front` does.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, TypeAlias
 
-import msgspec
 import structlog
 
 from forewarn.metadata import present
+from forewarn.metadata.beside import Beside
 from forewarn.metadata.boards import UNCHANGED, Boards, Page
 from forewarn.metadata.counts import ROWS, Counts
 from forewarn.metadata.limits import Crowd, Limits, Rates
 from forewarn.metadata.plans import Plan
+from forewarn.metadata.reply import HANG_UP, Gone, Receive, Reply, Scope, Send, refused
 from forewarn.metadata.seats import Seat, Seats
 from forewarn.metadata.standing import Standing
 from forewarn.metadata.upstream import GroupNews, Moment, NotTaken, Upstream
 from forewarn.service import guard
-from forewarn.wire import errors, requests
-from forewarn.wire.errors import JSON, Problem
+from forewarn.wire import beside, errors, requests
+from forewarn.wire.errors import Problem
 from forewarn.wire.instance import Found, NeedsText, NoSuchElement, answer, versions_body
 from forewarn.wire.versions import Version
 
-Scope: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-HANG_UP = (("Connection", "close"),)
-
 log = structlog.get_logger("forewarn")
-
-
-class Reply(msgspec.Struct, frozen=True):
-    status: int
-    body: bytes = b""
-    content_type: str = JSON
-    headers: tuple[tuple[str, str], ...] = ()
 
 
 class MetadataApp:
@@ -62,6 +48,7 @@ class MetadataApp:
         self._seat_at = seats.at
         self._polls = self.counts.polls
         self.detours: set[str] = set()  # machines whose every request takes the long way
+        self.beside = Beside(upstream, seats, self._show)
         upstream.attach(self._told)
 
     def look(self) -> Moment:
@@ -107,13 +94,13 @@ class MetadataApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             reply = await self._reply(scope, receive)
-        except _Gone:
+        except Gone:
             return
         except NotTaken as failure:
             log.error("a request could not be carried out", why=str(failure))
-            reply = _refused(errors.NOT_TAKEN)
+            reply = refused(errors.NOT_TAKEN)
         except asyncio.CancelledError:  # the service stops, and this one was still waiting
-            reply = _refused(errors.STOPPING)
+            reply = refused(errors.STOPPING)
         head = [*reply.headers, *self.standing.headers(self.now().at)]
         if reply.status != 304:
             head += [("Content-Type", reply.content_type), ("Content-Length", str(len(reply.body)))]
@@ -122,23 +109,25 @@ class MetadataApp:
         await send({"type": "http.response.body", "body": reply.body})
 
     def _told(self, news: GroupNews) -> None:
-        self.seats.told(news, self._boards.told(news))
+        board = self._boards.told(news)
+        self.seats.told(news, board)
+        self.beside.told(news, board)
 
     async def _reply(self, scope: Scope, receive: Receive) -> Reply:
         seat = self.seats.who(
             (scope.get("client") or ("", 0))[0], (scope.get("server") or ("", 0))[0]
         )
         if seat is None:
-            return _refused(errors.NOT_FOUND)
-        ask = requests.read(scope["method"], scope["path"], scope["query_string"], scope["headers"])
+            return refused(errors.NOT_FOUND)
+        ask = beside.read(scope["method"], scope["path"], scope["query_string"], scope["headers"])
         if not self._rates.admit(seat.name):
             self.counts.hit("throttle", seat.name)
-            if isinstance(ask, requests.GetDocument) and seat.board.enabled:
+            if isinstance(ask, requests.GetDocument | beside.Wait) and seat.board.enabled:
                 self._upstream.alive(seat.group)
-            return _refused(errors.THROTTLED)
+            return refused(errors.THROTTLED)
         match ask:
             case Problem():
-                return _refused(ask)
+                return refused(ask)
             case requests.GetDocument():
                 return await self._document(seat, ask)
             case requests.PostApproval():
@@ -151,9 +140,18 @@ class MetadataApp:
                     case Found(body=body, content_type=content_type):
                         return Reply(200, body, content_type)
                     case NeedsText():
-                        return _refused(errors.LEAF_WITHOUT_TEXT)
+                        return refused(errors.LEAF_WITHOUT_TEXT)
                     case NoSuchElement():
-                        return _refused(errors.NOT_FOUND)
+                        return refused(errors.NOT_FOUND)
+            case beside.GetReadiness():
+                return await self.beside.readiness(seat, ask)
+            case beside.Wait() | beside.PutReadiness():
+                said = await self._body(seat, scope, receive)
+                if isinstance(said, Problem):
+                    return refused(said)
+                if isinstance(ask, beside.PutReadiness):
+                    return await self.beside.prepare(seat, ask, said)
+                return await self.beside.wait(seat, ask, scope, receive)
 
     async def _document(self, seat: Seat, ask: requests.GetDocument) -> Reply:
         headers: tuple[tuple[str, str], ...] = ()
@@ -179,12 +177,12 @@ class MetadataApp:
     async def _approval(self, seat: Seat, scope: Scope, receive: Receive) -> Reply:
         body = await self._body(seat, scope, receive)
         if isinstance(body, Problem):
-            return _refused(body)
+            return refused(body)
         ids = requests.read_approval(body)
         if isinstance(ids, Problem):
-            return _refused(ids)
+            return refused(ids)
         if not await self._upstream.approve(seat.name, seat.group, ids):
-            return _refused(errors.UNKNOWN_EVENT)
+            return refused(errors.UNKNOWN_EVENT)
         return Reply(200)
 
     async def _body(self, seat: Seat, scope: Scope, receive: Receive) -> bytes | Problem:
@@ -201,7 +199,7 @@ class MetadataApp:
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
-                raise _Gone
+                raise Gone
             body += message.get("body", b"")
             if len(body) > self.limits.max_body:
                 self.counts.hit("max_body", seat.name)
@@ -211,16 +209,3 @@ class MetadataApp:
             if guard.monotonic() > too_late:
                 self.counts.hit("body_timeout", seat.name)
                 return errors.TOO_SLOW
-
-
-class _Gone(Exception):
-    """The caller hung up; nobody is there to be answered."""
-
-
-def _refused(problem: Problem) -> Reply:
-    headers = []
-    if problem.allow:
-        headers.append(("Allow", problem.allow))
-    if problem.close:
-        headers += HANG_UP
-    return Reply(problem.status, problem.body, headers=tuple(headers))

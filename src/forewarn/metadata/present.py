@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Collection
 
-from forewarn.core import GroupKind, GroupView, Machine, Status
+from forewarn.core import Event, GroupKind, GroupView, Machine, Status
 from forewarn.core.fleet import Place
 from forewarn.core.time import SECOND, Time
+from forewarn.wire import beside
 from forewarn.wire import document as wire
 from forewarn.wire.instance import Facts, host_name_of
 from forewarn.wire.times import rfc1123
@@ -64,6 +66,16 @@ def facts(machine: Machine, group: str, place: Place) -> Facts:
         tags=tuple(machine.tags.items()),
         private_ipv4=tuple(a for a in machine.addresses if ":" not in a),
         private_ipv6=tuple(a for a in machine.addresses if ":" in a),
+    )
+
+
+def readiness(event: Event, alive: Collection[str]) -> beside.Readiness:
+    """Who has said to be ready, and on whom of those it is about one is still waiting."""
+    ready = {said.machine for said in event.ready}
+    return beside.Readiness(
+        event.id,
+        tuple(beside.ReadyMachine(said.machine, date(said.at), said.note) for said in event.ready),
+        tuple(name for name in event.resources if name in alive and name not in ready),
     )
 
 

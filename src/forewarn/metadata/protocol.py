@@ -14,6 +14,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.limits import Room
 from forewarn.metadata.reading import ReadingProtocol
+from forewarn.metadata.reply import HALF_CLOSED
 from forewarn.service import guard
 from forewarn.wire.errors import BUSY, MALFORMED, TOO_MANY_CONNECTIONS
 
@@ -74,6 +75,11 @@ class MetadataProtocol(ReadingProtocol):
         super().connection_lost(exc)
         self._leave()
 
+    def shutdown(self) -> None:
+        """The server stops: whoever waits for news is told so now, not when its time is up."""
+        self.endpoint.beside.stop()
+        super().shutdown()
+
     def _enter(self) -> None:
         source, asked = (self.client or ("", 0))[0], (self.server or ("", 0))[0]
         seats = self.endpoint.seats
@@ -126,12 +132,17 @@ class MetadataProtocol(ReadingProtocol):
             self._half_closed = True
         else:
             self._half_closed = self._in_flight() and not self.cycle.more_body
+        if self._half_closed and self._running is not None:  # or may have gone: let it not wait
+            self._running.scope[HALF_CLOSED] = True  # type: ignore[literal-required]
+            self._running.message_event.set()
         return self._half_closed
 
     # Answering.
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
+        if self._half_closed:
+            cycle.scope[HALF_CLOSED] = True  # type: ignore[literal-required]
         super()._start_asgi_task(cycle, app)
 
     def pause_writing(self) -> None:

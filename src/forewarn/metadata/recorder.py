@@ -6,7 +6,8 @@ import base64
 from collections.abc import MutableMapping
 from typing import Any
 
-from forewarn.metadata.app import MetadataApp, Receive, Scope, Send
+from forewarn.metadata.app import MetadataApp
+from forewarn.metadata.reply import Receive, Scope, Send
 from forewarn.metadata.seats import Seats
 from forewarn.metadata.upstream import Upstream
 from forewarn.service.trace import Trace

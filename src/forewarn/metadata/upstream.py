@@ -11,12 +11,14 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from forewarn.core import Group, GroupView, Machine, Now, Refused, view
+from forewarn.core import Event, Group, GroupView, Machine, Now, Refused, view
+from forewarn.core.events import MAX_READY_NOTE
 from forewarn.core.fleet import Place
 from forewarn.service.platform import Platform
 from forewarn.store.port import Commit, Store, StoreFailed
 
 Moment: TypeAlias = Now  # a face only passes it on
+MAX_NOTE = MAX_READY_NOTE
 
 
 class GroupNews(msgspec.Struct, frozen=True):
@@ -25,6 +27,13 @@ class GroupNews(msgspec.Struct, frozen=True):
     view: GroupView
     machines: tuple[Machine, ...]
     place: Place
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """An event that a group is shown, and which of the group's machines there are."""
+
+    event: Event
+    alive: frozenset[str]
 
 
 class NotTaken(Exception):
@@ -47,6 +56,19 @@ class Upstream(Protocol):
 
         True is durable; if it cannot be made so, NotTaken is raised.
         """
+        ...
+
+    async def prepare(
+        self, machine: str, group: str, id: str, ready: bool, note: str
+    ) -> Prepared | None:
+        """A machine's own word whether it is ready. None if its group is shown no such event.
+
+        Else it is durable; if it cannot be made so, NotTaken is raised.
+        """
+        ...
+
+    async def prepared(self, group: str, id: str) -> Prepared | None:
+        """Who is ready for the event. None if the group is shown no such event."""
         ...
 
     def witness(
@@ -96,6 +118,19 @@ class LocalUpstream:
         except StoreFailed as failure:
             raise NotTaken(str(failure)) from failure
         return not isinstance(decision, Refused)
+
+    async def prepare(
+        self, machine: str, group: str, id: str, ready: bool, note: str
+    ) -> Prepared | None:
+        try:
+            decision = await self._platform.prepare_as(machine, group, id, ready, note)
+        except StoreFailed as failure:
+            raise NotTaken(str(failure)) from failure
+        return None if isinstance(decision, Refused) else await self.prepared(group, id)
+
+    async def prepared(self, group: str, id: str) -> Prepared | None:
+        event = self._platform.listed(group, id)
+        return Prepared(event, self._store.groups[group].alive) if event is not None else None
 
     def alive(self, group: str) -> None:
         self._platform.witness.alive(group, self.now())

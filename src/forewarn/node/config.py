@@ -6,10 +6,12 @@ from pathlib import Path
 
 import msgspec
 
-from forewarn.core import Rules, Time
+from forewarn.core import Duration, Rules, Time
+from forewarn.drivers.command import Program
 from forewarn.metadata.limits import Limits
 from forewarn.metadata.seats import Identity
 from forewarn.service.fleetfile import Fleet
+from forewarn.service.history import HISTORY
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -29,7 +31,9 @@ class Address(msgspec.Struct, frozen=True):
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    fleet: Fleet
+    fleet: Fleet | None = None  # what the inventory is made at the start; None: it stays as it is
+    fleet_file: str = ""  # where that was read
+    insist: bool = True  # also if machines are removed that have an active event
     state: Path | None = None  # the SQLite file; None: nothing outlives the process
     migrate: bool = True  # may an older state file be brought up to date?
     rules: Rules = Rules()
@@ -41,4 +45,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     whole_loopback: bool = False  # listen on every loopback address, and nowhere else
     control: Address | None = None
     record: Path | None = None
+    program: Program | None = None  # an operator's, that carries events out; None: simulated
+    history: Duration | None = HISTORY  # how long it is kept; None: for ever
     front: bool = True  # answer ordinary polls the short way, where nothing is recorded
+    gates: dict[str, tuple[str, ...]] = {}  # commands that a rollout's gate may name

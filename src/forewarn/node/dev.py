@@ -1,17 +1,19 @@
-"""A fleet on one machine: every pretended machine gets a loopback address of its own."""
+"""A fleet on one machine: every pretended machine gets a loopback address of its own, and keeps it
+for as long as it is known."""
 
 from __future__ import annotations
 
-import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import resources
 
 import msgspec
 
+from forewarn.core import Group
 from forewarn.service import fleetfile
-from forewarn.service.fleetfile import Fleet
+from forewarn.service.fleetfile import Fleet, FleetError
 
-FIRST_ADDRESS = ipaddress.IPv4Address("127.0.1.1")
+FIRST_ADDRESS = (127 << 24) + (1 << 8) + 1  # 127.0.1.1
+LAST_ADDRESS = (128 << 24) - 1
 
 
 def sample_fleet() -> Fleet:
@@ -19,15 +21,25 @@ def sample_fleet() -> Fleet:
     return fleetfile.parse(text)
 
 
-def on_loopback(fleet: Fleet) -> Fleet:
-    """The fleet with addresses that can be asked from here; those it had stay its own affair."""
-    addresses = _addresses()
+def on_loopback(fleet: Fleet, groups: Mapping[str, Group] | None = None) -> Fleet:
+    """The fleet with addresses that can be asked from here; those it had stay its own affair.
+    Machines of these groups keep the addresses they have."""
+    stays = {machine.name for define in fleet.groups.values() for machine in define.machines}
+    known = {
+        machine.name: machine.addresses[0]
+        for group in (groups or {}).values()
+        for machine in group.machines
+        if machine.addresses and machine.name in stays
+    }
+    addresses = _addresses(set(known.values()))
     return Fleet(
         {
             name: msgspec.structs.replace(
                 define,
                 machines=tuple(
-                    msgspec.structs.replace(machine, addresses=(next(addresses),))
+                    msgspec.structs.replace(
+                        machine, addresses=(known.get(machine.name) or next(addresses),)
+                    )
                     for machine in define.machines
                 ),
             )
@@ -37,9 +49,10 @@ def on_loopback(fleet: Fleet) -> Fleet:
     )
 
 
-def _addresses() -> Iterator[str]:
-    address = FIRST_ADDRESS
-    while address.is_loopback:
-        if address.packed[-1] not in (0, 255):
-            yield str(address)
-        address += 1
+def _addresses(taken: set[str]) -> Iterator[str]:
+    for number in range(FIRST_ADDRESS, LAST_ADDRESS):
+        if number & 255 not in (0, 255):
+            address = f"127.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+            if address not in taken:
+                yield address
+    raise FleetError("there are more machines than loopback addresses")

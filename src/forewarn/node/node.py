@@ -15,11 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import structlog
 
-from forewarn.core import Group, Machine, Refused, Time
-from forewarn.core.commands import Define
+from forewarn.core import Machine, Refused, Time
+from forewarn.drivers.command import Command
 from forewarn.drivers.port import Driver
 from forewarn.drivers.simulated import FileWorld, Simulated, World
 from forewarn.metadata.app import MetadataApp
@@ -28,15 +27,25 @@ from forewarn.metadata.recorder import Recorder
 from forewarn.metadata.seats import Identity, Seats
 from forewarn.metadata.upstream import LocalUpstream
 from forewarn.node.config import Address, Config
+from forewarn.node.dev import on_loopback
 from forewarn.node.servers import InnerServer, server
 from forewarn.node.sockets import open_loopback, open_one
 from forewarn.service import guard
+from forewarn.service.active import Active
+from forewarn.service.applying import Applying
 from forewarn.service.carrier import Carrier
 from forewarn.service.clock import Clock, Interruption, RealClock, VirtualClock
+from forewarn.service.conductor import Conductor
 from forewarn.service.feed import Feed
+from forewarn.service.gates import Gates
+from forewarn.service.history import PRUNE_EVERY, History
+from forewarn.service.hosts import Hosts
 from forewarn.service.inventory import Inventory
+from forewarn.service.leaving import Leaving
 from forewarn.service.ledger import Ledger
+from forewarn.service.places import Places
 from forewarn.service.platform import Platform, new_id
+from forewarn.service.rollouts import Rollouts
 from forewarn.service.scheduler import Scheduler, advance
 from forewarn.service.trace import FileTrace, Trace, TracedWorld
 from forewarn.service.witness import SAVE_EVERY, Witness
@@ -118,6 +127,7 @@ class Node:
         self.ledger = Ledger()
         self.witness = Witness(store)
         self.inventory = Inventory(store)
+        self.active = Active(store)
         self.feed = Feed(store)
         await self._take_up()
         self.clock.on_interruption(_tell)
@@ -126,7 +136,8 @@ class Node:
         driver = self._make_driver(trace)
         tasks = guard.Tasks(_surprise)
         self._stack.push_async_callback(tasks.end)
-        self.carrier = Carrier(store, self.writer, driver, config.fleet.hosts, self.ledger, tasks)
+        self.places = Places(store)
+        self.carrier = Carrier(store, self.writer, driver, self.places, self.ledger, tasks)
         self.scheduler = Scheduler(store, self.writer, self.clock, self.ledger, self.witness.seen)
         self.platform = Platform(
             store,
@@ -135,21 +146,43 @@ class Node:
             self.feed,
             self.witness,
             self.inventory,
+            self.active,
             self._new_id,
         )
+        self.leaving = Leaving(self.platform)
+        self.hosts = Hosts(store, self.platform, self.places)
+        gates = Gates(config.gates)
+        self.conductor = Conductor(
+            store,
+            self.writer,
+            self.scheduler,
+            self.platform,
+            self.hosts,
+            gates,
+            self.ledger,
+            tasks,
+        )
+        self.rollouts = Rollouts(store, self.platform, self.conductor, gates)
+        self.history = History(store, self.inventory, self.writer, config.history)
         self.inventory.load()
+        self.places.load()
+        self.active.load()
         upstream = LocalUpstream(self.platform, store)
         seats = Seats(config.identity, config.speak_as)
         self.endpoint = MetadataApp(upstream, seats, config.limits)
         self.app: Any = Recorder(self.endpoint, seats, upstream, trace) if trace else self.endpoint
         self.carrier.resume()  # before anything new is started, so that nothing is taken up twice
+        prepare = on_loopback if config.identity is Identity.ASKED else None
+        self.applying = Applying(store, self.writer, prepare)
         await self._define()
         self._stack.push_async_callback(self._save_or_say)
         if trace:
             trace.fleet(store, self.writer.now().at)
         self.scheduler.reread()
+        await self.conductor.resume()
         tasks.start(self.scheduler.run(), "scheduler")
         tasks.start(self._keep_saving(), "saver")
+        tasks.start(self._keep_pruning(), "pruner")
         await self._listen(tasks)
 
     async def _take_up(self) -> None:
@@ -163,19 +196,26 @@ class Node:
 
     async def _define(self) -> None:
         """Make the inventory what the fleet says; what it no longer names is removed."""
-        wanted: dict[str, Define] = dict(self.config.fleet.groups)
-        for group in self.store.groups.values():
-            if group.name not in wanted and group.machines:
-                wanted[group.name] = _emptied(group)
-        forced = [(name, msgspec.structs.replace(c, force=True)) for name, c in wanted.items()]
-        done = await self.writer.submit_all(forced)
-        if isinstance(done, Refused):  # cannot be: a definition is never refused
-            raise RuntimeError(done.says)
+        config = self.config
+        if config.fleet is None:
+            if not any(self.inventory.groups()):
+                log.info("there are no machines yet; say which: forewarn apply FLEET.yaml")
+            return
+        done = await self.applying.fleet(config.fleet, by="start", force=config.insist)
+        if isinstance(done, Refused):
+            log.warning(
+                "the fleet file is not applied, the inventory stays as it was",
+                why=done.says,
+                run=f"forewarn apply {config.fleet_file or 'FLEET.yaml'} --force",
+            )
 
     def _make_driver(self, trace: Trace | None) -> Driver:
         if self._driver is not None:
             return self._driver
         state = self.config.state
+        if self.config.program is not None:
+            papers = state.with_name(state.name + ".programs") if state else None
+            return Command(self.config.program, papers)
         world = FileWorld(state.with_name(state.name + ".impacts")) if state else World()
         if trace:
             world = TracedWorld(world, trace)
@@ -228,6 +268,11 @@ class Node:
 
             desk = Desk(
                 platform=self.platform,
+                hosts=self.hosts,
+                rollouts=self.rollouts,
+                history=self.history,
+                leaving=self.leaving,
+                applying=self.applying,
                 metadata=self.metadata_url,
                 url_of=self.url_of,
                 next_due=self.scheduler.next_due,
@@ -254,12 +299,21 @@ class Node:
         return inner
 
     def _loopback_hosts(self) -> list[str]:
-        return ["127.0.0.1", *(a for m in self.config.fleet.machines for a in m.addresses)]
+        groups = self.inventory.groups()
+        return ["127.0.0.1", *(a for g in groups for m in g.machines for a in m.addresses)]
 
     async def _keep_saving(self) -> None:
         while True:
             await guard.pause(SAVE_EVERY)
             await self._save_or_say()
+
+    async def _keep_pruning(self) -> None:
+        while True:
+            await guard.pause(PRUNE_EVERY)
+            try:
+                await self.history.prune()
+            except Exception as error:
+                log.warning("the history could not be pruned", why=str(error))
 
     async def _save_or_say(self) -> None:
         try:
@@ -290,10 +344,6 @@ def _store(config: Config) -> Store:
     from forewarn.store.sqlite import SqliteStore
 
     return SqliteStore(Path(config.state), migrate=config.migrate)
-
-
-def _emptied(group: Group) -> Define:
-    return Define(kind=group.kind, machines=(), policy=group.policy, place=group.place)
 
 
 def _url(host: str, listener: socket.socket) -> str:

@@ -6,17 +6,20 @@ at what is on record. It decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+import msgspec
 import structlog
 
-from forewarn.core import Event, Group, Status
+from forewarn.core import Event, Group, Machine, Status
 from forewarn.core.changes import EventMoved
 from forewarn.core.commands import Again, Answer, Done, Failed, Outcome, Unclear
+from forewarn.core.joint import members
 from forewarn.core.lifecycle import Move
-from forewarn.drivers.port import Driver, Happened, Observed, Task, TaskMachine, Unknown
+from forewarn.drivers.port import Driver, Happened, Observed, Part, Task, TaskMachine, Unknown
 from forewarn.service import guard
 from forewarn.service.ledger import Ledger
+from forewarn.service.places import Places
 from forewarn.service.writer import Writer
 from forewarn.store.port import Commit, Store, StoreFailed
 
@@ -31,14 +34,14 @@ class Carrier:
         store: Store,
         writer: Writer,
         driver: Driver,
-        hosts: tuple[str, ...],
+        places: Places,
         ledger: Ledger,
         tasks: guard.Tasks,
     ) -> None:
         self._store = store
         self._writer = writer
         self._driver = driver
-        self._hosts = hosts
+        self._places = places
         self._ledger = ledger
         self._tasks = tasks
         store.attach(self._told)
@@ -50,14 +53,16 @@ class Carrier:
                 if event.attempt is not None and event.attempt.open:
                     self._carry(event, observe=True)
 
-    async def veto(self, event: Event) -> str | None:
-        """Would the driver carry this out? Asked when it is announced."""
-        checked = await self._driver.check(self.task(event))
+    async def veto(self, event: Event, together: Sequence[Event] = ()) -> str | None:
+        """Would the driver carry this out? Asked when it is announced, of a joint's lead for all
+        of them `together`."""
+        checked = await self._driver.check(self.task(event, together))
         return getattr(checked, "why", None)
 
-    def task(self, event: Event) -> Task:
-        group = self._store.groups.get(event.group) or Group(name=event.group)
-        machines = [group.machine(name) for name in event.resources if name not in event.left]
+    def task(self, event: Event, together: Sequence[Event] = ()) -> Task:
+        if event.joint is not None and not together:
+            together = tuple(members(self._store.groups, event.joint).values())
+        concerned = {one.id: self._concerned(one) for one in together or (event,)}
         return Task(
             event=event.id,
             group=event.group,
@@ -65,15 +70,29 @@ class Carrier:
             source=event.source,
             machines=tuple(
                 TaskMachine(machine.name, machine.host, machine.addresses)
+                for machines in concerned.values()
                 for machine in machines
-                if machine is not None and machine.alive
             ),
-            hosts=self._hosts,
+            host=event.host if event.joint is not None else "",
+            moves=event.moves,
+            parts=tuple(
+                Part(one.id, one.group, tuple(machine.name for machine in concerned[one.id]))
+                for one in together
+            ),
+            hosts=self._places.free_for(event.group, event.resources[0])
+            if event.relocates
+            else (),
             duration=event.duration,
             attempt=event.attempt.number if event.attempt else 0,
             started_at=event.started_at,
             now=self._writer.now().at,
         )
+
+    def _concerned(self, event: Event) -> list[Machine]:
+        """Those of its machines that are still there and have not moved away."""
+        group = self._store.groups.get(event.group) or Group(name=event.group)
+        machines = [group.machine(name) for name in event.resources if name not in event.left]
+        return [machine for machine in machines if machine is not None and machine.alive]
 
     def _told(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         del changed
@@ -105,29 +124,37 @@ class Carrier:
     async def _outcome(self, event: Event, *, observe: bool) -> Outcome:
         """What became of the attempt. A driver that raises leaves that open, so it is asked."""
         task = self.task(event)
-        trouble = ""
+        trouble, said = "", ""
         if not observe:
             try:
                 done = await self._driver.perform(task)
                 if not isinstance(done, Unknown):
                     return done
-                trouble = done.why
+                trouble, said = done.why, done.said
             except Exception as error:
                 trouble = f"{type(error).__name__}: {error}"
                 log.warning("a driver failed", id=event.id, why=trouble)
+            task = msgspec.structs.replace(task, now=self._writer.now().at)  # that took its time
         match await self._observed(task):
-            case Happened(moved=moved):
-                return Done(moved)
-            case Unknown(why=why) if not self._driver.repeatable:
-                return Unclear(trouble or why)
-            case _:
-                return Failed(trouble) if trouble else Again(task.now)
+            case Happened(moved=moved, said=seen):
+                return Done(moved, _both(said, seen))
+            case Unknown(why=why, said=seen) if not self._driver.repeatable:
+                asked = f"asked what became of it: {why}"
+                return Unclear(f"{trouble}; {asked}" if trouble else asked, _both(said, seen))
+            case other:
+                said = _both(said, getattr(other, "said", ""))
+                return Failed(trouble, said) if trouble else Again(task.now, said)
 
     async def _observed(self, task: Task) -> Observed:
         try:
             return await self._driver.observe(task)
         except Exception as error:
             return Unknown(f"{type(error).__name__}: {error}")
+
+
+def _both(performed: str, observed: str) -> str:
+    """What the driver said when it was at work, and when it was asked."""
+    return "\n".join(said for said in (performed, observed) if said)
 
 
 def _begins(item: EventMoved) -> bool:

@@ -1,232 +1,176 @@
-"""The fleet file: YAML in, commands that define groups out. Every error names the place.
+"""The fleet file: text in, a fleet out: commands that define groups, and hosts. Every error names
+line and field.
 
-Groups, their machines, addresses, update domains and hosts. What is not said is filled in:
-update domains are spread over five by position, ids are derived from names.
+The shapes are `fleetentries.py`, what they mean together is `fleetbuilding.py`, YAML is
+`fleetyaml.py`, what a library complains of is put into words by `suggest.py`.
 """
 
 from __future__ import annotations
 
-import ipaddress
-import re
-import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import yaml
 
-from forewarn.core import EventType, GroupKind, Machine, Policy
 from forewarn.core.commands import Define
-from forewarn.core.fleet import Place
-from forewarn.service.suggest import helped
+from forewarn.core.fleet import Host
+from forewarn.service import fleetentries as e
+from forewarn.service.fleetbuilding import MAX_PLACEMENT_GROUP, Building, Fleet, host_of, named
+from forewarn.service.fleetentries import MAX_DOMAIN, MAX_NAME
+from forewarn.service.fleetlines import FleetError, Where, placed
+from forewarn.service.fleetyaml import MAX_DEPTH, MERGE, Events, streams
+from forewarn.service.suggest import complaint
 
-DEFAULT_DOMAINS = 5  # over which machines are spread that name none
-MAX_DOMAIN = 999
-MAX_PLACEMENT_GROUP = 100  # machines in one placement group of a scale set
-MAX_NAME = 80
-MAX_DEPTH = 32  # of lists and mappings within each other
-NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?")
-MEMBER = r"_(0|[1-9]\d{0,8})"  # what follows the scale set's name in a member's
-NAMESPACE = uuid.UUID("8f6c1f52-6d0e-5f6a-9d0b-3a7a2a6f3c11")  # for ids derived from names
-_Loader = getattr(
-    yaml, "CSafeLoader", yaml.SafeLoader
-)  # the same, ten times as fast where built in
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_DOMAIN",
+    "MAX_NAME",
+    "MAX_PLACEMENT_GROUP",
+    "Fleet",
+    "FleetError",
+    "load",
+    "parse",
+    "parse_group",
+    "parse_host",
+]
 
+TELL_EVERY = 1_000  # machines between two words about progress
 
-class FleetError(Exception):
-    """The file cannot be used; the message says where and what would be right."""
-
-
-class MachineEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    name: str
-    address: str | None = None
-    addresses: list[str] = []
-    update_domain: int | None = None
-    fault_domain: int | None = None
-    host: str = ""
-    spot: bool = False
-    computer_name: str = ""
-    vm_id: str = ""
-    tags: dict[str, str] = {}
-
-
-class PolicyEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    user_event_limit: int | None = None
-    auto_approve: list[EventType] = []
-
-
-class GroupEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    name: str
-    kind: GroupKind
-    machines: list[MachineEntry]
-    policy: PolicyEntry = msgspec.field(default_factory=PolicyEntry)
-    scale_set: str = ""  # of which this is a placement group; the group's own name if not said
-    location: str | None = None
-    zone: str = ""
-    resource_group: str | None = None
-    subscription: str | None = None
-
-
-class HostEntry(msgspec.Struct, forbid_unknown_fields=True):
-    name: str
-
-
-class FleetEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    groups: list[GroupEntry]
-    hosts: list[HostEntry | str] = []
-    location: str = "local"
-    resource_group: str = "forewarn"
-    subscription: str = "00000000-0000-0000-0000-000000000000"
-
-
-_KEYS = {
-    field.name
-    for entry in (FleetEntry, GroupEntry, MachineEntry, PolicyEntry)
-    for field in msgspec.structs.fields(entry)
-}
-
-
-class Fleet(msgspec.Struct, frozen=True):
-    groups: Mapping[str, Define]
-    hosts: tuple[str, ...] = ()
-
-    @property
-    def machines(self) -> list[Machine]:
-        return [machine for define in self.groups.values() for machine in define.machines]
+T = TypeVar("T")
 
 
 def load(path: Path) -> Fleet:
     try:
         return parse(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, FleetError) as error:
+    except FleetError as error:
+        raise FleetError(error.named(str(path))) from error
+    except OSError as error:
+        raise FleetError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
         raise FleetError(f"{path}: {error}") from error
 
 
-def parse(text: str) -> Fleet:
+def parse(text: str, progress: Callable[[float], None] = lambda _: None) -> Fleet:
+    """The fleet that the text says, read group by group. `progress` hears how much is read."""
+    return _located(text, lambda: _read(Events(text), progress))
+
+
+def parse_group(text: str, name: str, among: Fleet) -> Define:
+    """One group, to be put among what is there; what else is there must stay distinct."""
+
+    def read() -> Define:
+        entry = _about(text, name, e.GroupEntry)
+        building = Building(among, without=name)
+        building.group(entry, ())
+        return building.finished(e.FleetEntry(groups=[]), among.hosts).groups[name]
+
+    return _located(text, read)
+
+
+def parse_host(text: str, name: str) -> Host:
+    return _located(text, lambda: host_of(_about(text, name, e.HostEntry), ()))
+
+
+def _about(text: str, name: str, kind: Any) -> Any:
+    events = Events(text)
+    raw = events.value(events.next())
+    events.finish()
+    if not isinstance(raw, dict):
+        raise FleetError("a mapping is expected")
+    raw.setdefault("name", name)
+    entry = _converted(raw, kind, ())
+    if entry.name != name:
+        raise FleetError(f"this is about '{name}'; leave the name out or say the same", ("name",))
+    return entry
+
+
+def _located(text: str, read: Callable[[], T]) -> T:
+    """Whatever is wrong is said with its line, which is looked for only then."""
     try:
-        _not_too_deep(text)
-        return build(msgspec.convert(yaml.load(text, _Loader), FleetEntry))
-    except yaml.YAMLError as error:
-        raise FleetError(" ".join(str(error).split())) from error
+        return read()
+    except FleetError as error:
+        raise placed(error, text) from error
+
+
+def _read(events: Events, progress: Callable[[float], None]) -> Fleet:
+    event = events.next()
+    if type(event) is not yaml.MappingStartEvent:
+        raise FleetError("a fleet is a mapping with at least 'groups'", line=1)
+    building = Building()
+    rest: dict[Any, Any] = {}
+    merged: dict[Any, Any] = {}
+    for key, value in events.pairs():
+        if key is MERGE:
+            merged = events.merged(value)
+        elif key == "groups" and streams(value, yaml.SequenceStartEvent):
+            rest[key] = []
+            for index, item in enumerate(events.items()):
+                at: Where = ("groups", index)
+                building.group(_group_entry(events, item, at, progress), at)
+                progress(events.fraction)
+        else:
+            rest[key] = events.value(value)
+    events.finish()
+    rest = {**merged, **rest}
+    groups = rest.get("groups")
+    if isinstance(groups, list) and groups:  # they came by way of an anchor
+        for index, raw in enumerate(groups):
+            at = ("groups", index)
+            building.group(_converted(raw, e.GroupEntry, at), at)
+        rest["groups"] = []
+    entry = _converted(rest, e.FleetEntry, ())
+    return building.finished(entry, tuple(_hosts(entry)), ("groups",))
+
+
+def _group_entry(
+    events: Events, event: Any, at: Where, progress: Callable[[float], None]
+) -> e.GroupEntry:
+    """A group, its machines one at a time: a group may be most of the file."""
+    if not streams(event, yaml.MappingStartEvent):
+        entry: e.GroupEntry = _converted(events.value(event), e.GroupEntry, at)
+        return entry
+    raw: dict[Any, Any] = {}
+    merged: dict[Any, Any] = {}
+    machines: list[e.MachineEntry] | None = None
+    for key, value in events.pairs():
+        if key is MERGE:
+            merged = events.merged(value)
+        elif key == "machines" and streams(value, yaml.SequenceStartEvent):
+            machines, raw[key] = [], []
+            for index, item in enumerate(events.items()):
+                machine = events.value(item)
+                machines.append(_converted(machine, e.MachineEntry, (*at, "machines", index)))
+                if index % TELL_EVERY == 0:
+                    progress(events.fraction)
+        else:
+            raw[key] = events.value(value)
+    entry = _converted({**merged, **raw}, e.GroupEntry, at)
+    if machines is not None:
+        entry.machines = machines
+    return entry
+
+
+def _converted(raw: Any, kind: Any, at: Where) -> Any:
+    try:
+        return msgspec.convert(raw, kind)
     except msgspec.ValidationError as error:
-        choices = EventType if "auto_approve" in str(error) else GroupKind
-        names = [choice.value for choice in choices]
-        raise FleetError(helped(str(error), _KEYS, names)) from error
+        says, steps = complaint(str(error), raw, kind)
+        raise FleetError(says, (*at, *steps)) from error
 
 
-def _not_too_deep(text: str) -> None:
-    """Reading in C recurses without a guard of its own; following the events does not recurse."""
-    depth = 0
-    for event in yaml.parse(text, _Loader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise FleetError("it is nested too deeply")
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-
-
-def build(entry: FleetEntry) -> Fleet:
-    hosts = tuple(host if isinstance(host, str) else host.name for host in entry.hosts)
-    _distinct("host", hosts)
-    _distinct("group", [group.name for group in entry.groups])
-    _distinct("machine", [machine.name for group in entry.groups for machine in group.machines])
-    groups = {group.name: _group(entry, group, hosts) for group in entry.groups}
-    fleet = Fleet(groups, hosts)
-    _distinct("address", [address for machine in fleet.machines for address in machine.addresses])
-    _distinct("vm_id", [machine.vm_id.lower() for machine in fleet.machines])
-    return fleet
-
-
-def _group(fleet: FleetEntry, group: GroupEntry, hosts: tuple[str, ...]) -> Define:
-    where = f"group '{group.name}'"
-    _named(where, group.name)
-    if group.kind is GroupKind.STANDALONE and len(group.machines) != 1:
-        raise FleetError(f"{where}: a standalone group has exactly one machine")
-    if group.scale_set and group.kind is not GroupKind.SCALE_SET:
-        raise FleetError(f"{where}: scale_set goes with kind scale-set only")
-    if group.kind is GroupKind.SCALE_SET and len(group.machines) > MAX_PLACEMENT_GROUP:
-        raise FleetError(
-            f"{where}: a placement group has at most {MAX_PLACEMENT_GROUP} machines; make several"
-            " groups and name the scale set in each (scale_set: …)"
-        )
-    limit = group.policy.user_event_limit
-    if limit is not None and limit < 1:
-        raise FleetError(f"{where}: user_event_limit must be at least 1, or left out for no limit")
-    scale_set = (group.scale_set or group.name) if group.kind is GroupKind.SCALE_SET else ""
-    machines = tuple(
-        _machine(where, index, machine, scale_set, hosts)
-        for index, machine in enumerate(group.machines)
-    )
-    own: dict[str, Any] = {
-        key: getattr(group, key) if getattr(group, key) is not None else getattr(fleet, key)
-        for key in ("location", "resource_group", "subscription")
-    }
-    return Define(
-        kind=group.kind,
-        machines=machines,
-        policy=Policy(user_event_limit=limit, auto_approve=tuple(group.policy.auto_approve)),
-        place=Place(zone=group.zone, scale_set=scale_set, **own),
-    )
-
-
-def _machine(
-    where: str, index: int, entry: MachineEntry, scale_set: str, hosts: tuple[str, ...]
-) -> Machine:
-    where = f"{where}, machine '{entry.name}'"
-    _named(where, entry.name)
-    if scale_set and not re.fullmatch(re.escape(scale_set) + MEMBER, entry.name):
-        raise FleetError(
-            f"{where}: a member of scale set '{scale_set}' is named '{scale_set}_{index}'"
-            " (a number below a thousand million, without leading zeros)"
-        )
-    if entry.host and entry.host not in hosts:
-        raise FleetError(f"{where}: host '{entry.host}' is not under hosts")
-    domains: dict[str, int] = {}
-    for key in ("update_domain", "fault_domain"):
-        domain = getattr(entry, key)
-        domains[key] = index % DEFAULT_DOMAINS if domain is None else domain
-        if not 0 <= domains[key] <= MAX_DOMAIN:
-            raise FleetError(f"{where}: {key} is from 0 to {MAX_DOMAIN}")
-    addresses = ([entry.address] if entry.address else []) + entry.addresses
-    return Machine(
-        name=entry.name,
-        addresses=tuple(_address(where, address) for address in addresses),
-        host=entry.host,
-        spot=entry.spot,
-        computer_name=entry.computer_name,
-        vm_id=entry.vm_id or str(uuid.uuid5(NAMESPACE, entry.name)),
-        tags=entry.tags,
-        update_domain=domains["update_domain"],
-        fault_domain=domains["fault_domain"],
-    )
-
-
-def _named(where: str, name: str) -> None:
-    if len(name) > MAX_NAME or not NAME.fullmatch(name):
-        raise FleetError(
-            f"{where}: a name has 1 to {MAX_NAME} letters, digits, '.', '_' or '-',"
-            " and begins with a letter or digit"
-        )
-
-
-def _address(where: str, text: str) -> str:
-    """In the one form in which it is compared with where a request comes from."""
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        raise FleetError(f"{where}: '{text}' is not an IP address") from None
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.scope_id is not None:
-            raise FleetError(f"{where}: '{text}': leave out the interface behind the %")
-        return str(address.ipv4_mapped or address)
-    return str(address)
-
-
-def _distinct(what: str, names: Any) -> None:
+def _hosts(entry: e.FleetEntry) -> Iterator[Host]:
     seen = set()
-    for name in names:
-        if name in seen:
-            raise FleetError(f"{what} '{name}' stands twice")
-        seen.add(name)
+    for index, host in enumerate(entry.hosts):
+        at: Where = ("hosts", index)
+        if isinstance(host, str):
+            named(host, at)
+            made = Host(name=host)
+        else:
+            made = host_of(host, at)
+            at = (*at, "name")
+        if made.name in seen:
+            raise FleetError(f"host '{made.name}' stands twice", at)
+        seen.add(made.name)
+        yield made

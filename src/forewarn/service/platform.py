@@ -7,7 +7,7 @@ they decide nothing, and neither does this.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
@@ -17,41 +17,47 @@ from forewarn.core import (
     EventType,
     Group,
     Machine,
+    Policy,
     Refused,
     Source,
     Status,
+    apply,
     decide,
+    joint,
     why,
 )
 from forewarn.core import commands as c
 from forewarn.core.changes import EventMoved
+from forewarn.core.departures import policy_wrong
 from forewarn.core.events import UNKNOWN_DURATION
 from forewarn.core.holds import Hold
+from forewarn.core.joint import members
 from forewarn.core.lifecycle import Move
 from forewarn.core.refusal import conflict, invalid, unknown
+from forewarn.core.registry import Put
 from forewarn.core.time import Duration, Time
 from forewarn.core.words import listing
+from forewarn.service.active import Active
 from forewarn.service.carrier import Carrier
+from forewarn.service.explaining import Explanation, says, under_way
 from forewarn.service.feed import Feed
 from forewarn.service.inventory import Inventory
 from forewarn.service.witness import Witness
-from forewarn.service.writer import Writer
-from forewarn.store.port import Store
-
-
-class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an event stands, what it waits for, and who could move it."""
-
-    event: Event
-    holds: tuple[Hold, ...]
-    says: str
-    seen_by: dict[str, Time]  # machines that were shown it, and when first
+from forewarn.service.writer import Plan, Writer
+from forewarn.store.port import States, Store
 
 
 class Outcome(msgspec.Struct, frozen=True):
     """What a verb brought about: the event it is about, and what the caller should know."""
 
     event: Event
+    notes: tuple[str, ...] = ()
+
+
+class Outcomes(msgspec.Struct, frozen=True):
+    """The same of a verb that is about several events, or none."""
+
+    events: tuple[Event, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -68,12 +74,14 @@ class Platform:
         feed: Feed,
         witness: Witness,
         inventory: Inventory,
+        active: Active,
         new_id: Callable[[], str] = new_id,
     ) -> None:
         self._store = store
         self._carrier = carrier
         self._feed = feed
-        self._new_id = new_id
+        self._active = active
+        self.new_id = new_id
         self.writer = writer
         self.witness = witness
         self.inventory = inventory
@@ -91,6 +99,18 @@ class Platform:
     async def approve_as(self, machine: str, group: str, ids: Sequence[str]) -> Changes | Refused:
         return await self.writer.approve(group, ids, by=machine)
 
+    async def prepare_as(
+        self, machine: str, group: str, id: str, ready: bool, note: str
+    ) -> Changes | Refused:
+        command = c.Prepare(id=id, machine=machine, ready=ready, note=note)
+        return await self.writer.submit(group, command)
+
+    def listed(self, group: str, id: str) -> Event | None:
+        """The event, if the machines of the group are shown it now."""
+        state = self._store.groups[group]
+        event = state.event(id) if state.enabled else None
+        return event if event is not None and event.listed else None
+
     # For operators.
 
     async def schedule(
@@ -106,11 +126,11 @@ class Platform:
         description: str = "",
         duration: int = UNKNOWN_DURATION,
     ) -> Outcome | Refused:
-        group = self._one_group(machines)
+        group = self.one_group(machines)
         if isinstance(group, Refused):
             return group
         command = c.Raise(
-            id=self._new_id(),
+            id=self.new_id(),
             type=type,
             machines=machines,
             by=by,
@@ -121,17 +141,26 @@ class Platform:
             description=description,
             duration=duration,
         )
-        return await self._announce(group, command)
+        return await self.announce(group, command)
 
     async def maintain(self, machine: str, type: EventType, by: str) -> Outcome | Refused:
-        group = self._one_group((machine,))
+        group = self.one_group((machine,))
         if isinstance(group, Refused):
             return group
-        command = c.Maintain(id=self._new_id(), type=type, machine=machine, by=by)
-        return await self._announce(group, command)
+        command = c.Maintain(id=self.new_id(), type=type, machine=machine, by=by)
+        return await self.announce(group, command)
+
+    async def set_policy(self, name: str, policy: Policy, by: str) -> Group | Refused:
+        group = self.inventory.group(name)
+        if group is None:
+            return unknown(self.inventory.unknown_group(name))
+        if wrong := policy_wrong(group.kind, policy):
+            return invalid(f"group '{name}': {wrong}")
+        done = await self.writer.submit(name, c.SetPolicy(policy=policy, by=by))
+        return done if isinstance(done, Refused) else self._store.groups[name]
 
     async def restore(self, machine: str, by: str) -> Machine | Refused:
-        group = self._one_group((machine,))
+        group = self.one_group((machine,))
         if isinstance(group, Refused):
             return group
         done = await self.writer.submit(group.name, c.Restore(machine=machine, by=by))
@@ -141,8 +170,25 @@ class Platform:
     async def approve(self, id: str, by: str) -> Outcome | Refused:
         return await self._on_event(id, lambda id: c.Overrule(id=id, by=by))
 
-    async def cancel(self, id: str, by: str) -> Outcome | Refused:
-        return await self._on_event(id, lambda id: c.Cancel(id=id, by=by))
+    async def cancel(self, id: str, by: str, why: str = "") -> Outcome | Refused:
+        """One event; those that can only go together, together."""
+        event = await self.event(id)
+        if isinstance(event, Refused) or event.joint is None or event.status.over:
+            return await self._on_event(id, lambda id: c.Cancel(id=id, by=by, why=why))
+        together = members(self._store.groups, event.joint)
+        done = await self.writer.submit_all(
+            [
+                (group, c.Cancel(id=one.id, by=by, why=why, jointly=True))
+                for group, one in together.items()
+            ]
+        )
+        if isinstance(done, Refused):
+            return done
+        notes = (
+            f"the whole maintenance of host '{event.host}' is cancelled,"
+            f" for groups {listing(list(together))}",
+        )
+        return _about(await self._events([event.id]), notes)
 
     async def retry(self, id: str, by: str) -> Outcome | Refused:
         return await self._on_event(id, lambda id: c.Retry(id=id, by=by))
@@ -159,7 +205,7 @@ class Platform:
     # Looking.
 
     def active(self) -> list[Event]:
-        return [event for group in self._store.groups.values() for event in group.events]
+        return list(self._active)
 
     async def past(self, group: str | None, limit: int) -> Sequence[Event]:
         return await self._store.past(group=group, limit=limit)
@@ -169,7 +215,7 @@ class Platform:
         wanted = id.strip().upper()
         if not wanted:
             return invalid("give the id of an event, or its first characters")
-        found = [event for event in self.active() if event.id.startswith(wanted)]
+        found = self._active.beginning(wanted)
         if not found:
             found = list((await self._store.records([wanted])).values())
         if not found:
@@ -187,25 +233,71 @@ class Platform:
         if isinstance(event, Refused):
             return event
         group = self._store.groups[event.group]
-        holds = why(group, event.id, self.writer.now()) if not event.status.over else ()
+        holds = self.holds(event)
         return Explanation(
             event=event,
             holds=holds,
-            says=_says(event, holds),
+            says=says(event, holds),
             seen_by=self.witness.first_sights(event.id, [m.name for m in group.machines]),
         )
 
-    async def _announce(self, group: Group, command: c.Raise | c.Maintain) -> Outcome | Refused:
-        """Would it be allowed at all? Then the driver is asked, and only then is it announced."""
-        expected = decide(group, command, self.writer.now())
-        if isinstance(expected, Refused):
-            return expected
-        for item in expected.items:
-            match item:
-                case EventMoved(what=Move.RAISE, event=event):
-                    if veto := await self._carrier.veto(event):
-                        return conflict(f"the driver would not carry it out: {veto}")
-        return await self._submit(group.name, command)
+    def holds(self, event: Event) -> tuple[Hold, ...]:
+        """What keeps an event from starting, by the predicates that decide; or from ending."""
+        now = self.writer.now()
+        if event.status is not Status.SCHEDULED:
+            return under_way(event)
+        if event.joint is not None:
+            return joint.holds(self._store.groups, event.joint, now)
+        return why(self._store.groups[event.group], event.id, now)
+
+    async def announce_all(
+        self,
+        commands: Sequence[tuple[str, c.Command]],
+        notes: tuple[str, ...] = (),
+        puts: Sequence[Put] = (),
+        unless: Callable[[States], Refused | None] = lambda _: None,
+    ) -> Outcomes | Refused:
+        """Several events in one commit, or none of them. Would they be allowed at all? Then the
+        driver is asked, and only then are they announced; `unless` has the last word."""
+        states, now = dict[str, Group](), self.writer.now()
+        raised: list[Event] = []
+        for name, command in commands:
+            group = states.get(name) or self._store.groups[name]
+            expected = decide(group, command, now)
+            if isinstance(expected, Refused):
+                return expected
+            states[name] = apply(group, expected.items)
+            raised += [
+                item.event
+                for item in expected.items
+                if isinstance(item, EventMoved) and item.what is Move.RAISE
+            ]
+        if veto := await self._vetoed(raised):
+            return veto
+        done = await self.writer.submit_planned(lambda s: unless(s) or Plan(commands, puts))
+        if isinstance(done, Refused):
+            return done
+        said = dict.fromkeys((*notes, *(note for one in done for note in one.notes)))
+        ids = dict.fromkeys(one.event for one in done if one.event)
+        return Outcomes(tuple(await self._events(ids)), tuple(said))
+
+    async def _vetoed(self, raised: Sequence[Event]) -> Refused | None:
+        asked: set[str] = set()
+        for event in raised:
+            together: list[Event] = []
+            if event.joint is not None:
+                if event.joint.id in asked:
+                    continue
+                asked.add(event.joint.id)
+                together = [e for e in raised if e.joint is not None and e.joint.id in asked]
+            if veto := await self._carrier.veto(event, together):
+                names = listing(event.resources)
+                return conflict(f"the driver would not carry it out for {names}: {veto}")
+        return None
+
+    async def announce(self, group: Group, command: c.Command) -> Outcome | Refused:
+        done = await self.announce_all([(group.name, command)])
+        return done if isinstance(done, Refused) else _about(done.events, done.notes)
 
     async def _on_event(self, id: str, command: Callable[[str], c.Command]) -> Outcome | Refused:
         event = await self.event(id)
@@ -219,15 +311,17 @@ class Platform:
         decision = await self.writer.submit(group, command)
         if isinstance(decision, Refused):
             return decision
-        event = self._store.groups[group].event(decision.event)
-        if event is None:
-            records = await self._store.records([decision.event])
-            if decision.event not in records:
-                return unknown(f"no event {decision.event}")
-            event = records[decision.event]
-        return Outcome(event, decision.notes)
+        return _about(await self._events([decision.event]), decision.notes)
 
-    def _one_group(self, machines: tuple[str, ...]) -> Group | Refused:
+    async def _events(self, ids: Collection[str]) -> list[Event]:
+        """As they are now, over or not."""
+        active = {id: event for id in ids if (event := self._active.get(id)) is not None}
+        missing = [id for id in ids if id not in active]
+        if missing:
+            active.update(await self._store.records(missing))
+        return [active[id] for id in ids if id in active]
+
+    def one_group(self, machines: tuple[str, ...]) -> Group | Refused:
         """The group that all these machines are in."""
         found: dict[str, str] = {}
         for name in machines:
@@ -245,20 +339,5 @@ class Platform:
         return self._store.groups[next(iter(found))]
 
 
-def _says(event: Event, holds: tuple[Hold, ...]) -> str:
-    match event.status:
-        case Status.FINISHED | Status.WITHDRAWN:
-            return f"it is over: {event.ending or event.status.value.lower()}"
-        case Status.STARTED:
-            attempt = event.attempt
-            if attempt is None or attempt.open:
-                return "it has started; the driver is at work"
-            if attempt.stuck:
-                return f"it has started, but whether it happened is not known: {attempt.note}"
-            if attempt.note:
-                return f"it has started; attempt {attempt.number} failed: {attempt.note}"
-            return "it has started; the driver will look again whether it is done"
-    if not holds:
-        return "nothing holds it: it starts now"
-    head = "approved, but waiting" if event.approved else "waiting"
-    return f"{head}: {'; '.join(hold.says for hold in holds)}"
+def _about(events: Sequence[Event], notes: tuple[str, ...]) -> Outcome | Refused:
+    return Outcome(events[0], notes) if events else unknown("the event is gone already")

@@ -1,14 +1,38 @@
-"""What somebody may have meant: the nearest known name, whatever its letter case."""
+"""What somebody may have meant: the nearest known name, whatever its letter case; and a library's
+complaint about a value in our own words, with the place it is about."""
 
 from __future__ import annotations
 
 import difflib
 import re
 from collections.abc import Collection, Iterable
+from typing import Any
 
+import msgspec
+
+from forewarn.core.events import EventType
+from forewarn.core.fleet import GroupKind
 from forewarn.core.words import listing
 
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
+_MISSING = re.compile(r"missing required field `([^`]*)`")
+_CHOICE = re.compile(r"Invalid enum value (.*)")
+_EXPECTED = re.compile(r"Expected `([^`]*)`, got `([^`]*)`")
+_AT = re.compile(r" - at (?:`key` in )?`(\$[^`]*)`")
+_STEP = re.compile(r"\.([A-Za-z_]\w*)|\[(\d+)\]|\[(\.\.\.)\]")
+_CHOICES = {"auto_approve": EventType, "kind": GroupKind}
+_WORDS = {
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "object": "a mapping",
+    "array": "a list",
+    "null": "nothing",
+    "date": "a date",
+    "datetime": "a time",
+}
+_SCALARS = {"int", "float", "bool", "date", "datetime"}
 
 
 def nearest(name: str, known: Collection[str]) -> str | None:
@@ -32,3 +56,70 @@ def helped(complaint: str, fields: Iterable[str], choices: Iterable[str] = ()) -
     if "Invalid enum value" in said and allowed:
         return f"{said}; there are {listing(allowed)}"
     return said
+
+
+def complaint(said: str, raw: Any, kind: Any) -> tuple[str, tuple[str | int, ...]]:
+    """What is wrong with `raw`, which was to be of this kind, and at which steps into it."""
+    steps = list(_steps(said, raw))
+    if found := _UNKNOWN.search(said):
+        known = [field.name for field in msgspec.structs.fields(_kind_at(kind, steps))]
+        return f"unknown key; {instead_of(found[1], known)}", (*steps, found[1])
+    if found := _MISSING.search(said):
+        return f"key '{found[1]}' is missing", tuple(steps)
+    if found := _CHOICE.search(said):
+        key = next(step for step in reversed(steps) if isinstance(step, str))
+        allowed = [choice.value for choice in _CHOICES[key]]
+        wrong = _walked(raw, steps)
+        near = nearest(str(wrong), allowed)
+        meant = f"; did you mean '{near}'?" if near else ""
+        return f"'{wrong}' is none of {listing(allowed)}{meant}", tuple(steps)
+    if found := _EXPECTED.search(said):
+        wanted = [word.strip() for word in found[1].split("|")]
+        words = " or ".join(_WORDS.get(word, word) for word in wanted if word != "null")
+        got = _WORDS.get(found[2], found[2])
+        quotes = "; write it in quotes" if "str" in wanted and found[2] in _SCALARS else ""
+        return f"{words} is expected, not {got}{quotes}", tuple(steps)
+    return " ".join(said.split(" - at `")[0].split()), tuple(steps)
+
+
+def _steps(said: str, raw: Any) -> Iterable[str | int]:
+    """A library's path. Where it says [...] it means one of a mapping's values or keys."""
+    found = _AT.search(said)
+    value = raw
+    for name, index, some in _STEP.findall(found[1] if found else ""):
+        step: str | int = name or (int(index) if index else "")
+        if some and isinstance(value, dict):
+            step = next((str(k) for k, v in value.items() if not isinstance(v, str)), "")
+        if step == "" and not name:
+            return
+        yield step
+        value = _walked(value, [step])
+
+
+def _walked(value: Any, steps: Iterable[str | int]) -> Any:
+    for step in steps:
+        if isinstance(value, dict):
+            value = value.get(step)
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            value = value[step]
+        else:
+            return None
+    return value
+
+
+def _kind_at(kind: Any, steps: Iterable[str | int]) -> Any:
+    """The struct that is expected there."""
+    for step in steps:
+        if isinstance(step, str):
+            hints = {field.name: field.type for field in msgspec.structs.fields(kind)}
+            kind = _struct_in(hints.get(step)) or kind
+    return kind
+
+
+def _struct_in(type: Any) -> Any:
+    if isinstance(type, msgspec.StructMeta):
+        return type
+    for inner in getattr(type, "__args__", ()):
+        if found := _struct_in(inner):
+            return found
+    return None

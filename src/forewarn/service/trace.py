@@ -5,14 +5,14 @@ Told as it happens and never waited for on disk: a trace is evidence, not state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import structlog
 
-from forewarn.core import Group, Time
+from forewarn.core import Event, Group, Time
 from forewarn.core.changes import Disabled, EventMoved, MachinePut, MachineRemoved
 from forewarn.core.lifecycle import Move
 from forewarn.core.time import SECOND, Rules
@@ -34,7 +34,11 @@ class Trace:
         self._emit({"kind": kind, "t": at / SECOND, **fields})
 
     def follow(self, store: Store, clock: Clock) -> None:
-        """Record what commits say that no request shows."""
+        """Record what commits say that no request shows, and first how things stand already."""
+        if store.groups:
+            at = clock.now(self._rules or Rules()).at
+            self.fleet(store, at)
+            self._planned([event for g in store.groups.values() for event in g.events], at)
 
         def told(commit: Commit, changed: Mapping[str, Group]) -> None:
             self.told(commit, changed)
@@ -50,15 +54,44 @@ class Trace:
         clock.on_interruption(interrupted)
 
     def told(self, commit: Commit, changed: Mapping[str, Group]) -> None:
+        raised: list[Event] = []
         for entry in commit.entries:
             names = {machine.name for machine in changed[entry.group].machines}
             for item in entry.items:
                 match item:
-                    case EventMoved(what=Move.RAISE | Move.APPROVE, event=event):
+                    case EventMoved(what=Move.RAISE | Move.APPROVE as what, event=event):
+                        if what is Move.RAISE:
+                            raised.append(event)
                         if event.approved and event.approved.by not in names:
                             self.write("approval", commit.at, event=event.id, by=event.approved.by)
+                    case EventMoved(event=event) if event.silent and event.status.over:
+                        self.write("over", commit.at, event=event.id)
                     case Disabled():
                         self.write("disabled", commit.at, group=entry.group)
+
+        self._planned(raised, commit.at)
+
+    def _planned(self, events: Iterable[Event], at: Time) -> None:
+        """What no document says of events: which go as one, when they may, and who is not told."""
+        joints: dict[str, list[Event]] = {}
+        for event in events:
+            if event.joint is not None:
+                joints.setdefault(event.joint.id, []).append(event)
+            if event.span is not None:
+                closes = None if event.span.closes is None else event.span.closes / SECOND
+                opens = event.span.opens / SECOND
+                self.write("window", at, event=event.id, opens=opens, closes=closes)
+            if event.silent:
+                self.write(
+                    "unannounced",
+                    at,
+                    event=event.id,
+                    group=event.group,
+                    machines=event.resources,
+                )
+        for id, members in joints.items():
+            groups = {event.id: event.group for event in members}
+            self.write("joint", at, id=id, host=members[0].host, events=groups)
 
     def fleet(self, store: Store, at: Time) -> None:
         groups = {g.name: {"kind": g.kind.value} for g in store.groups.values()}

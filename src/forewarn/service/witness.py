@@ -1,14 +1,17 @@
 """Who saw what, and when: counts and times of polls, and the first sight of every event.
 
-In memory; only when a group was last seen is written down now and then, and may be lost.
+In memory; only when a group was last seen, and who was shown an event first, are written down
+now and then, and may be lost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from forewarn.core import Group, Now, Time
+from forewarn.core import Event, Group, Now, Time
 from forewarn.core.changes import EventMoved, MachinePut, MachineRemoved
+from forewarn.core.history import Record
+from forewarn.core.history import seen as first_seen
 from forewarn.store.port import Commit, Sightings, Store
 
 SAVE_EVERY = 5.0  # seconds of guard time between two savings of what is lossy
@@ -33,6 +36,8 @@ class Witness:
         self._polls: dict[str, Polls] = {}
         self._seen: dict[str, int] = {}
         self._unsaved: set[str] = set()
+        self._shown: set[str] = set()  # active events that somebody has been shown
+        self._firsts: dict[str, tuple[str, str, Time]] = {}  # group, machine: not yet saved
         store.attach(self._told)
 
     def seen(self, group: str) -> int:
@@ -81,6 +86,9 @@ class Witness:
             polls.incarnation, polls.version = incarnation, version
             for id in ids:
                 polls.first_sights.setdefault(id, at)
+                if id not in self._shown:
+                    self._shown.add(id)
+                    self._firsts[id] = group, machine, at
 
     async def load(self) -> Sightings:
         sightings = await self._store.sightings()
@@ -89,17 +97,35 @@ class Witness:
 
     async def save(self, now: Now) -> None:
         unsaved, self._unsaved = self._unsaved, set()
+        firsts, self._firsts = self._firsts, {}
         try:
             await self._store.save(
                 Sightings(
                     seen={group: self._seen[group] for group in unsaved},
                     served_until=now.at,
                     lost=now.lost,
+                    firsts=tuple(await self._records(firsts)),
                 )
             )
         except BaseException:
             self._unsaved |= unsaved
+            self._firsts = {**self._firsts, **firsts}
             raise
+
+    async def _records(self, firsts: Mapping[str, tuple[str, str, Time]]) -> list[Record]:
+        """An event may be over by the time that its first sight is written down."""
+        events: dict[str, Event] = {}
+        for id, (group, _, _) in firsts.items():
+            known = self._store.groups.get(group)
+            if event := known.event(id) if known else None:
+                events[id] = event
+        ended = [id for id in firsts if id not in events]
+        if ended:
+            events |= await self._store.records(ended)
+        records = [
+            first_seen(events[id], m, at) for id, (_, m, at) in firsts.items() if id in events
+        ]
+        return sorted(records, key=lambda record: record.at)
 
     def _told(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         """Forget events that are over, and machines that are gone or no longer known."""
@@ -107,6 +133,7 @@ class Witness:
             for item in entry.items:
                 match item:
                     case EventMoved(event=event) if event.status.over:
+                        self._shown.discard(event.id)
                         for machine in changed[entry.group].machines:
                             if polls := self._polls.get(machine.name):
                                 polls.first_sights.pop(event.id, None)

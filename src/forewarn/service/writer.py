@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
-from forewarn.core import Change, Changes, Command, Now, Refused, Rules, apply, decide
+from forewarn.core import Changes, Command, Group, Now, Refused, Rules
 from forewarn.core.commands import Approve
-from forewarn.core.joint import settle_jointly
+from forewarn.core.joint import decide_together
 from forewarn.core.refusal import Reason
 from forewarn.core.registry import Put
 from forewarn.service.clock import Clock
@@ -16,11 +16,21 @@ from forewarn.service.ledger import Ledger
 from forewarn.store.port import Batch, Entry, States, Store
 
 
+class Decided(msgspec.Struct, frozen=True):
+    """What a command brings about in a group without events, decided beforehand: it holds if
+    the group is still the one it was, None being one that is not there."""
+
+    before: Group | None
+    changes: Changes
+    after: Group
+
+
 class Plan(msgspec.Struct, frozen=True):
-    """What is to be done in one commit."""
+    """What is to be done in one commit. A group that is in `decided` has one command only."""
 
     commands: Sequence[tuple[str, Command]] = ()
     puts: Sequence[Put] = ()
+    decided: Mapping[str, Decided] = {}
 
 
 class Writer:
@@ -64,21 +74,17 @@ class Writer:
             if isinstance(planned, Refused):
                 refusal.append(planned)
                 return Batch(now.at, now.lost)
-            after = States({}, *states.maps, registry=states.registry)
-            items: dict[str, list[Change]] = {}
-            for group, command in planned.commands:
-                decision = decide(after[group], command, now)
-                if isinstance(decision, Refused):
-                    refusal.append(decision)
-                    return Batch(now.at, now.lost)
-                decisions.append(decision)
-                items.setdefault(group, []).extend(decision.items)
-                if decision.items:
-                    after[group] = apply(after[group], decision.items)
-            for group, more in settle_jointly(after, items, now).items():
-                items.setdefault(group, []).extend(more)
-            entries = tuple(Entry(group, tuple(some)) for group, some in items.items() if some)
-            return Batch(now.at, now.lost, entries, tuple(planned.puts))
+            known = {n: d for n, d in planned.decided.items() if states.get(n) is d.before}
+            commands = [(n, c) for n, c in planned.commands if n not in known]
+            decided = decide_together(states, commands, now)
+            if isinstance(decided, Refused):
+                refusal.append(decided)
+                return Batch(now.at, now.lost)
+            decisions.extend(decided.decisions)
+            entries = [Entry(n, d.changes.items) for n, d in known.items() if d.changes.items]
+            entries += [Entry(group, items) for group, items in decided.items.items()]
+            after = {name: one.after for name, one in known.items()}
+            return Batch(now.at, now.lost, tuple(entries), tuple(planned.puts), after)
 
         with self._ledger.hold("command"):
             await self._store.transact(work)

@@ -11,14 +11,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 
 import structlog
 
-from forewarn.core import Event, Group, apply
+from forewarn.core import Event, Group, Time, apply
+from forewarn.core.history import Record
 from forewarn.core.registry import Registry
-from forewarn.store.port import Commit, Listener, Sightings, States, StoreFailed, Work
+from forewarn.store.port import (
+    Commit,
+    Listener,
+    Sightings,
+    States,
+    StoreFailed,
+    Wanted,
+    Work,
+)
 
 MAX_BATCH = 512  # works decided for one commit
 
@@ -74,7 +83,10 @@ class BatchingStore(ABC):
         for work, done in batch:
             try:
                 wanted = work(states)
-                changed = {e.group: apply(states[e.group], e.items) for e in wanted.entries}
+                changed = {
+                    e.group: wanted.after.get(e.group) or apply(states[e.group], e.items)
+                    for e in wanted.entries
+                }
             except Exception as error:
                 _fail(done, error)
                 continue
@@ -145,6 +157,20 @@ class BatchingStore(ABC):
 
     @abstractmethod
     async def caused_under(self, prefix: str) -> Sequence[Event]: ...
+
+    @abstractmethod
+    async def ids(self, prefix: str, limit: int) -> Sequence[str]: ...
+
+    @abstractmethod
+    async def history(self, wanted: Wanted) -> Sequence[Record]: ...
+
+    @abstractmethod
+    async def prune(self, cutoff: Time, keeps: Callable[[Event], bool]) -> int: ...
+
+    def _oldest_needed(self, cutoff: Time) -> Time:
+        """Commits go no further than the first that speaks of an active event."""
+        raised = (event.raised_at for group in self._groups.values() for event in group.events)
+        return min(raised, default=cutoff)
 
     @abstractmethod
     async def save(self, sightings: Sightings) -> None: ...

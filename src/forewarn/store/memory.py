@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from itertools import islice
 
 import msgspec
 
-from forewarn.core import Event, Group
+from forewarn.core import Event, Group, Time
 from forewarn.core.changes import EventMoved
+from forewarn.core.history import Record, Scribe, What
 from forewarn.core.registry import Registry
 from forewarn.store.batching import BatchingStore
-from forewarn.store.port import Commit, Sightings
+from forewarn.store.port import Commit, Sightings, Wanted
 
 
 class Disk:
@@ -22,6 +25,13 @@ class Disk:
         self.commits: list[Commit] = []
         self.events: dict[str, Event] = {}  # all, in the order they were raised
         self.sightings = Sightings(seen={})
+        self.history: list[Record] = []
+        self.recorded = 0  # records ever
+
+    def record(self, records: Iterable[Record]) -> None:
+        for record in records:
+            self.recorded += 1
+            self.history.append(msgspec.structs.replace(record, seq=self.recorded))
 
 
 class MemoryStore(BatchingStore):
@@ -32,15 +42,17 @@ class MemoryStore(BatchingStore):
     async def open(self) -> None:
         self._groups = dict(self.disk.groups)
         self._registry = self.disk.registry.copy()
-        self._seq = len(self.disk.commits)
+        self._seq = self.disk.commits[-1].seq if self.disk.commits else 0
 
     async def _persist(
         self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
     ) -> None:
-        del before
+        scribe = Scribe(before, self._registry.hosts)
         self.disk.commits.extend(commits)
         self.disk.groups.update(after)
         for commit in commits:
+            changed = [(entry.group, entry.items) for entry in commit.entries]
+            self.disk.record(scribe.records(commit.at, changed, commit.puts))
             for put in commit.puts:
                 self.disk.registry.put(put)
             for entry in commit.entries:
@@ -49,10 +61,12 @@ class MemoryStore(BatchingStore):
                         self.disk.events[item.event.id] = item.event
 
     async def commits(self, after: int) -> AsyncIterator[Commit]:
-        at = after
-        while at < self._seq:
+        while True:
+            at = bisect_right(self.disk.commits, after, key=lambda commit: commit.seq)
+            if at == len(self.disk.commits) or self.disk.commits[at].seq > self._seq:
+                return
             yield self.disk.commits[at]
-            at += 1
+            after = self.disk.commits[at].seq
 
     async def records(self, ids: Collection[str]) -> Mapping[str, Event]:
         found = {id: self.disk.events.get(id) for id in ids}
@@ -72,9 +86,57 @@ class MemoryStore(BatchingStore):
     async def caused_under(self, prefix: str) -> Sequence[Event]:
         return [event for event in self.disk.events.values() if event.cause.startswith(prefix)]
 
+    async def ids(self, prefix: str, limit: int) -> Sequence[str]:
+        return list(islice((id for id in self.disk.events if id.startswith(prefix)), limit))
+
+    async def history(self, wanted: Wanted) -> Sequence[Record]:
+        found = sorted(
+            (record for record in self.disk.history if _matches(record, wanted)),
+            key=lambda record: (record.at, record.seq),
+            reverse=wanted.newest_first,
+        )
+        return found[: wanted.limit]
+
+    async def prune(self, cutoff: Time, keeps: Callable[[Event], bool]) -> int:
+        disk = self.disk
+        over = {
+            event.id
+            for event in disk.events.values()
+            if event.status.over and (event.ended_at or 0) < cutoff and not keeps(event)
+        }
+        kept = [r for r in disk.history if r.event not in over and (r.event or r.at >= cutoff)]
+        gone = len(disk.history) - len(kept)
+        disk.history = kept
+        disk.events = {id: event for id, event in disk.events.items() if id not in over}
+        needed = min(cutoff, self._oldest_needed(cutoff))
+        old = 0
+        for commit in disk.commits[:-1]:
+            if commit.at >= needed:
+                break
+            old += 1
+        del disk.commits[:old]
+        return gone
+
     async def save(self, sightings: Sightings) -> None:
         seen = {**self.disk.sightings.seen, **sightings.seen}
-        self.disk.sightings = msgspec.structs.replace(sightings, seen=seen)
+        self.disk.sightings = msgspec.structs.replace(sightings, seen=seen, firsts=())
+        known = {record.event for record in self.disk.history if record.what is What.SEEN}
+        self.disk.record(first for first in sightings.firsts if first.event not in known)
 
     async def sightings(self) -> Sightings:
         return self.disk.sightings
+
+
+def _matches(record: Record, wanted: Wanted) -> bool:
+    mark = (record.at, record.seq)
+    return (
+        (wanted.machine is None or wanted.machine in (record.machine, *record.machines))
+        and wanted.group in (None, record.group)
+        and wanted.host in (None, record.host)
+        and wanted.event in (None, record.event)
+        and (not wanted.what or record.what in wanted.what)
+        and (wanted.since is None or record.at >= wanted.since)
+        and (wanted.until is None or record.at < wanted.until)
+        and (wanted.after is None or mark > wanted.after)
+        and (wanted.before is None or mark < wanted.before)
+    )

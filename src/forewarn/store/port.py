@@ -14,6 +14,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from forewarn.core import Change, Duration, Event, Group, Time
+from forewarn.core.history import Record, What
 from forewarn.core.registry import Put, Registry
 
 
@@ -32,6 +33,7 @@ class Batch(msgspec.Struct, frozen=True):
     lost: Duration = 0  # how much time nobody had served until then
     entries: tuple[Entry, ...] = ()
     puts: tuple[Put, ...] = ()  # what changes beside the groups
+    after: Mapping[str, Group] = {}  # what the entries lead to, as far as it is known already
 
 
 class Commit(msgspec.Struct, frozen=True):
@@ -48,6 +50,26 @@ class Sightings(msgspec.Struct, frozen=True, kw_only=True):
     seen: dict[str, int]  # by group, in time served
     served_until: Time | None = None
     lost: Duration = 0
+    firsts: tuple[Record, ...] = ()  # who was shown an event first, in order of time; not read back
+
+
+Mark: TypeAlias = tuple[Time, int]  # a record's time and number: where a page ended
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """Which records of the history: all that is said must hold."""
+
+    machine: str | None = None  # that it is about, be it through an event
+    group: str | None = None
+    host: str | None = None
+    event: str | None = None
+    since: Time | None = None
+    until: Time | None = None  # and not later, nor then
+    what: tuple[What, ...] = ()  # one of these; empty: anything
+    after: Mark | None = None
+    before: Mark | None = None
+    newest_first: bool = False
+    limit: int = 100
 
 
 class StoreFailed(Exception):
@@ -100,7 +122,8 @@ class Store(Protocol):
     async def transact(self, work: Work) -> Commit | None: ...
 
     def commits(self, after: int) -> AsyncIterator[Commit]:
-        """In commit order, without a gap, up to the last commit there is."""
+        """In commit order, without a gap, from the oldest that is kept after `after` up to the
+        last commit there is."""
         ...
 
     async def records(self, ids: Collection[str]) -> Mapping[str, Event]:
@@ -119,6 +142,21 @@ class Store(Protocol):
         """Every event whose cause begins so, in the order of raising, over or not."""
         ...
 
-    async def save(self, sightings: Sightings) -> None: ...
+    async def ids(self, prefix: str, limit: int) -> Sequence[str]:
+        """Of events whose id begins so, over or not."""
+        ...
+
+    async def history(self, wanted: Wanted) -> Sequence[Record]:
+        """At most `limit` records, in order of their time and then of their number."""
+        ...
+
+    async def prune(self, cutoff: Time, keeps: Callable[[Event], bool]) -> int:
+        """Forget what was over before the cutoff, but for events that `keeps` wants kept. What is
+        active, and the newest commit, always stay. How many records are gone?"""
+        ...
+
+    async def save(self, sightings: Sightings) -> None:
+        """Of those who were shown an event first, only the first ever is written down."""
+        ...
 
     async def sightings(self) -> Sightings: ...

@@ -1,110 +1,201 @@
 """From states to rows: what a commit changed, written beside it.
 
 A group's machines and events have rows of their own, so that a change costs what it changes.
+Every decision comes by here: the statements are written out, so that nothing is compiled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, TypeAlias
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy.dialects.sqlite import insert
 
 from forewarn.core import Event, Group
 from forewarn.core.changes import EventMoved
+from forewarn.core.fleet import Host
+from forewarn.core.history import Record, Scribe
+from forewarn.core.lifecycle import Move
 from forewarn.core.registry import HostPut, HostRemoved, RolloutPut, RolloutRemoved
-from forewarn.store import schema as s
-from forewarn.store.port import Commit
+from forewarn.store.port import Commit, Sightings
+
+Row: TypeAlias = tuple[Any, ...]
 
 _encode = msgspec.json.Encoder().encode
 
+# All of a group but what has rows of its own.
+_own = attrgetter(*(f for f in Group.__struct_fields__ if f not in ("machines", "events")))
 
-def write_groups(
+_COMMIT = "INSERT INTO commits (seq, at, body) VALUES (?, ?, ?)"
+_GROUP = (
+    "INSERT INTO groups (name, body) VALUES (?, ?)"
+    " ON CONFLICT (name) DO UPDATE SET body = excluded.body"
+)
+_MACHINE = (
+    "INSERT INTO machines (name, group_name, body) VALUES (?, ?, ?)"
+    " ON CONFLICT (name) DO UPDATE SET group_name = excluded.group_name, body = excluded.body"
+)
+_MACHINE_GONE = "DELETE FROM machines WHERE name = ?"
+_EVENT = (
+    "INSERT INTO events (id, group_name, over, cause, body) VALUES (?, ?, ?, ?, ?)"
+    " ON CONFLICT (id) DO UPDATE SET over = excluded.over, body = excluded.body"
+)
+_EVENT_MACHINE = "INSERT OR IGNORE INTO event_machines (machine, event) VALUES (?, ?)"
+_RECORD = (
+    "INTO history (at, what, who, group_name, event, machine, host, type, cause, note)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_PUT = {
+    (table, key): (
+        f"INSERT INTO {table} ({key}, body) VALUES (?, ?)"
+        f" ON CONFLICT ({key}) DO UPDATE SET body = excluded.body",
+        f"DELETE FROM {table} WHERE {key} = ?",
+    )
+    for table, key in (("hosts", "name"), ("rollouts", "id"))
+}
+_SIGHTING = (
+    "INSERT INTO sightings (group_name, seen) VALUES (?, ?)"
+    " ON CONFLICT (group_name) DO UPDATE SET seen = excluded.seen"
+)
+_SERVICE = (
+    "INSERT INTO service (key, value) VALUES (?, ?)"
+    " ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+)
+
+
+def write(
+    connection: sa.Connection,
+    commits: Sequence[Commit],
+    before: Mapping[str, Group],
+    after: Mapping[str, Group],
+    hosts: Mapping[str, Host],
+) -> None:
+    """The commits, the states they lead to, and what they mean to people."""
+    _many(connection, _COMMIT, [(c.seq, c.at, _encode(c)) for c in commits])
+    _write_groups(connection, before, after)
+    _write_machines(connection, before, after)
+    _write_events(connection, commits)
+    _write_registry(connection, commits)
+    _write_history(connection, commits, before, hosts)
+
+
+def write_sightings(connection: sa.Connection, sightings: Sightings) -> None:
+    _many(connection, _SIGHTING, list(sightings.seen.items()))
+    values = {"lost": sightings.lost, "served_until": sightings.served_until}
+    _many(connection, _SERVICE, [(key, v) for key, v in values.items() if v is not None])
+    # Whoever was first before a restart stays it.
+    _many(connection, "INSERT OR IGNORE " + _RECORD, [_row(r) for r in sightings.firsts])
+
+
+def _write_groups(
     connection: sa.Connection, before: Mapping[str, Group], after: Mapping[str, Group]
 ) -> None:
-    """A group's own row holds neither its machines nor its events: those have rows of their own."""
-
-    def row(group: Group) -> bytes:
-        return _encode(msgspec.structs.replace(group, machines=(), events=()))
-
     rows = [
-        {"name": name, "body": row(group)}
+        (name, _encode(msgspec.structs.replace(group, machines=(), events=())))
         for name, group in after.items()
-        if name not in before or row(group) != row(before[name])
+        if name not in before or _own(group) != _own(before[name])
     ]
-    upsert(connection, s.groups, "name", rows)
+    _many(connection, _GROUP, rows)
 
 
-def write_machines(
+def _write_machines(
     connection: sa.Connection, before: Mapping[str, Group], after: Mapping[str, Group]
 ) -> None:
-    rows, removed = [], []
+    rows: list[Row] = []
+    removed: list[Row] = []
     for name, group in after.items():
-        known = {m.name: m for m in before[name].machines} if name in before else {}
+        known_before = before[name].machines if name in before else ()
+        if group.machines is known_before:
+            continue
+        known = {machine.name: machine for machine in known_before}
         for machine in group.machines:
             if known.pop(machine.name, None) is not machine:
-                rows.append({"name": machine.name, "group_name": name, "body": _encode(machine)})
-        removed += list(known)
-    if removed:
-        connection.execute(s.machines.delete().where(s.machines.c.name.in_(removed)))
-    upsert(connection, s.machines, "name", rows)
+                rows.append((machine.name, name, _encode(machine)))
+        removed += [(gone,) for gone in known]
+    _many(connection, _MACHINE_GONE, removed)
+    _many(connection, _MACHINE, rows)
 
 
-def write_registry(connection: sa.Connection, commits: Sequence[Commit]) -> None:
-    latest: dict[tuple[sa.Table, str], bytes | None] = {}
+def _write_events(connection: sa.Connection, commits: Sequence[Commit]) -> None:
+    latest: dict[str, Event] = {}
+    machines: list[Row] = []
+    for item in _moves(commits):
+        latest[item.event.id] = item.event
+        if item.what in (Move.RAISE, Move.STRIKE):
+            machines += [(machine, item.event.id) for machine in item.event.resources]
+    rows = [(e.id, e.group, e.status.over, e.cause, _encode(e)) for e in latest.values()]
+    _many(connection, _EVENT, rows)
+    _many(connection, _EVENT_MACHINE, machines)
+
+
+def _moves(commits: Sequence[Commit]) -> Iterable[EventMoved]:
+    return (
+        item
+        for commit in commits
+        for entry in commit.entries
+        for item in entry.items
+        if isinstance(item, EventMoved)
+    )
+
+
+def _write_registry(connection: sa.Connection, commits: Sequence[Commit]) -> None:
+    latest: dict[tuple[str, str, str], bytes | None] = {}
     for commit in commits:
         for put in commit.puts:
             match put:
                 case HostPut(host=host):
-                    latest[s.hosts, host.name] = _encode(host)
+                    latest["hosts", "name", host.name] = _encode(host)
                 case HostRemoved(name=name):
-                    latest[s.hosts, name] = None
+                    latest["hosts", "name", name] = None
                 case RolloutPut(rollout=rollout):
-                    latest[s.rollouts, rollout.id] = _encode(rollout)
+                    latest["rollouts", "id", rollout.id] = _encode(rollout)
                 case RolloutRemoved(id=id):
-                    latest[s.rollouts, id] = None
-    for table, key in ((s.hosts, "name"), (s.rollouts, "id")):
-        mine = {name: body for (of, name), body in latest.items() if of is table}
-        gone = [name for name, body in mine.items() if body is None]
-        if gone:
-            connection.execute(
-                table.delete().where(table.c[key] == sa.bindparam("gone")),
-                [{"gone": name} for name in gone],
-            )
-        rows = [{key: name, "body": body} for name, body in mine.items() if body is not None]
-        upsert(connection, table, key, rows)
+                    latest["rollouts", "id", id] = None
+    for (table, key, name), body in latest.items():
+        put_, removed = _PUT[table, key]
+        if body is None:
+            _many(connection, removed, [(name,)])
+        else:
+            _many(connection, put_, [(name, body)])
 
 
-def write_events(connection: sa.Connection, commits: Sequence[Commit]) -> None:
-    latest: dict[str, Event] = {}
-    for commit in commits:
-        for entry in commit.entries:
-            for item in entry.items:
-                if isinstance(item, EventMoved):
-                    latest[item.event.id] = item.event
-    rows = [
-        {
-            "id": event.id,
-            "group_name": event.group,
-            "over": event.status.over,
-            "cause": event.cause,
-            "body": _encode(event),
-        }
-        for event in latest.values()
-    ]
-    upsert(connection, s.events, "id", rows)
-
-
-def upsert(
-    connection: sa.Connection, table: sa.Table, key: str, rows: Sequence[Mapping[str, object]]
+def _write_history(
+    connection: sa.Connection,
+    commits: Sequence[Commit],
+    before: Mapping[str, Group],
+    hosts: Mapping[str, Host],
 ) -> None:
-    if not rows:
-        return
-    statement = insert(table)
-    values = {
-        column.name: statement.excluded[column.name]
-        for column in table.columns
-        if column.name in rows[0] and column.name != key
-    }
-    connection.execute(statement.on_conflict_do_update(index_elements=[key], set_=values), rows)
+    scribe = Scribe(before, hosts)
+    rows = [
+        _row(record)
+        for commit in commits
+        for record in scribe.records(commit.at, told(commit), commit.puts)
+    ]
+    _many(connection, "INSERT " + _RECORD, rows)
+
+
+def told(commit: Commit) -> list[tuple[str, Any]]:
+    return [(entry.group, entry.items) for entry in commit.entries]
+
+
+def _row(record: Record) -> Row:
+    known = bool(record.event)  # then its row says the rest
+    return (
+        record.at,
+        record.what.value,
+        record.by,
+        record.group or None,
+        record.event or None,
+        record.machine or None,
+        record.host or None,
+        None if known else record.type or None,
+        None if known else record.cause or None,
+        record.note,
+    )
+
+
+def _many(connection: sa.Connection, statement: str, rows: Sequence[Row]) -> None:
+    if rows:
+        connection.exec_driver_sql(statement, list(rows))

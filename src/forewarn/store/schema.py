@@ -62,6 +62,46 @@ rollouts = sa.Table(
     sa.Column("body", sa.LargeBinary, nullable=False),
 )
 
+# What happened, for people; `seq` is never given twice. What never changes about an event
+# (type, machines, cause) is looked up in its row. Columns that do not apply are NULL, so that
+# the indexes hold only what can be asked for.
+history = sa.Table(
+    "history",
+    metadata,
+    sa.Column("seq", sa.Integer, primary_key=True),
+    sa.Column("at", sa.BigInteger, nullable=False),
+    sa.Column("what", sa.Text, nullable=False),
+    sa.Column("who", sa.Text, nullable=False),
+    sa.Column("group_name", sa.Text),
+    sa.Column("event", sa.Text),
+    sa.Column("machine", sa.Text),
+    sa.Column("host", sa.Text),
+    sa.Column("type", sa.Text),
+    sa.Column("cause", sa.Text),
+    sa.Column("note", sa.Text, nullable=False),
+    sa.Index("history_by_time", "at"),
+    *(
+        sa.Index(f"history_by_{name}", column, "at", sqlite_where=sa.column(column).is_not(None))
+        for name, column in (
+            ("event", "event"),
+            ("group", "group_name"),
+            ("host", "host"),
+            ("machine", "machine"),
+        )
+    ),
+    sa.Index("history_seen_once", "event", unique=True, sqlite_where=sa.text("what = 'seen'")),
+    sqlite_autoincrement=True,
+)
+
+# Which events a machine is in: instead of a row for each machine and move.
+event_machines = sa.Table(
+    "event_machines",
+    metadata,
+    sa.Column("machine", sa.Text, primary_key=True),
+    sa.Column("event", sa.Text, primary_key=True),
+    sqlite_with_rowid=False,
+)
+
 # Lossy: when each group was last seen, and until when the endpoint served.
 sightings = sa.Table(
     "sightings",

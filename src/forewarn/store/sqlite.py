@@ -1,15 +1,14 @@
 """The SQLite engine: one file, one writer thread, `synchronous=FULL`.
 
 The thread is the only one that touches the connection, so reads queue behind commits and see
-them. The file belongs to one process at a time.
+them. Only the history is read beside it, in a thread and through a connection of its own: what
+may take long must not keep a commit waiting. The file belongs to one process at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
-import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,20 +17,22 @@ from typing import IO, Any, TypeVar
 import msgspec
 import sqlalchemy as sa
 
-from forewarn.core import Event, Group, Machine
+from forewarn.core import Event, Group, Machine, Time
 from forewarn.core.fleet import Host
+from forewarn.core.history import Record
 from forewarn.core.registry import Registry
 from forewarn.core.rollout import Rollout
-from forewarn.store import rows
+from forewarn.store import asking, pruning, rows
 from forewarn.store import schema as s
 from forewarn.store.batching import BatchingStore
-from forewarn.store.port import Commit, Sightings, StoreFailed, StoreUnusable
+from forewarn.store.locking import locked
+from forewarn.store.port import Commit, Mark, Sightings, StoreFailed, StoreUnusable, Wanted
 
 PAGE = 256  # commits read at a time
+PRUNE_SLICE = 200  # records or commits that are looked at before others get their turn
 
 T = TypeVar("T")
 
-_encode = msgspec.json.Encoder().encode
 _group = msgspec.json.Decoder(Group)
 _machine = msgspec.json.Decoder(Machine)
 _event = msgspec.json.Decoder(Event)
@@ -49,16 +50,21 @@ class SqliteStore(BatchingStore):
         self._engine: sa.Engine | None = None
         self._identity: tuple[int, int] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
+        self._reader: sa.Engine | None = None
+        self._reading = ThreadPoolExecutor(1, thread_name_prefix="history")
 
     async def open(self) -> None:
         try:
             await self._in_thread(self._open)
         except BaseException:
+            self._reading.shutdown(wait=True)
             self._thread.shutdown(wait=True)
             raise
 
     async def close(self) -> None:
         await super().close()
+        await asyncio.get_running_loop().run_in_executor(self._reading, self._close_reader)
+        self._reading.shutdown(wait=True)
         await self._in_thread(self._close)
         self._thread.shutdown(wait=True)
 
@@ -97,9 +103,33 @@ class SqliteStore(BatchingStore):
         return await self._events(query.order_by(s.events.c.ordinal))
 
     async def caused_under(self, prefix: str) -> Sequence[Event]:
-        cause, beyond = s.events.c.cause, prefix[:-1] + chr(ord(prefix[-1]) + 1)
-        query = sa.select(s.events.c.body).where(cause >= prefix, cause < beyond)
+        query = sa.select(s.events.c.body).where(_begins(s.events.c.cause, prefix))
         return await self._events(query.order_by(s.events.c.ordinal))
+
+    async def ids(self, prefix: str, limit: int) -> Sequence[str]:
+        query = sa.select(s.events.c.id).where(_begins(s.events.c.id, prefix)).limit(limit)
+
+        def read() -> list[str]:
+            with self._connection() as connection:
+                return list(connection.scalars(query))
+
+        return await self._in_thread(read)
+
+    async def history(self, wanted: Wanted) -> Sequence[Record]:
+        query = asking.statement(wanted)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._reading, self._read_history, query)
+
+    async def prune(self, cutoff: Time, keeps: Callable[[Event], bool]) -> int:
+        gone = 0
+        mark: Mark | None = (0, 0)
+        while mark is not None:
+            some, mark = await self._in_thread(self._prune_history, cutoff, mark, keeps)
+            gone += some
+        needed = min(cutoff, self._oldest_needed(cutoff))
+        while await self._in_thread(self._prune_commits, needed, self._seq):
+            pass
+        return gone
 
     async def save(self, sightings: Sightings) -> None:
         await self._in_thread(self._save, sightings)
@@ -119,7 +149,7 @@ class SqliteStore(BatchingStore):
 
     def _open(self) -> None:
         try:
-            self._lock = _locked(self.path)
+            self._lock = locked(self.path)
             self._engine = sa.create_engine(f"sqlite:///{self.path}", poolclass=sa.pool.StaticPool)
             sa.event.listen(self._engine, "connect", _pragmas)
             with self._engine.begin() as connection:
@@ -205,14 +235,18 @@ class SqliteStore(BatchingStore):
         if self._on_disk() != self._identity:
             raise StoreFailed(f"{self.path}: the file was removed or replaced while in use")
         with self._connection() as connection:
-            connection.execute(
-                s.commits.insert(),
-                [{"seq": c.seq, "at": c.at, "body": _encode(c)} for c in commits],
-            )
-            rows.write_groups(connection, before, after)
-            rows.write_machines(connection, before, after)
-            rows.write_events(connection, commits)
-            rows.write_registry(connection, commits)
+            # The registry is still the one before: it is swapped when all this is durable.
+            rows.write(connection, commits, before, after, self._registry.hosts)
+
+    def _prune_history(
+        self, cutoff: Time, after: Mark, keeps: Callable[[Event], bool]
+    ) -> tuple[int, Mark | None]:
+        with self._connection() as connection:
+            return pruning.prune_history(connection, cutoff, after, keeps, PRUNE_SLICE)
+
+    def _prune_commits(self, cutoff: Time, newest: int) -> bool:
+        with self._connection() as connection:
+            return pruning.prune_commits(connection, cutoff, newest, PRUNE_SLICE)
 
     def _page(self, after: int, until: int) -> list[Commit]:
         c = s.commits.c
@@ -228,20 +262,8 @@ class SqliteStore(BatchingStore):
         return await self._in_thread(read)
 
     def _save(self, sightings: Sightings) -> None:
-        values = {"lost": sightings.lost, "served_until": sightings.served_until}
         with self._connection() as connection:
-            rows.upsert(
-                connection,
-                s.sightings,
-                "group_name",
-                [{"group_name": name, "seen": seen} for name, seen in sightings.seen.items()],
-            )
-            rows.upsert(
-                connection,
-                s.service,
-                "key",
-                [{"key": key, "value": v} for key, v in values.items() if v is not None],
-            )
+            rows.write_sightings(connection, sightings)
 
     def _sightings(self) -> Sightings:
         with self._connection() as connection:
@@ -251,6 +273,33 @@ class SqliteStore(BatchingStore):
             seen=seen, served_until=values.get("served_until"), lost=values.get("lost", 0)
         )
 
+    # In the reading thread.
+
+    def _read_history(self, query: sa.Select[Any]) -> list[Record]:
+        if self._reader is None:
+            self._reader = sa.create_engine(f"sqlite:///{self.path}", poolclass=sa.pool.StaticPool)
+            sa.event.listen(self._reader, "connect", _only_reads)
+        with self._reader.connect() as connection:
+            return list(asking.records(connection.execute(query)))
+
+    def _close_reader(self) -> None:
+        if self._reader is not None:
+            self._reader.dispose()
+            self._reader = None
+
+
+def _begins(column: sa.Column[str], prefix: str) -> sa.ColumnElement[bool]:
+    """As a range, which an index can serve."""
+    if not prefix:
+        return sa.true()
+    return sa.and_(column >= prefix, column < prefix[:-1] + chr(ord(prefix[-1]) + 1))
+
+
+def _only_reads(connection: Any, _record: object) -> None:
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA query_only=ON")
+    cursor.close()
+
 
 def _pragmas(connection: Any, _record: object) -> None:
     cursor = connection.cursor()
@@ -258,23 +307,3 @@ def _pragmas(connection: Any, _record: object) -> None:
     cursor.execute("PRAGMA synchronous=FULL")
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.close()
-
-
-def _locked(path: Path) -> IO[str]:
-    """Hold the file for this process; the lock dies with the process, however it dies."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = path.with_name(path.name + ".lock").open("a+")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        lock.seek(0)
-        holder = lock.read().strip() or "another process"
-        lock.close()
-        raise StoreUnusable(
-            f"{path} is in use by {holder}; stop that or choose another file"
-        ) from error
-    lock.seek(0)
-    lock.truncate()
-    lock.write(f"process {os.getpid()}")
-    lock.flush()
-    return lock

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,9 +34,12 @@ async def exchange(
     }
     start: dict[str, Any] = {}
     said = bytearray()
+    to_say = [body]
 
     async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": body, "more_body": False}
+        if not to_say:  # and it does not hang up either
+            await asyncio.get_running_loop().create_future()
+        return {"type": "http.request", "body": to_say.pop(), "more_body": False}
 
     async def send(message: Any) -> None:
         start.update(message if message["type"] == "http.response.start" else {})

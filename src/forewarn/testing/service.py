@@ -140,12 +140,18 @@ class Service:
         self._thread.join()
         self._loop.close()
 
+    def _address(self, machine: str) -> str:
+        """Machines that came later have one, too."""
+        found = self.node.inventory.machine(machine)
+        return found[1].addresses[0] if found else self.addresses[machine]
+
     # As a guest.
 
     def url(self, machine: str | None = None) -> str:
         if machine is None:
             return self.node.metadata_url
-        return f"http://{self.addresses[machine]}:{self.node.metadata_url.rpartition(':')[2]}"
+        port = self.node.metadata_url.rpartition(":")[2]
+        return f"http://{self._address(machine)}:{port}"
 
     @property
     def control_url(self) -> str:
@@ -162,7 +168,7 @@ class Service:
         """One HTTP request as this machine."""
         if self.node.metadata_url:
             return self._over_socket(machine, method, target, headers or {}, body)
-        asked = self.addresses[machine]
+        asked = self._address(machine)
         return self.run(exchange(self.node.app, asked, method, target, headers or {}, body))
 
     def get(
@@ -234,7 +240,7 @@ class Service:
         self, machine: str, method: str, target: str, headers: Mapping[str, str], body: bytes
     ) -> Answer:
         port = int(self.node.metadata_url.rpartition(":")[2])
-        connection = http.client.HTTPConnection(self.addresses[machine], port, timeout=30)
+        connection = http.client.HTTPConnection(self._address(machine), port, timeout=30)
         try:
             connection.request(method, target, body or None, dict(headers))
             response = connection.getresponse()

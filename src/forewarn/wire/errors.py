@@ -37,6 +37,14 @@ NO_START_REQUESTS = Problem(
 NO_EVENT_ID = Problem(
     400, b'{"error":"Bad request. Every entry of StartRequests needs an EventId"}'
 )
+BAD_TIMEOUT = Problem(
+    400, b'{"error":"Bad request. timeout must be a number of seconds or a duration such as 30s"}'
+)
+NOT_A_WORD = Problem(
+    400,
+    b'{"error":"Bad request. The body must be empty, or an object in which'
+    b' ready is true or false and note is a string"}',
+)
 UNKNOWN_EVENT = Problem(400, b'{"error":"Bad request. An EventId is not known"}')
 TOO_LARGE = Problem(413, b'{"error":"Request body is too large"}', close=True)
 TOO_SLOW = Problem(408, b'{"error":"Request body did not arrive in time"}', close=True)
@@ -49,6 +57,11 @@ NOT_TAKEN = Problem(500, b'{"error":"The request could not be carried out. Try a
 
 def method_not_allowed(allow: str) -> Problem:
     return Problem(405, b'{ "error": "Method not allowed" }', allow)
+
+
+def long_note(most: int) -> Problem:
+    said = f"Bad request. The note must not be longer than {most} characters"
+    return Problem(400, json.dumps({"error": said}, separators=(",", ":")).encode())
 
 
 def bad_version(known: Sequence[str]) -> Problem:

@@ -58,10 +58,10 @@ def read(method: str, path: str, query: bytes, headers: Headers) -> Ask | Proble
         return errors.NOT_FOUND
     if method not in verbs:
         return errors.method_not_allowed(", ".join(verbs))
-    found = _headers(headers)
+    found = by_name(headers)
     if b"x-forwarded-for" in found:
         return errors.FORWARDED
-    parameters = _parameters(query)
+    parameters = parameters_of(query)
     if found.get(b"metadata", b"").strip().lower() != b"true":
         excused = (
             method == "POST"
@@ -125,7 +125,7 @@ def tag_matches(named: frozenset[str], tag: str) -> bool:
     return tag.strip('"') in named or ANY in named
 
 
-def _headers(headers: Headers) -> dict[bytes, bytes]:
+def by_name(headers: Headers) -> dict[bytes, bytes]:
     """By name; a header that is sent twice is one with both values, as HTTP has it."""
     found: dict[bytes, bytes] = {}
     for name, value in headers:
@@ -133,7 +133,7 @@ def _headers(headers: Headers) -> dict[bytes, bytes]:
     return found
 
 
-def _parameters(query: bytes) -> dict[str, str] | None:
+def parameters_of(query: bytes) -> dict[str, str] | None:
     """By name, or None if a name stands twice."""
     pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, errors="replace")
     found = dict(pairs)

@@ -203,6 +203,29 @@ class Recording:
             del record["machine"]
         return self.note(record)
 
+    def wait(self, t: float, answer: str, query: str = "", **changed: Any) -> "Recording":
+        """A long-poll beside the wire, answered like a GET; asked long before, if not told."""
+        target = f"/forewarn/v1/wait{query}"
+        return self.get(t, answer, **{"target": target, "asked": t - 20, **changed})
+
+    def joint(self, t: float, **groups: str) -> "Recording":
+        """One host's events: the group of each, and its id."""
+        events = {id: group for group, id in groups.items()}
+        return self.note({"kind": "joint", "t": t, "id": "j", "host": "h", "events": events})
+
+    def window(self, opens: float, closes: float | None = None, id: str = A) -> "Recording":
+        line = {"kind": "window", "t": T0 - 1, "event": id, "opens": opens, "closes": closes}
+        return self.note(line)
+
+    def unannounced(
+        self, t: float, id: str, machines: Sequence[str] = ("web_1",), **changed: Any
+    ) -> "Recording":
+        line = {"kind": "unannounced", "t": t, "event": id, "group": "web"}
+        return self.note({**line, "machines": list(machines), **changed})
+
+    def over(self, t: float, id: str) -> "Recording":
+        return self.note({"kind": "over", "t": t, "event": id})
+
     def impact(
         self, t: float, id: str = A, machines: Sequence[str] = ("web_0",), type: str = "Freeze"
     ) -> "Recording":

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from judge_planned import PLANNED
 from judge_recording import (
     DUE,
     T0,
@@ -625,6 +626,8 @@ BROKEN: dict[str, list[Build]] = {
     "impact-stray": [impact(T0 + 20, machines=["web_0", "web_2"])],
     "impact-type": [impact(T0 + 20, type="Redeploy")],
 }
+for name, more in PLANNED.items():
+    BROKEN[name] = [*BROKEN.get(name, ()), *more]
 
 
 def variants() -> Iterator[Any]:

@@ -120,7 +120,7 @@ def test_if_nobody_can_tell_the_event_is_held_until_an_operator_says() -> None:
         id = started(service)
         service.clock.advance("7d")
         assert status(service, id) is Status.STARTED
-        assert "whether it happened is not known" in says(service, id)
+        assert "nobody knows whether it happened" in says(service, id)
         service.run(service.node.platform.retry(id, "operator"))
         service.settle()
         assert status(service, id) is Status.FINISHED

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+import yaml
 
-from forewarn.core import EventType, GroupKind
+from forewarn.core import EventType, Group, GroupKind
+from forewarn.core.fleet import Host
+from forewarn.core.time import MINUTE
 from forewarn.node.dev import on_loopback, sample_fleet
 from forewarn.service.fleetfile import FleetError, load, parse
 
 WHOLE = """
 location: north
-hosts: [a, {name: b}]
+hosts: [a, {name: b, labels: {rack: r1}}]
 groups:
   - name: web
     kind: scale-set
     zone: "2"
-    policy: {user_event_limit: 10, auto_approve: [Reboot]}
+    labels: {tier: web}
+    policy:
+      user_event_limit: 10
+      auto_approve: [Reboot]
+      all_instances_down: true
+      terminate_notice: PT5M
     machines:
-      - {name: web_0, address: 10.0.0.10, update_domain: 3, host: a, spot: true, tags: {k: v}}
+      - {name: web_0, address: 10.0.0.10, update_domain: 3, host: a, spot: true, tags: {k: v},
+         labels: {ring: canary}}
       - {name: web_1, addresses: [10.0.0.11, "fd00::11"], host: b, computer_name: box}
   - name: jump
     kind: standalone
@@ -30,14 +40,18 @@ groups:
 
 def test_a_whole_fleet_is_read() -> None:
     fleet = parse(WHOLE)
-    assert fleet.hosts == ("a", "b")
+    assert fleet.hosts == (Host(name="a"), Host(name="b", labels={"rack": "r1"}))
     web = fleet.groups["web"]
     assert web.kind is GroupKind.SCALE_SET
     assert web.policy.user_event_limit == 10
     assert web.policy.auto_approve == (EventType.REBOOT,)
+    assert web.policy.all_instances_down
+    assert web.policy.terminate_notice == 5 * MINUTE
+    assert web.labels == {"tier": "web"}
     assert (web.place.location, web.place.zone, web.place.scale_set) == ("north", "2", "web")
     first, second = web.machines
     assert (first.addresses, first.update_domain, first.spot) == (("10.0.0.10",), 3, True)
+    assert first.labels == {"ring": "canary"}
     assert second.addresses == ("10.0.0.11", "fd00::11")
     assert fleet.groups["jump"].place.location == "south"
 
@@ -53,63 +67,190 @@ def test_ids_are_derived_from_names_so_that_they_stay() -> None:
     assert first == again != parse(WHOLE).machines[1].vm_id
 
 
+WRONG = [
+    ("", "line 1: it is empty"),
+    ("[]", "line 1: a fleet is a mapping"),
+    ("groups: [", "line 2: groups: not YAML: while parsing"),
+    ("hosts: []", "line 1: key 'groups' is missing"),
+    ("groups: []\nfoo: 1", "line 2: foo: unknown key; there are groups, hosts"),
+    ("groups: []\nHosts: []", "line 2: Hosts: unknown key; did you mean 'hosts'?"),
+    ("groups: []\nhosts: [a, {nam: b}]", "line 2: hosts[1].nam: unknown key; did you mean 'name'?"),
+    ("groups: []\nhosts: [a,\n a]", "line 3: hosts[1]: host 'a' stands twice"),
+    (
+        "groups: []\nhosts: [3]",
+        "line 2: hosts[0]: text or a mapping is expected, not a whole number",
+    ),
+    ("groups: 3", "line 1: groups: a list is expected, not a whole number"),
+    ("groups:\n- 3", "line 2: groups[0]: a mapping is expected"),
+]
+WRONG_GROUPS = [
+    ("kind: heap, machines: []", "groups[0].kind: 'heap' is none of standalone, cloud-service"),
+    ("kind: scaleset, machines: []", "did you mean 'scale-set'?"),
+    (
+        "kind: standalone, machines: []",
+        "groups[0].machines: a standalone group has exactly one machine, not 0",
+    ),
+    ("machines: []", "groups[0]: key 'kind' is missing"),
+    (
+        "kind: cloud-service, scale_set: s, machines: []",
+        "groups[0].scale_set: goes with kind scale-set only",
+    ),
+    (
+        "kind: cloud-service, machines: [], policy: {user_event_limit: 0}",
+        "groups[0].policy.user_event_limit: must be at least 1",
+    ),
+    (
+        "kind: cloud-service, machines: [], policy: {limit: 0}",
+        "groups[0].policy.limit: unknown key",
+    ),
+    (
+        "kind: cloud-service, machines: [], policy: {auto_approve: [Rebot]}",
+        "groups[0].policy.auto_approve[0]: 'Rebot' is none of",
+    ),
+    (
+        "kind: cloud-service, machines: [], policy: {terminate_notice: 5m}",
+        "groups[0].policy.terminate_notice: goes with kind scale-set only",
+    ),
+    (
+        "kind: scale-set, machines: [], policy: {terminate_notice: 4m}",
+        "is from 5 min to 15 min, not 4 min",
+    ),
+    (
+        "kind: scale-set, machines: [], policy: {terminate_notice: 16m}",
+        "is from 5 min to 15 min, not 16 min",
+    ),
+    ("kind: scale-set, machines: [], policy: {terminate_notice: soon}", "'soon' is not a duration"),
+    (
+        "kind: cloud-service, machines: [], labels: {a: 1}",
+        "groups[0].labels.a: text is expected, not a whole number; write it in quotes",
+    ),
+    (
+        "kind: cloud-service, machines: [], labels: {-a: b}",
+        "groups[0].labels.-a: '-a' is no name of a label",
+    ),
+    (
+        "kind: scale-set, machines: [{name: other_0}]",
+        "groups[0].machines[0].name: 'other_0': a member of scale set 'g' is named 'g_0'",
+    ),
+    ("kind: scale-set, machines: [{name: g_01}]", "is named 'g_0'"),
+]
+WRONG_MACHINES = [
+    ("{name: a}, {name: a}", "machines[1].name: machine 'a' stands twice: group 'g' has it"),
+    ("{name: a, adress: 1.2.3.4}", "machines[0].adress: unknown key; did you mean 'address'?"),
+    ("{name: a, address: 1.2.3}", "machines[0].address: '1.2.3' is not an IP address"),
+    ("{name: a, addresses: [10.0.0.1, x]}", "machines[0].addresses[1]: 'x' is not an IP address"),
+    ("{name: a, address: 'fe80::1%eth0'}", "leave out the interface behind the %"),
+    ("{name: a, host: h}", "machines[0].host: host 'h' is not under hosts"),
+    ("{name: a, update_domain: -1}", "machines[0].update_domain: is from 0 to 999, not -1"),
+    ("{name: a, fault_domain: 1000}", "machines[0].fault_domain: is from 0 to 999, not 1000"),
+    (
+        "{name: a, update_domain: x}",
+        "machines[0].update_domain: a whole number is expected, not text",
+    ),
+    ("{name: 7}", "machines[0].name: text is expected, not a whole number; write it in quotes"),
+    ("{name: 'a b'}", "machines[0].name: 'a b' is no name: that has 1 to 80 letters"),
+    ("{name: a, spot: maybe}", "machines[0].spot: true or false is expected, not text"),
+    ("{name: a, tags: [b]}", "machines[0].tags: a mapping is expected, not a list"),
+    (
+        "{name: a, address: 10.0.0.1}, {name: b, address: '::ffff:10.0.0.1'}",
+        "machines[1].address: address '10.0.0.1' stands twice: machine 'a' has it",
+    ),
+    (
+        "{name: a, vm_id: x}, {name: b, vm_id: X}",
+        "machines[1].vm_id: vm_id 'X' stands twice: machine 'a' has it",
+    ),
+]
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
-    [
-        ("", "Expected `object`"),
-        ("groups: [", "while parsing"),
-        ("groups: []\nfoo: 1", "unknown field `foo`"),
-        ("groups: [{name: g, kind: heap, machines: []}]", "there are standalone, cloud-service"),
-        ("groups: [{name: g, kind: standalone, machines: []}]", "exactly one machine"),
-        (
-            "groups: [{name: g, kind: cloud-service, machines: [{name: a}, {name: a}]}]",
-            "machine 'a' stands twice",
-        ),
-        (
-            "groups: [{name: g, kind: cloud-service, machines: [{name: a, adress: 1.2.3.4}]}]",
-            "did you mean 'address'?",
-        ),
-        (
-            "groups: [{name: g, kind: cloud-service, machines: [{name: a, address: 1.2.3}]}]",
-            "'1.2.3' is not an IP address",
-        ),
-        (
-            "groups: [{name: g, kind: cloud-service, machines: [{name: a, host: h}]}]",
-            "host 'h' is not under hosts",
-        ),
-        (
-            "groups: [{name: g, kind: cloud-service, machines: [{name: a, update_domain: -1}]}]",
-            "update_domain is from 0 to 999",
-        ),
-        (
-            "groups: [{name: g, kind: cloud-service, machines: [{name: 'a b'}]}]",
-            "a name has 1 to 80 letters",
-        ),
-        (
-            "groups: [{name: g, kind: scale-set, machines: [{name: other_0}]}]",
-            "is named 'g_0'",
-        ),
-        (
-            "groups: [{name: g, kind: cloud-service, scale_set: s, machines: [{name: a}]}]",
-            "scale_set goes with kind scale-set",
-        ),
-        (
-            "groups: [{name: g, kind: cloud-service, machines: [{name: a}],"
-            " policy: {user_event_limit: 0}}]",
-            "at least 1",
-        ),
-        (
-            "groups: [{name: g, kind: cloud-service, machines:"
-            " [{name: a, address: 10.0.0.1}, {name: b, address: 10.0.0.1}]}]",
-            "address '10.0.0.1' stands twice",
-        ),
+    WRONG
+    + [(f"groups:\n- {{name: g, {text}}}", f"line 2: {says}") for text, says in WRONG_GROUPS]
+    + [
+        (f"groups:\n- name: g\n  kind: cloud-service\n  machines: [{text}]", f"line 4: {says}")
+        for text, says in WRONG_MACHINES
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(text: str, says: str) -> None:
+def test_what_is_wrong_is_said_in_one_line_that_names_line_and_field(text: str, says: str) -> None:
     with pytest.raises(FleetError) as refusal:
         parse(text)
-    assert says in str(refusal.value)
+    line, *rest = says.split(": ", 1)
+    assert str(refusal.value).startswith(line)
+    assert all(part in str(refusal.value) for part in rest)
     assert "\n" not in str(refusal.value)
+
+
+def test_an_error_names_file_line_and_field(tmp_path: Path) -> None:
+    path = tmp_path / "fleet.yaml"
+    path.write_text(WHOLE.replace("computer_name", "computer_nam"))
+    with pytest.raises(FleetError) as refusal:
+        load(path)
+    number = path.read_text().split("computer_nam")[0].count("\n") + 1
+    assert str(refusal.value) == (
+        f"{path}:{number}: groups[0].machines[1].computer_nam: unknown key;"
+        " did you mean 'computer_name'?"
+    )
+
+
+def test_hosts_and_defaults_may_stand_below_what_uses_them() -> None:
+    first, second = WHOLE.split("groups:")
+    assert parse(f"groups:{second}{first}") == parse(WHOLE)
+
+
+def test_json_is_yaml() -> None:
+    assert parse(json.dumps(yaml.safe_load(WHOLE))) == parse(WHOLE)
+
+
+def test_groups_and_machines_may_come_from_anchors_and_merges() -> None:
+    text = """
+hosts: [a]
+groups:
+  - &first
+    name: one
+    kind: availability-set
+    labels: {tier: web}
+    machines:
+      - &machine {name: one-a, host: a, spot: true}
+      - {<<: *machine, name: one-b}
+  - {<<: *first, name: two, machines: [{<<: *machine, name: two-a}]}
+  - name: three
+    <<: *first
+    machines:
+      - {name: three-a}
+"""
+    fleet = parse(text)
+    assert [m.name for m in fleet.machines] == ["one-a", "one-b", "two-a", "three-a"]
+    assert [m.spot for m in fleet.machines] == [True, True, True, False]
+    assert all(define.labels == {"tier": "web"} for define in fleet.groups.values())
+
+
+def test_an_error_in_what_was_merged_in_has_the_line_of_the_machine() -> None:
+    text = """
+groups:
+  - name: g
+    kind: availability-set
+    policy: &unrelated {spott: true}
+    machines:
+      - {name: a}
+      - {name: b, <<: *unrelated}
+"""
+    with pytest.raises(FleetError) as refusal:
+        parse(text)
+    assert str(refusal.value) == (
+        "line 8: groups[0].machines[1].spott: unknown key; did you mean 'spot'?"
+    )
+
+
+def test_reading_tells_how_far_it_is() -> None:
+    machines = "".join(f"      - {{name: m{n}}}\n" for n in range(3_000))
+    told: list[float] = []
+    parse(
+        f"groups:\n  - name: g\n    kind: availability-set\n    machines:\n{machines}", told.append
+    )
+    assert told == sorted(told)
+    assert len(told) > 2
+    assert 0 <= told[0] < 0.1
+    assert 0.5 < told[-1] <= 1
 
 
 def test_a_placement_group_has_at_most_a_hundred_machines() -> None:
@@ -132,15 +273,15 @@ def test_the_sample_fleet_has_something_of_everything() -> None:
         GroupKind.CLOUD_SERVICE,
         GroupKind.SCALE_SET,
     }
-    assert len(fleet.hosts) == 2
+    assert len(fleet.hosts) == 3
     assert [m.update_domain for m in fleet.groups["sql"].machines] == [0, 1, 2]
     assert [m.spot for m in fleet.groups["web"].machines].count(True) == 2
 
 
-@pytest.mark.parametrize("text", ["[", "{a: ", "- ", "? "])
+@pytest.mark.parametrize("text", ["[", "{a: ", "- "])
 def test_a_file_that_nests_without_end_is_refused(text: str) -> None:
     with pytest.raises(FleetError, match="nested too deeply"):
-        parse(text * 1_000_000)
+        parse("groups:\n- " + text * 1_000_000)
 
 
 def test_on_loopback_every_machine_has_an_address_of_its_own() -> None:
@@ -150,3 +291,19 @@ def test_on_loopback_every_machine_has_an_address_of_its_own() -> None:
     assert len(set(addresses)) == 600
     assert addresses[0] == "127.0.1.1"
     assert all(a.startswith("127.0.") and not a.endswith((".0", ".255")) for a in addresses)
+
+
+def test_on_loopback_machines_keep_the_addresses_they_have() -> None:
+    fleet = on_loopback(parse(_of("a", "b", "c")))
+    groups = {"g": Group(name="g", machines=fleet.groups["g"].machines)}
+    again = {
+        m.name: m.addresses[0] for m in on_loopback(parse(_of("new", "c", "b")), groups).machines
+    }
+    assert again["b"] == fleet.machines[1].addresses[0]
+    assert again["c"] == fleet.machines[2].addresses[0]
+    assert again["new"] not in (again["b"], again["c"])
+
+
+def _of(*names: str) -> str:
+    machines = ", ".join(f"{{name: {name}}}" for name in names)
+    return f"groups: [{{name: g, kind: availability-set, machines: [{machines}]}}]"

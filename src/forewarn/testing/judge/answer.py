@@ -43,8 +43,14 @@ class Answers:
             self._check_status(exchange, request, caller)
             if headers is not None:
                 self._check_endpoint_headers(exchange, headers, request, caller)
-            if exchange.method == "GET" and exchange.status == 304:
-                self._check_304(exchange, header(headers or (), "etag"), request, caller)
+        elif exchange.status == 200 and request.version is not None:
+            if caller.standing == "unknown":
+                self._say_stranger(exchange, caller)
+            if headers is not None:
+                self._check_endpoint_headers(exchange, headers, request, caller)
+        shows = request.about_events or request.version is not None
+        if shows and exchange.method == "GET" and exchange.status == 304:
+            self._check_304(exchange, header(headers or (), "etag"), request, caller)
 
     def _say(self, rule: str, says: str, exchange: Exchange, caller: Caller) -> None:
         self._docket.add(rule, says, t=exchange.t, group=caller.group, machine=caller.machine)
@@ -82,6 +88,10 @@ class Answers:
         says = "An x-ms-request-id was given to two requests."
         self._say("request-id", says, exchange, caller)
 
+    def _say_stranger(self, exchange: Exchange, caller: Caller) -> None:
+        says = f"A caller from {exchange.source}, no machine of the fleet, got a 200."
+        self._say("unknown-caller", says, exchange, caller)
+
     # What the endpoint itself promises.
 
     def _check_status(self, exchange: Exchange, request: Request, caller: Caller) -> None:
@@ -89,8 +99,7 @@ class Answers:
         assert status is not None
         if caller.standing == "unknown":
             if status == 200:
-                says = f"A caller from {exchange.source}, no machine of the fleet, got a 200."
-                self._say("unknown-caller", says, exchange, caller)
+                self._say_stranger(exchange, caller)
             elif status != 404:
                 says = f"A caller that is no machine of the fleet got {status}, not 404."
                 self._say("wrong-status", says, exchange, caller)

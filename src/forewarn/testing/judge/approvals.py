@@ -5,6 +5,7 @@ accused only when a document shows that nothing it could wait for is there, and 
 incarnation proves that nothing was there since it was free to go.
 """
 
+import math
 from bisect import bisect_right
 from dataclasses import dataclass
 
@@ -12,10 +13,13 @@ from .dialect import FULL_SIGHT, GUID, PATIENT
 from .document import Document, Event
 from .facts import Facts
 from .fleet import RECORD_SLACK, Caller, Fleets
+from .joints import Company
 from .order import TOLERANCE, Order, Period, Sighting
 from .records import Exchange, Trace
 from .request import Request
+from .unannounced import Hidden
 from .verdict import Docket
+from .windows import Windows
 
 # The approver sees the start in the next GET; everyone else must see it this much later.
 APPROVAL_GRACE = 5.0
@@ -43,12 +47,28 @@ class _Free:
     t: float
 
 
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """What may hold an event that no document of its group shows."""
+
+    company: Company
+    windows: Windows
+    hidden: Hidden
+
+
 class Waits:
     """Of one group: who may go and does not."""
 
     def __init__(
-        self, trace: Trace, order: Order, fleets: Fleets, facts: Facts, docket: Docket
+        self,
+        trace: Trace,
+        order: Order,
+        fleets: Fleets,
+        facts: Facts,
+        holds: Holds,
+        docket: Docket,
     ) -> None:
+        self._holds = holds
         self._breaks = trace.breaks
         self._order = order
         self._fleets = fleets
@@ -57,7 +77,7 @@ class Waits:
         self._acknowledged: dict[str, dict[str | None, Exchange]] = {}
         self._first: dict[tuple[Period, int], Exchange] = {}
         self._free: dict[tuple[str, str], _Free] = {}
-        self._seen_free: dict[int, tuple[tuple[str, str], ...]] = {}
+        self._seen_free: dict[int, tuple[tuple[tuple[str, str], float], ...]] = {}
 
     def settle_post(self, post: Post) -> None:
         if post.exchange.status == 200:
@@ -71,10 +91,11 @@ class Waits:
             return
         if sighting.document.version.sight == FULL_SIGHT:
             self._first.setdefault((period, incarnation), sighting.exchange)
-        for key in self._seen_free.pop(sighting.exchange.index, ()):
+        for key, cleared in self._seen_free.pop(sighting.exchange.index, ()):
             free = self._free.get(key)
             if free is None or (free.period, free.incarnation) != (period, incarnation):
-                self._free[key] = _Free(period, incarnation, sighting.exchange.t)
+                free = self._free[key] = _Free(period, incarnation, sighting.exchange.t)
+            self._holds.company.found_free(key, max(free.t, cleared), sighting.exchange.asked)
 
     def judge(self, sighting: Sighting) -> None:
         document, asked = sighting.document, sighting.exchange.asked
@@ -87,28 +108,33 @@ class Waits:
         if not due and self._acknowledged.keys().isdisjoint(document.scheduled):
             return
         assert document.events is not None
-        seen: list[tuple[str, str]] = []
+        seen: list[tuple[tuple[str, str], float]] = []
         for event in document.events:
-            if event.started or self._held(event, document):
+            due = event.not_before is not None and event.not_before < now
+            approved = event.id in self._acknowledged
+            if event.started or not (due or approved) or self._held(event, document):
                 continue
-            if event.not_before is not None and event.not_before < now:
-                seen.append(("due", event.id))
-                self._judge_due(event, sighting)
-            if event.id in self._acknowledged and not self._coupled(event, document, None):
-                seen.append(("approved", event.id))
-                self._judge_approved(event, sighting)
+            if not self._holds.windows.open(event.id, asked, sighting.exchange.t):
+                continue
+            cleared = self._cleared(event, sighting)
+            if due:
+                seen.append((("due", event.id), cleared))
+                self._judge_due(event, cleared, sighting)
+            if approved and not self._coupled(event, document, None):
+                seen.append((("approved", event.id), cleared))
+                self._judge_approved(event, cleared, sighting)
         if seen:
             self._seen_free[sighting.exchange.index] = tuple(seen)
 
-    def _judge_due(self, event: Event, sighting: Sighting) -> None:
-        if self._waited(("due", event.id), sighting) > NOT_BEFORE_GRACE:
+    def _judge_due(self, event: Event, cleared: float, sighting: Sighting) -> None:
+        if self._waited(("due", event.id), cleared, sighting) > NOT_BEFORE_GRACE:
             says = "NotBefore has long passed, nothing holds it, and it is still Scheduled."
             self._say("late-start", says, sighting, event)
 
-    def _judge_approved(self, event: Event, sighting: Sighting) -> None:
+    def _judge_approved(self, event: Event, cleared: float, sighting: Sighting) -> None:
         assert sighting.period is not None
         assert sighting.document.incarnation is not None
-        if self._waited(("approved", event.id), sighting) > APPROVAL_GRACE:
+        if self._waited(("approved", event.id), cleared, sighting) > APPROVAL_GRACE:
             says = "It was approved long since, nothing holds it, and it is still Scheduled."
             self._say("lost-approval", says, sighting, event)
             return
@@ -117,24 +143,35 @@ class Waits:
         first = self._first.get((sighting.period, sighting.document.incarnation))
         if approval is None or first is None or not self._order.before(first, approval):
             return
+        # What no document of the group shows may have held it then.
+        exchange = sighting.exchange
+        if not self._holds.company.goes_alone(event.id) or cleared >= approval.asked:
+            return
+        if not self._holds.windows.open(event.id, approval.asked, exchange.t):
+            return
         # The array was the same before the approval as it is now, so nothing held it then.
         if not self._coupled(event, sighting.document, approval):
             says = "It was approved, nothing holds it, and the approver's next GET shows Scheduled."
             self._say("lost-approval", says, sighting, event)
 
-    def _waited(self, key: tuple[str, str], sighting: Sighting) -> float:
-        """How long it certainly was free and served, up to this sighting."""
+    def _waited(self, key: tuple[str, str], cleared: float, sighting: Sighting) -> float:
+        """How long it certainly was free and served, up to this sighting: it and all that start
+        with it. Until `cleared` something may have been there that no document shows."""
         free = self._free.get(key)
         if free is None or (free.period, free.incarnation) != (
             sighting.period,
             sighting.document.incarnation,
         ):
             return 0.0
-        asked = sighting.exchange.asked
+        together = self._holds.company.free(key)
+        if together is None:
+            return 0.0
         # What was asked for before an interruption may have waited through all of it.
         broken = bisect_right(self._breaks, sighting.exchange.t + RECORD_SLACK)
-        since = max(free.t, self._breaks[broken - 1]) if broken else free.t
-        return asked - since - self._order.blur
+        since = max(free.t, cleared, together[0])
+        if broken:
+            since = max(since, self._breaks[broken - 1])
+        return min(sighting.exchange.asked, together[1]) - since - self._order.blur
 
     def _held(self, event: Event, document: Document) -> bool:
         """Whether another Started event may hold this one: its machines, or the domain slot."""
@@ -142,21 +179,31 @@ class Waits:
             return True
         if event.type not in PATIENT:
             return False
-        known = self._facts.known.get(event.id)
-        user = known is not None and known.facts.get("source") == "User"
         assert document.events is not None
-        for other in document.events:
-            if not other.started:
-                continue
-            if not set(event.resources).isdisjoint(other.resources):
-                return True
-            mine, theirs = (
-                self._fleets.domain(event.resources),
-                self._fleets.domain(other.resources),
-            )
-            if not user and (mine is None or mine != theirs):
-                return True
-        return False
+        return any(
+            other.started and self._in_the_way(event, other.resources) for other in document.events
+        )
+
+    def _in_the_way(self, event: Event, machines: tuple[str, ...] | None) -> bool:
+        """Whether something done to these machines (None: to which, is not known) may hold it."""
+        if machines is None or not set(event.resources).isdisjoint(machines):
+            return True
+        known = self._facts.known.get(event.id)
+        if known is not None and known.facts.get("source") == "User":
+            return False
+        mine = self._fleets.domain(event.resources)
+        return mine is None or mine != self._fleets.domain(machines)
+
+    def _cleared(self, event: Event, sighting: Sighting) -> float:
+        """When the last thing was certainly over that no document shows and that may hold it."""
+        if event.type not in PATIENT:
+            return -math.inf
+        return self._holds.hidden.until(
+            event.id,
+            sighting.caller.group,
+            sighting.exchange.t,
+            lambda machines: self._in_the_way(event, machines),
+        )
 
     def _coupled(self, event: Event, document: Document, since: Exchange | None) -> bool:
         """Whether a Terminate may wait for another one, not (since then) known as approved."""
@@ -187,7 +234,9 @@ class Waits:
         )
 
 
-def judge_accepted(post: Post, facts: Facts, fleets: Fleets, gapless: bool, docket: Docket) -> None:
+def judge_accepted(
+    post: Post, facts: Facts, fleets: Fleets, hidden: Hidden, gapless: bool, docket: Docket
+) -> None:
     """Accuse a 200 for an id that the group cannot have been shown."""
     group, machine = post.caller.group, post.caller.machine
     if post.exchange.status != 200:
@@ -199,6 +248,8 @@ def judge_accepted(post: Post, facts: Facts, fleets: Fleets, gapless: bool, dock
             says = f"An approval of {id[:60]!r}, which is no EventId, was accepted."
         elif group is not None and machine not in fleets.moved and shown and group not in shown:
             says = f"An approval from {group} of an event of {min(shown)} was accepted."
+        elif id in hidden.ids and known is None:
+            says = "An approval of an event that nobody is shown was accepted."
         elif gapless and known is None:
             says = "An approval of an event that was never shown was accepted."
         else:

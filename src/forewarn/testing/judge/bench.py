@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from .answer import Answers, header
-from .approvals import Post, judge_accepted
+from .approvals import Holds, Post, judge_accepted
 from .assent import Assents
 from .coupling import Couplings
 from .course import Course
@@ -18,11 +18,17 @@ from .facts import Facts
 from .fleet import Caller, Fleets
 from .impacts import Timing
 from .incarnation import judge_complete
+from .joints import Company, Joints
 from .order import Order, Periods, Sighting
+from .pauses import Pauses
 from .records import Exchange, Pairs, Trace
 from .request import Request, plain_tag, read_request
+from .sights import Sights
+from .together import Together
 from .trace import read_lines, read_trace
+from .unannounced import Hidden, judge_shown
 from .verdict import Docket, Judgement
+from .windows import Windows
 
 
 def judge(records: Iterable[Mapping[str, object]]) -> Judgement:
@@ -48,25 +54,34 @@ class _Bench:
     def judge(self) -> Judgement:
         trace, docket = self._trace, self._docket
         assents = Assents(trace)
-        timing = Timing(trace, assents, docket)
+        joints, windows, hidden = Joints(trace), Windows(trace), Hidden(trace)
+        sights = Sights()
         couplings = Couplings(trace, self._order, assents, docket)
         posts, reads = self._judge_answers(assents)
         sightings = self._sightings(reads)
         facts = Facts(self._fleets, docket)
         for sighting in sightings:
             facts.look(sighting)
-            timing.note(sighting)
+            sights.note(sighting)
             couplings.note(sighting)
         facts.finish()
-        course = Course(trace, self._order, self._fleets, facts, docket)
+        sights.finish()
+        holds = Holds(Company(joints), windows, hidden)
+        course = Course(trace, self._order, self._fleets, facts, holds, docket)
         located = [s for s in sightings if s.caller.key is not None]
         course.walk([*located, *(post for post in posts if post.caller.key is not None)])
         judge_complete(trace, located, self._order, docket)
         gapless = trace.gapless
         for post in posts:
-            judge_accepted(post, facts, self._fleets, gapless, docket)
-        timing.judge(trace.impacts, facts, course.gone())
+            judge_accepted(post, facts, self._fleets, hidden, gapless, docket)
+        pauses = Pauses(trace)
+        timing = Timing(trace, assents, pauses, joints, docket)
+        timing.judge(trace.impacts, sights, facts, course.gone())
+        together = Together(trace, self._order, assents, pauses, docket)
+        together.judge(joints, sights, trace.impacts, facts)
         couplings.judge(trace.impacts)
+        windows.judge(sights, trace.impacts, docket)
+        judge_shown(hidden, facts, docket)
         return Judgement(
             docket.findings(),
             exchanges=len(trace.exchanges),

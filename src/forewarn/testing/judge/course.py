@@ -6,12 +6,13 @@ incarnations and waiting events be judged on the same walk.
 
 from collections.abc import Iterable
 
-from .approvals import RETENTION, Post, Waits
+from .approvals import RETENTION, Holds, Post, Waits
 from .dialect import SIGHT
 from .document import Document, Event
 from .facts import Facts
 from .fleet import Fleets
 from .incarnation import Incarnations
+from .joints import Company
 from .order import Order, Sighting
 from .records import Trace
 from .verdict import Docket
@@ -19,8 +20,15 @@ from .verdict import Docket
 
 class Course:
     def __init__(
-        self, trace: Trace, order: Order, fleets: Fleets, facts: Facts, docket: Docket
+        self,
+        trace: Trace,
+        order: Order,
+        fleets: Fleets,
+        facts: Facts,
+        holds: Holds,
+        docket: Docket,
     ) -> None:
+        self._holds = holds
         self._trace = trace
         self._order = order
         self._fleets = fleets
@@ -49,8 +57,10 @@ class Course:
     def _line(self, key: str) -> "_Line":
         line = self._lines.get(key)
         if line is None:
-            waits = Waits(self._trace, self._order, self._fleets, self._facts, self._docket)
-            line = self._lines[key] = _Line(self._docket, waits)
+            waits = Waits(
+                self._trace, self._order, self._fleets, self._facts, self._holds, self._docket
+            )
+            line = self._lines[key] = _Line(self._docket, waits, self._holds.company)
         return line
 
     def gone(self) -> dict[str, float]:
@@ -65,8 +75,9 @@ class Course:
 class _Line:
     """What is certain about the events of one group so far."""
 
-    def __init__(self, docket: Docket, waits: Waits) -> None:
+    def __init__(self, docket: Docket, waits: Waits, company: Company) -> None:
         self._docket = docket
+        self._company = company
         self.waits = waits
         self.incarnations = Incarnations(docket)
         self.gone: dict[str, float] = {}
@@ -130,6 +141,7 @@ class _Line:
         self._agreed.clear()
         for id in missing:
             self.gone.setdefault(id, sighting.exchange.t)
+            self._company.found_gone(id, sighting.exchange.t)
             self._live.pop(id, None)
         assert document.events is not None
         for event in document.events:

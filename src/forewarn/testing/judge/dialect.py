@@ -11,7 +11,9 @@ from datetime import date
 from functools import lru_cache
 
 PATH = "/metadata/scheduledevents"
+WAIT_PATH = "/forewarn/v1/wait"  # beside the wire: the same document, once it is another one
 PREVIEW = "2017-03-01"
+NEWEST = "2020-07-01"
 
 _FIRST_KEYS = ("EventId", "EventStatus", "EventType", "ResourceType", "Resources", "NotBefore")
 _FIRST_TYPES = ("Freeze", "Reboot", "Redeploy")

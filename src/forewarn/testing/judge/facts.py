@@ -31,6 +31,7 @@ class Known:
     resources: tuple[str, ...] | None = None  # as later versions name them, if known
     preview_resources: tuple[str, ...] | None = None  # as the preview names them
     groups: dict[str, str] = field(default_factory=dict)  # group: a machine of it that was shown
+    seen: float | None = None  # when a document first showed it
 
     @property
     def not_before(self) -> int | None:
@@ -64,7 +65,7 @@ class Facts:
         self._looked.add(key)
         assert document.events is not None
         for event in document.events:
-            known = self.known.setdefault(event.id, Known())
+            known = self.known.setdefault(event.id, Known(seen=sighting.exchange.t))
             self._compare(event, known, sighting)
             if group is not None:
                 self._keep_apart(event, known, group, sighting)

@@ -6,88 +6,65 @@ interruption.
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from .assent import Assents
-from .document import Document
 from .facts import Facts, Known
+from .joints import Joints
 from .order import TOLERANCE, Sighting
 from .pauses import Pauses
 from .records import Impact, Trace
+from .sights import Sights
 from .verdict import Docket
 
 
-@dataclass(slots=True)
-class _Span:
-    """When a document was seen: the first and last sightings, as far as they are certain."""
-
-    seen: Sighting  # the one that was complete first
-    first_asked: float
-    last: Sighting  # the one that was asked for last
-
-
 class Timing:
-    def __init__(self, trace: Trace, assents: Assents, docket: Docket) -> None:
+    def __init__(
+        self, trace: Trace, assents: Assents, pauses: Pauses, joints: Joints, docket: Docket
+    ) -> None:
         self._docket = docket
         self._assents = assents
-        self._pauses = Pauses(trace)
+        self._pauses = pauses
+        self._joints = joints
         self._blur = trace.backstep
-        self._spans: dict[Document, _Span] = {}
 
-    def note(self, sighting: Sighting) -> None:
-        exchange = sighting.exchange
-        span = self._spans.get(sighting.document)
-        if span is None:
-            self._spans[sighting.document] = _Span(sighting, exchange.asked, sighting)
-            return
-        if exchange.t < span.seen.exchange.t:
-            span.seen = sighting
-        span.first_asked = min(span.first_asked, exchange.asked)
-        if span.last.exchange.asked < exchange.asked:
-            span.last = sighting
-
-    def judge(self, impacts: Iterable[Impact], facts: Facts, gone: Mapping[str, float]) -> None:
-        started: dict[str, Sighting] = {}
-        first_scheduled: dict[str, float] = {}
-        last_scheduled: dict[str, Sighting] = {}
-        for document, span in self._spans.items():
-            for event in document.events or ():
-                self._pauses.note(event.id, span.seen.exchange.t, span.last.exchange.asked)
-                if event.started:
-                    best = started.setdefault(event.id, span.seen)
-                    if span.seen.exchange.t < best.exchange.t:
-                        started[event.id] = span.seen
-                else:
-                    first = first_scheduled.get(event.id, math.inf)
-                    first_scheduled[event.id] = min(first, span.first_asked)
-                    last = last_scheduled.setdefault(event.id, span.last)
-                    if last.exchange.asked < span.last.exchange.asked:
-                        last_scheduled[event.id] = span.last
-        for id, sighting in started.items():
+    def judge(
+        self, impacts: Iterable[Impact], sights: Sights, facts: Facts, gone: Mapping[str, float]
+    ) -> None:
+        for id, answered, asked in sights.lives():
+            self._pauses.note(id, answered, asked)
+        for id, sighting in sights.started.items():
             # First seen as Started and then as Scheduled: that went backwards, not early.
-            if first_scheduled.get(id, math.inf) <= sighting.exchange.t:
-                self._judge_start(id, facts.known[id], sighting, last_scheduled[id])
+            together = self._joints.members(id)
+            first = min(sights.first_scheduled.get(one, math.inf) for one in together)
+            if first <= sighting.exchange.t:
+                self._judge_start(id, _due(id, together, facts), sighting, sights)
         touched: set[tuple[str, str]] = set()
         for impact in impacts:
             known = facts.known.get(impact.event)
             if known is not None:
                 self._pauses.note(impact.event, impact.t, impact.t)
-                scheduled = last_scheduled.get(impact.event)
-                self._judge_impact(impact, known, scheduled, gone)
+                self._judge_impact(impact, known, sights, facts, gone)
             for machine in impact.machines:
                 if (impact.event, machine) in touched:
                     self._say("impact-twice", f"{machine} was touched a second time.", impact)
                 touched.add((impact.event, machine))
 
-    def _judge_start(self, id: str, known: Known, sighting: Sighting, scheduled: Sighting) -> None:
+    def _unapproved(self, id: str, t: float) -> bool:
+        """Whether nobody can have approved it by then, nor any event that it starts with."""
+        return all(self._assents.none(one, t) for one in self._joints.members(id))
+
+    def _judge_start(
+        self, id: str, not_before: int | None, sighting: Sighting, sights: Sights
+    ) -> None:
         t = sighting.exchange.t
-        if not self._assents.none(id, t):
+        if not self._unapproved(id, t):
             return
-        if self._early(known, t):
-            early = _seconds(known, t)
+        scheduled = sights.last_scheduled.get(id)
+        if not_before is not None and self._early(not_before, t):
+            early = _seconds(not_before - t)
             rule = "early-start"
             says = f"It was Started {early} s before its NotBefore, and nobody had approved."
-        elif (began := self._paused(known, t, scheduled)) is not None:
+        elif (began := self._paused(not_before, t, scheduled)) is not None:
             rule = "grace-start"
             says = (
                 f"It was Started {t - began:.3f} s after an interruption, and nobody had approved."
@@ -103,25 +80,28 @@ class Timing:
             machine=sighting.caller.machine,
         )
 
-    def _early(self, known: Known, t: float) -> bool:
-        not_before = known.not_before
-        return not_before is not None and t + TOLERANCE + self._blur < not_before
+    def _early(self, not_before: int, t: float) -> bool:
+        return t + TOLERANCE + self._blur < not_before
 
-    def _paused(self, known: Known, t: float, scheduled: Sighting) -> float | None:
-        if t < scheduled.exchange.asked:
+    def _paused(self, not_before: int | None, t: float, scheduled: Sighting | None) -> float | None:
+        if scheduled is None or t < scheduled.exchange.asked:
             return None  # it was still Scheduled after that, which is worse
-        return self._pauses.began(t, known.not_before, scheduled)
+        return self._pauses.began(t, not_before, scheduled)
 
     def _judge_impact(
         self,
         impact: Impact,
         known: Known,
-        scheduled: Sighting | None,
+        sights: Sights,
+        facts: Facts,
         gone: Mapping[str, float],
     ) -> None:
         margin = TOLERANCE + self._blur
-        if scheduled is not None and self._assents.none(impact.event, impact.t):
-            self._judge_unapproved(impact, known, scheduled)
+        scheduled = sights.last_scheduled.get(impact.event)
+        together = self._joints.members(impact.event)
+        announced = any(one in sights.last_scheduled for one in together)
+        if announced and self._unapproved(impact.event, impact.t):
+            self._judge_unapproved(impact, _due(impact.event, together, facts), scheduled)
         if scheduled is not None and impact.t + margin < scheduled.exchange.asked:
             says = "It was carried out, and after that it was still Scheduled."
             self._say("impact-while-scheduled", says, impact)
@@ -136,12 +116,14 @@ class Timing:
             says = f"A {known.facts['type']} was announced, a {impact.type} was done."
             self._say("impact-type", says, impact)
 
-    def _judge_unapproved(self, impact: Impact, known: Known, scheduled: Sighting) -> None:
-        if self._early(known, impact.t):
-            early = _seconds(known, impact.t)
+    def _judge_unapproved(
+        self, impact: Impact, not_before: int | None, scheduled: Sighting | None
+    ) -> None:
+        if not_before is not None and self._early(not_before, impact.t):
+            early = _seconds(not_before - impact.t)
             says = f"It was carried out {early} s before its NotBefore, and nobody had approved."
             self._say("impact-early", says, impact)
-        elif (began := self._paused(known, impact.t, scheduled)) is not None:
+        elif (began := self._paused(not_before, impact.t, scheduled)) is not None:
             after = f"{impact.t - began:.3f} s after an interruption"
             self._say(
                 "grace-start", f"It was carried out {after}, and nobody had approved.", impact
@@ -152,6 +134,14 @@ class Timing:
         self._docket.add(rule, says, t=impact.t, event=impact.event, machine=machine)
 
 
-def _seconds(known: Known, t: float) -> str:
-    assert known.not_before is not None
-    return f"{known.not_before - t:.3f}".rstrip("0").rstrip(".")
+def _due(id: str, together: Iterable[str], facts: Facts) -> int | None:
+    """Its NotBefore. One that only the events show which it starts with is its own too."""
+    for one in (id, *sorted(together)):
+        known = facts.known.get(one)
+        if known is not None and known.not_before is not None:
+            return known.not_before
+    return None
+
+
+def _seconds(length: float) -> str:
+    return f"{length:.3f}".rstrip("0").rstrip(".")

@@ -48,7 +48,7 @@ class Pauses:
 
         `scheduled` is the last sighting of it as Scheduled. None: it may have been in order.
         """
-        if self._grace is None or not self._listening(scheduled, t):
+        if self._grace is None or not self.listening(scheduled, t):
             return None
         for pause in reversed(self._pauses):
             if pause.t + self._grace <= t + TOLERANCE + self._margin:
@@ -67,7 +67,7 @@ class Pauses:
             for first, last in self._lives.values()
         )
 
-    def _listening(self, scheduled: Sighting, t: float) -> bool:
+    def listening(self, scheduled: Sighting, t: float) -> bool:
         """Whether the group was enabled all the time: without a vote there are other ways."""
         since = scheduled.exchange.asked
         return t - since < SILENCE and not any(

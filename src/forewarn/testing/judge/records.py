@@ -77,6 +77,42 @@ class Disabled:
 
 
 @dataclass(frozen=True, slots=True)
+class Joint:
+    """Events of several groups that go as one: a host is worked on for all its machines."""
+
+    t: float
+    id: str
+    events: Mapping[str, str]  # to the group of each
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The only time in which an event may start."""
+
+    event: str
+    opens: float
+    closes: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unannounced:
+    """An event that is carried out and shown to nobody."""
+
+    t: float
+    event: str
+    group: str | None
+    machines: tuple[str, ...] | None  # None, here and above: not said
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """The end of an event that no document can show."""
+
+    t: float
+    event: str
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """The wall clock was stepped."""
 
@@ -102,6 +138,10 @@ class Trace:
     complete: bool
     unreadable: int
     doubt: float  # from here on an approval may have come that could not be read
+    joints: tuple[Joint, ...] = ()
+    windows: tuple[Window, ...] = ()
+    unannounced: tuple[Unannounced, ...] = ()
+    overs: tuple[Over, ...] = ()
 
     @property
     def grace(self) -> float | None:

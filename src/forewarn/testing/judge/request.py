@@ -10,7 +10,17 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import parse_qsl, urlsplit
 
-from .dialect import BAD_VERSION, GUID, NO_METADATA_HEADER, PATH, PREVIEW, VERSIONS, Version
+from .dialect import (
+    BAD_VERSION,
+    GUID,
+    NEWEST,
+    NO_METADATA_HEADER,
+    PATH,
+    PREVIEW,
+    VERSIONS,
+    WAIT_PATH,
+    Version,
+)
 from .records import Pairs
 
 # A body up to this size is no reason for 413; what is too large is the service's to say.
@@ -32,12 +42,14 @@ class Deserved:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    about_events: bool
+    """`version` is that of the document which a 200 to a GET must be; None if none must."""
+
+    about_events: bool  # asked of the endpoint itself, not of a path beside it
     version: Version | None = None
     deserved: Deserved | None = None
     approves: tuple[str, ...] = ()  # ids, upper case, of a well-formed approval
     mentions: frozenset[str] = frozenset()  # whatever in the body of a POST looks like an id
-    tags: tuple[str, ...] | None = None  # If-None-Match, without quotes and W/
+    tags: tuple[str, ...] | None = None  # If-None-Match (or etag), without quotes and W/
 
     @property
     def well_formed_approval(self) -> bool:
@@ -50,6 +62,8 @@ def read_request(method: str, target: str, headers: Pairs, body: bytes) -> Reque
         query = parse_qsl(parts.query, keep_blank_values=True)
     except ValueError:
         return Request(about_events=False)
+    if parts.path.lower().removesuffix("/") == WAIT_PATH and method == "GET":
+        return _read_wait(query, headers)
     if parts.path.lower() != PATH:
         return Request(about_events=False)
     versions = [value for name, value in query if name == "api-version"]
@@ -63,6 +77,14 @@ def read_request(method: str, target: str, headers: Pairs, body: bytes) -> Reque
     if head <= MODEST_HEAD and method.isupper():
         deserved = _deserved(method, query, headers, version, approval, len(body))
     return Request(True, version, deserved, ids, mentions, _tags(headers))
+
+
+def _read_wait(query: list[tuple[str, str]], headers: Pairs) -> Request:
+    """A long-poll shows the document as any GET does. What it refuses is for itself to say."""
+    versions = [value for name, value in query if name == "api-version"] or [NEWEST]
+    version = VERSIONS.get(versions[0]) if len(versions) == 1 else None
+    named = [("if-none-match", value) for name, value in query if name == "etag" and value]
+    return Request(about_events=False, version=version, tags=_tags((*headers, *named)))
 
 
 def _deserved(

@@ -13,13 +13,41 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar, cast
 
-from .records import Approval, Disabled, Exchange, FleetLine, Impact, Pairs, Seat, Step, Trace
+from .records import (
+    Approval,
+    Disabled,
+    Exchange,
+    FleetLine,
+    Impact,
+    Joint,
+    Over,
+    Pairs,
+    Seat,
+    Step,
+    Trace,
+    Unannounced,
+    Window,
+)
 
 _T = TypeVar("_T")
 
 # How long before the line ahead of it a torn line may have been asked.
 _TORN_REACH = 60.0
-_HARMLESS = frozenset({"fleet", "impact", "up", "down", "step", "disabled", "end"})
+_HARMLESS = frozenset(
+    {
+        "fleet",
+        "impact",
+        "up",
+        "down",
+        "step",
+        "disabled",
+        "joint",
+        "window",
+        "unannounced",
+        "over",
+        "end",
+    }
+)
 _HARMLESS_LINE = re.compile(
     rb'"method": ?"GET"|"kind": ?"(?:' + "|".join(sorted(_HARMLESS)).encode() + rb')"'
 )
@@ -57,6 +85,10 @@ def read_trace(records: Iterable[object]) -> Trace:
     downs: list[float] = []
     steps: list[Step] = []
     breaks: list[float] = []
+    joints: list[Joint] = []
+    windows: list[Window] = []
+    unannounced: list[Unannounced] = []
+    overs: list[Over] = []
     for index, record in enumerate(records):
         try:
             if not isinstance(record, Mapping) or not isinstance(record.get("kind"), str):
@@ -82,6 +114,14 @@ def read_trace(records: Iterable[object]) -> Trace:
                     downs.append(t)
                 case "step":
                     steps.append(Step(t, _number(record, "seconds")))
+                case "joint":
+                    joints.append(_joint(t, record))
+                case "window":
+                    windows.append(_window(record))
+                case "unannounced":
+                    unannounced.append(_unannounced(t, record))
+                case "over":
+                    overs.append(Over(t, _text(record, "event").upper()))
                 case _:
                     pass
         except _UnreadableError:
@@ -103,6 +143,10 @@ def read_trace(records: Iterable[object]) -> Trace:
         bool(fleets) and all(fleet.complete for fleet in fleets) and not unreadable,
         unreadable,
         doubt,
+        tuple(joints),
+        tuple(windows),
+        tuple(unannounced),
+        tuple(overs),
     )
 
 
@@ -161,11 +205,24 @@ def _fleet(t: float, record: Mapping[str, object]) -> FleetLine:
 
 
 def _impact(t: float, record: Mapping[str, object]) -> Impact:
-    machines = record.get("machines")
-    if not isinstance(machines, list | tuple) or not all(isinstance(m, str) for m in machines):
-        raise _UnreadableError
     event = _text(record, "event").upper()
-    return Impact(t, event, _optional(record, "type"), tuple(machines))
+    return Impact(t, event, _optional(record, "type"), _names(record, "machines"))
+
+
+def _joint(t: float, record: Mapping[str, object]) -> Joint:
+    events = _mapping(record.get("events"))
+    return Joint(t, _text(record, "id"), {id.upper(): _text(events, id) for id in events})
+
+
+def _window(record: Mapping[str, object]) -> Window:
+    closes = None if record.get("closes") is None else _number(record, "closes")
+    return Window(_text(record, "event").upper(), _number(record, "opens"), closes)
+
+
+def _unannounced(t: float, record: Mapping[str, object]) -> Unannounced:
+    machines = None if record.get("machines") is None else _names(record, "machines")
+    event = _text(record, "event").upper()
+    return Unannounced(t, event, _optional(record, "group"), machines)
 
 
 def _number(record: Mapping[str, object], key: str) -> float:
@@ -183,6 +240,13 @@ def _text(record: Mapping[str, object], key: str) -> str:
     if not isinstance(value, str):
         raise _UnreadableError
     return value
+
+
+def _names(record: Mapping[str, object], key: str) -> tuple[str, ...]:
+    names = record.get(key)
+    if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
+        raise _UnreadableError
+    return tuple(names)
 
 
 def _optional(record: Mapping[str, object], key: str) -> str | None:

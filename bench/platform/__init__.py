@@ -1,0 +1,1 @@
+"""What the platform costs: applying, deciding, and the like. Measured, never asserted."""

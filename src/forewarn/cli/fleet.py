@@ -1,0 +1,152 @@
+"""`forewarn apply`: make the inventory what a file says, or show what that would change.
+
+The text is sent as it is: reading it takes packages that only the service has.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from forewarn.cli.output import Json, Url, as_json, fail, service
+from forewarn.control.client import ControlClient, ControlError
+from forewarn.control.fleet_schema import FleetCounts, FleetDifference, FleetItem
+
+APPLY_TIMEOUT = 600.0  # seconds that a service may take to apply a fleet
+SHOWN_ITEMS = 20  # of each kind, one by one; of more only how many
+LOOK_EVERY = 0.2  # seconds between two looks at the progress
+SIGNS = {"added": "+", "changed": "~", "moved": ">", "removed": "-"}
+
+
+def apply(
+    file: Annotated[Path | None, typer.Argument(help="A fleet file: YAML or JSON.")] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Only show what would change.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also remove what has an active event.")
+    ] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema.")] = False,
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """Make hosts, groups and machines what a file says: all of it, or nothing."""
+    if schema:
+        from forewarn.service.fleetentries import schema_text
+
+        typer.echo(schema_text(), nl=False)
+        return
+    if file is None:
+        raise typer.BadParameter("say which file, or --schema", param_hint="FILE")
+    try:
+        text = file.read_bytes()
+    except OSError as error:
+        fail(f"{file}: {error.strerror}")
+    with service(url) as client:
+        client.timeout = APPLY_TIMEOUT
+        try:
+            with _progress(client):
+                found = client.apply(text, plan=plan, force=force)
+        except ControlError as error:
+            fail(_in_file(file, str(error)))
+    if json:
+        as_json(found)
+    else:
+        _show(found, file)
+
+
+def _in_file(file: Path, says: str) -> str:
+    """`line 17: …` as `fleet.yaml:17: …`; a refusal that is about no line stays as it is."""
+    found = re.match(r"line (\d+): ", says)
+    return f"{file}:{found[1]}: {says[found.end() :]}" if found else says
+
+
+def _show(found: FleetDifference, file: Path) -> None:
+    if not found.total:
+        typer.echo("nothing to change")
+        return
+    told: dict[tuple[str, str], int] = {}
+    for item in found.items:
+        kind = (item.what, item.how)
+        told[kind] = told.get(kind, 0) + 1
+        if told[kind] <= SHOWN_ITEMS:
+            typer.echo(_line(item))
+    for what, how, count in _totals(found):
+        if count > min(told.get((what, how), 0), SHOWN_ITEMS):
+            typer.echo(f"{SIGNS[how]} … {count} {what}s {how} in all")
+    counts = [
+        f"{count} {what}{'s' if count > 1 else ''} {how}" for what, how, count in _totals(found)
+    ]
+    typer.echo(f"{'would be: ' if found.planned else ''}{', '.join(counts)}")
+    if found.planned and found.in_the_way:
+        for one in found.in_the_way[:SHOWN_ITEMS]:
+            typer.echo(
+                f"in the way: {one.what} '{one.name}' has an active event:"
+                f" {one.type} {one.event} ({one.status})"
+            )
+        typer.echo(f"it is refused as long as this is so: forewarn apply {file} --force")
+
+
+def _totals(found: FleetDifference) -> Iterator[tuple[str, str, int]]:
+    parts: list[tuple[str, FleetCounts]] = [
+        ("host", found.hosts),
+        ("group", found.groups),
+        ("machine", found.machines),
+    ]
+    for what, counts in parts:
+        for how in SIGNS:
+            if count := getattr(counts, how):
+                yield what, how, count
+
+
+def _line(item: FleetItem) -> str:
+    where = f" in {item.group}" if item.group else ""
+    if item.how == "moved":
+        where = f" from {item.was_in} to {item.group}"
+    changes = ", ".join(f"{c.field}: {_said(c.was)} → {_said(c.becomes)}" for c in item.fields)
+    return f"{SIGNS[item.how]} {item.what} {item.name}{where}{': ' if changes else ''}{changes}"
+
+
+def _said(value: object) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}={said}" for key, said in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(str, value)) + "]"
+    return "nothing" if value in (None, "") else str(value)
+
+
+@contextmanager
+def _progress(client: ControlClient) -> Iterator[None]:
+    """A bar on a terminal, fed by what the service says while it works; elsewhere nothing."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    done = threading.Event()
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+
+    def watch() -> None:
+        task = bar.add_task("sending", total=1.0)
+        while not done.wait(LOOK_EVERY):
+            try:
+                now = client.fleet_progress()
+            except ControlError:
+                return
+            bar.update(task, description=now.stage or "sending", completed=now.fraction)
+
+    with bar, ThreadPoolExecutor(1) as beside:
+        watching: Future[None] = beside.submit(watch)
+        try:
+            yield
+        finally:
+            done.set()
+            watching.result()

@@ -1,0 +1,116 @@
+"""`forewarn history`: who did what, and when; for people, as JSON lines, or into a file."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from forewarn.cli.output import Url, fail, moment, pace, service, table
+from forewarn.control.client import ControlClient
+from forewarn.control.history_schema import HistoryRecord
+
+LINES = 50  # records that are shown, unless somebody says how many
+
+
+def history(
+    machine: Annotated[str | None, typer.Option(help="About this machine.")] = None,
+    group: Annotated[str | None, typer.Option(help="About this group.")] = None,
+    host: Annotated[str | None, typer.Option(help="About this host.")] = None,
+    event: Annotated[
+        str | None, typer.Option(help="About this event; its first characters will do.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Not before this: 2h (ago), or 2027-01-15T08:00:00Z.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Before this, said likewise.")] = None,
+    what: Annotated[str | None, typer.Option(help="Only this, or these: raised,approved,…")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help=f"The last so many; {LINES} for the table, else all.")
+    ] = None,
+    export: Annotated[
+        Path | None, typer.Option(help="Write all that matches to this file, as JSON lines.")
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print JSON lines instead of a table.")
+    ] = False,
+    url: Url = None,
+) -> None:
+    """Who raised, saw first, approved, started, finished or withdrew what, the newest last."""
+    asked = {
+        "machine": machine,
+        "group": group,
+        "host": host,
+        "event": event,
+        "since": since,
+        "until": until,
+        "what": what,
+    }
+    with service(url) as client:
+        if export is not None:
+            if limit is not None:
+                raise typer.BadParameter("--export writes all that matches; leave --limit out")
+            typer.echo(f"{_export(client, asked, export)} records in {export}", err=True)
+        elif json:
+            for line in _last(client, asked, limit) if limit else client.history_lines(asked):
+                sys.stdout.buffer.write(line)
+            sys.stdout.buffer.flush()
+        else:
+            _show(client.last_of_history(asked, limit or LINES))
+            pace(client)
+
+
+def _last(client: ControlClient, asked: dict[str, str | None], limit: int) -> Iterator[bytes]:
+    import msgspec
+
+    for record in client.last_of_history(asked, limit):
+        yield msgspec.json.encode(record) + b"\n"
+
+
+def _export(client: ControlClient, asked: dict[str, str | None], path: Path) -> int:
+    """Whole or not at all: the file appears under its name when all of it is there."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    count = 0
+    try:
+        with part.open("wb") as file:
+            for line in client.history_lines(asked):
+                file.write(line)
+                count += 1
+        part.replace(path)
+    except OSError as error:
+        fail(f"{path}: {error.strerror}")
+    finally:
+        part.unlink(missing_ok=True)
+    return count
+
+
+def _show(records: list[HistoryRecord]) -> None:
+    if not records:
+        typer.echo("nothing that matches")
+        return
+    rows = [
+        (
+            moment(record.at),
+            record.what,
+            record.by,
+            _about(record),
+            record.event,
+            record.note,
+        )
+        for record in records
+    ]
+    table(("TIME", "WHAT", "BY", "ABOUT", "EVENT", "NOTE"), rows)
+
+
+def _about(record: HistoryRecord) -> str:
+    """What it happened to, from the smallest that is known."""
+    who = ", ".join(record.machines) or record.group or record.host
+    if record.what.startswith("host-"):
+        who = record.host
+    if record.what.startswith("rollout-"):
+        who = record.cause
+    return f"{record.type} {who}".strip()

@@ -1,0 +1,146 @@
+"""`forewarn host`: list, show, explain, and what happens to the machines on one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from forewarn.cli.events import explained, timed, told_all
+from forewarn.cli.output import Json, Url, as_json, fields, moment, pace, parsed, service, table
+from forewarn.control import schema as s
+from forewarn.core.time import SECOND
+from forewarn.core.words import parse_duration
+
+app = typer.Typer(no_args_is_help=True)
+Name = Annotated[str, typer.Argument(help="A host's name.")]
+Note = Annotated[str, typer.Option(help="Words for the record.")]
+WAYS = "Freeze, Reboot or live-migration"
+
+
+@app.command("list")
+def list_(
+    label: Annotated[
+        str | None, typer.Option(help="Only hosts with these labels, e.g. rack=1,!old.")
+    ] = None,
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """All hosts: how they are, and how many machines are on each."""
+    with service(url) as client:
+        found = client.hosts(label)
+        if json:
+            as_json(found)
+            return
+        rows = [
+            (
+                host.name,
+                host.health,
+                moment(host.since),
+                str(len(host.machines)),
+                str(len(host.events)),
+                ",".join(f"{key}={value}" for key, value in host.labels.items()),
+            )
+            for host in found
+        ]
+        table(("HOST", "HEALTH", "SINCE", "MACHINES", "EVENTS", "LABELS"), rows)
+        pace(client)
+
+
+@app.command()
+def show(name: Name, json: Json = False, url: Url = None) -> None:
+    """One host."""
+    with service(url) as client:
+        found = client.host(name)
+        if json:
+            as_json(found)
+            return
+        since = f" since {moment(found.since)}" if found.since else ""
+        fields(
+            [
+                ("host", found.name),
+                ("health", f"{found.health}{since}"),
+                ("note", found.note),
+                ("labels", ", ".join(f"{k}={v}" for k, v in found.labels.items()) or "none"),
+                ("machines", ", ".join(found.machines) or "none"),
+                ("events", ", ".join(found.events) or "none"),
+            ]
+        )
+        pace(client)
+
+
+@app.command()
+def maintain(
+    name: Name,
+    how: Annotated[str, typer.Option("--type", help=f"{WAYS}.")] = "Freeze",
+    evacuate: Annotated[
+        bool, typer.Option("--evacuate", help="Empty the host machine by machine instead.")
+    ] = False,
+    notice: Annotated[str | None, typer.Option(help="How long before, e.g. 1h.")] = None,
+    not_before: Annotated[str | None, typer.Option(help="The time instead of a notice.")] = None,
+    short_notice: Annotated[
+        bool, typer.Option("--short-notice", help="Yes, less notice than is promised.")
+    ] = False,
+    description: Annotated[str | None, typer.Option(help="Words for the guests.")] = None,
+    duration: Annotated[
+        int | None, typer.Option(help="Length of the impact in seconds; 0 none, -1 unknown.")
+    ] = None,
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """An update of the host: announced to every group on it, carried out once for all."""
+    length = parsed(parse_duration, notice)
+    request = s.MaintainRequest(
+        how=how,
+        evacuate=evacuate,
+        notice=None if length is None else length / SECOND,
+        not_before=parsed(timed, not_before),
+        short_notice=short_notice,
+        description=description,
+        duration=duration,
+    )
+    with service(url) as client:
+        told_all(client.on_host("maintain", name, request), json, client)
+
+
+@app.command()
+def degrade(
+    name: Name,
+    notice: Annotated[str, typer.Option(help="When it is expected to fail, e.g. 7d.")] = "7d",
+    note: Note = "",
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """The hardware is about to fail: every machine is to be redeployed in good time."""
+    request = s.DegradeRequest(notice=parsed(parse_duration, notice) / SECOND, note=note)
+    with service(url) as client:
+        told_all(client.on_host("degrade", name, request), json, client)
+
+
+@app.command()
+def fail(name: Name, note: Note = "", json: Json = False, url: Url = None) -> None:
+    """A sudden failure: every machine on it is in a Redeploy that has started."""
+    with service(url) as client:
+        told_all(client.on_host("fail", name, s.FailRequest(note=note)), json, client)
+
+
+@app.command()
+def repair(name: Name, json: Json = False, url: Url = None) -> None:
+    """The host is well again: what was planned because it was not is withdrawn."""
+    with service(url) as client:
+        told_all(client.on_host("repair", name), json, client, f"host '{name}' is healthy")
+
+
+@app.command()
+def explain(name: Name, json: Json = False, url: Url = None) -> None:
+    """What is going on with a host, what that waits for, and who could move it."""
+    with service(url) as client:
+        found = client.explain_host(name)
+        if json:
+            as_json(found)
+            return
+        typer.echo(f"host '{found.name}': {found.says}")
+        for event in found.events:
+            typer.echo("")
+            explained(event)
+        pace(client)

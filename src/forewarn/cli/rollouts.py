@@ -1,0 +1,408 @@
+"""`forewarn rollout`: plan, start, list, show, watch, pause, resume, abort, explain."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import typer
+
+from forewarn.cli.output import (
+    Json,
+    Url,
+    as_json,
+    fields,
+    moment,
+    notes,
+    pace,
+    parsed,
+    service,
+    table,
+)
+from forewarn.cli.watching import watch_on
+from forewarn.control import rollout_schema as r
+from forewarn.control.client import ControlClient
+from forewarn.core.time import SECOND
+from forewarn.core.words import in_words, listing, parse_duration
+
+app = typer.Typer(no_args_is_help=True)
+
+
+def _id(text: str) -> str:
+    if not text.strip():
+        raise typer.BadParameter("give the id of a rollout, or its first characters")
+    return text
+
+
+Id = Annotated[str, typer.Argument(callback=_id, help="A rollout's id, or its first characters.")]
+Why = Annotated[str, typer.Option("--reason", help="Why; it goes into the record.")]
+Type = Annotated[str, typer.Option("--type", help="Freeze, Reboot or Redeploy.")]
+Group = Annotated[list[str] | None, typer.Option("--group", help="This group; repeatable.")]
+Label = Annotated[
+    list[str] | None,
+    typer.Option("--label", help="Machines with these labels, e.g. tier=web,!canary; repeatable."),
+]
+Host = Annotated[
+    list[str] | None,
+    typer.Option("--host", help="This host, or a pattern like rack1-*; repeatable."),
+]
+Notice = Annotated[
+    str | None, typer.Option(help="How long before each step; default: what is promised.")
+]
+ShortNotice = Annotated[
+    bool, typer.Option("--short-notice", help="Yes, less notice than is promised.")
+]
+AtOnce = Annotated[int, typer.Option(help="Groups (or hosts) at a time.", min=1)]
+Windows = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--window",
+        help="When steps may start: 'sat,sun 22:00-04:00 Europe/Berlin', '2nd tue 02:00-06:00';"
+        " repeatable.",
+    ),
+]
+GateHttp = Annotated[str, typer.Option(help="An address that must answer 2xx after each step.")]
+GateCommand = Annotated[
+    str, typer.Option(help="A command, named in the service's settings, that must exit with 0.")
+]
+GateTimeout = Annotated[
+    str | None, typer.Option(help="How long the gate may take; then the rollout pauses.")
+]
+Bake = Annotated[str, typer.Option(help="How long to wait after each step.")]
+Description = Annotated[str, typer.Option(help="Words for the guests.")]
+Duration = Annotated[int, typer.Option(help="Length of the impact in seconds; 0 none, -1 unknown.")]
+Lasts = Annotated[
+    str | None, typer.Option(help="How long a step's event is taken to stay Started.")
+]
+
+
+@app.command()
+def plan(
+    type: Type,
+    group: Group = None,
+    label: Label = None,
+    host: Host = None,
+    notice: Notice = None,
+    short_notice: ShortNotice = False,
+    at_once: AtOnce = 1,
+    window: Windows = None,
+    gate_http: GateHttp = "",
+    gate_command: GateCommand = "",
+    gate_timeout: GateTimeout = None,
+    bake: Bake = "0s",
+    description: Description = "",
+    duration: Duration = -1,
+    lasts: Lasts = None,
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """A dry run: which step would be announced when, start when and end when."""
+    request = _request(
+        type,
+        group,
+        label,
+        host,
+        notice,
+        short_notice,
+        at_once,
+        window,
+        gate_http,
+        gate_command,
+        gate_timeout,
+        bake,
+        description,
+        duration,
+        lasts,
+    )
+    with service(url) as client:
+        found = client.plan_rollout(request)
+        if json:
+            as_json(found)
+            return
+        _show_plan(found)
+        pace(client)
+
+
+@app.command()
+def start(
+    type: Type,
+    group: Group = None,
+    label: Label = None,
+    host: Host = None,
+    notice: Notice = None,
+    short_notice: ShortNotice = False,
+    at_once: AtOnce = 1,
+    window: Windows = None,
+    gate_http: GateHttp = "",
+    gate_command: GateCommand = "",
+    gate_timeout: GateTimeout = None,
+    bake: Bake = "0s",
+    description: Description = "",
+    duration: Duration = -1,
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """Go over groups, labels or hosts, one update domain of a group at a time."""
+    request = _request(
+        type,
+        group,
+        label,
+        host,
+        notice,
+        short_notice,
+        at_once,
+        window,
+        gate_http,
+        gate_command,
+        gate_timeout,
+        bake,
+        description,
+        duration,
+        None,
+    )
+    with service(url) as client:
+        _told(client.start_rollout(request), json, client)
+
+
+@app.command("list")
+def list_(json: Json = False, url: Url = None) -> None:
+    """All rollouts: those under way, then those that are over."""
+    with service(url) as client:
+        found = client.rollouts()
+        if json:
+            as_json(found)
+            return
+        table(
+            ("ROLLOUT", "TYPE", "STATE", "STEPS OVER", "SELECTION", "STARTED", "ENDED"),
+            [
+                (
+                    one.id,
+                    one.type,
+                    one.state,
+                    f"{one.steps_over} of {one.steps_in_all}",
+                    one.selection,
+                    moment(one.created_at),
+                    moment(one.ended_at),
+                )
+                for one in found
+            ],
+        )
+        pace(client)
+
+
+@app.command()
+def show(id: Id, json: Json = False, url: Url = None) -> None:
+    """One rollout, its plan, and where each step stands."""
+    with service(url) as client:
+        _told(client.rollout(id), json, client, steps=True)
+
+
+@app.command()
+def watch(id: Id, json: Json = False, url: Url = None) -> None:
+    """Follow a rollout until it ends: exit code 0 if it is done, 1 if it was aborted."""
+    with service(url) as client:
+        raise typer.Exit(watch_on(client, id, json))
+
+
+@app.command()
+def pause(id: Id, reason: Why = "", json: Json = False, url: Url = None) -> None:
+    """Announce nothing new. What is announced or has started goes on."""
+    with service(url) as client:
+        found = client.on_rollout("pause", id, r.SwitchRequest(why=reason))
+        _told(found, json, client)
+        if not json:
+            notes(_going_on(found))
+
+
+@app.command()
+def resume(id: Id, json: Json = False, url: Url = None) -> None:
+    """Go on after a pause, and announce again what somebody has cancelled."""
+    with service(url) as client:
+        _told(client.on_rollout("resume", id), json, client)
+
+
+@app.command()
+def abort(id: Id, reason: Why = "", json: Json = False, url: Url = None) -> None:
+    """Withdraw what has not started, and end. What has started goes on to its end."""
+    with service(url) as client:
+        found = client.on_rollout("abort", id, r.SwitchRequest(why=reason))
+        _told(found, json, client)
+        if not json:
+            notes(_going_on(found))
+
+
+@app.command()
+def explain(id: Id, json: Json = False, url: Url = None) -> None:
+    """What a rollout waits for, since when, until when at most, and who could move it."""
+    with service(url) as client:
+        found = client.explain_rollout(id)
+        if json:
+            as_json(found)
+            return
+        rollout = found.rollout
+        typer.echo(f"{rollout.type} rollout {rollout.id} of {rollout.selection}: {found.says}")
+        for wait in found.waits:
+            where = f"{wait.lane}: " if wait.lane and wait.kind != "turn" else ""
+            typer.echo(f"- {wait.kind}: {where}{wait.says}")
+            _when_and_who(wait, "  ")
+            for detail in wait.details:
+                typer.echo(f"  event {detail.event}: {detail.says}")
+                for hold in detail.holds:
+                    typer.echo(f"    - {hold.kind}: {hold.says}")
+                    _when_and_who(hold, "      ")
+        pace(client)
+
+
+def _when_and_who(wait: Any, indent: str) -> None:
+    if getattr(wait, "details", None):
+        typer.echo(f"{indent}since {moment(wait.since)}{_until(wait.until, unset='')}")
+        return
+    typer.echo(f"{indent}since {moment(wait.since)}{_until(wait.until)}")
+    if wait.movers:
+        typer.echo(f"{indent}can be moved by {wait.movers}")
+
+
+def _until(until: datetime | None, unset: str = ", no time is set") -> str:
+    return f", until {moment(until)} at most" if until else unset
+
+
+def _request(
+    type: str,
+    group: list[str] | None,
+    label: list[str] | None,
+    host: list[str] | None,
+    notice: str | None,
+    short_notice: bool,
+    at_once: int,
+    window: list[str] | None,
+    gate_http: str,
+    gate_command: str,
+    gate_timeout: str | None,
+    bake: str,
+    description: str,
+    duration: int,
+    lasts: str | None,
+) -> r.RolloutRequest:
+    return r.RolloutRequest(
+        type=type,
+        groups=group or [],
+        labels=label or [],
+        hosts=host or [],
+        notice=_seconds(notice),
+        short_notice=short_notice,
+        description=description,
+        duration=duration,
+        at_once=at_once,
+        windows=window or [],
+        gate_http=gate_http,
+        gate_command=gate_command,
+        gate_timeout=_seconds(gate_timeout),
+        bake=_seconds(bake) or 0,
+        lasts=_seconds(lasts),
+    )
+
+
+def _seconds(text: str | None) -> float | None:
+    length = parsed(parse_duration, text)
+    return None if length is None else length / SECOND
+
+
+def _told(found: r.RolloutReport, json: bool, client: ControlClient, steps: bool = False) -> None:
+    if json:
+        as_json(found)
+        return
+    fields([pair for pair in _facts(found) if pair[1]])
+    if steps:
+        table(("LANE", "STEP", "STATE", "MACHINES", "NOT BEFORE", "ENDED"), _rows(found.steps))
+    for wait in found.waits:
+        typer.echo(f"waits: {wait.lane + ': ' if wait.lane else ''}{wait.says}")
+    pace(client)
+
+
+def _facts(found: r.RolloutReport) -> list[tuple[str, str]]:
+    gate = found.gate
+    if found.gate_timeout is not None:
+        gate += f", within {_length(found.gate_timeout)}"
+    return [
+        ("rollout", found.id),
+        ("type", found.type),
+        ("state", f"{found.state}, {found.steps_over} of {found.steps_in_all} steps are over"),
+        ("selection", found.selection),
+        ("at once", str(found.at_once)),
+        ("notice", _length(found.notice)),
+        ("windows", "; ".join(found.windows)),
+        ("bake", _length(found.bake) if found.bake else ""),
+        ("gate", gate),
+        ("description", found.description),
+        ("started", f"by {found.by} at {moment(found.created_at)}"),
+        ("paused", _switched(found.paused)),
+        ("resumed", _switched(found.resumed)),
+        ("aborted", _switched(found.aborted)),
+        ("ended", moment(found.ended_at)),
+    ]
+
+
+def _rows(steps: Sequence[r.Step]) -> list[tuple[str, ...]]:
+    return [
+        (
+            step.lane,
+            f"host {step.host}" if step.host else f"domain {step.update_domain}",
+            step.state,
+            listing(step.machines),
+            moment(step.not_before),
+            moment(step.ended_at),
+        )
+        for step in steps
+    ]
+
+
+def _switched(switch: r.Switch | None) -> str:
+    if switch is None:
+        return ""
+    return f"by {switch.by} at {moment(switch.at)}" + (f": {switch.why}" if switch.why else "")
+
+
+def _going_on(found: r.RolloutReport) -> list[str]:
+    events = [id for s in found.steps if s.state in ("announced", "started") for id in s.events]
+    return [f"what is announced or has started goes on: {listing(events)}"] if events else []
+
+
+def _length(seconds: float) -> str:
+    return in_words(round(seconds * SECOND))
+
+
+def _show_plan(found: r.RolloutPlan) -> None:
+    there = functools.partial(_there, found.zone)
+    typer.echo(f"{found.type} of {found.selection}; nothing has been announced")
+    rows = [
+        (
+            step.lane,
+            f"host {step.host}" if step.host else f"domain {step.update_domain}",
+            listing(step.machines),
+            there(step.announced_at),
+            there(step.not_before),
+            there(step.ends_at),
+        )
+        for step in found.steps
+    ]
+    table(("LANE", "STEP", "MACHINES", "ANNOUNCED", "NOT BEFORE", "ENDS ABOUT"), rows)
+    if found.done_at is not None:
+        typer.echo(f"done about {there(found.done_at)}")
+    if found.left_out:
+        typer.echo(f"and {found.left_out} more steps, which were not looked at")
+    if found.says:
+        typer.echo(f"it goes no further: {found.says}")
+
+
+def _there(zone: str, time: datetime) -> str:
+    """In the windows' own time, and in UTC."""
+    if zone == "UTC":
+        return moment(time)
+    try:
+        local = time.astimezone(ZoneInfo(zone))
+    except (ZoneInfoNotFoundError, ValueError):  # the service knows it, but not this machine
+        return moment(time)
+    return f"{local.strftime('%a %Y-%m-%d %H:%M %Z')} ({time.strftime('%H:%MZ')})"

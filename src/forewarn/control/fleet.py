@@ -1,0 +1,100 @@
+"""The control API for the inventory: a whole fleet put or shown, or one thing of it changed.
+
+Bodies are text, YAML or JSON, and are read where lines are known: an error names line and field.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from litestar import Request, Response, delete, get, put
+from litestar.params import FromPath, FromQuery
+
+from forewarn.control.answers import RefusedError, allowed
+from forewarn.control.fleet_schema import FleetDifference, FleetProgress
+from forewarn.core import Refused
+from forewarn.core.refusal import invalid
+from forewarn.service import changing, fleetentries
+from forewarn.service.declaring import entry_of
+from forewarn.service.difference import Difference
+
+if TYPE_CHECKING:
+    from forewarn.control.app import Desk
+
+MAX_FLEET_BYTES = 64 * 1024 * 1024  # of a fleet that is put
+JSON = "application/json"
+
+
+def handlers(desk: Desk) -> list[Any]:
+    applying = desk.applying
+    by = "operator"
+
+    @put("/v1/fleet", status_code=200, request_max_body_size=MAX_FLEET_BYTES)
+    async def put_fleet(
+        request: Request[Any, Any, Any],
+        plan: FromQuery[bool] = False,
+        force: FromQuery[bool] = False,
+    ) -> FleetDifference:
+        text = await _text(request)
+        return _shown(await applying.text(text, by=by, force=force, plan=plan), planned=plan)
+
+    @get("/v1/fleet")
+    async def fleet() -> Response[bytes]:
+        current = applying.current()
+        encoded = await asyncio.to_thread(lambda: msgspec.json.encode(entry_of(current)))
+        return Response(encoded, media_type=JSON)
+
+    @get("/v1/fleet/schema", sync_to_thread=False)
+    def schema() -> dict[str, Any]:
+        return fleetentries.schema()
+
+    @get("/v1/fleet/progress", sync_to_thread=False)
+    def progress() -> FleetProgress:
+        now = applying.progress
+        return FleetProgress(now.stage, now.fraction)
+
+    async def changed(change: changing.Change, *, force: bool) -> FleetDifference:
+        return _shown(await applying.change(change, by=by, force=force), planned=False)
+
+    @put("/v1/groups/{name:str}", status_code=200, request_max_body_size=MAX_FLEET_BYTES)
+    async def put_group(
+        name: FromPath[str], request: Request[Any, Any, Any], force: FromQuery[bool] = False
+    ) -> FleetDifference:
+        return await changed(changing.put_group(name, await _text(request)), force=force)
+
+    @delete("/v1/groups/{name:str}", status_code=200)
+    async def remove_group(name: FromPath[str], force: FromQuery[bool] = False) -> FleetDifference:
+        return await changed(changing.remove_group(name), force=force)
+
+    @put("/v1/hosts/{name:str}", status_code=200)
+    async def put_host(name: FromPath[str], request: Request[Any, Any, Any]) -> FleetDifference:
+        return await changed(changing.put_host(name, await _text(request)), force=False)
+
+    @delete("/v1/hosts/{name:str}", status_code=200)
+    async def remove_host(name: FromPath[str], force: FromQuery[bool] = False) -> FleetDifference:
+        return await changed(changing.remove_host(name), force=force)
+
+    @delete("/v1/machines/{name:str}", status_code=200)
+    async def remove_machine(
+        name: FromPath[str], force: FromQuery[bool] = False
+    ) -> FleetDifference:
+        return await changed(changing.remove_machine(name), force=force)
+
+    return [
+        *(put_fleet, fleet, schema, progress),
+        *(put_group, remove_group, put_host, remove_host, remove_machine),
+    ]
+
+
+async def _text(request: Request[Any, Any, Any]) -> str:
+    try:
+        return (await request.body()).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise RefusedError(invalid(f"the body is not UTF-8: {error}")) from error
+
+
+def _shown(done: Difference | Refused, *, planned: bool) -> FleetDifference:
+    found = msgspec.structs.asdict(allowed(done))
+    return msgspec.convert({**found, "planned": planned}, FleetDifference, from_attributes=True)

@@ -1,0 +1,63 @@
+"""The shapes of the control API that are about the inventory as a whole, for both sides of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class FieldChange(msgspec.Struct):
+    field: str
+    was: Any
+    becomes: Any
+
+
+class FleetItem(msgspec.Struct, kw_only=True, omit_defaults=True):
+    what: str  # host, group or machine
+    how: str  # added, changed, moved or removed
+    name: str
+    group: str = ""
+    was_in: str = ""
+    fields: list[FieldChange] = []
+
+
+class InTheWay(msgspec.Struct, kw_only=True):
+    what: str  # host or machine
+    name: str
+    group: str
+    event: str
+    type: str
+    status: str
+
+
+class FleetCounts(msgspec.Struct):
+    added: int = 0
+    changed: int = 0
+    moved: int = 0
+    removed: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.added + self.changed + self.moved + self.removed
+
+
+class FleetDifference(msgspec.Struct, kw_only=True):
+    """What has changed, or would, if only planned."""
+
+    planned: bool
+    hosts: FleetCounts
+    groups: FleetCounts
+    machines: FleetCounts
+    items: list[FleetItem] = []  # at most a thousand each of hosts, groups and machines
+    left_out: int = 0
+    in_the_way: list[InTheWay] = []  # without force it is refused because of these
+
+    @property
+    def total(self) -> int:
+        return self.hosts.total + self.groups.total + self.machines.total
+
+
+class FleetProgress(msgspec.Struct):
+    stage: str  # reading, comparing, deciding or storing; empty: nothing is under way
+    fraction: float

@@ -1,0 +1,28 @@
+"""The shapes of the history in the control API. Times are RFC 3339."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+
+class HistoryRecord(msgspec.Struct, kw_only=True):
+    """One thing that happened; what does not apply is left empty."""
+
+    seq: int
+    at: datetime
+    what: str
+    by: str = ""
+    group: str = ""
+    event: str = ""
+    type: str = ""
+    machines: list[str] = []
+    host: str = ""
+    cause: str = ""
+    note: str = ""
+
+
+class HistoryPage(msgspec.Struct, kw_only=True):
+    records: list[HistoryRecord]
+    next: str = ""  # say it as `before` (or `after`, oldest first) for the next page; empty: none

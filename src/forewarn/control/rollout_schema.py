@@ -1,0 +1,125 @@
+"""The shapes of rollouts in the control API. Times are RFC 3339, durations seconds."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from forewarn.control.schema import Hold
+
+
+class RolloutRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    type: str
+    groups: list[str] = []
+    labels: list[str] = []  # selectors; one of them must match
+    hosts: list[str] = []  # names, or patterns with * and ?
+    notice: float | None = None
+    short_notice: bool = False
+    description: str = ""
+    duration: int = -1
+    at_once: int = 1
+    windows: list[str] = []
+    gate_http: str = ""
+    gate_command: str = ""
+    gate_timeout: float | None = None
+    bake: float = 0
+    lasts: float | None = None  # for a plan: how long an event stays Started
+
+
+class SwitchRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    why: str = ""
+
+
+class Switch(msgspec.Struct, kw_only=True):
+    by: str
+    at: datetime
+    why: str = ""
+
+
+class Step(msgspec.Struct, kw_only=True):
+    lane: str
+    state: str
+    machines: list[str]
+    update_domain: int | None = None
+    host: str = ""
+    events: list[str] = []
+    not_before: datetime | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+
+
+class Wait(msgspec.Struct, kw_only=True):
+    kind: str
+    says: str
+    since: datetime
+    lane: str = ""
+    until: datetime | None = None
+    movers: str = ""
+    events: list[str] = []
+
+
+class Rollout(msgspec.Struct, kw_only=True):
+    id: str
+    type: str
+    state: str
+    selection: str
+    by: str
+    created_at: datetime
+    steps_over: int
+    steps_in_all: int
+    at_once: int
+    notice: float
+    description: str = ""
+    windows: list[str] = []
+    gate: str = ""
+    gate_timeout: float | None = None
+    bake: float = 0
+    paused: Switch | None = None
+    resumed: Switch | None = None
+    aborted: Switch | None = None
+    ended_at: datetime | None = None
+
+
+class RolloutReport(Rollout, kw_only=True):
+    steps: list[Step] = []
+    waits: list[Wait] = []
+
+
+class EventHolds(msgspec.Struct, kw_only=True):
+    """What one event of a rollout waits for."""
+
+    event: str
+    status: str
+    says: str
+    holds: list[Hold] = []
+
+
+class WaitExplained(Wait, kw_only=True):
+    details: list[EventHolds] = []
+
+
+class RolloutExplanation(msgspec.Struct, kw_only=True):
+    rollout: Rollout
+    says: str
+    waits: list[WaitExplained] = []
+
+
+class Planned(msgspec.Struct, kw_only=True):
+    lane: str
+    machines: list[str]
+    announced_at: datetime
+    not_before: datetime
+    ends_at: datetime
+    update_domain: int | None = None
+    host: str = ""
+
+
+class RolloutPlan(msgspec.Struct, kw_only=True):
+    type: str
+    selection: str
+    zone: str  # of the windows; UTC without one
+    steps: list[Planned]
+    done_at: datetime | None = None
+    left_out: int = 0  # steps that were not looked at
+    says: str = ""

@@ -1,0 +1,226 @@
+"""Rollouts in the control API: HTTP in, verbs of `service.rollouts`, shapes out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from litestar import get, post
+from litestar.params import FromPath, JSONBody
+
+from forewarn.control import rollout_schema as r
+from forewarn.control import views
+from forewarn.control.answers import RefusedError, allowed, length, named
+from forewarn.control.schema import time_of
+from forewarn.core import EventType
+from forewarn.core.forecast import Forecast
+from forewarn.core.lanes import MAX_SELECTED, Selection
+from forewarn.core.refusal import invalid
+from forewarn.core.rollout import GATE_TIMEOUT, Gate, Rollout, Switch
+from forewarn.core.selection import Selector, parse
+from forewarn.core.standing import StepStands, Wait
+from forewarn.core.time import SECOND, Time
+from forewarn.core.window_words import parse_window
+from forewarn.service.rollouts import Explained, Explanation, Report, Wanted
+
+if TYPE_CHECKING:
+    from forewarn.control.app import Desk
+
+BY = "operator"
+
+
+def handlers(desk: Desk) -> list[Any]:
+    rollouts = desk.rollouts
+
+    @get("/v1/rollouts")
+    async def rollouts_list() -> list[r.Rollout]:
+        return [summary(report) for report in await rollouts.list()]
+
+    @post("/v1/rollouts", status_code=201)
+    async def rollout_start(data: JSONBody[r.RolloutRequest]) -> r.RolloutReport:
+        return whole(allowed(await rollouts.start(_wanted(data))))
+
+    @post("/v1/rollouts/plan", status_code=200)
+    async def rollout_plan(data: JSONBody[r.RolloutRequest]) -> r.RolloutPlan:
+        lasts = None if data.lasts is None else length("lasts", data.lasts)
+        return planned(*allowed(await rollouts.plan(_wanted(data), lasts)))
+
+    @get("/v1/rollouts/{id:str}")
+    async def rollout_show(id: FromPath[str]) -> r.RolloutReport:
+        return whole(allowed(await rollouts.report(id)))
+
+    @get("/v1/rollouts/{id:str}/explain")
+    async def rollout_explain(id: FromPath[str]) -> r.RolloutExplanation:
+        return explained(allowed(await rollouts.explain(id)))
+
+    @post("/v1/rollouts/{id:str}/pause", status_code=200)
+    async def rollout_pause(id: FromPath[str], data: JSONBody[r.SwitchRequest]) -> r.RolloutReport:
+        return whole(allowed(await rollouts.pause(id, BY, data.why)))
+
+    @post("/v1/rollouts/{id:str}/resume", status_code=200)
+    async def rollout_resume(id: FromPath[str]) -> r.RolloutReport:
+        return whole(allowed(await rollouts.resume(id, BY)))
+
+    @post("/v1/rollouts/{id:str}/abort", status_code=200)
+    async def rollout_abort(id: FromPath[str], data: JSONBody[r.SwitchRequest]) -> r.RolloutReport:
+        return whole(allowed(await rollouts.abort(id, BY, data.why)))
+
+    return [
+        *(rollouts_list, rollout_start, rollout_plan, rollout_show, rollout_explain),
+        *(rollout_pause, rollout_resume, rollout_abort),
+    ]
+
+
+def _wanted(data: r.RolloutRequest) -> Wanted:
+    gate = None
+    if data.gate_http or data.gate_command:
+        timeout = data.gate_timeout
+        gate = Gate(
+            http=data.gate_http,
+            command=data.gate_command,
+            timeout=GATE_TIMEOUT if timeout is None else length("gate_timeout", timeout),
+        )
+    elif data.gate_timeout is not None:
+        raise RefusedError(invalid("a gate's timeout needs a gate: an address or a command"))
+    try:
+        windows = tuple(parse_window(text) for text in data.windows[:MAX_SELECTED])
+        labels = tuple(_selector(text) for text in data.labels[: MAX_SELECTED + 1])
+    except ValueError as error:
+        raise RefusedError(invalid(str(error))) from error
+    return Wanted(
+        type=named(EventType, "type", data.type),
+        selection=Selection(groups=tuple(data.groups), labels=labels, hosts=tuple(data.hosts)),
+        by=BY,
+        notice=None if data.notice is None else length("notice", data.notice),
+        short_notice=data.short_notice,
+        description=data.description,
+        duration=data.duration,
+        at_once=data.at_once,
+        windows=windows,
+        gate=gate,
+        bake=length("bake", data.bake),
+    )
+
+
+def _selector(text: str) -> Selector:
+    """An empty one would select everything, which nobody means who writes nothing."""
+    selector = parse(text)
+    if not selector:
+        raise ValueError("an empty selector selects nothing; write for example tier=web")
+    return selector
+
+
+def summary(report: Report) -> r.Rollout:
+    return r.Rollout(**_fields(report))
+
+
+def whole(report: Report) -> r.RolloutReport:
+    return r.RolloutReport(
+        **_fields(report),
+        steps=[_step(lane.lane.name, s) for lane in report.next.lanes for s in lane.steps],
+        waits=[r.Wait(**_wait(wait)) for wait in report.next.waits],
+    )
+
+
+def _fields(report: Report) -> dict[str, Any]:
+    rollout = report.rollout
+    steps = [stands for lane in report.next.lanes for stands in lane.steps]
+    return {
+        "id": rollout.id,
+        "type": rollout.type.value,
+        "state": report.state,
+        "selection": rollout.selection,
+        "by": rollout.by,
+        "created_at": time_of(rollout.created_at),
+        "steps_over": sum(stands.state.over for stands in steps),
+        "steps_in_all": len(steps),
+        "at_once": rollout.at_once,
+        "notice": rollout.promised / SECOND,
+        "description": rollout.description,
+        "windows": [window.said for window in rollout.windows],
+        "gate": rollout.gate.named if rollout.gate else "",
+        "gate_timeout": rollout.gate.timeout / SECOND if rollout.gate else None,
+        "bake": rollout.bake / SECOND,
+        "paused": _switch(rollout.paused),
+        "resumed": _switch(rollout.resumed),
+        "aborted": _switch(rollout.aborted),
+        "ended_at": _time(rollout.ended_at),
+    }
+
+
+def explained(explanation: Explanation) -> r.RolloutExplanation:
+    return r.RolloutExplanation(
+        rollout=summary(explanation.report),
+        says=explanation.says,
+        waits=[_explained(one) for one in explanation.waits],
+    )
+
+
+def planned(rollout: Rollout, forecast: Forecast) -> r.RolloutPlan:
+    return r.RolloutPlan(
+        type=rollout.type.value,
+        selection=rollout.selection,
+        zone=rollout.windows[0].zone if rollout.windows else "UTC",
+        steps=[
+            r.Planned(
+                lane=one.lane,
+                machines=list(one.step.machines),
+                update_domain=None if one.step.host else one.step.domain,
+                host=one.step.host,
+                announced_at=time_of(one.announced_at),
+                not_before=time_of(one.not_before),
+                ends_at=time_of(one.ends_at),
+            )
+            for one in forecast.steps
+        ],
+        done_at=_time(forecast.done_at),
+        left_out=forecast.left_out,
+        says=forecast.says,
+    )
+
+
+def _explained(one: Explained) -> r.WaitExplained:
+    details = [
+        r.EventHolds(
+            event=event.id,
+            status=event.status.value,
+            says=says,
+            holds=[views.hold_view(hold) for hold in holds],
+        )
+        for event, holds, says in one.events
+    ]
+    return r.WaitExplained(**_wait(one.wait), details=details)
+
+
+def _step(lane: str, stands: StepStands) -> r.Step:
+    step, events = stands.step, stands.events
+    started = [event.started_at for event in events if event.started_at is not None]
+    return r.Step(
+        lane=lane,
+        state=stands.state.value,
+        machines=list(step.machines),
+        update_domain=None if step.host else step.domain,
+        host=step.host,
+        events=[event.id for event in events],
+        not_before=_time(events[0].not_before) if events else None,
+        started_at=_time(min(started, default=None)),
+        ended_at=_time(stands.ended_at) if events and stands.state.over else None,
+    )
+
+
+def _wait(wait: Wait) -> dict[str, Any]:
+    fields = msgspec.structs.asdict(wait)
+    return fields | {
+        "kind": wait.kind.value,
+        "since": time_of(wait.since),
+        "until": _time(wait.until),
+        "events": list(wait.events),
+    }
+
+
+def _switch(switch: Switch | None) -> r.Switch | None:
+    return None if switch is None else r.Switch(by=switch.by, at=time_of(switch.at), why=switch.why)
+
+
+def _time(at: Time | None) -> Any:
+    return None if at is None else time_of(at)

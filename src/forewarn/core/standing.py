@@ -1,0 +1,182 @@
+"""Where the steps and lanes of a rollout stand, read off the events they caused.
+
+Also what one waits for, in words. What follows from it for the rollout is `rolling.py`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from forewarn.core.events import Event, Status
+from forewarn.core.rollout import Lane, Rollout, Step
+from forewarn.core.time import Time
+from forewarn.core.words import listing
+
+
+class StepState(enum.Enum):
+    WAITING = "waiting"
+    ANNOUNCED = "announced"
+    STARTED = "started"
+    DONE = "done"
+    NOTHING = "nothing to do"  # its machines are gone, or have moved away
+    CANCELLED = "cancelled"  # by an operator: it blocks its lane until somebody resumes
+
+    @property
+    def over(self) -> bool:
+        return self in (StepState.DONE, StepState.NOTHING)
+
+
+class WaitKind(enum.Enum):
+    PAUSED = "paused"
+    EVENT = "event"
+    BAKE = "bake"
+    GATE = "gate"
+    WINDOW = "window"
+    CANCELLED = "cancelled"
+    TURN = "turn"
+
+
+class Wait(msgspec.Struct, frozen=True, kw_only=True):
+    """What a lane waits for; an empty lane: the rollout as a whole."""
+
+    kind: WaitKind
+    lane: str
+    says: str
+    since: Time
+    until: Time | None = None  # at most; None: no time is set
+    movers: str = ""
+    events: tuple[str, ...] = ()
+
+
+class StepStands(msgspec.Struct, frozen=True, kw_only=True):
+    step: Step
+    state: StepState
+    events: tuple[Event, ...] = ()  # those of its last announcement
+
+    @property
+    def ended_at(self) -> Time:
+        return max((event.ended_at or 0 for event in self.events), default=0)
+
+    @property
+    def active(self) -> tuple[Event, ...]:
+        return tuple(event for event in self.events if not event.status.over)
+
+
+class LaneStands(msgspec.Struct, frozen=True, kw_only=True):
+    lane: Lane
+    steps: tuple[StepStands, ...]
+    active: tuple[Event, ...]
+    next: StepStands | None  # the first that is not over
+    last_done: StepStands | None  # the one that was carried out last
+    begun: bool  # was anything of it ever announced?
+    first_raised: Time
+    last_raised: Time
+    last_raised_cause: str
+    last_ended: Time
+
+    def wait(self, rollout: Rollout) -> Wait:
+        """For its events, or for whoever cancelled them."""
+        busy = next((stands for stands in self.steps if stands.active), self.next)
+        assert busy is not None
+        name, events = self.lane.name, busy.active
+        ids = tuple(event.id for event in events)
+        match busy.state:
+            case StepState.STARTED:
+                return Wait(
+                    kind=WaitKind.EVENT,
+                    lane=name,
+                    says=f"{what(busy.step)}: its {rollout.type.value} is being carried out",
+                    since=max(event.started_at or event.raised_at for event in events),
+                    movers="the driver that is carrying it out",
+                    events=ids,
+                )
+            case StepState.ANNOUNCED:
+                closes = [e.span.closes for e in events if e.span and e.span.closes is not None]
+                return Wait(
+                    kind=WaitKind.EVENT,
+                    lane=name,
+                    says=f"{what(busy.step)}: its {rollout.type.value} is announced",
+                    since=max(event.raised_at for event in events),
+                    until=min(closes, default=None),
+                    movers="see the event",
+                    events=ids,
+                )
+        cancelled = [event for event in busy.events if event.cancelled_by]
+        return Wait(
+            kind=WaitKind.CANCELLED,
+            lane=name,
+            says=f"{what(busy.step)}: its event was cancelled"
+            + (f" by {listing([e.cancelled_by for e in cancelled])}" if cancelled else ""),
+            since=busy.ended_at,
+            movers=f"an operator: forewarn rollout resume {rollout.id[:8]} announces it again;"
+            " or abort the rollout",
+        )
+
+
+def what(step: Step) -> str:
+    """A step in words."""
+    if step.host:
+        return f"host {step.host}"
+    return f"domain {step.domain} ({listing(step.machines)})"
+
+
+def lane_stands(
+    rollout: Rollout,
+    lane: Lane,
+    events: Mapping[str, Sequence[Event]],
+    there: Callable[[Step], Sequence[str]],
+) -> LaneStands:
+    steps = tuple(step_stands(rollout, s, events.get(s.cause, ()), there) for s in lane.steps)
+    done = [stands for stands in steps if stands.state is StepState.DONE]
+    caused = [event for step in lane.steps for event in events.get(step.cause, ())]
+    latest = max(caused, key=lambda event: event.raised_at, default=None)
+    return LaneStands(
+        lane=lane,
+        steps=steps,
+        active=tuple(event for stands in steps for event in stands.active),
+        next=next((stands for stands in steps if not stands.state.over), None),
+        last_done=max(done, key=lambda stands: stands.ended_at, default=None),
+        begun=bool(caused),
+        first_raised=min((event.raised_at for event in caused), default=0),
+        last_raised=latest.raised_at if latest else 0,
+        last_raised_cause=latest.cause if latest else "",
+        last_ended=max((event.ended_at or 0 for event in caused), default=0),
+    )
+
+
+def step_stands(
+    rollout: Rollout,
+    step: Step,
+    events: Sequence[Event],
+    there: Callable[[Step], Sequence[str]],
+) -> StepStands:
+    if not events:
+        state = StepState.WAITING if there(step) else StepState.NOTHING
+        return StepStands(step=step, state=state)
+    # Announced again after it was withdrawn, it has several; what goes together was raised at once.
+    last = events[-1].raised_at
+    latest = tuple(e for e in events if e.raised_at == last or not e.status.over)
+    active = [event for event in latest if not event.status.over]
+    if active:
+        begun = any(event.status is Status.STARTED for event in active)
+        state = StepState.STARTED if begun else StepState.ANNOUNCED
+        return StepStands(step=step, state=state, events=latest)
+    if any(event.status is Status.FINISHED for event in latest):
+        state = StepState.DONE
+    elif not any(event.cancelled_by for event in latest) or not there(step):
+        state = StepState.NOTHING
+    elif any(_blocks(rollout, event) for event in latest):
+        state = StepState.CANCELLED
+    else:
+        state = StepState.WAITING
+    return StepStands(step=step, state=state, events=latest)
+
+
+def _blocks(rollout: Rollout, event: Event) -> bool:
+    """Did an operator withdraw it, and has nobody resumed the rollout since?"""
+    if not event.cancelled_by or event.cancelled_by == rollout.name:
+        return False
+    return rollout.resumed is None or rollout.resumed.at < (event.ended_at or 0)

@@ -1,0 +1,203 @@
+"""Running one program to its end: a session of its own, a time limit, the last of what it said.
+
+Knows nothing of events. A program is watched through a pidfd: that takes no thread, is the same
+on every loop, and leaves it unreaped until its whole group has been killed, so that the group's
+number cannot meanwhile have become somebody else's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from forewarn.drivers.papers import NotStarted
+
+MAX_SAID = 4_096  # bytes of a program's output that are kept, the last ones
+MAX_ANSWER = 65_536  # bytes of the last line of its standard output
+END_GRACE = 2.0  # seconds of guard time between SIGTERM and SIGKILL
+CHUNK = 65_536  # bytes read in one go
+LAST_READS = 16  # of what is left in a pipe when the program has ended; others may still write
+
+
+class ProgramUnusable(ValueError):
+    """There is no such program, or it must not be run; the message says which and why."""
+
+
+class Ended(msgspec.Struct, frozen=True):
+    status: int  # the exit code, or minus the signal that it died of
+    late: bool  # its time was up, and it was killed
+    said: str  # the last of both its outputs, fit to be read on a terminal
+    answer: bytes  # the last line of its standard output
+
+
+def found(words: Sequence[str], seen_from: Path | None = None) -> tuple[str, ...]:
+    """The words of a command with the program's path made whole. A bare name is in PATH."""
+    if not hasattr(os, "pidfd_open"):
+        raise ProgramUnusable("programs can only be watched on Linux 5.3 or newer")
+    if not words or not words[0]:
+        raise ProgramUnusable("no program is named")
+    name = words[0]
+    if "/" not in name:
+        path = shutil.which(name)
+        if path is None:
+            raise ProgramUnusable(f"no program '{name}' in PATH; give its whole path")
+        return (path, *words[1:])
+    file = (seen_from or Path()) / name
+    if not file.exists():
+        raise ProgramUnusable(f"there is no program {file}")
+    if not file.is_file() or not os.access(file, os.X_OK):
+        raise ProgramUnusable(f"{file} is not executable; say chmod +x {file}")
+    return (str(file.absolute()), *words[1:])
+
+
+async def run(
+    argv: Sequence[str], stdin: IO[bytes], environment: Mapping[str, str], limit: float
+) -> Ended:
+    """Returns when the program itself has ended; what it left running is its own affair.
+
+    When its time is up, or nobody waits for it any more, it is killed with all its group.
+    """
+    process = _start(argv, stdin, environment)
+    with contextlib.ExitStack() as closing:
+        closing.callback(_reap, process)
+        output = _Output(process)
+        closing.callback(output.close)
+        pidfd = os.pidfd_open(process.pid)
+        closing.callback(os.close, pidfd)
+        late = False
+        try:
+            async with asyncio.timeout(limit):
+                await _end_of(pidfd)
+        except TimeoutError:
+            late = True
+            await _kill(process, pidfd)
+        except asyncio.CancelledError:
+            await _kill(process, pidfd)
+            raise
+        output.close()
+        return Ended(_reap(process), late, output.said(), output.answer())
+
+
+def _start(
+    argv: Sequence[str], stdin: IO[bytes], environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            argv,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            env=environment,
+            start_new_session=True,
+        )
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        raise NotStarted(f"{argv[0]} could not be started: {error}") from error
+
+
+async def _end_of(pidfd: int) -> None:
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    loop.add_reader(pidfd, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(pidfd)
+
+
+async def _kill(process: subprocess.Popen[bytes], pidfd: int) -> None:
+    """The whole group: politely, then not."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        _signal(process, number)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(END_GRACE):
+                await _end_of(pidfd)
+
+
+def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
+def _reap(process: subprocess.Popen[bytes]) -> int:
+    """Its exit status. One that not even SIGKILL has ended (it waits for a disk that does not
+    answer) is left to the system."""
+    if process.poll() is None:
+        _signal(process, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.1)
+    if process.returncode is None:
+        process.returncode = -signal.SIGKILL
+    return process.returncode
+
+
+class _Output:
+    """The last of what a program says. All of it is read, so that it is never kept waiting."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._streams = {process.stdout.fileno(): process.stdout}
+        self._streams[process.stderr.fileno()] = process.stderr
+        self._stdout = process.stdout.fileno()
+        self._said = bytearray()
+        self._answer = bytearray()
+        self._cut = False
+        self._loop = asyncio.get_running_loop()
+        for fd in self._streams:
+            os.set_blocking(fd, False)
+            self._loop.add_reader(fd, self._read, fd)
+
+    def _read(self, fd: int) -> bool:
+        """Was there anything?"""
+        try:
+            data = os.read(fd, CHUNK)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._loop.remove_reader(fd)
+            return False
+        self._said += data
+        if len(self._said) > MAX_SAID:
+            self._cut = True
+            del self._said[:-MAX_SAID]
+        if fd == self._stdout:
+            self._answer += data
+            del self._answer[:-MAX_ANSWER]
+        return True
+
+    def close(self) -> None:
+        """Take what is there. A child it has left behind may hold the pipe open for ever, so its
+        end is not waited for."""
+        while self._streams:
+            fd, stream = self._streams.popitem()
+            for _ in range(LAST_READS):
+                if not self._read(fd):
+                    break
+            self._loop.remove_reader(fd)
+            stream.close()
+
+    def answer(self) -> bytes:
+        return bytes(self._answer).rstrip().rpartition(b"\n")[2]
+
+    def said(self) -> str:
+        text = visible(bytes(self._said))
+        return f"… {text[-MAX_SAID:]}" if self._cut or len(text) > MAX_SAID else text
+
+
+def visible(output: bytes) -> str:
+    """As text in which nothing but the ends of lines acts on a terminal."""
+    text = output.decode("utf-8", "replace").replace("\r\n", "\n").strip()
+    return "".join(
+        letter if letter.isprintable() or letter in "\n\t" else ascii(letter)[1:-1]
+        for letter in text
+    )

@@ -1,0 +1,37 @@
+"""What the endpoint says to one request, and the shapes in which ASGI asks and is told."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+from forewarn.wire.errors import JSON, Problem
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+HANG_UP = (("Connection", "close"),)
+HALF_CLOSED = "forewarn.half_closed"  # in a request's scope: the caller will say no more
+
+
+class Reply(msgspec.Struct, frozen=True):
+    status: int
+    body: bytes = b""
+    content_type: str = JSON
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class Gone(Exception):
+    """The caller hung up; nobody is there to be answered."""
+
+
+def refused(problem: Problem) -> Reply:
+    headers = []
+    if problem.allow:
+        headers.append(("Allow", problem.allow))
+    if problem.close:
+        headers += HANG_UP
+    return Reply(problem.status, problem.body, headers=tuple(headers))

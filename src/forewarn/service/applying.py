@@ -1,0 +1,203 @@
+"""Making the inventory what a fleet says: all of it in one commit, or nothing.
+
+Reading, comparing and most of the deciding is done in a thread, on a state that cannot change; the
+loop only makes sure that the groups are still those that were looked at. One at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeAlias, TypeVar
+
+import msgspec
+
+from forewarn.core import Group, Refused, apply, decide
+from forewarn.core.commands import Define
+from forewarn.core.fleet import Host
+from forewarn.core.refusal import conflict, invalid
+from forewarn.core.words import listing
+from forewarn.service import fleetfile
+from forewarn.service.difference import Difference, Found, compare, declared, with_carried
+from forewarn.service.fleetbuilding import Fleet
+from forewarn.service.fleetlines import FleetError
+from forewarn.service.writer import Decided, Plan, Writer
+from forewarn.store.port import States, Store
+
+READ, COMPARED, DECIDED = 0.4, 0.5, 0.65  # how much of the work is done then, as a rule
+
+Groups: TypeAlias = Mapping[str, Group]
+Prepare: TypeAlias = Callable[[Fleet, Groups], Fleet]
+T = TypeVar("T")
+
+
+class Progress(msgspec.Struct, frozen=True):
+    stage: str = ""  # reading, comparing, deciding, storing; empty: nothing is under way
+    fraction: float = 0.0
+
+
+class Applying:
+    """`prepare` has the last word on a fleet before it is compared: `dev` gives out addresses."""
+
+    def __init__(self, store: Store, writer: Writer, prepare: Prepare | None = None) -> None:
+        self._store = store
+        self._writer = writer
+        self._prepare = prepare
+        self._busy = False
+        self.progress = Progress()
+
+    async def text(
+        self, text: str, *, by: str, force: bool = False, plan: bool = False
+    ) -> Difference | Refused:
+        """Apply what a fleet file says, or only tell what that would change."""
+
+        def read(_groups: Groups, _hosts: Mapping[str, Host]) -> Fleet:
+            return fleetfile.parse(text, self._part("reading", 0, READ))
+
+        return await self._applied(read, by=by, force=force, plan=plan)
+
+    async def fleet(
+        self, fleet: Fleet, *, by: str, force: bool = False, plan: bool = False
+    ) -> Difference | Refused:
+        return await self._applied(lambda *_: fleet, by=by, force=force, plan=plan)
+
+    async def change(
+        self, change: Callable[[Fleet], Fleet | Refused], *, by: str, force: bool = False
+    ) -> Difference | Refused:
+        """Apply what is there, with one thing changed."""
+        return await self._applied(
+            lambda groups, hosts: change(inventory(groups, hosts)), by=by, force=force
+        )
+
+    def current(self) -> Fleet:
+        return inventory(self._store.groups, self._store.registry.hosts)
+
+    async def _applied(
+        self,
+        wanted: Callable[[Groups, Mapping[str, Host]], Fleet | Refused],
+        *,
+        by: str,
+        force: bool,
+        plan: bool = False,
+    ) -> Difference | Refused:
+        if self._busy:
+            done = f"{self.progress.stage or 'beginning'}, {self.progress.fraction:.0%}"
+            return conflict(f"another fleet is being applied ({done}); try again when it is done")
+        with self._turn():
+            groups, hosts = dict(self._store.groups), self._store.registry.hosts
+            found = await asyncio.to_thread(self._compared, wanted, groups, hosts)
+            if isinstance(found, Refused) or plan or found.difference.nothing:
+                return found if isinstance(found, Refused) else found.difference
+            if found.difference.in_the_way and not force:
+                return _in_the_way(found.difference)
+            return await self._committed(found, groups, by=by, force=force)
+
+    async def _committed(
+        self, found: Found, groups: Groups, *, by: str, force: bool
+    ) -> Difference | Refused:
+        commands = {
+            name: msgspec.structs.replace(define, force=force, by=by)
+            for name, define in found.defines.items()
+        }
+        decided = await asyncio.to_thread(self._decided, commands, groups)
+        puts = tuple(msgspec.structs.replace(put, by=by) for put in found.puts)
+        self.progress = Progress("storing", DECIDED)
+
+        def plan(states: States) -> Plan:
+            sources = set(found.moved.values())
+            stale = {name for name in sources if states.get(name) is not groups.get(name)}
+            fresh = commands
+            if stale:  # something has happened to a machine since
+                fresh = {
+                    name: with_carried(define, found.moved, states)
+                    for name, define in commands.items()
+                }
+            return Plan(tuple(fresh.items()), puts, {} if stale else decided)
+
+        done = await self._writer.submit_planned(plan)
+        return done if isinstance(done, Refused) else found.difference
+
+    # In a thread from here on.
+
+    def _compared(
+        self,
+        wanted: Callable[[Groups, Mapping[str, Host]], Fleet | Refused],
+        groups: Groups,
+        hosts: Mapping[str, Host],
+    ) -> Found | Refused:
+        try:
+            fleet = wanted(groups, hosts)
+            if isinstance(fleet, Refused):
+                return fleet
+            if self._prepare is not None:
+                fleet = self._prepare(fleet, groups)
+        except FleetError as error:
+            return invalid(str(error))
+        tell = self._part("comparing", READ, COMPARED)
+        tell(0)
+        found = compare(groups, hosts, fleet, tell)
+        if found.stranded:
+            return conflict(
+                f"a host would be removed to which these were moved: {listing(found.stranded)};"
+                " keep the host, or put them on another one"
+            )
+        return found
+
+    def _decided(self, commands: Mapping[str, Define], groups: Groups) -> dict[str, Decided]:
+        """What does not depend on the time: groups in which nothing goes on."""
+        tell = self._part("deciding", COMPARED, DECIDED)
+        now = self._writer.now()
+        made = {}
+        for number, (name, define) in enumerate(commands.items()):
+            before = groups.get(name)
+            group = before or Group(name=name)
+            if group.events:
+                continue
+            changes = decide(group, define, now)
+            if not isinstance(changes, Refused):
+                made[name] = Decided(before, changes, apply(group, changes.items))
+            tell(number / len(commands))
+        return made
+
+    def _part(self, stage: str, begin: float, end: float) -> Callable[[float], None]:
+        def tell(fraction: float) -> None:
+            self.progress = Progress(stage, begin + (end - begin) * fraction)
+
+        return tell
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        self._busy = True
+        self.progress = Progress("reading", 0.0)
+        try:
+            yield
+        finally:
+            self._busy = False
+            self.progress = Progress()
+
+
+def inventory(groups: Groups, hosts: Mapping[str, Host]) -> Fleet:
+    """What is there, as the fleet that would change nothing."""
+    return Fleet(
+        {
+            group.name: Define(
+                kind=group.kind,
+                machines=tuple(map(declared, group.machines)),
+                policy=group.policy,
+                place=group.place,
+                labels=group.labels,
+            )
+            for group in groups.values()
+            if group.machines
+        },
+        tuple(Host(name=host.name, labels=host.labels) for host in hosts.values()),
+    )
+
+
+def _in_the_way(difference: Difference) -> Refused:
+    found = [str(one) for one in difference.in_the_way]
+    return conflict(
+        f"these would be removed, but have an active event: {listing(found)}; wait, cancel the"
+        " events, or say that you mean it (--force)"
+    )

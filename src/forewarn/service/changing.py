@@ -1,0 +1,74 @@
+"""One thing at a time: a group, a host or a machine put or removed, with the same checks as a whole
+fleet. Each is a function from the fleet that is there to the one that is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import msgspec
+
+from forewarn.core import Refused
+from forewarn.core.refusal import conflict, unknown
+from forewarn.core.words import listing
+from forewarn.service.fleetbuilding import Fleet
+from forewarn.service.fleetfile import parse_group, parse_host
+from forewarn.service.suggest import instead_of
+
+Change: TypeAlias = Callable[[Fleet], Fleet | Refused]
+
+
+def put_group(name: str, text: str) -> Change:
+    def change(fleet: Fleet) -> Fleet:
+        made = parse_group(text, name, fleet)
+        return Fleet({**fleet.groups, name: made}, fleet.hosts)
+
+    return change
+
+
+def remove_group(name: str) -> Change:
+    def change(fleet: Fleet) -> Fleet | Refused:
+        if name not in fleet.groups:
+            return unknown(f"no group '{name}'; {instead_of(name, list(fleet.groups))}")
+        rest = {known: define for known, define in fleet.groups.items() if known != name}
+        return Fleet(rest, fleet.hosts)
+
+    return change
+
+
+def put_host(name: str, text: str) -> Change:
+    def change(fleet: Fleet) -> Fleet:
+        made = parse_host(text, name)
+        others = [host for host in fleet.hosts if host.name != name]
+        return Fleet(fleet.groups, (*others, made))
+
+    return change
+
+
+def remove_host(name: str) -> Change:
+    def change(fleet: Fleet) -> Fleet | Refused:
+        names = [host.name for host in fleet.hosts]
+        if name not in names:
+            return unknown(f"no host '{name}'; {instead_of(name, names)}")
+        there = [machine.name for machine in fleet.machines if machine.host == name]
+        if there:
+            return conflict(
+                f"host '{name}' still has machines: {listing(there)}; remove them or put them on"
+                " another host first"
+            )
+        return Fleet(fleet.groups, tuple(host for host in fleet.hosts if host.name != name))
+
+    return change
+
+
+def remove_machine(name: str) -> Change:
+    def change(fleet: Fleet) -> Fleet | Refused:
+        for group, define in fleet.groups.items():
+            rest = tuple(machine for machine in define.machines if machine.name != name)
+            if len(rest) < len(define.machines):
+                without = msgspec.structs.replace(define, machines=rest)
+                return Fleet({**fleet.groups, group: without}, fleet.hosts)
+        names = [machine.name for machine in fleet.machines]
+        return unknown(f"no machine '{name}'; {instead_of(name, names)}")
+
+    return change

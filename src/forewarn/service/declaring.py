@@ -1,0 +1,68 @@
+"""A fleet as an entry: what one would have to write to get it. Putting it back changes nothing."""
+
+from __future__ import annotations
+
+from forewarn.core import Machine
+from forewarn.core.commands import Define
+from forewarn.core.fleet import Host, Policy
+from forewarn.core.time import SECOND
+from forewarn.service.fleetbuilding import Fleet
+from forewarn.service.fleetentries import (
+    FleetEntry,
+    GroupEntry,
+    HostEntry,
+    MachineEntry,
+    PolicyEntry,
+)
+
+
+def entry_of(fleet: Fleet) -> FleetEntry:
+    return FleetEntry(
+        hosts=[_host(host) for host in fleet.hosts],
+        groups=[_group(name, define) for name, define in fleet.groups.items()],
+    )
+
+
+def _host(host: Host) -> HostEntry:
+    return HostEntry(name=host.name, labels=host.labels)
+
+
+def _group(name: str, define: Define) -> GroupEntry:
+    place = define.place
+    return GroupEntry(
+        name=name,
+        kind=define.kind,
+        machines=[_machine(machine) for machine in define.machines],
+        policy=_policy(define.policy),
+        labels=define.labels,
+        scale_set="" if place.scale_set == name else place.scale_set,
+        location=place.location,
+        zone=place.zone,
+        resource_group=place.resource_group,
+        subscription=place.subscription,
+    )
+
+
+def _machine(machine: Machine) -> MachineEntry:
+    return MachineEntry(
+        name=machine.name,
+        addresses=list(machine.addresses),
+        update_domain=machine.update_domain,
+        fault_domain=machine.fault_domain,
+        host=machine.host,
+        spot=machine.spot,
+        computer_name=machine.computer_name,
+        vm_id=machine.vm_id,
+        tags=machine.tags,
+        labels=machine.labels,
+    )
+
+
+def _policy(policy: Policy) -> PolicyEntry:
+    notice = policy.terminate_notice
+    return PolicyEntry(
+        user_event_limit=policy.user_event_limit,
+        auto_approve=list(policy.auto_approve),
+        all_instances_down=policy.all_instances_down,
+        terminate_notice=None if notice is None else f"{notice / SECOND:g}s",
+    )

@@ -1,0 +1,301 @@
+"""What would change if the inventory became a fleet: found by looking at both, changing neither.
+
+Pure, so that it can be done beside the loop. What has happened to a machine since it was put down
+(it is gone, it was moved to another host) is no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from forewarn.core import Group, Machine
+from forewarn.core.commands import Define
+from forewarn.core.fleet import Host
+from forewarn.core.registry import HostPut, HostRemoved, Put
+from forewarn.core.words import in_words
+from forewarn.service.fleetbuilding import Fleet
+
+MAX_DETAILED = 1_000  # hosts, groups and machines, each, that are told one by one
+
+_GROUP_FIELDS = ("kind", "policy", "place", "labels")
+_MACHINE_FIELDS = tuple(
+    field.name
+    for field in msgspec.structs.fields(Machine)
+    if field.name not in ("name", "moved_from", "gone")
+)
+
+
+class FieldChange(msgspec.Struct, frozen=True):
+    field: str
+    was: Any
+    becomes: Any
+
+
+class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    what: str  # host, group or machine
+    how: str  # added, changed, moved or removed
+    name: str
+    group: str = ""  # a machine's, afterwards if there is an afterwards
+    was_in: str = ""  # the group from which it moves
+    fields: tuple[FieldChange, ...] = ()
+
+
+class InTheWay(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why something is not removed without force."""
+
+    what: str  # host or machine
+    name: str
+    group: str
+    event: str
+    type: str
+    status: str
+
+    def __str__(self) -> str:
+        return f"{self.what} '{self.name}' ({self.type} {self.event}, {self.status})"
+
+
+class Counts(msgspec.Struct):
+    added: int = 0
+    changed: int = 0
+    moved: int = 0
+    removed: int = 0
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    hosts: Counts
+    groups: Counts
+    machines: Counts
+    items: tuple[Item, ...] = ()  # as far as they are told one by one
+    left_out: int = 0
+    in_the_way: tuple[InTheWay, ...] = ()
+
+    @property
+    def nothing(self) -> bool:
+        return not any(
+            msgspec.structs.astuple(counts) != (0, 0, 0, 0)
+            for counts in (self.hosts, self.groups, self.machines)
+        )
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A difference, and what would make it disappear. Groups that lose machines come first."""
+
+    difference: Difference
+    defines: dict[str, Define]
+    puts: tuple[Put, ...]
+    moved: dict[str, str]  # machines that change groups, and those they come from
+    stranded: tuple[str, ...]  # machines that are on a host which is removed, whatever is said
+
+
+def compare(
+    groups: Mapping[str, Group],
+    hosts: Mapping[str, Host],
+    fleet: Fleet,
+    progress: Callable[[float], None] = lambda _: None,
+) -> Found:
+    finding = _Finding(groups, fleet)
+    puts = list(finding.hosts(hosts, fleet.hosts))
+    count = max(len(fleet.groups), 1)
+    for number, (name, define) in enumerate(fleet.groups.items()):
+        finding.group(name, define)
+        progress(number / count)
+    for group in groups.values():
+        if group.machines and group.name not in fleet.groups:
+            finding.gone(group)
+    return finding.found(tuple(puts))
+
+
+def declared(machine: Machine) -> Machine:
+    """What the inventory said of it, without what has happened since."""
+    if not machine.gone and not machine.moved_from:
+        return machine
+    host = machine.moved_from or machine.host
+    return msgspec.structs.replace(machine, host=host, moved_from="", gone="")
+
+
+def carried(old: Machine, wanted: Machine) -> Machine:
+    """A machine that moves to another group takes along what has happened to it."""
+    kept: dict[str, str] = {"gone": old.gone}
+    if old.moved_from and old.moved_from == wanted.host:
+        kept |= {"host": old.host, "moved_from": old.moved_from}
+    return msgspec.structs.replace(wanted, **kept)
+
+
+class _Finding:
+    def __init__(self, groups: Mapping[str, Group], fleet: Fleet) -> None:
+        self._groups = groups
+        self._was_in = {m.name: g.name for g in groups.values() for m in g.machines}
+        self._stays = {m.name for define in fleet.groups.values() for m in define.machines}
+        self._counts = {"host": Counts(), "group": Counts(), "machine": Counts()}
+        self._items: list[Item] = []
+        self._told: dict[str, int] = {}
+        self._in_the_way: list[InTheWay] = []
+        self._losing: dict[str, Define] = {}
+        self._others: dict[str, Define] = {}
+        self._moved: dict[str, str] = {}
+        self._gone_hosts: set[str] = set()
+        self._stranded: list[str] = []
+
+    def hosts(self, known: Mapping[str, Host], wanted: Iterable[Host]) -> Iterator[Put]:
+        names = set()
+        for host in wanted:
+            names.add(host.name)
+            before = known.get(host.name)
+            if before is None:
+                self._tell("host", "added", host.name)
+                yield HostPut(host)
+            elif before.labels != host.labels:
+                fields = (FieldChange("labels", before.labels, host.labels),)
+                self._tell("host", "changed", host.name, fields=fields)
+                yield HostPut(msgspec.structs.replace(before, labels=host.labels))
+        gone = [name for name in known if name not in names]
+        for name in gone:
+            self._tell("host", "removed", name)
+            yield HostRemoved(name)
+        if gone:
+            self._gone_hosts = set(gone)
+            self._pending()
+
+    def _pending(self) -> None:
+        for group in self._groups.values():
+            for event in group.events:
+                if event.host in self._gone_hosts:
+                    self._in_the_way.append(_in_the_way("host", event.host, group, event))
+
+    def group(self, name: str, define: Define) -> None:
+        before = self._groups.get(name) or Group(name=name)
+        fields = tuple(_differing(_GROUP_FIELDS, before, define))
+        if not before.machines and define.machines:
+            self._tell("group", "added", name)
+        elif before.machines and not define.machines:
+            self._tell("group", "removed", name)
+        elif fields:
+            self._tell("group", "changed", name, fields=fields)
+        known = {machine.name: machine for machine in before.machines}
+        differs = bool(fields)
+        moved = False
+        for machine in define.machines:
+            old = known.pop(machine.name, None)
+            if old is not None:
+                if old.moved_from and old.moved_from == machine.host:
+                    self._placed_on(old)
+                if old != machine and (was := declared(old)) != machine:
+                    differs = True
+                    changes = tuple(_differing(_MACHINE_FIELDS, was, machine))
+                    self._tell("machine", "changed", machine.name, group=name, fields=changes)
+                continue
+            differs = True
+            there = self._was_in.get(machine.name)
+            if there is None:
+                self._tell("machine", "added", machine.name, group=name)
+            else:
+                moved = True
+                self._moved[machine.name] = there
+                self._tell("machine", "moved", machine.name, group=name, was_in=there)
+        if moved:
+            define = with_carried(define, self._moved, self._groups)
+            for machine in define.machines:
+                if machine.moved_from:
+                    self._placed_on(machine)
+        if known:
+            self._losing[name] = define
+            self._leaving(before, list(known))
+        elif differs:
+            self._others[name] = define
+
+    def _placed_on(self, machine: Machine) -> None:
+        """It was moved there, and stays."""
+        if machine.host in self._gone_hosts:
+            self._stranded.append(machine.name)
+
+    def gone(self, group: Group) -> None:
+        self._tell("group", "removed", group.name)
+        self._losing[group.name] = emptied(group)
+        self._leaving(group, [machine.name for machine in group.machines])
+
+    def _leaving(self, group: Group, names: list[str]) -> None:
+        for name in names:
+            if name not in self._stays:
+                self._tell("machine", "removed", name, group=group.name)
+        if group.events:
+            leaving = set(names)
+            self._in_the_way += [
+                _in_the_way("machine", name, group, event)
+                for event in group.events
+                for name in event.resources
+                if name in leaving
+            ]
+
+    def _tell(self, what: str, how: str, name: str, **more: Any) -> None:
+        counts = self._counts[what]
+        setattr(counts, how, getattr(counts, how) + 1)
+        told = self._told[what] = self._told.get(what, 0) + 1
+        if told <= MAX_DETAILED:
+            self._items.append(Item(what=what, how=how, name=name, **more))
+
+    def found(self, puts: tuple[Put, ...]) -> Found:
+        difference = Difference(
+            hosts=self._counts["host"],
+            groups=self._counts["group"],
+            machines=self._counts["machine"],
+            items=tuple(self._items),
+            left_out=sum(self._told.values()) - len(self._items),
+            in_the_way=tuple(self._in_the_way),
+        )
+        defines = {**self._losing, **self._others}
+        return Found(difference, defines, puts, self._moved, tuple(self._stranded))
+
+
+def emptied(group: Group) -> Define:
+    return Define(
+        kind=group.kind,
+        machines=(),
+        policy=group.policy,
+        place=group.place,
+        labels=group.labels,
+    )
+
+
+def with_carried(define: Define, moved: Mapping[str, str], groups: Mapping[str, Group]) -> Define:
+    """The definition, with what has happened to those of its machines that come from elsewhere."""
+    wanted = {machine.name for machine in define.machines if machine.name in moved}
+    old = {
+        machine.name: machine
+        for name in {moved[name] for name in wanted}
+        for machine in groups[name].machines
+        if machine.name in wanted
+    }
+    machines = tuple(carried(old[m.name], m) if m.name in old else m for m in define.machines)
+    return msgspec.structs.replace(define, machines=machines)
+
+
+def _differing(fields: Iterable[str], was: Any, becomes: Any) -> Iterator[FieldChange]:
+    for field in fields:
+        before, after = getattr(was, field), getattr(becomes, field)
+        if before == after:
+            continue
+        if isinstance(before, msgspec.Struct):
+            names = [inner.name for inner in msgspec.structs.fields(before)]
+            yield from _differing(names, before, after)
+        else:
+            yield FieldChange(field, _shown(field, before), _shown(field, after))
+
+
+def _shown(field: str, value: Any) -> Any:
+    if field == "terminate_notice" and value is not None:
+        return in_words(value)
+    return msgspec.to_builtins(value)
+
+
+def _in_the_way(what: str, name: str, group: Group, event: Any) -> InTheWay:
+    return InTheWay(
+        what=what,
+        name=name,
+        group=group.name,
+        event=event.id,
+        type=event.type.value,
+        status=event.status.value,
+    )

@@ -1,0 +1,69 @@
+"""Where an event stands, in words a tired operator understands.
+
+What a Scheduled event waits for is said by the predicates that hold it (core/holds.py,
+core/joint.py); what a Started one waits for is read off its attempt.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from forewarn.core import Event, Status, Time
+from forewarn.core.holds import Hold, HoldKind, bound
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an event stands, what it waits for, and who could move it."""
+
+    event: Event
+    holds: tuple[Hold, ...]
+    says: str
+    seen_by: dict[str, Time]  # machines that were shown it, and when first
+
+
+def under_way(event: Event) -> tuple[Hold, ...]:
+    """What a Started event waits for before it is over."""
+    if event.status is not Status.STARTED:
+        return ()
+    since, attempt = event.started_at or event.raised_at, event.attempt
+    if attempt is None:
+        if not bound(event):
+            return ()
+        return (
+            _driver(
+                f"it is carried out with the others on host '{event.host}'",
+                since,
+                f"whatever moves the one that leads: forewarn host explain {event.host}",
+            ),
+        )
+    operator = (
+        f"an operator: forewarn event retry {event.id} if it did not happen,"
+        f" forewarn event finish {event.id} --reason … if it did"
+    )
+    if attempt.open:
+        return (_driver(f"the driver is at work (attempt {attempt.number})", attempt.at, operator),)
+    if attempt.stuck:
+        says = f"nobody knows whether it happened (attempt {attempt.number}: {attempt.note})"
+        return (_driver(says, attempt.at, operator),)
+    if attempt.note:
+        says = f"attempt {attempt.number} failed ({attempt.note}); the next one comes by itself"
+    else:
+        says = "it is being carried out; the driver looks again whether it is done"
+    return (_driver(says, attempt.at, operator, attempt.next_at),)
+
+
+def _driver(says: str, since: Time, movers: str, until: Time | None = None) -> Hold:
+    return Hold(kind=HoldKind.DRIVER, says=says, since=since, until=until, movers=movers)
+
+
+def says(event: Event, holds: tuple[Hold, ...]) -> str:
+    """The same in one line."""
+    if event.status.over:
+        return f"it is over: {event.ending or event.status.value.lower()}"
+    if not holds:
+        return "nothing holds it: it starts now"
+    if event.status is Status.STARTED:
+        head = "started"
+    else:
+        head = "approved, but waiting" if event.approved else "waiting"
+    return f"{head}: {'; '.join(hold.says for hold in holds)}"

@@ -1,0 +1,240 @@
+"""From entries to a fleet: what is not said is filled in, and what cannot be is refused with the
+place where it stands.
+
+Update domains are spread over five by position, ids are derived from names. Nothing is read here.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from forewarn.core import GroupKind, Machine, Policy
+from forewarn.core.commands import Define
+from forewarn.core.departures import MAX_TERMINATE_NOTICE, MIN_TERMINATE_NOTICE
+from forewarn.core.fleet import Host, Place
+from forewarn.core.selection import wrong_labels
+from forewarn.core.words import in_words, parse_duration
+from forewarn.service import fleetentries as e
+from forewarn.service.fleetentries import MAX_DOMAIN, MAX_NAME
+from forewarn.service.fleetlines import FleetError, Where
+
+DEFAULT_DOMAINS = 5  # over which machines are spread that name none
+MAX_PLACEMENT_GROUP = 100  # machines in one placement group of a scale set
+MEMBER = re.compile(r"_(0|[1-9]\d{0,8})", re.ASCII)  # behind the scale set's name in a member's
+NAMESPACE = uuid.UUID("8f6c1f52-6d0e-5f6a-9d0b-3a7a2a6f3c11")  # for ids derived from names
+PLACED = ("location", "resource_group", "subscription")
+
+_NAME = re.compile(e.NAME)
+
+
+class Fleet(msgspec.Struct, frozen=True):
+    groups: Mapping[str, Define]
+    hosts: tuple[Host, ...] = ()
+
+    @property
+    def machines(self) -> list[Machine]:
+        return [machine for define in self.groups.values() for machine in define.machines]
+
+
+class Building:
+    """A fleet while it is read: what is distinct is kept in mind, what depends on what stands
+    further down (hosts, defaults) waits for the end."""
+
+    def __init__(self, among: Fleet | None = None, *, without: str = "") -> None:
+        self._made: dict[str, tuple[e.GroupEntry, Define]] = {}
+        self._names: dict[str, str] = {}  # machines, and their groups
+        self._addresses: dict[str, str] = {}  # and their machines
+        self._ids: dict[str, str] = {}
+        for group, define in among.groups.items() if among else ():
+            if group != without:
+                for machine in define.machines:
+                    self._names[machine.name] = group
+                    self._ids[machine.vm_id.lower()] = machine.name
+                    self._addresses |= dict.fromkeys(machine.addresses, machine.name)
+
+    def group(self, entry: e.GroupEntry, at: Where) -> None:
+        named(entry.name, (*at, "name"))
+        if entry.name in self._made:
+            raise FleetError(f"group '{entry.name}' stands twice", (*at, "name"))
+        _labelled(entry.labels, at)
+        scaled = entry.kind is GroupKind.SCALE_SET
+        count = len(entry.machines)
+        if entry.kind is GroupKind.STANDALONE and count != 1:
+            raise FleetError(
+                f"a standalone group has exactly one machine, not {count}", (*at, "machines")
+            )
+        if entry.scale_set and not scaled:
+            raise FleetError("goes with kind scale-set only", (*at, "scale_set"))
+        if scaled and count > MAX_PLACEMENT_GROUP:
+            raise FleetError(
+                f"a placement group has at most {MAX_PLACEMENT_GROUP} machines; make several groups"
+                " and name the scale set in each (scale_set: …)",
+                (*at, "machines"),
+            )
+        scale_set = (entry.scale_set or entry.name) if scaled else ""
+        machines = tuple(
+            self._machine(index, machine, entry.name, scale_set, (*at, "machines", index))
+            for index, machine in enumerate(entry.machines)
+        )
+        policy = _policy(entry.policy, (*at, "policy"), scaled=scaled)
+        place = Place(zone=entry.zone, scale_set=scale_set)
+        self._made[entry.name] = (
+            entry,
+            Define(
+                kind=entry.kind, machines=machines, policy=policy, place=place, labels=entry.labels
+            ),
+        )
+        entry.machines = []  # only what may still be missing is looked at again
+
+    def finished(
+        self,
+        entry: e.FleetEntry,
+        hosts: tuple[Host, ...],
+        at: Where = (),
+    ) -> Fleet:
+        """`at` is where the groups stand, if there are several."""
+        known = {host.name for host in hosts}
+        groups: dict[str, Define] = {}
+        for number, (name, (said, define)) in enumerate(self._made.items()):
+            for index, machine in enumerate(define.machines):
+                if machine.host and machine.host not in known:
+                    raise FleetError(
+                        f"host '{machine.host}' is not under hosts",
+                        (*at, *([number] if at else []), "machines", index, "host"),
+                    )
+            own: dict[str, str] = {
+                key: getattr(said, key) if getattr(said, key) is not None else getattr(entry, key)
+                for key in PLACED
+            }
+            place = msgspec.structs.replace(define.place, **own)
+            groups[name] = msgspec.structs.replace(define, place=place)
+        return Fleet(groups, hosts)
+
+    def _machine(
+        self, index: int, entry: e.MachineEntry, group: str, scale_set: str, at: Where
+    ) -> Machine:
+        name = entry.name
+        named(name, (*at, "name"))
+        if name in self._names:
+            there = self._names[name]
+            raise FleetError(
+                f"machine '{name}' stands twice: group '{there}' has it", (*at, "name")
+            )
+        self._names[name] = group
+        if scale_set and not (
+            name.startswith(scale_set) and MEMBER.fullmatch(name, len(scale_set))
+        ):
+            raise FleetError(
+                f"'{name}': a member of scale set '{scale_set}' is named '{scale_set}_{index}'"
+                " (a number below a thousand million, without leading zeros)",
+                (*at, "name"),
+            )
+        if entry.labels:
+            _labelled(entry.labels, at)
+        vm_id = entry.vm_id or str(uuid.uuid5(NAMESPACE, name))
+        if (other := self._ids.setdefault(vm_id.lower(), name)) != name:
+            raise FleetError(
+                f"vm_id '{vm_id}' stands twice: machine '{other}' has it", (*at, "vm_id")
+            )
+        return Machine(
+            name=name,
+            addresses=tuple(self._addressed(entry, at)),
+            host=entry.host,
+            spot=entry.spot,
+            computer_name=entry.computer_name,
+            vm_id=vm_id,
+            tags=entry.tags,
+            labels=entry.labels,
+            update_domain=_domain(entry.update_domain, index, at, "update_domain"),
+            fault_domain=_domain(entry.fault_domain, index, at, "fault_domain"),
+        )
+
+    def _addressed(self, entry: e.MachineEntry, at: Where) -> Iterator[str]:
+        said: list[tuple[str, Where]] = []
+        if entry.address:
+            said.append((entry.address, (*at, "address")))
+        said += [(text, (*at, "addresses", k)) for k, text in enumerate(entry.addresses)]
+        for text, where in said:
+            address = _address(text, where)
+            if address in self._addresses:
+                other = self._addresses[address]
+                raise FleetError(
+                    f"address '{address}' stands twice: machine '{other}' has it", where
+                )
+            self._addresses[address] = entry.name
+            yield address
+
+
+def _domain(said: int | None, index: int, at: Where, key: str) -> int:
+    """Spread by position where none is said, so that never all are in one."""
+    if said is None:
+        return index % DEFAULT_DOMAINS
+    if not 0 <= said <= MAX_DOMAIN:
+        raise FleetError(f"is from 0 to {MAX_DOMAIN}, not {said}", (*at, key))
+    return said
+
+
+def _policy(entry: e.PolicyEntry, at: Where, *, scaled: bool) -> Policy:
+    limit = entry.user_event_limit
+    if limit is not None and limit < 1:
+        raise FleetError("must be at least 1, or left out for no limit", (*at, "user_event_limit"))
+    notice = None
+    if entry.terminate_notice is not None:
+        where = (*at, "terminate_notice")
+        if not scaled:
+            raise FleetError("goes with kind scale-set only: no other is told of deletes", where)
+        try:
+            notice = parse_duration(entry.terminate_notice)
+        except ValueError as error:
+            raise FleetError(str(error), where) from error
+        if not MIN_TERMINATE_NOTICE <= notice <= MAX_TERMINATE_NOTICE:
+            raise FleetError(
+                f"is from {in_words(MIN_TERMINATE_NOTICE)} to {in_words(MAX_TERMINATE_NOTICE)},"
+                f" not {in_words(notice)}",
+                where,
+            )
+    return Policy(
+        user_event_limit=limit,
+        auto_approve=tuple(entry.auto_approve),
+        all_instances_down=entry.all_instances_down,
+        terminate_notice=notice,
+    )
+
+
+def named(name: str, at: Where) -> None:
+    if len(name) > MAX_NAME or not _NAME.fullmatch(name):
+        raise FleetError(
+            f"'{name[:MAX_NAME]}' is no name: that has 1 to {MAX_NAME} letters, digits, '.', '_'"
+            " or '-', and begins with a letter or digit",
+            at,
+        )
+
+
+def _labelled(labels: dict[str, str], at: Where) -> None:
+    if wrong := wrong_labels(labels):
+        name, says = wrong
+        raise FleetError(says, (*at, "labels", *([name] if name else [])))
+
+
+def _address(text: str, at: Where) -> str:
+    """In the one form in which it is compared with where a request comes from."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        raise FleetError(f"'{text}' is not an IP address", at) from None
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.scope_id is not None:
+            raise FleetError(f"'{text}': leave out the interface behind the %", at)
+        return str(address.ipv4_mapped or address)
+    return str(address)
+
+
+def host_of(entry: e.HostEntry, at: Where) -> Host:
+    named(entry.name, (*at, "name"))
+    _labelled(entry.labels, at)
+    return Host(name=entry.name, labels=entry.labels)

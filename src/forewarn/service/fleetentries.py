@@ -1,0 +1,161 @@
+"""What may stand in a fleet file, as shapes, and the JSON Schema that is made of them.
+
+Needs nothing but msgspec and the core. Which values make sense together is `fleetfile.py`; how the
+text is read is `fleetyaml.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from forewarn.core.events import EventType
+from forewarn.core.fleet import GroupKind
+from forewarn.core.selection import (
+    LABEL_NAME,
+    LABEL_VALUE,
+    MAX_LABEL_NAME,
+    MAX_LABEL_VALUE,
+    MAX_LABELS,
+)
+
+MAX_DOMAIN = 999
+MAX_NAME = 80
+NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?"
+
+# What is only said in the schema is checked by `fleetfile`, in words of its own.
+_NAMED = {"pattern": f"^{NAME}$", "maxLength": MAX_NAME}
+_DOMAIN = {"minimum": 0, "maximum": MAX_DOMAIN}
+_LABELS: dict[str, Any] = {
+    "maxProperties": MAX_LABELS,
+    "propertyNames": {"pattern": f"^{LABEL_NAME.pattern}$", "maxLength": MAX_LABEL_NAME},
+}
+_VALUE = {"pattern": f"^{LABEL_VALUE.pattern}$", "maxLength": MAX_LABEL_VALUE}
+
+
+def _meta(says: str, **more: Any) -> Meta:
+    return Meta(description=says, extra_json_schema=more or None)
+
+
+Labels = Annotated[
+    dict[str, Annotated[str, Meta(extra_json_schema=_VALUE)]],
+    _meta("Names and values to select it by, for example in a rollout.", **_LABELS),
+]
+
+
+class MachineEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """A machine; it is in exactly one group."""
+
+    name: Annotated[
+        str,
+        _meta(
+            "Unique in the fleet; what events list. A member of a scale set is named"
+            " {scale set}_{n}.",
+            **_NAMED,
+        ),
+    ]
+    address: Annotated[str | None, _meta("Where it asks from: an IP address.")] = None
+    addresses: Annotated[list[str], _meta("Further addresses it asks from.")] = []
+    update_domain: Annotated[
+        int | None,
+        _meta(
+            "The platform disturbs one update domain of a group at a time. Spread over 5 by"
+            " position if not said.",
+            **_DOMAIN,
+        ),
+    ] = None
+    fault_domain: Annotated[
+        int | None, _meta("Spread over 5 by position if not said.", **_DOMAIN)
+    ] = None
+    host: Annotated[str, _meta("The host it is on: one of hosts.")] = ""
+    spot: Annotated[bool, _meta("May it be evicted?")] = False
+    computer_name: Annotated[str, _meta("The guest's own host name.")] = ""
+    vm_id: Annotated[str, _meta("A GUID; derived from the name if not said.")] = ""
+    tags: Annotated[dict[str, str], _meta("For instance metadata.")] = {}
+    labels: Labels = {}
+
+
+class PolicyEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """What the group's owner has decided beforehand."""
+
+    user_event_limit: Annotated[
+        int | None,
+        _meta("How many user events may be Scheduled at a time; no limit if not said.", minimum=1),
+    ] = None
+    auto_approve: Annotated[
+        list[EventType],
+        _meta("User events of these types start without being asked."),
+    ] = []
+    all_instances_down: Annotated[
+        bool, _meta("Approve users' events while all machines of the group are down?")
+    ] = False
+    terminate_notice: Annotated[
+        str | None,
+        _meta(
+            "How long before a delete the group is told of it, from 5m to 15m (or PT5M); with"
+            " kind scale-set only. Not told of deletes if not said."
+        ),
+    ] = None
+
+
+class GroupEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """One group, one document: its machines see and approve each other's events."""
+
+    name: Annotated[str, _meta("Unique in the fleet.", **_NAMED)]
+    kind: Annotated[GroupKind, _meta("What kind of group; standalone has exactly one machine.")]
+    machines: Annotated[list[MachineEntry], _meta("Its machines.")]
+    policy: PolicyEntry = msgspec.field(default_factory=PolicyEntry)
+    labels: Labels = {}
+    scale_set: Annotated[
+        str,
+        _meta(
+            "With kind scale-set: of which this is a placement group; the group's own name if not"
+            " said."
+        ),
+    ] = ""
+    location: Annotated[str | None, _meta("For instance metadata; the fleet's if not said.")] = None
+    zone: Annotated[str, _meta("For instance metadata.")] = ""
+    resource_group: Annotated[
+        str | None, _meta("For instance metadata; the fleet's if not said.")
+    ] = None
+    subscription: Annotated[
+        str | None, _meta("For instance metadata; the fleet's if not said.")
+    ] = None
+
+
+class HostEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """What machines run on. A host that needs no labels may also stand as its bare name."""
+
+    name: Annotated[str, _meta("Unique in the fleet.", **_NAMED)]
+    labels: Labels = {}
+
+
+class FleetEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """A fleet: hosts, groups and their machines."""
+
+    groups: Annotated[list[GroupEntry], _meta("Groups and their machines.")]
+    hosts: Annotated[
+        list[HostEntry | Annotated[str, _meta("A host's name.", **_NAMED)]],
+        _meta("What machines run on."),
+    ] = []
+    location: Annotated[str, _meta("For all groups that say none.")] = "local"
+    resource_group: Annotated[str, _meta("For all groups that say none.")] = "forewarn"
+    subscription: Annotated[str, _meta("For all groups that say none.")] = (
+        "00000000-0000-0000-0000-000000000000"
+    )
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of a fleet file."""
+    made = msgspec.json.schema(FleetEntry)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "forewarn fleet file",
+        **made,
+    }
+
+
+def schema_text() -> str:
+    return msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode() + "\n"

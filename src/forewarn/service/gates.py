@@ -1,0 +1,147 @@
+"""Health gates: an address that has to answer 2xx, or a command that has to exit with 0.
+
+Only commands that the service's settings name are ever run; a caller names one, and sends
+nothing that is run. Guard time throughout: a gate that hangs is given up after GATE_TRY.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import ssl
+from collections.abc import Mapping
+from urllib.parse import SplitResult, urlsplit
+
+import msgspec
+
+from forewarn.core import Refused
+from forewarn.core.refusal import invalid, unknown
+from forewarn.core.rollout import Gate
+from forewarn.core.time import DAY, SECOND, Duration
+from forewarn.core.words import in_words, listing
+
+GATE_TRY = 10.0  # seconds of guard time for one answer
+MAX_GATE_URL = 2_048  # characters
+MAX_GATE_TIMEOUT: Duration = 7 * DAY
+KEPT_OUTPUT = 4_096  # bytes of what a command says
+SHOWN_OUTPUT = 200  # characters of its last line
+MAX_STATUS_LINE = 8_192  # bytes
+
+
+class Answer(msgspec.Struct, frozen=True):
+    passed: bool
+    says: str
+
+
+class Gates:
+    def __init__(
+        self, commands: Mapping[str, tuple[str, ...]] | None = None, patience: float = GATE_TRY
+    ) -> None:
+        self._commands = dict(commands or {})
+        self._patience = patience
+
+    def wrong(self, gate: Gate) -> Refused | None:
+        """Why there can be no such gate, if so."""
+        if bool(gate.http) == bool(gate.command):
+            return invalid("a gate is an address or a command, one of the two")
+        if not SECOND <= gate.timeout <= MAX_GATE_TIMEOUT:
+            return invalid(
+                f"a gate's timeout is from 1 s to {in_words(MAX_GATE_TIMEOUT)},"
+                f" not {in_words(gate.timeout)}"
+            )
+        if gate.http:
+            return _wrong_url(gate.http)
+        if gate.command not in self._commands:
+            known = listing(sorted(self._commands)) if self._commands else "none"
+            return unknown(
+                f"no gate command '{gate.command}'; the service's settings name {known}"
+                " ([gates] in the file of forewarn serve, --gate NAME=PROGRAM of forewarn dev)"
+            )
+        return None
+
+    async def ask(self, gate: Gate) -> Answer:
+        try:
+            async with asyncio.timeout(self._patience):
+                return await (_fetch(gate.http) if gate.http else self._run(gate.command))
+        except TimeoutError:
+            return Answer(False, f"no answer within {self._patience:g} s")
+        except (OSError, ValueError) as error:
+            return Answer(False, str(error) or type(error).__name__)
+
+    async def _run(self, name: str) -> Answer:
+        if name not in self._commands:
+            return Answer(False, f"the service's settings name no gate command '{name}' any more")
+        process = await asyncio.create_subprocess_exec(
+            *self._commands[name],
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+        said = b""
+        try:
+            assert process.stdout is not None
+            while chunk := await process.stdout.read(KEPT_OUTPUT):
+                said = (said + chunk)[-KEPT_OUTPUT:]
+            code = await process.wait()
+        finally:
+            if process.returncode is None:  # with whatever it has started
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                await process.wait()
+        lines = said.decode("utf-8", "replace").strip().splitlines()
+        last = f": {_printable(lines[-1])}" if lines else ""
+        return Answer(code == 0, f"exit code {code}{last}")
+
+
+async def _fetch(url: str) -> Answer:
+    """One GET. No proxy is asked and no redirect followed: what is named is what is asked."""
+    parts = urlsplit(url)
+    tls = ssl.create_default_context() if parts.scheme == "https" else None
+    port = parts.port or (443 if tls else 80)
+    reader, writer = await asyncio.open_connection(
+        parts.hostname, port, ssl=tls, limit=MAX_STATUS_LINE
+    )
+    try:
+        writer.write(_request(parts))
+        await writer.drain()
+        line = (await reader.readline()).decode("latin-1").strip()
+    finally:
+        writer.transport.abort()
+    match = re.fullmatch(r"HTTP/1\.[01] (\d{3})(?: .*)?", line)
+    if match is None:
+        said = f"not HTTP: {_printable(line)}" if line else "closed without an answer"
+        return Answer(False, said)
+    return Answer(match[1][0] == "2", f"status {match[1]}")
+
+
+def _request(parts: SplitResult) -> bytes:
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    host = parts.netloc.rpartition("@")[2]
+    return (
+        f"GET {target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: forewarn\r\nAccept: */*\r\n"
+        "Connection: close\r\n\r\n"
+    ).encode("ascii")
+
+
+def _wrong_url(url: str) -> Refused | None:
+    right = "write it like http://health.example:8080/ready"
+    if len(url) > MAX_GATE_URL or not re.fullmatch(r"[!-~]+", url):
+        return invalid(f"'{url[:60]}' is no address of a gate; {right}")
+    try:
+        parts = urlsplit(url)
+        port_is_wrong = parts.port == 0
+    except ValueError:
+        return invalid(f"'{url[:60]}' is no address of a gate; {right}")
+    if parts.scheme not in ("http", "https") or not parts.hostname or port_is_wrong:
+        return invalid(f"'{url[:60]}' is no address of a gate; {right}")
+    if "@" in parts.netloc or parts.fragment:
+        return invalid(f"a gate's address has no user name, password or fragment; {right}")
+    return None
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in text[:SHOWN_OUTPUT])

@@ -1,0 +1,130 @@
+"""The history as people ask for it, and how long it is kept.
+
+A name that nobody knows now may still have a history; only one that never had any is refused,
+with what may have been meant. What is too old goes here as well, but never what is not over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import msgspec
+
+from forewarn.core import Event, Refused
+from forewarn.core.history import Record
+from forewarn.core.refusal import invalid, unknown
+from forewarn.core.registry import RolloutRemoved
+from forewarn.core.rollout import caused
+from forewarn.core.time import DAY, HOUR, Duration
+from forewarn.core.words import listing
+from forewarn.service.inventory import Inventory
+from forewarn.service.suggest import instead_of
+from forewarn.service.writer import Writer
+from forewarn.store.port import Mark, Store, Wanted
+
+HISTORY: Duration = 90 * DAY  # how long it is kept, unless somebody says otherwise
+HISTORY_LEAST: Duration = 24 * HOUR  # what may be said
+PRUNE_EVERY = 600.0  # seconds of guard time between two looks for what is too old
+EXPORT_PAGE = 500  # records of an export in memory at a time
+MEANT_AT_MOST = 10  # events that are named when an id is cut too short
+
+
+class Page(msgspec.Struct, frozen=True):
+    records: Sequence[Record]
+    next: Mark | None = None  # where the next page goes on; None: there is none
+
+
+class History:
+    def __init__(
+        self, store: Store, inventory: Inventory, writer: Writer, kept: Duration | None = HISTORY
+    ) -> None:
+        self._store = store
+        self._inventory = inventory
+        self._writer = writer
+        self._kept = kept
+
+    async def page(self, wanted: Wanted) -> Page | Refused:
+        found = await self._meant(wanted)
+        if isinstance(found, Refused):
+            return found
+        records = await self._store.history(found)
+        if not records and (nobody := await self._nobody(found)):
+            return nobody
+        more = len(records) == wanted.limit
+        return Page(records, (records[-1].at, records[-1].seq) if more else None)
+
+    async def export(self, wanted: Wanted) -> AsyncIterator[Record] | Refused:
+        """All that matches and has happened by now, the oldest first, a page at a time."""
+        found = await self._meant(wanted)
+        if isinstance(found, Refused):
+            return found
+        until = self._writer.now().at + 1
+        if found.until is not None:
+            until = min(until, found.until)
+        found = msgspec.structs.replace(
+            found, until=until, newest_first=False, before=None, limit=EXPORT_PAGE
+        )
+        first = await self._store.history(found)
+        if not first and (nobody := await self._nobody(found)):
+            return nobody
+        return self._pages(found, first)
+
+    async def _pages(self, wanted: Wanted, page: Sequence[Record]) -> AsyncIterator[Record]:
+        while page:
+            for record in page:
+                yield record
+            if len(page) < wanted.limit:
+                return
+            wanted = msgspec.structs.replace(wanted, after=(page[-1].at, page[-1].seq))
+            page = await self._store.history(wanted)
+
+    async def prune(self) -> int:
+        """Forget what is older than the history is kept. How many records are gone?"""
+        if self._kept is None:
+            return 0
+        cutoff = self._writer.now().at - self._kept
+        rollouts = self._store.registry.rollouts.values()
+        over = [r.id for r in rollouts if r.ended_at is not None and r.ended_at < cutoff]
+        if over:
+            await self._writer.submit_all([], [RolloutRemoved(id) for id in over])
+        return await self._store.prune(cutoff, self._keeps())
+
+    def _keeps(self) -> Callable[[Event], bool]:
+        """A rollout reads its progress off the events it caused: they stay as long as it does."""
+        rollouts = frozenset(self._store.registry.rollouts)
+        return lambda event: caused(event.cause) in rollouts
+
+    async def _meant(self, wanted: Wanted) -> Wanted | Refused:
+        """With the whole id of the event of which the beginning was said."""
+        if wanted.event is None:
+            return wanted
+        said = wanted.event.strip().upper()
+        if not said:
+            return invalid("give the id of an event, or its first characters")
+        ids = await self._store.ids(said, MEANT_AT_MOST + 1)
+        if not ids:
+            return unknown(
+                f"no event '{wanted.event}' in the history"
+                " (forewarn event list --all; what ended long ago may have been forgotten)"
+            )
+        if len(ids) > 1 and said not in ids:
+            return invalid(f"'{wanted.event}' could be {listing(ids)}")
+        return msgspec.structs.replace(wanted, event=said if said in ids else ids[0])
+
+    async def _nobody(self, wanted: Wanted) -> Refused | None:
+        """Is there one among the names that is not known now and has no history at all?"""
+        known = self._inventory
+        hosts = self._store.registry.hosts
+        machine, group, host = wanted.machine, wanted.group, wanted.host
+        doubts: list[tuple[str, Wanted]] = []
+        if machine is not None and known.machine(machine) is None:
+            doubts.append((known.unknown_machine(machine), Wanted(machine=machine, limit=1)))
+        if group is not None and known.group(group) is None:
+            doubts.append((known.unknown_group(group), Wanted(group=group, limit=1)))
+        if host is not None and host not in hosts:
+            says = f"no host '{host}'; {instead_of(host, list(hosts))}"
+            doubts.append((says, Wanted(host=host, limit=1)))
+        for says, alone in doubts:
+            if not await self._store.history(alone):
+                return unknown(f"nothing is in the history, and there is {says}")
+        return None

@@ -1,0 +1,96 @@
+"""Machines that leave, or fail: the verbs of eviction, delete, scale-in and sudden failure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from forewarn.core import EventType, Group, GroupKind, Refused
+from forewarn.core import commands as c
+from forewarn.core.refusal import conflict, invalid, unknown
+from forewarn.core.words import listing
+from forewarn.service.platform import Outcome, Outcomes, Platform
+
+
+class Leaving:
+    def __init__(self, platform: Platform) -> None:
+        self._platform = platform
+        self._inventory = platform.inventory
+
+    async def evict(self, machine: str, by: str) -> Outcome | Refused:
+        return await self._leave(machine, lambda id: c.Evict(id=id, machine=machine, by=by))
+
+    async def delete(self, machine: str, by: str) -> Outcome | Refused:
+        return await self._leave(machine, lambda id: c.Delete(id=id, machine=machine, by=by))
+
+    async def fail(self, machine: str, type: EventType, by: str) -> Outcome | Refused:
+        return await self._leave(
+            machine, lambda id: c.Strike(id=id, type=type, machines=(machine,), by=by)
+        )
+
+    async def evict_all(self, name: str, by: str) -> Outcomes | Refused:
+        """Every spot machine of a group, or of a scale set with all its placement groups."""
+        groups = self._groups_named(name)
+        if isinstance(groups, Refused):
+            return groups
+        spot = [(g.name, m.name) for g in groups for m in g.machines if m.alive and m.spot]
+        others = [m.name for g in groups for m in g.machines if m.alive and not m.spot]
+        if not spot:
+            return conflict(f"'{name}' has no spot machine, and only those are evicted")
+        cause = f"evict/{self._platform.new_id()}"
+        notes = (f"not evicted, because they are not spot: {listing(others)}",) if others else ()
+        return await self._platform.announce_all(
+            [
+                (group, c.Evict(id=self._platform.new_id(), machine=machine, by=by, cause=cause))
+                for group, machine in spot
+            ],
+            notes,
+        )
+
+    async def scale_in(
+        self, name: str, by: str, *, count: int | None = None, to: int | None = None
+    ) -> Outcomes | Refused:
+        """Delete members of a scale set, those with the highest numbers first."""
+        groups = self._groups_named(name)
+        if isinstance(groups, Refused):
+            return groups
+        if any(group.kind is not GroupKind.SCALE_SET for group in groups):
+            return invalid(f"'{name}' is no scale set; delete its machines one by one")
+        if (count is None) == (to is None):
+            return invalid("say how many machines to delete, or how many are to stay")
+        staying = [(g.name, m.name) for g in groups for m in g.machines if m.alive]
+        leaving = {
+            machine
+            for group in groups
+            for event in group.events
+            if event.promise.deletes
+            for machine in event.resources
+        }
+        staying = [member for member in staying if member[1] not in leaving]
+        wanted = count if count is not None else len(staying) - (to or 0)
+        if count is not None and not 1 <= count <= len(staying):
+            return invalid(
+                f"'{name}' has {len(staying)} machines that stay; delete 1 to all of them"
+            )
+        if to is not None and not 0 <= to <= len(staying):
+            return invalid(f"'{name}' has {len(staying)} machines; it cannot have {to}")
+        if wanted == 0:
+            return Outcomes((), (f"'{name}' has {to} machines already",))
+        staying.sort(key=lambda member: int(member[1].rpartition("_")[2]))
+        cause = f"scale-in/{self._platform.new_id()}"
+        return await self._platform.announce_all(
+            [
+                (group, c.Delete(id=self._platform.new_id(), machine=machine, by=by, cause=cause))
+                for group, machine in reversed(staying[-wanted:])
+            ]
+        )
+
+    async def _leave(self, machine: str, command: Callable[[str], c.Command]) -> Outcome | Refused:
+        group = self._platform.one_group((machine,))
+        if isinstance(group, Refused):
+            return group
+        return await self._platform.announce(group, command(self._platform.new_id()))
+
+    def _groups_named(self, name: str) -> list[Group] | Refused:
+        """A group by its name, or all placement groups of a scale set by its."""
+        found = [g for g in self._inventory.groups() if name in (g.name, g.place.scale_set)]
+        return found or unknown(self._inventory.unknown_group(name))

@@ -1,0 +1,73 @@
+"""What is older than the history is kept, taken out of SQLite slice by slice.
+
+An event goes as a whole, once it ended before the cutoff; what is about no event goes by its
+own time. Nothing here knows why an event may have to stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from forewarn.core import Event, Time
+from forewarn.core.history import What
+from forewarn.store import schema as s
+from forewarn.store.port import Mark
+
+_ENDS = frozenset(what.value for what in What if what.ends)
+_event = msgspec.json.Decoder(Event)
+
+
+def prune_history(
+    connection: sa.Connection,
+    cutoff: Time,
+    after: Mark,
+    keeps: Callable[[Event], bool],
+    slice: int,
+) -> tuple[int, Mark | None]:
+    """How many records went, and where to go on; None if this was the last slice."""
+    h, e = s.history.c, s.events.c
+    found = connection.execute(
+        sa.select(h.seq, h.at, h.what, h.event, e.body)
+        .join_from(s.history, s.events, e.id == h.event, isouter=True)
+        .where(h.at < cutoff, sa.tuple_(h.at, h.seq) > sa.tuple_(*after))
+        .order_by(h.at, h.seq)
+        .limit(slice)
+    ).all()
+    alone: list[tuple[Any, ...]] = []
+    over: dict[str, Event | None] = {}
+    for row in found:
+        if row.event is None:
+            alone.append((row.seq,))
+        elif row.what in _ENDS:
+            event = None if row.body is None else _event.decode(row.body)
+            if event is None or (event.status.over and not keeps(event)):
+                over[row.event] = event
+    gone = _delete(connection, "DELETE FROM history WHERE seq = ?", alone)
+    gone += _delete(connection, "DELETE FROM history WHERE event = ?", [(id,) for id in over])
+    machines = [(name, id) for id, ev in over.items() if ev for name in ev.resources]
+    _delete(connection, "DELETE FROM event_machines WHERE machine = ? AND event = ?", machines)
+    _delete(connection, "DELETE FROM events WHERE id = ?", [(id,) for id in over])
+    return gone, (found[-1].at, found[-1].seq) if len(found) == slice else None
+
+
+def prune_commits(connection: sa.Connection, cutoff: Time, newest: int, slice: int) -> bool:
+    """The oldest commits, without leaving a gap; False if there are no more to go."""
+    c = s.commits.c
+    oldest = connection.execute(sa.select(c.seq, c.at).order_by(c.seq).limit(slice)).all()
+    last = 0
+    for row in oldest:
+        if row.at >= cutoff or row.seq >= newest:
+            break
+        last = row.seq
+    if not last:
+        return False
+    connection.execute(s.commits.delete().where(c.seq <= last))
+    return bool(last == oldest[-1].seq)
+
+
+def _delete(connection: sa.Connection, statement: str, rows: list[tuple[Any, ...]]) -> int:
+    return connection.exec_driver_sql(statement, rows).rowcount if rows else 0

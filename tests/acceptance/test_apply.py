@@ -1,0 +1,329 @@
+"""`forewarn apply`, as an operator types it: against a service with sockets, dev and serve."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running import Running
+from typer.testing import CliRunner, Result
+
+from forewarn.cli.app import app
+from forewarn.testing import Service
+
+FOREWARN = [sys.executable, "-m", "forewarn"]
+FLEET = """
+hosts: [a, {name: b, labels: {rack: r1}}]
+groups:
+  - name: web
+    kind: scale-set
+    labels: {tier: web}
+    machines:
+      - {name: web_0, host: a}
+      - {name: web_1, host: b, labels: {ring: canary}}
+  - name: jump
+    kind: standalone
+    machines: [{name: jump}]
+"""
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with Service(FLEET, sockets=True) as service:
+        yield service
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "fleet.yaml"
+    path.write_text(FLEET)
+    return path
+
+
+def typed(service: Service, *words: str | Path) -> Result:
+    return CliRunner().invoke(app, [*map(str, words), "--url", service.control_url])
+
+
+def said(service: Service, *words: str | Path) -> str:
+    result = typed(service, *words)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def told(service: Service, *words: str | Path) -> Any:
+    return json.loads(said(service, *words, "--json"))
+
+
+def asked(service: Service, method: str, path: str, body: str | None = None) -> tuple[int, Any]:
+    data = None if body is None else body.encode()
+    request = urllib.request.Request(service.control_url + path, data, method=method)
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def test_applying_twice_changes_nothing(service: Service, file: Path) -> None:
+    file.write_text(FLEET + "  - {name: more, kind: standalone, machines: [{name: more}]}\n")
+    assert said(service, "apply", file).splitlines() == [
+        "+ group more",
+        "+ machine more in more",
+        "1 group added, 1 machine added",
+    ]
+    seq = service.node.store.seq
+    assert said(service, "apply", file) == "nothing to change\n"
+    assert service.node.store.seq == seq
+
+
+def test_a_new_machine_can_ask_at_once_and_the_others_stay_where_they_were(
+    service: Service, file: Path
+) -> None:
+    url = service.url("web_0")
+    file.write_text(FLEET.replace("- {name: web_0", "- {name: web_7}\n      - {name: web_0"))
+    said(service, "apply", file)
+    assert service.url("web_0") == url
+    assert service.get("web_7").status == 200
+    assert told(service, "machine", "show", "web_7")["metadata_url"] == service.url("web_7")
+
+
+def test_a_plan_shows_fields_and_changes_nothing(service: Service, file: Path) -> None:
+    seq = service.node.store.seq
+    file.write_text(FLEET.replace("host: a}", "host: b, spot: true}"))
+    page = said(service, "apply", file, "--plan")
+    assert "~ machine web_0 in web: host: a → b, spot: False → True" in page
+    assert "would be: 1 machine changed" in page
+    assert told(service, "apply", file, "--plan")["planned"] is True
+    assert service.node.store.seq == seq
+
+
+def test_an_error_names_file_line_and_field_and_nothing_changes(
+    service: Service, file: Path
+) -> None:
+    seq = service.node.store.seq
+    machines = "".join(f"      - {{name: more-{n}}}\n" for n in range(1_000))
+    file.write_text(
+        FLEET
+        + "  - name: more\n    kind: availability-set\n    machines:\n"
+        + machines
+        + "      - {name: last, update_domian: 3}\n"
+    )
+    result = typed(service, "apply", file)
+    line = file.read_text().split("update_domian")[0].count("\n") + 1
+    assert result.exit_code == 1
+    assert result.stderr == (
+        f"forewarn: {file}:{line}: groups[2].machines[1000].update_domian: unknown key;"
+        " did you mean 'update_domain'?\n"
+    )
+    assert service.node.store.seq == seq
+
+
+def test_a_file_that_is_not_there_is_one_clear_line(service: Service, file: Path) -> None:
+    result = typed(service, "apply", file.with_name("none.yaml"))
+    assert result.exit_code == 1
+    assert result.stderr == f"forewarn: {file.with_name('none.yaml')}: No such file or directory\n"
+    assert typed(service, "apply").exit_code == 2
+
+
+def test_removing_a_machine_with_an_event_is_refused_unless_forced(
+    service: Service, file: Path
+) -> None:
+    event = service.schedule("Reboot", "web_1")
+    file.write_text(FLEET.replace("      - {name: web_1, host: b, labels: {ring: canary}}\n", ""))
+    plan = said(service, "apply", file, "--plan")
+    assert f"in the way: machine 'web_1' has an active event: Reboot {event.id}" in plan
+    refused = typed(service, "apply", file)
+    assert refused.exit_code == 1
+    assert "machine 'web_1'" in refused.stderr
+    assert event.id in refused.stderr
+    assert "--force" in refused.stderr
+    assert service.get("web_1").status == 200
+    assert "- machine web_1 in web" in said(service, "apply", file, "--force")
+    assert typed(service, "machine", "show", "web_1").exit_code == 1
+
+
+def test_a_machine_moves_to_another_group_with_its_address(service: Service, file: Path) -> None:
+    url = service.url("jump")
+    file.write_text(
+        FLEET.replace("name: jump\n    kind: standalone", "name: two\n    kind: availability-set")
+    )
+    page = said(service, "apply", file)
+    assert "> machine jump from jump to two" in page
+    assert service.url("jump") == url
+    assert told(service, "machine", "show", "jump")["group"] == "two"
+
+
+def test_labels_select_machines_and_groups(service: Service) -> None:
+    def names(*words: str) -> list[str]:
+        return [one["name"] for one in told(service, *words)]
+
+    assert names("machine", "list", "--label", "ring=canary") == ["web_1"]
+    assert names("machine", "list", "--label", "tier=web,!ring") == ["web_0"]
+    assert names("machine", "list", "--label", "tier!=web") == ["jump"]
+    assert names("group", "list", "--label", "tier") == ["web"]
+    wrong = typed(service, "machine", "list", "--label", "a b")
+    assert wrong.exit_code == 1
+    assert "is no name of a label" in wrong.stderr
+
+
+def test_what_the_service_shows_can_be_put_back_and_changes_nothing(
+    service: Service, tmp_path: Path
+) -> None:
+    status, shown = asked(service, "GET", "/v1/fleet")
+    assert status == 200
+    assert [group["name"] for group in shown["groups"]] == ["web", "jump"]
+    path = tmp_path / "back.json"
+    path.write_text(json.dumps(shown))
+    assert said(service, "apply", path) == "nothing to change\n"
+
+
+def test_the_schema_comes_with_the_command_and_from_the_service(service: Service) -> None:
+    printed = json.loads(CliRunner().invoke(app, ["apply", "--schema"]).stdout)
+    assert asked(service, "GET", "/v1/fleet/schema") == (200, printed)
+    assert "FleetEntry" in printed["$defs"]
+
+
+def test_single_things_are_put_and_removed_through_the_api(service: Service) -> None:
+    group = "kind: availability-set\nmachines: [{name: n0}, {name: n1, hosts: a}]"
+    status, problem = asked(service, "PUT", "/v1/groups/new", group)
+    assert (status, problem["detail"]) == (
+        400,
+        "line 2: machines[1].hosts: unknown key; did you mean 'host'?",
+    )
+    status, found = asked(service, "PUT", "/v1/groups/new", group.replace("hosts", "host"))
+    assert (status, found["machines"]["added"]) == (200, 2)
+    assert asked(service, "PUT", "/v1/hosts/c", '{"labels": {"rack": "r2"}}')[0] == 200
+    assert asked(service, "DELETE", "/v1/hosts/a")[0] == 409
+    assert asked(service, "DELETE", "/v1/machines/n1")[0] == 200
+    event = service.schedule("Reboot", "n0")
+    status, problem = asked(service, "DELETE", "/v1/groups/new")
+    assert status == 409
+    assert event.id in problem["detail"]
+    assert asked(service, "DELETE", "/v1/groups/new?force=true")[0] == 200
+    assert asked(service, "DELETE", "/v1/groups/new")[0] == 404
+    assert asked(service, "GET", "/v1/hosts/c")[1]["labels"] == {"rack": "r2"}
+
+
+def test_what_is_too_large_or_not_text_is_refused(service: Service, file: Path) -> None:
+    file.write_bytes(b"groups: \xff")
+    refused = typed(service, "apply", file)
+    assert refused.exit_code == 1
+    assert "not UTF-8" in refused.stderr
+
+
+def test_polls_and_approvals_go_on_while_a_large_fleet_is_applied(
+    service: Service, file: Path
+) -> None:
+    """Held in the middle by the test: whatever is asked then is answered, a second apply not."""
+    applying = service.node.applying
+    reached, go_on = threading.Event(), threading.Event()
+    decided = applying._decided
+
+    def held(*arguments: Any) -> Any:
+        reached.set()
+        assert go_on.wait(60)
+        return decided(*arguments)
+
+    applying._decided = held  # type: ignore[method-assign]
+    service.get("web_0")
+    event = service.schedule("Reboot", "web_0")
+    machines = "".join(f"      - {{name: many-{n}}}\n" for n in range(5_000))
+    file.write_text(f"{FLEET}  - name: many\n    kind: availability-set\n    machines:\n{machines}")
+    result: list[Result] = []
+    thread = threading.Thread(target=lambda: result.append(typed(service, "apply", file)))
+    thread.start()
+    try:
+        assert reached.wait(60)
+        progress = asked(service, "GET", "/v1/fleet/progress")[1]
+        assert progress["stage"]
+        assert 0 < progress["fraction"] < 1
+        assert [e["EventId"] for e in service.document("web_1")["Events"]] == [event.id]
+        assert service.approve("web_1", event).status == 200
+        assert service.document("web_1")["Events"][0]["EventStatus"] == "Started"
+        status, problem = asked(service, "PUT", "/v1/fleet", FLEET)
+        assert status == 409
+        assert "another fleet is being applied" in problem["detail"]
+    finally:
+        go_on.set()
+        thread.join()
+    assert result[0].exit_code == 0, result[0].output
+    assert "5000 machines added" in result[0].stdout
+    assert "+ … 5000 machines added in all" in result[0].stdout
+    assert len(result[0].stdout.splitlines()) < 30
+    assert service.document("web_1")["Events"][0]["EventStatus"] == "Started"
+    assert service.get("many-4999").status == 200
+    assert asked(service, "GET", "/v1/fleet/progress")[1] == {"stage": "", "fraction": 0.0}
+
+
+def _serve(*words: str | Path) -> Running:
+    argv = [*FOREWARN, "serve", *map(str, words)]
+    argv += ["--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0"]
+    return Running(
+        subprocess.Popen(
+            argv,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        ),
+        argv,
+    )
+
+
+def _control(running: Running) -> str:
+    control: str = json.loads(running.line().removeprefix("ready "))["control"]
+    return control
+
+
+def _run(control: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*FOREWARN, *map(str, words), "--url", control], capture_output=True, text=True, timeout=60
+    )
+
+
+def test_serve_without_a_fleet_keeps_what_was_applied(tmp_path: Path, file: Path) -> None:
+    state = tmp_path / "state.db"
+    running = _serve("--state", state)
+    try:
+        control = _control(running)
+        assert "there are no machines yet" in "".join(running.stderr)
+        assert _run(control, "apply", file).returncode == 0
+    finally:
+        running.stop()
+    again = _serve("--state", state)
+    try:
+        assert _run(_control(again), "apply", file).stdout == "nothing to change\n"
+    finally:
+        again.stop()
+
+
+def test_serve_goes_on_with_what_is_stored_if_its_fleet_is_refused(
+    tmp_path: Path, file: Path
+) -> None:
+    state = tmp_path / "state.db"
+    running = _serve("--state", state, "--fleet", file)
+    try:
+        assert _run(_control(running), "event", "schedule", "Reboot", "jump").returncode == 0
+    finally:
+        running.stop()
+    file.write_text(FLEET.split("  - name: jump")[0])
+    again = _serve("--state", state, "--fleet", file)
+    try:
+        control = _control(again)
+        assert _run(control, "machine", "show", "jump").returncode == 0
+        assert _run(control, "apply", file, "--force").returncode == 0
+    finally:
+        again.stop()
+    warning = [line for line in again.stderr if "is not applied" in line]
+    assert len(warning) == 1
+    assert "machine 'jump'" in warning[0]
+    assert f"forewarn apply {file} --force" in warning[0]

@@ -1,0 +1,435 @@
+"""Everything that can happen to a fleet, typed as a command and seen as a guest sees it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from forewarn.cli.app import app
+from forewarn.testing import Service
+
+FLEET = """
+hosts:
+  - {name: h1, labels: {rack: "1"}}
+  - {name: h2, labels: {rack: "1"}}
+  - {name: h3, labels: {rack: "2"}}
+groups:
+  - name: web
+    kind: scale-set
+    policy: {terminate_notice: 5m}
+    machines:
+      - {name: web_0, host: h1, update_domain: 0}
+      - {name: web_1, host: h2, update_domain: 1}
+      - {name: web_2, host: h2, update_domain: 1}
+  - name: batch
+    kind: scale-set
+    machines:
+      - {name: batch_0, host: h1, spot: true}
+      - {name: batch_1, host: h2, spot: true}
+      - {name: batch_2, host: h3}
+  - name: db
+    kind: availability-set
+    machines:
+      - {name: db-a, host: h1, update_domain: 0}
+      - {name: db-b, host: h2, update_domain: 1}
+      - {name: db-c, host: h3, update_domain: 2}
+  - name: jump
+    kind: standalone
+    machines: [{name: jump, host: h3}]
+  - name: split
+    kind: availability-set
+    machines:
+      - {name: split-0, host: h3, update_domain: 0}
+      - {name: split-1, host: h3, update_domain: 1}
+"""
+LISTENERS = ("web_0", "batch_0", "db-a", "jump", "split-0")
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with Service(FLEET, sockets=True) as service:
+        for machine in LISTENERS:
+            service.document(machine)
+        yield service
+
+
+def typed(service: Service, *words: str) -> Result:
+    return CliRunner().invoke(app, [*words, "--url", service.control_url])
+
+
+def told(service: Service, *words: str) -> Any:
+    result = typed(service, *words, "--json")
+    assert result.exit_code == 0, result.output
+    service.settle()
+    return json.loads(result.stdout)
+
+
+def refused(service: Service, *words: str) -> str:
+    result = typed(service, *words)
+    assert result.exit_code == 1, result.output
+    return result.stderr
+
+
+def events(service: Service, machine: str) -> list[dict[str, Any]]:
+    return list(service.document(machine)["Events"])
+
+
+def event(service: Service, machine: str) -> dict[str, Any]:
+    (only,) = events(service, machine)
+    return only
+
+
+def notice(service: Service, shown: dict[str, Any]) -> timedelta:
+    return parsedate_to_datetime(shown["NotBefore"]) - service.clock.now
+
+
+def facts(shown: dict[str, Any]) -> tuple[Any, ...]:
+    keys = ("EventType", "EventStatus", "EventSource", "DurationInSeconds", "Description")
+    return tuple(shown[key] for key in keys)
+
+
+def test_a_users_restart(service: Service) -> None:
+    told(service, "machine", "restart", "web_0")
+    shown = event(service, "web_1")
+    words = "Virtual machine is going to be restarted as requested by authorized user."
+    assert facts(shown) == ("Reboot", "Scheduled", "User", -1, words)
+    assert shown["Resources"] == ["web_0"]
+    assert notice(service, shown) == timedelta(minutes=15)
+
+
+def test_a_users_redeploy_moves_the_machine_to_another_host(service: Service) -> None:
+    told(service, "machine", "redeploy", "jump")
+    shown = event(service, "jump")
+    words = "Virtual machine is going to be redeployed as requested by authorized user."
+    assert facts(shown) == ("Redeploy", "Scheduled", "User", -1, words)
+    assert notice(service, shown) == timedelta(minutes=10)
+    service.clock.advance("30m")
+    assert events(service, "jump") == []
+    assert told(service, "machine", "show", "jump")["host"] in ("h1", "h2")
+
+
+def test_a_spot_machine_is_evicted_and_can_be_restored(service: Service) -> None:
+    told(service, "machine", "evict", "batch_1")
+    shown = event(service, "batch_0")
+    assert facts(shown) == ("Preempt", "Scheduled", "Platform", -1, "")
+    assert notice(service, shown) == timedelta(seconds=30)
+    service.clock.advance("2m")
+    assert events(service, "batch_0") == []
+    assert service.get("batch_1").status == 404
+    assert told(service, "machine", "show", "batch_1")["gone"] == "evicted"
+    told(service, "machine", "restore", "batch_1")
+    assert service.get("batch_1").status == 200
+
+
+def test_only_spot_machines_are_evicted(service: Service) -> None:
+    says = refused(service, "machine", "evict", "web_0")
+    assert "not spot" in says
+    assert "event schedule Preempt web_0" in says
+    assert "no spot machine" in refused(service, "group", "evict", "web")
+    assert events(service, "web_0") == []
+
+
+def test_a_second_eviction_is_the_same_event(service: Service) -> None:
+    first = told(service, "machine", "evict", "batch_0")
+    second = told(service, "machine", "evict", "batch_0")
+    assert first["id"] == second["id"]
+    assert "same event" in second["notes"][0]
+
+
+def test_a_whole_scale_set_is_evicted_machine_by_machine(service: Service) -> None:
+    outcome = told(service, "group", "evict", "batch")
+    shown = events(service, "batch_0")
+    assert [one["EventType"] for one in shown] == ["Preempt", "Preempt"]
+    assert [one["Resources"] for one in shown] == [["batch_0"], ["batch_1"]]
+    assert len({one["NotBefore"] for one in shown}) == 1
+    assert "batch_2" in outcome["notes"][0]
+
+
+def test_a_delete_is_announced_where_the_scale_set_asked_for_it(service: Service) -> None:
+    told(service, "machine", "delete", "web_2")
+    shown = event(service, "web_0")
+    assert facts(shown) == ("Terminate", "Scheduled", "Platform", -1, "")
+    assert notice(service, shown) == timedelta(minutes=5)
+    service.clock.advance("6m")
+    assert service.get("web_2").status == 404
+    assert told(service, "machine", "show", "web_2")["gone"] == "deleted"
+
+
+@pytest.mark.parametrize(
+    ("machine", "witness", "why"),
+    [
+        ("batch_2", "batch_0", "not asked to be told"),
+        ("batch_1", "batch_0", "spot"),
+        ("db-b", "db-a", "only members of scale sets"),
+    ],
+)
+def test_any_other_delete_happens_at_once_and_unannounced(
+    service: Service, machine: str, witness: str, why: str
+) -> None:
+    before = service.get(witness).body
+    outcome = told(service, "machine", "delete", machine)
+    assert why in outcome["notes"][0]
+    assert service.get(witness).body == before
+    service.clock.advance("1m")
+    assert service.get(witness).body == before
+    assert service.get(machine).status == 404
+    assert told(service, "event", "show", outcome["id"])["status"] == "Finished"
+
+
+def test_an_unannounced_delete_cannot_be_approved(service: Service) -> None:
+    outcome = told(service, "machine", "delete", "db-b")
+    assert service.approve("db-a", outcome["id"]).status == 400
+
+
+def test_scale_in_deletes_the_highest_numbers_and_couples_them(service: Service) -> None:
+    told(service, "group", "scale-in", "web", "--count", "2")
+    shown = events(service, "web_0")
+    assert [one["Resources"] for one in shown] == [["web_2"], ["web_1"]]
+    assert len({one["NotBefore"] for one in shown}) == 1
+    service.approve("web_0", shown[0]["EventId"])
+    assert {one["EventStatus"] for one in events(service, "web_0")} == {"Scheduled"}
+    service.approve("web_0", shown[1]["EventId"])
+    assert {one["EventStatus"] for one in events(service, "web_0")} == {"Started"}
+    service.clock.advance("1m")
+    left = told(service, "group", "scale-in", "web", "--to", "1")
+    assert left["events"] == []
+    assert "1 machines already" in left["notes"][0]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("web",), "how many"),
+        (("web", "--count", "4"), "has 3 machines"),
+        (("web", "--to", "4"), "cannot have 4"),
+        (("db", "--count", "1"), "no scale set"),
+        (("wep", "--count", "1"), "did you mean 'web'"),
+    ],
+)
+def test_a_scale_in_that_makes_no_sense(
+    service: Service, words: tuple[str, ...], says: str
+) -> None:
+    assert says in refused(service, "group", "scale-in", *words)
+    assert events(service, "web_0") == []
+
+
+@pytest.mark.parametrize(
+    ("how", "facts_of", "seconds"),
+    [("Freeze", "Freeze", 9), ("reboot", "Reboot", -1)],
+)
+def test_a_hosts_update_is_one_event_for_each_group_at_one_instant(
+    service: Service, how: str, facts_of: str, seconds: int
+) -> None:
+    outcome = told(service, "host", "maintain", "h1", "--type", how)
+    shown = [event(service, machine) for machine in ("web_1", "batch_1", "db-b")]
+    words = "Host server is undergoing maintenance."
+    assert {facts(one) for one in shown} == {(facts_of, "Scheduled", "Platform", seconds, words)}
+    assert [one["Resources"] for one in shown] == [["web_0"], ["batch_0"], ["db-a"]]
+    assert len({one["NotBefore"] for one in shown}) == 1
+    assert notice(service, shown[0]) == timedelta(minutes=15)
+    assert len({one["cause"] for one in outcome["events"]}) == 1
+    assert events(service, "jump") == []
+
+
+def test_all_groups_of_a_host_start_with_the_last_approval(service: Service) -> None:
+    told(service, "host", "maintain", "h1", "--type", "Reboot")
+    machines = ("web_0", "batch_0", "db-a")
+    for machine in machines[:-1]:
+        assert service.approve(machine, event(service, machine)["EventId"]).status == 200
+    assert {event(service, m)["EventStatus"] for m in machines} == {"Scheduled"}
+    explained = typed(service, "host", "explain", "h1").stdout
+    assert "not yet approved by group db" in explained
+    assert service.approve("db-a", event(service, "db-a")["EventId"]).status == 200
+    assert {event(service, m)["EventStatus"] for m in machines} == {"Started"}
+    service.clock.advance("20m")
+    assert [events(service, machine) for machine in machines] == [[], [], []]
+
+
+def test_a_host_reboots_once(service: Service) -> None:
+    told(service, "host", "maintain", "h1", "--type", "Reboot")
+    service.clock.advance("16m")
+    carried = [one for one in told(service, "event", "list") if one["host"] == "h1"]
+    assert {one["status"] for one in carried} == {"Started"}
+    leads = [e for e in service.node.platform.active() if e.attempt is not None]
+    assert len(leads) == 1
+
+
+def test_a_host_with_two_domains_of_one_group_is_refused_by_name(service: Service) -> None:
+    for how in ("Freeze", "Reboot"):
+        says = refused(service, "host", "maintain", "h3", "--type", how)
+        assert "'split-0' of 0 and 'split-1' of 1" in says
+        assert "machine redeploy split-1" in says
+        assert "--evacuate" in says
+    assert told(service, "event", "list") == []
+
+
+@pytest.mark.parametrize("words", [("--evacuate",), ("--type", "live-migration")])
+def test_a_host_is_emptied_machine_by_machine(service: Service, words: tuple[str, ...]) -> None:
+    told(service, "host", "maintain", "h3", *words)
+    shown = events(service, "split-0")
+    assert [one["Resources"] for one in shown] == [["split-0"], ["split-1"]]
+    said = (
+        "Virtual machine is being paused because of a memory-preserving Live Migration operation."
+    )
+    assert {facts(one) for one in shown} == {("Freeze", "Scheduled", "Platform", 5, said)}
+    service.clock.advance("15m")
+    assert [one["EventStatus"] for one in events(service, "split-0")] == ["Started", "Scheduled"]
+    service.clock.advance("1h")
+    assert events(service, "split-0") == []
+    assert told(service, "host", "show", "h3")["machines"] == []
+    assert "no machine is on it" in typed(service, "host", "explain", "h3").stdout
+
+
+def test_a_host_is_not_planned_for_twice(service: Service) -> None:
+    told(service, "host", "maintain", "h1")
+    assert "already" in refused(service, "host", "maintain", "h1", "--type", "Reboot")
+
+
+def test_cancelling_one_event_of_a_host_cancels_the_maintenance(service: Service) -> None:
+    told(service, "host", "maintain", "h1")
+    first = event(service, "web_0")["EventId"]
+    outcome = told(service, "event", "cancel", first)
+    assert "whole maintenance of host 'h1'" in outcome["notes"][0]
+    assert events(service, "web_0") == events(service, "db-a") == events(service, "batch_0") == []
+
+
+def test_degraded_hardware_is_announced_days_ahead_and_settled_by_a_redeploy(
+    service: Service,
+) -> None:
+    told(service, "host", "degrade", "h1", "--notice", "7d", "--note", "ECC errors")
+    shown = event(service, "web_0")
+    words = "Host server is undergoing an emergency repair."
+    assert facts(shown) == ("Redeploy", "Scheduled", "Platform", -1, words)
+    assert notice(service, shown) == timedelta(days=7)
+    assert told(service, "host", "show", "h1")["health"] == "degraded"
+    told(service, "machine", "redeploy", "web_0")
+    user = events(service, "web_0")[1]
+    service.approve("web_0", user["EventId"])
+    service.clock.advance("15m")
+    assert events(service, "web_0") == []
+    assert told(service, "machine", "show", "web_0")["host"] != "h1"
+    past = told(service, "event", "show", shown["EventId"])
+    assert past["status"] == "Withdrawn"
+    assert "settled" in past["ending"]
+
+
+def test_what_is_left_on_degraded_hardware_is_moved_at_the_end(service: Service) -> None:
+    told(service, "host", "degrade", "h1")
+    service.clock.advance("7d")
+    service.clock.advance("2h")
+    assert told(service, "host", "show", "h1")["machines"] == []
+
+
+def test_a_repaired_host_needs_no_redeploys(service: Service) -> None:
+    told(service, "host", "degrade", "h1")
+    told(service, "host", "repair", "h1")
+    assert events(service, "web_0") == events(service, "db-a") == []
+    assert told(service, "host", "show", "h1")["health"] == "healthy"
+    assert "healthy" in refused(service, "host", "repair", "h1")
+
+
+def test_nothing_is_moved_to_a_host_that_is_not_well_or_spoken_for(service: Service) -> None:
+    told(service, "host", "degrade", "h2")
+    told(service, "host", "maintain", "h1", "--notice", "5h")
+    told(service, "machine", "redeploy", "jump")
+    service.clock.advance("30m")
+    assert told(service, "machine", "show", "jump")["host"] == "h3"  # nowhere to go
+
+
+def test_a_machine_fails_all_of_a_sudden(service: Service) -> None:
+    told(service, "machine", "fail", "db-b")
+    shown = event(service, "db-a")
+    words = "Virtual machine has encountered a failure."
+    assert facts(shown) == ("Redeploy", "Started", "Platform", -1, words)
+    assert shown["NotBefore"] == ""
+    assert "not a Preempt" in refused(service, "machine", "fail", "db-c", "--type", "Preempt")
+
+
+def test_a_host_fails_all_of_a_sudden(service: Service) -> None:
+    told(service, "host", "fail", "h3")
+    assert {one["EventStatus"] for one in events(service, "split-0")} == {"Started"}
+    assert [one["Resources"] for one in events(service, "split-0")] == [["split-0"], ["split-1"]]
+    assert event(service, "jump")["EventType"] == "Redeploy"
+    service.clock.advance("20m")
+    host = told(service, "host", "show", "h3")
+    assert (host["health"], host["machines"]) == ("failed", [])
+    assert "failed already" in refused(service, "host", "fail", "h3")
+
+
+def test_a_withdrawn_event_is_gone(service: Service) -> None:
+    told(service, "host", "maintain", "h2", "--type", "live-migration")
+    for one in events(service, "web_0"):
+        told(service, "event", "cancel", one["EventId"])
+    assert events(service, "web_0") == []
+
+
+def test_a_group_that_does_not_listen_is_told_of_by_the_command(service: Service) -> None:
+    service.disable("jump")
+    outcome = told(service, "machine", "restart", "jump")
+    assert "not listening" in outcome["notes"][0]
+    assert outcome["status"] == "Started"
+    service.clock.advance("20m")
+    service.disable("split")
+    outcome = told(service, "host", "maintain", "h3", "--evacuate")
+    assert "not listening, so without a vote until they ask: jump, split" in outcome["notes"]
+    service.disable("batch")
+    assert "not listening" in told(service, "machine", "evict", "batch_0")["notes"][0]
+
+
+def test_a_policy_is_shown_and_changed(service: Service) -> None:
+    words = ("--auto-approve", "Reboot,redeploy", "--user-event-limit", "2")
+    changed = told(service, "group", "policy", "db", *words)
+    assert changed["auto_approve"] == ["Reboot", "Redeploy"]
+    assert changed["user_event_limit"] == 2
+    assert told(service, "machine", "restart", "db-a")["status"] == "Started"
+    changed = told(service, "group", "policy", "db", "--auto-approve", "none")
+    assert (changed["auto_approve"], changed["user_event_limit"]) == ([], 2)
+    told(service, "machine", "restart", "db-b")
+    told(service, "machine", "redeploy", "db-b")
+    assert "may have 2 user events" in refused(service, "machine", "restart", "db-c")
+    assert (
+        told(service, "group", "policy", "web", "--terminate-notice", "PT15M")["terminate_notice"]
+        == 900
+    )
+    assert (
+        told(service, "group", "policy", "web", "--terminate-notice", "off")["terminate_notice"]
+        is None
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("web", "--terminate-notice", "16m"), "from 5 min to 15 min"),
+        (("db", "--terminate-notice", "5m"), "kind scale-set only"),
+        (("db", "--auto-approve", "Freeze"), "not Freeze"),
+        (("db", "--user-event-limit", "0"), "at least 1"),
+    ],
+)
+def test_a_policy_that_makes_no_sense(service: Service, words: tuple[str, ...], says: str) -> None:
+    assert says in refused(service, "group", "policy", *words)
+
+
+def test_users_events_are_approved_while_all_machines_are_down(service: Service) -> None:
+    told(service, "group", "policy", "split", "--all-instances-down")
+    told(service, "machine", "restart", "split-1")
+    told(service, "machine", "fail", "split-0")
+    waiting = events(service, "split-0")[0]
+    assert waiting["EventStatus"] == "Scheduled"
+    told(service, "machine", "fail", "split-1")
+    shown = told(service, "event", "show", waiting["EventId"])
+    assert shown["approved"]["by"] == "policy: all machines are down"
+    service.clock.advance("11m")
+    assert events(service, "split-0")[0]["EventStatus"] == "Started"
+
+
+def test_hosts_are_listed_and_selected_by_label(service: Service) -> None:
+    assert [host["name"] for host in told(service, "host", "list")] == ["h1", "h2", "h3"]
+    assert [h["name"] for h in told(service, "host", "list", "--label", "rack!=1")] == ["h3"]
+    assert "did you mean 'h1'" in refused(service, "host", "show", "h11")

@@ -1,0 +1,424 @@
+"""The history of a running service: who did what, asked for, exported, kept and forgotten."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from typer.testing import CliRunner, Result
+
+from forewarn.cli.app import app
+from forewarn.cli.settings import Settings, SettingsError, config
+from forewarn.control import client as control_client
+from forewarn.control.client import ControlClient, ControlError
+from forewarn.core import Event, EventType, Refused
+from forewarn.core import commands as c
+from forewarn.core.fleet import Host
+from forewarn.core.history import Record, What
+from forewarn.core.registry import HostPut, HostRemoved, RolloutPut
+from forewarn.core.rollout import Lane, Rollout, Step, prefix
+from forewarn.core.time import DAY
+from forewarn.service import history as service_history
+from forewarn.store.port import Wanted
+from forewarn.testing import Service
+from forewarn.testing.service import START
+
+FLEET = """
+hosts: [rack-1, rack-2, rack-3]
+groups:
+  - name: web
+    kind: scale-set
+    machines:
+      - {name: web_0, update_domain: 0, host: rack-1}
+      - {name: web_1, update_domain: 1, host: rack-2}
+      - {name: web_2, update_domain: 0, host: rack-1, spot: true}
+  - name: jump
+    kind: standalone
+    machines:
+      - {name: jump, host: rack-3}
+"""
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with Service(FLEET, sockets=True, state=tmp_path / "state.db") as service:
+        yield service
+
+
+def records(service: Service, **wanted: Any) -> list[Record]:
+    found = service.run(service.node.store.history(Wanted(**{"limit": 10_000, **wanted})))
+    return list(found)
+
+
+def story(service: Service, **wanted: Any) -> list[tuple[str, str]]:
+    return [(record.what.value, record.by) for record in records(service, **wanted)]
+
+
+def save(service: Service) -> None:
+    """As the service does now and then."""
+    service.run(service.node.witness.save(service.node.writer.now()))
+
+
+def submit(service: Service, group: str, command: c.Command) -> None:
+    service.run(service.node.writer.submit(group, command))
+    service.settle()
+
+
+def put(service: Service, *puts: Any) -> None:
+    service.run(service.node.writer.submit_all([], puts))
+    service.settle()
+
+
+def typed(service: Service, *words: str) -> Result:
+    return CliRunner().invoke(app, ["history", *words, "--url", service.control_url])
+
+
+def lines(result: Result) -> list[dict[str, Any]]:
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def a_life(service: Service) -> Event:
+    """A Reboot of web_0 from its announcement to its end, approved by web_1."""
+    service.get("web_1")
+    event = service.schedule("Reboot", "web_0")
+    service.get("web_1")
+    service.clock.advance("1m")
+    service.get("web_0")
+    service.approve("web_1", event)
+    service.clock.advance("20m")
+    save(service)
+    return event
+
+
+def test_the_life_of_an_event_says_who_did_each_thing(service: Service) -> None:
+    event = a_life(service)
+    assert story(service, event=event.id) == [
+        ("raised", "test"),
+        ("seen", "web_1"),
+        ("approved", "web_1"),
+        ("started", "web_1"),
+        ("answered", "driver"),
+        ("attempted", ""),
+        ("finished", "driver"),
+    ]
+    first = records(service, event=event.id, what=(What.SEEN,))[0]
+    assert first.at == START  # not when it was saved, nor when web_0 saw it too
+
+
+def test_each_kind_of_record_comes_about_once_in_a_real_service(service: Service) -> None:
+    node = service.node
+    a_life(service)
+    # Not listening when it is announced; says it is ready; cancelled.
+    waiting = service.schedule("Reboot", "jump")
+    service.get("jump")
+    submit(service, "jump", c.Prepare(id=waiting.id, machine="jump"))
+    service.cancel(waiting)
+    # A failure; an eviction, undone; a redeploy that settles what was planned for the old host.
+    struck = c.Strike(id="S", type=EventType.REBOOT, machines=("jump",), by="test")
+    submit(service, "jump", struck)
+    submit(service, "web", c.Evict(id="E", machine="web_2", by="test"))
+    service.clock.advance("30m")
+    submit(service, "web", c.Restore(machine="web_2", by="test"))
+    service.schedule("Freeze", "web_0", notice="2d")
+    redeploy = service.redeploy("web_0")
+    service.approve("web_0", redeploy)
+    service.clock.advance("30m")
+    service.disable("web")
+    # What the inventory may say.
+    group = node.store.groups["jump"]
+    jump = msgspec.structs.replace(group.machines[0], tags={"a": "b"})
+    define = c.Define(kind=group.kind, machines=(jump,), by="test")
+    submit(service, "jump", define)
+    labelled = msgspec.structs.replace(define, labels={"tier": "1"})
+    submit(service, "jump", labelled)
+    submit(service, "jump", msgspec.structs.replace(labelled, machines=()))
+    # Hosts and rollouts.
+    for verb in (node.hosts.degrade, node.hosts.repair, node.hosts.fail):
+        service.run(verb("rack-3", "test"))
+    put(service, HostPut(Host(name="rack-9"), "test"))
+    put(service, HostPut(Host(name="rack-9", labels={"row": "1"}), "test"))
+    put(service, HostRemoved("rack-9", "test"))
+    over = rollout(ended_at=START)
+    for what in ("started", "paused", "resumed", "aborted", "ended", "changed"):
+        put(service, RolloutPut(over, what, "test"))
+    found = {record.what for record in records(service)}
+    assert found == set(What)
+    by_hand = [r for r in records(service) if r.what.value.startswith(("host-", "rollout-"))]
+    assert {r.by for r in by_hand} <= {"test", "start"}
+
+
+def rollout(**more: Any) -> Rollout:
+    step = Step(cause=f"{prefix('R1')}web/0", group="web", machines=("web_0",))
+    return Rollout(
+        **{
+            "id": "R1",
+            "type": EventType.REBOOT,
+            "lanes": (Lane(name="web", steps=(step,)),),
+            "by": "test",
+            "created_at": START,
+            **more,
+        }
+    )
+
+
+def test_a_restart_writes_nothing_twice(tmp_path: Path) -> None:
+    state = tmp_path / "state.db"
+    with Service(FLEET, state=state) as service:
+        service.get("web_1")
+        event = service.schedule("Reboot", "web_0")
+        service.get("web_1")
+        save(service)
+        before = records(service)
+    with Service(FLEET, state=state) as service:
+        service.get("web_0")
+        save(service)
+        assert records(service) == before
+        assert story(service, event=event.id) == [("raised", "test"), ("seen", "web_1")]
+
+
+def test_what_was_seen_for_a_moment_only_is_seen_all_the_same(service: Service) -> None:
+    """The event is over before its first sight is saved."""
+    service.get("web_0")
+    event = service.schedule("Reboot", "web_0")
+    service.get("web_0")
+    service.cancel(event)
+    save(service)
+    assert story(service, event=event.id, what=(What.SEEN,)) == [("seen", "web_0")]
+
+
+def test_a_guest_that_approved_finds_it_in_its_own_history(service: Service) -> None:
+    event = a_life(service)
+    found = story(service, machine="web_1", event=event.id)
+    assert found == [("seen", "web_1"), ("approved", "web_1"), ("started", "web_1")]
+
+
+def test_the_command_shows_a_table_the_newest_last(service: Service) -> None:
+    event = a_life(service)
+    shown = typed(service, "--machine", "web_0", "--limit", "3")
+    assert shown.exit_code == 0
+    head, *rows = shown.stdout.splitlines()
+    assert head.split() == ["TIME", "WHAT", "BY", "ABOUT", "EVENT", "NOTE"]
+    assert [row.split()[2] for row in rows] == ["answered", "attempted", "finished"]
+    assert all(event.id in row for row in rows)
+    assert "Reboot web_0" in rows[-1]
+    assert "carried out" in rows[-1]
+
+
+def test_the_command_asks_by_everything_and_writes_json_lines(service: Service) -> None:
+    event = a_life(service)
+    by_event = lines(typed(service, "--event", event.id[:8].lower(), "--json"))
+    assert [r["what"] for r in by_event][:3] == ["raised", "seen", "approved"]
+    assert by_event[0]["machines"] == ["web_0"]
+    assert by_event[0]["at"] == "2027-01-15T08:00:00Z"
+    assert [r["what"] for r in lines(typed(service, "--host", "rack-1", "--json"))] == [
+        "host-added",
+        "machine-added",
+        "machine-added",
+    ]
+    recent = lines(typed(service, "--group", "web", "--since", "20m", "--json"))
+    assert [r["what"] for r in recent] == [
+        "approved",
+        "started",
+        "answered",
+        "attempted",
+        "finished",
+    ]
+    until = lines(typed(service, "--until", "2027-01-15T08:00:01Z", "--what", "raised", "--json"))
+    assert [r["event"] for r in until] == [event.id]
+    some = lines(typed(service, "--what", "started,finished", "--json", "--limit", "1"))
+    assert [r["what"] for r in some] == ["finished"]
+
+
+def test_a_name_that_is_gone_still_has_its_history_and_one_that_never_was_is_refused(
+    service: Service,
+) -> None:
+    group = service.node.store.groups["jump"]
+    submit(service, "jump", c.Define(kind=group.kind, machines=()))
+    assert lines(typed(service, "--machine", "jump", "--json"))[-1]["what"] == "machine-removed"
+    never = typed(service, "--machine", "web_00")
+    assert never.exit_code == 1
+    assert "no machine 'web_00'; did you mean 'web_0'?" in never.stderr
+    assert "did you mean 'rack-1'?" in typed(service, "--host", "rack1", "--json").stderr
+    assert "no group 'wbe'" in typed(service, "--group", "wbe").stderr
+    quiet = typed(service, "--machine", "web_1", "--what", "approved")
+    assert (quiet.exit_code, quiet.stdout) == (0, "nothing that matches\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--event", "ZZ"), "no event 'ZZ' in the history"),
+        (("--what", "rised"), "'rised' is no kind of record"),
+        (("--since", "yesterday"), "since: 'yesterday' is neither a time nor how long ago"),
+        (("--until", "2027-01-15T08:00:00"), "a time needs its zone"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_one_line(
+    service: Service, words: tuple[str, ...], says: str
+) -> None:
+    result = typed(service, *words)
+    assert result.exit_code == 1
+    assert says in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_an_id_cut_too_short_names_those_it_could_be(service: Service) -> None:
+    for id in ("AAA1", "AAA2"):
+        submit(service, "jump", c.Strike(id=id, type=EventType.REBOOT, machines=("jump",), by="x"))
+    assert "'AAA' could be AAA1, AAA2" in typed(service, "--event", "AAA").stderr
+    assert typed(service, "--event", "AAA1").exit_code == 0
+
+
+def test_pages_go_on_where_the_last_one_ended(service: Service) -> None:
+    a_life(service)
+    client = ControlClient(service.control_url)
+    newest_first = client.history({}).records
+    assert newest_first == sorted(newest_first, key=lambda r: (r.at, r.seq), reverse=True)
+    whole = [record.seq for record in newest_first]
+    found: list[int] = []
+    before: str | None = None
+    while before != "":
+        page = client.history({"limit": "4", "before": before})
+        found += [record.seq for record in page.records]
+        before = page.next
+    assert found == whole
+    oldest = client.history({"limit": "4", "oldest_first": "true"})
+    more = client.history({"limit": "100", "oldest_first": "true", "after": oldest.next})
+    assert [r.seq for r in (*oldest.records, *more.records)] == whole[::-1]
+    with pytest.raises(ControlError, match="say what the page before called 'next'"):
+        client.history({"before": "soon"})
+
+
+def test_an_export_writes_all_that_matches_into_a_file(service: Service, tmp_path: Path) -> None:
+    a_life(service)
+    file = tmp_path / "history.jsonl"
+    result = typed(service, "--export", str(file))
+    assert result.exit_code == 0
+    exported = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [r["seq"] for r in exported] == [r.seq for r in records(service)]
+    assert result.stderr == f"{len(exported)} records in {file}\n"
+    assert lines(typed(service, "--json")) == exported
+    refused = typed(service, "--export", str(tmp_path / "nowhere" / "file"))
+    assert refused.exit_code == 1
+    assert "No such file or directory" in refused.stderr
+
+
+def test_an_export_holds_one_page_in_memory(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many match: a page is asked for when the one before it has been taken."""
+    monkeypatch.setattr(service_history, "EXPORT_PAGE", 3)
+    a_life(service)
+    sizes: list[int] = []
+    ask = service.node.store.history
+
+    async def counted(wanted: Wanted) -> Any:
+        found = await ask(wanted)
+        sizes.append(len(found))
+        return found
+
+    monkeypatch.setattr(service.node.store, "history", counted)
+
+    async def take(count: int) -> list[Record]:
+        exported = await service.node.history.export(Wanted())
+        assert not isinstance(exported, Refused)
+        found = []
+        async for record in exported:
+            found.append(record)
+            if len(found) == count:
+                break
+        return found
+
+    assert len(service.run(take(4))) == 4
+    assert sizes == [3, 3]
+    sizes.clear()
+    whole = service.run(take(10_000))
+    assert max(sizes) == 3
+    assert [r.seq for r in whole] == [r.seq for r in service.run(ask(Wanted(limit=10_000)))]
+
+
+def test_an_export_that_breaks_off_is_no_export(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_history, "EXPORT_PAGE", 3)
+    monkeypatch.setattr(control_client, "READ_AT_ONCE", 10)
+    ask = service.node.store.history
+
+    async def broken(wanted: Wanted) -> Any:
+        if wanted.after is not None:
+            raise OSError("the disk is gone")
+        return await ask(wanted)
+
+    monkeypatch.setattr(service.node.store, "history", broken)
+    file = tmp_path / "history.jsonl"
+    result = typed(service, "--export", str(file))
+    assert result.exit_code == 1
+    assert "broke off" in result.stderr
+    assert list(tmp_path.glob("*history*")) == []
+
+
+def prune(service: Service) -> int:
+    gone = service.run(service.node.history.prune())
+    service.settle()
+    return gone
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_what_is_older_than_the_history_is_kept_is_forgotten(tmp_path: Path, durable: bool) -> None:
+    state = tmp_path / "state.db" if durable else None
+    with Service(FLEET, state=state) as service:
+        old = a_life(service)
+        service.clock.advance("89d")
+        young = a_life(service)
+        service.schedule("Reboot", "web_1", notice="30d")
+        assert prune(service) == 0
+        service.clock.advance("2d")
+        before = dict(service.node.store.groups)
+        assert service.approve("web_0", old).status == 200
+        assert prune(service) > 0
+        assert records(service, event=old.id) == []
+        assert service.approve("web_0", old).status == 400
+        assert service.approve("web_0", young).status == 200
+        assert story(service, event=young.id)[0] == ("raised", "test")
+        assert dict(service.node.store.groups) == before
+        kept = records(service)
+    if durable:
+        with Service(FLEET, state=state, start=START + 92 * DAY) as again:
+            assert records(again) == kept
+            assert dict(again.node.store.groups) == before
+            again.clock.advance("30d")
+            assert [event.type.value for event in again.node.platform.active()] == []
+
+
+def test_a_rollout_keeps_its_events_as_long_as_it_is_kept(service: Service) -> None:
+    cause = f"{prefix('R1')}web/0"
+    waiting = rollout(paused=None, aborted=None)
+    service.node.store.registry.put(RolloutPut(waiting))  # quietly: it is not to do anything
+    raised = c.Raise(
+        id="A", type=EventType.REBOOT, machines=("web_0",), by="rollout R1", cause=cause
+    )
+    submit(service, "web", raised)
+    submit(service, "web", c.Cancel(id="A", by="rollout R1"))
+    service.clock.advance("100d")
+    prune(service)
+    assert [r.what for r in records(service, event="A")] == [What.RAISED, What.WITHDRAWN]
+    over = msgspec.structs.replace(waiting, ended_at=START + DAY)
+    put(service, RolloutPut(over, "ended", "test"))
+    prune(service)
+    assert "R1" not in service.node.store.registry.rollouts
+    assert records(service, event="A") == []
+
+
+def test_how_long_the_history_is_kept_is_a_setting(tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.yaml"
+    fleet.write_text(FLEET)
+    assert config(Settings(fleet=str(fleet))).history == 90 * DAY
+    assert config(Settings(fleet=str(fleet), history="7d")).history == 7 * DAY
+    assert config(Settings(fleet=str(fleet), history="")).history is None
+    with pytest.raises(SettingsError, match="history = '2h': it is kept for at least 1 d"):
+        config(Settings(fleet=str(fleet), history="2h"))

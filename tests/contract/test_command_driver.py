@@ -1,0 +1,405 @@
+"""The command driver by itself: what a program is told, what its answers mean, how it is ended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import tracemalloc
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import uvloop
+
+from forewarn.core import EventType, Source
+from forewarn.core.time import SECOND
+from forewarn.drivers.command import Command, Program
+from forewarn.drivers.papers import LOOK_EVERY
+from forewarn.drivers.port import (
+    Again,
+    Done,
+    Failed,
+    Happened,
+    NotYet,
+    Ok,
+    Part,
+    Task,
+    TaskMachine,
+    Unknown,
+    Veto,
+)
+from forewarn.drivers.program import MAX_SAID, ProgramUnusable, found
+
+START = 1_800_000_000 * SECOND
+TASK = Task(
+    event="E",
+    group="web",
+    type=EventType.REDEPLOY,
+    source=Source.PLATFORM,
+    machines=(TaskMachine("web_0", "a", ("10.0.0.1",)),),
+    hosts=("b", "c"),
+    attempt=1,
+    started_at=START,
+    now=START + SECOND // 2,
+)
+
+
+def shell(text: str, **settings: Any) -> Command:
+    """A program that is these words of shell; $1 is the verb."""
+    return Command(Program(words=("/bin/sh", "-c", text, "carry"), **settings))
+
+
+def perform(text: str, **settings: Any) -> object:
+    return asyncio.run(shell(text, **settings).perform(TASK))
+
+
+def observe(text: str, **settings: Any) -> object:
+    return asyncio.run(shell(text, **settings).observe(TASK))
+
+
+def check(text: str, **settings: Any) -> object:
+    return asyncio.run(shell(text, **settings).check(TASK))
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (0, Done({}, "word")),
+        (10, Again(TASK.now + 30 * SECOND, "word")),
+        (20, Failed("word", "word")),
+        (30, Done({}, "word")),
+        (40, Unknown("the program cannot tell (exit code 40): word", "word")),
+        (1, Unknown("the program ended with exit code 1: word", "word")),
+        (126, Unknown("the program ended with exit code 126: word", "word")),
+    ],
+)
+def test_what_each_exit_code_of_perform_means(
+    run: Callable[[Coroutine[Any, Any, object]], object], code: int, expected: object
+) -> None:
+    assert run(shell(f"echo word; exit {code}").perform(TASK)) == expected
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (0, Happened({}, "word")),
+        (10, NotYet()),
+        (20, NotYet()),
+        (30, Happened({}, "word")),
+        (40, Unknown("the program cannot tell (exit code 40): word", "word")),
+        (1, Unknown("the program ended with exit code 1: word", "word")),
+    ],
+)
+def test_what_each_exit_code_of_observe_means(code: int, expected: object) -> None:
+    assert observe(f"echo word; exit {code}") == expected
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (0, Ok()),
+        (20, Veto("the rack is locked")),
+        *(
+            (code, Veto(f"the check itself failed: the program {how}: the rack is locked"))
+            for code, how in (
+                (1, "ended with exit code 1"),
+                (10, "ended with exit code 10"),
+                (30, "ended with exit code 30"),
+                (40, "cannot tell (exit code 40)"),
+            )
+        ),
+    ],
+)
+def test_what_each_exit_code_of_check_means(code: int, expected: object) -> None:
+    assert check(f"echo looking; echo the rack is locked >&2; exit {code}") == expected
+
+
+def test_a_veto_without_a_word_is_one_too() -> None:
+    assert check("exit 20") == Veto("the program said no")
+
+
+def test_a_program_that_dies_of_a_signal_leaves_it_open() -> None:
+    assert perform("kill -KILL $$") == Unknown("the program was killed by SIGKILL")
+    assert observe("kill -TERM $$") == Unknown("the program was killed by SIGTERM")
+
+
+def test_the_program_is_told_the_verb_and_the_task() -> None:
+    joint = msgspec.structs.replace(TASK, host="a", parts=(Part("E", "web", ("web_0",)),))
+    done = asyncio.run(shell('echo "$0 $# $1"; cat').observe(joint))
+    assert isinstance(done, Happened)
+    line, told = done.said.split("\n")
+    assert line == "carry 1 observe"
+    assert json.loads(told) == {
+        "verb": "observe",
+        "event": "E",
+        "group": "web",
+        "type": "Redeploy",
+        "source": "Platform",
+        "machines": [{"name": "web_0", "host": "a", "addresses": ["10.0.0.1"]}],
+        "host": "a",
+        "moves": False,
+        "parts": [{"event": "E", "group": "web", "machines": ["web_0"]}],
+        "hosts": ["b", "c"],
+        "duration": -1,
+        "attempt": 1,
+        "started_at": "2027-01-15T08:00:00Z",
+        "now": "2027-01-15T08:00:00.500000Z",
+    }
+
+
+def test_the_program_gets_little_of_the_services_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FOREWARN_TOKEN", "secret")
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    done = perform("env")
+    assert isinstance(done, Done)
+    assert "FOREWARN_EVENT=E" in done.said
+    assert "FOREWARN_VERB=perform" in done.said
+    assert "FOREWARN_TYPE=Redeploy" in done.said
+    assert f"PATH={os.environ['PATH']}" in done.said
+    assert "LANG=C.UTF-8" in done.said
+    assert "secret" not in done.said
+
+
+@pytest.mark.parametrize(("after", "seconds"), [('"90s"', 90), ("90", 90), ('"2m"', 120)])
+def test_it_may_say_when_to_ask_again(after: str, seconds: int) -> None:
+    done = perform(f"""echo '{{"after": {after}}}'; exit 10""")
+    assert isinstance(done, Again)
+    assert done.at == TASK.now + seconds * SECOND
+
+
+@pytest.mark.parametrize("after", ['"soon"', "-5", "[]", '"-1s"'])
+def test_an_answer_that_makes_no_sense_is_refused_and_leaves_it_open(after: str) -> None:
+    done = perform(f"""echo '{{"after": {after}}}'; exit 10""")
+    assert isinstance(done, Unknown)
+    assert "the program's answer cannot be used" in done.why
+    assert after.strip('"') in done.said
+
+
+def test_it_may_say_where_machines_are_now() -> None:
+    said = """echo moving; echo '{"moved": {"web_0": "c"}}'"""
+    assert perform(said) == Done({"web_0": "c"}, 'moving\n{"moved": {"web_0": "c"}}')
+    seen = observe(said)
+    assert isinstance(seen, Happened)
+    assert seen.moved == {"web_0": "c"}
+
+
+@pytest.mark.parametrize(
+    ("moved", "why"),
+    [
+        ('{"web_0": "z"}', "that 'web_0' is on host 'z' now; the hosts it could be on are b, c"),
+        ('{"web_9": "b"}', "that machine 'web_9' has moved; the event is about web_0"),
+        ('{"web_0": 7}', "the program's answer cannot be used"),
+        ('["web_0"]', "the program's answer cannot be used"),
+    ],
+)
+def test_a_move_that_cannot_be_is_refused_and_leaves_it_open(moved: str, why: str) -> None:
+    for verb in (perform, observe):
+        done = verb(f"""echo '{{"moved": {moved}}}'""")
+        assert isinstance(done, Unknown)
+        assert why in done.why
+
+
+def test_only_what_moves_machines_may_say_that_they_have_moved() -> None:
+    said = shell("""echo '{"moved": {"web_0": "b"}}'""")
+    reboot = msgspec.structs.replace(TASK, type=EventType.REBOOT)
+    done = asyncio.run(said.perform(reboot))
+    assert isinstance(done, Unknown)
+    assert "a Reboot moves none" in done.why
+    migration = msgspec.structs.replace(TASK, type=EventType.FREEZE, moves=True)
+    assert isinstance(asyncio.run(said.perform(migration)), Done)
+
+
+@pytest.mark.parametrize("line", ['{"level": "info", "msg": "done"}', "{done}", "[1]", "null", '"'])
+def test_other_last_lines_are_just_output(line: str) -> None:
+    assert perform(f"echo '{line}'") == Done({}, line)
+
+
+def test_the_reason_is_the_last_line_that_is_no_answer() -> None:
+    assert perform("""echo no such disk; echo '{"after": "1s"}'; exit 20""") == Failed(
+        "no such disk", 'no such disk\n{"after": "1s"}'
+    )
+
+
+def test_of_much_output_the_last_is_kept() -> None:
+    done = perform("yes nonsense | head -c 50000000; echo; echo the end; exit 20")
+    assert isinstance(done, Failed)
+    assert done.why == "the end"
+    assert done.said.startswith("… ")
+    assert done.said.endswith("\nthe end")
+    assert len(done.said) <= MAX_SAID + 2
+
+
+def test_much_output_takes_little_memory() -> None:
+    tracemalloc.start()
+    try:
+        perform("yes nonsense | head -c 50000000")
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_output_that_would_act_on_a_terminal_is_made_visible() -> None:
+    done = perform(r"""printf 'a\033[2Jb\000c\377\r\n\302\233d\342\200\256e\ttab\n'; exit 0""")
+    assert done == Done({}, "a\\x1b[2Jb\\x00c\ufffd\n\\x9bd\\u202ee\ttab")
+
+
+def test_a_program_that_reads_nothing_of_a_long_task_is_not_waited_for() -> None:
+    many = msgspec.structs.replace(TASK, hosts=tuple(f"host-{n}" for n in range(20_000)))
+    assert asyncio.run(shell("exit 30").perform(many)) == Done()
+    size = asyncio.run(shell("wc -c").perform(many))
+    assert isinstance(size, Done)
+    assert int(size.said) > 200_000
+
+
+def test_what_a_program_leaves_running_is_not_waited_for() -> None:
+    done = perform("sleep 1000 & echo $!")
+    assert isinstance(done, Done)
+    os.kill(int(done.said), 9)
+
+
+def test_a_program_that_is_not_there_any_more_did_nothing(tmp_path: Path) -> None:
+    driver = Command(Program(words=(str(tmp_path / "gone"),)))
+    performed = asyncio.run(driver.perform(TASK))
+    assert isinstance(performed, Failed)
+    assert "could not be started" in performed.why
+    observed = asyncio.run(driver.observe(TASK))
+    assert isinstance(observed, Unknown)
+    assert "No such file" in observed.why
+    checked = asyncio.run(driver.check(TASK))
+    assert isinstance(checked, Veto)
+    assert checked.why.startswith("the check itself failed: ")
+
+
+class Tree:
+    """Programs that say they are up, and hold a pipe open as long as one of them lives."""
+
+    def __init__(self, directory: Path) -> None:
+        self.fifo = directory / "alive"
+        os.mkfifo(self.fifo)
+        self._fd = os.open(self.fifo, os.O_RDONLY | os.O_NONBLOCK)
+        # A child in the background, and neither heeds SIGTERM.
+        self.text = f"trap '' TERM; exec 3>{self.fifo}; sleep 1000 & echo up >&3; sleep 1000; exit"
+
+    async def up(self) -> None:
+        assert await self._read() == b"up\n"
+
+    async def gone(self) -> None:
+        assert await self._read() == b""
+        os.close(self._fd)
+
+    async def _read(self) -> bytes:
+        async with asyncio.timeout(20):
+            loop, ready = asyncio.get_running_loop(), asyncio.Event()
+            while True:
+                loop.add_reader(self._fd, ready.set)
+                await ready.wait()
+                loop.remove_reader(self._fd)
+                ready.clear()
+                try:
+                    return os.read(self._fd, 100)
+                except BlockingIOError:
+                    continue
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_when_its_time_is_up_the_program_is_killed_with_all_its_children(
+    run: Callable[[Coroutine[Any, Any, None]], None], tmp_path: Path
+) -> None:
+    async def body() -> None:
+        tree = Tree(tmp_path)
+        done = await shell(f"echo working; {tree.text}", timeout=1.0).perform(TASK)
+        why = "the program did not end within 1 s and was killed: working"
+        assert done == Unknown(why, "working")
+        await tree.up()  # it was
+        await tree.gone()
+
+    run(body())
+
+
+def test_when_nobody_waits_any_more_the_program_is_killed_with_all_its_children(
+    tmp_path: Path,
+) -> None:
+    async def body() -> None:
+        tree = Tree(tmp_path)
+        async with asyncio.TaskGroup() as tasks:
+            working = tasks.create_task(shell(tree.text).perform(TASK))
+            await tree.up()
+            working.cancel()
+        await tree.gone()
+
+    asyncio.run(body())
+
+
+def test_a_group_whose_programs_hang_leaves_room_for_the_others(tmp_path: Path) -> None:
+    async def body() -> None:
+        tree = Tree(tmp_path)
+        driver = shell(f'[ "$FOREWARN_EVENT" = B ] || {{ {tree.text}; }}', max_at_once=4)
+        async with asyncio.TaskGroup() as tasks:
+            hanging = [
+                tasks.create_task(driver.perform(msgspec.structs.replace(TASK, event=f"A{n}")))
+                for n in range(8)
+            ]
+            await tree.up()
+            other = msgspec.structs.replace(TASK, event="B", group="sql")
+            assert await driver.perform(other) == Done()
+            for task in hanging:
+                task.cancel()
+        await tree.gone()
+
+    asyncio.run(body())
+
+
+def test_a_program_of_an_earlier_life_is_waited_for_before_another_is_started(
+    tmp_path: Path,
+) -> None:
+    log, release = tmp_path / "log", tmp_path / "release"
+    os.mkfifo(release)
+    text = f"echo $1 >> {log}; [ $1 = observe ] || cat {release}; echo $1 over >> {log}"
+    program = Program(words=("/bin/sh", "-c", text, "carry"))
+
+    async def body() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            earlier = tasks.create_task(Command(program, tmp_path / "papers").perform(TASK))
+            writer = await asyncio.to_thread(os.open, release, os.O_WRONLY)  # it is at work
+            later = Command(program, tmp_path / "papers")
+            seen = tasks.create_task(later.observe(TASK))
+            impatient = msgspec.structs.replace(program, timeout=LOOK_EVERY * 2)
+            unknown = await Command(impatient, tmp_path / "papers").observe(TASK)
+            assert isinstance(unknown, Unknown)
+            assert "is still at work" in unknown.why
+            os.close(writer)
+            assert await earlier == Done()
+            assert await seen == Happened()
+
+    asyncio.run(body())
+    assert log.read_text().split("\n")[:-1] == [
+        "perform",
+        "perform over",
+        "observe",
+        "observe over",
+    ]
+    assert list((tmp_path / "papers").iterdir()) == []
+
+
+def test_a_program_is_found_or_refused_in_one_line(tmp_path: Path) -> None:
+    carry = tmp_path / "carry"
+    assert found(["sh", "-e"])[1:] == ("-e",)
+    with pytest.raises(ProgramUnusable, match="no program 'no-such-thing' in PATH"):
+        found(["no-such-thing"])
+    with pytest.raises(ProgramUnusable, match=f"there is no program {carry}"):
+        found([str(carry)])
+    carry.write_text("#!/bin/sh\n")
+    with pytest.raises(ProgramUnusable, match="is not executable; say chmod"):
+        found([str(carry)])
+    with pytest.raises(ProgramUnusable, match="is not executable"):
+        found([str(tmp_path)])
+    with pytest.raises(ProgramUnusable, match="no program is named"):
+        found([])
+    carry.chmod(0o755)
+    assert found(["./carry", "x"], tmp_path) == (str(carry), "x")

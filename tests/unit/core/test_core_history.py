@@ -1,0 +1,264 @@
+"""What a commit means to people: one record per thing that happened, each saying who did it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from forewarn.core import EventType, Group, GroupKind, Machine, Now, Policy, apply, decide
+from forewarn.core import commands as c
+from forewarn.core.changes import Changes
+from forewarn.core.fleet import Health, Host
+from forewarn.core.history import MOVES, ROLLOUT, Record, Scribe, What, seen
+from forewarn.core.lifecycle import Move
+from forewarn.core.registry import HostPut, HostRemoved, Put, RolloutPut, RolloutRemoved
+from forewarn.core.rollout import Rollout, Switch
+
+NOW = Now(at=1_800_000_000_000_000)
+
+
+def later(minutes: float) -> Now:
+    return Now(at=NOW.at + round(minutes * 60_000_000))
+
+
+class Written:
+    """A group, and the records of what it is told to do."""
+
+    def __init__(self, *names: str, spot: bool = False) -> None:
+        self.group = Group(name="web")
+        machines = tuple(Machine(name=name, host="rack-1", spot=spot) for name in names)
+        self.told(c.Define(kind=GroupKind.SCALE_SET, machines=machines, by="ann"))
+
+    def told(self, command: c.Command, now: Now = NOW) -> list[Record]:
+        decision = decide(self.group, command, now)
+        assert isinstance(decision, Changes), decision
+        scribe = Scribe({"web": self.group}, {})
+        records = list(scribe.records(now.at, [("web", decision.items)]))
+        self.group = apply(self.group, decision.items)
+        return records
+
+    def raised(self, id: str, *machines: str, **more: Any) -> list[Record]:
+        command = c.Raise(id=id, type=EventType.REBOOT, machines=machines, by="ann", **more)
+        return self.told(command)
+
+
+def short(records: list[Record]) -> list[tuple[str, str, str]]:
+    return [(record.what.value, record.by, record.note) for record in records]
+
+
+def beside(*puts: Put, hosts: dict[str, Host] | None = None) -> list[tuple[str, str, str, str]]:
+    records = Scribe({}, hosts or {}).records(NOW.at, [], puts)
+    return [(r.what.value, r.by, r.host or r.cause, r.note) for r in records]
+
+
+def test_every_move_of_an_event_has_its_record() -> None:
+    assert set(MOVES) == set(Move)
+    assert len(set(MOVES.values())) == len(Move)
+
+
+def test_an_events_record_says_what_it_is_about() -> None:
+    web = Written("web_0", "web_1")
+    (record,) = web.raised("A", "web_0", cause="rollout/7/x", host="rack-1", description="Words.")
+    assert record == Record(
+        at=NOW.at,
+        what=What.RAISED,
+        by="ann",
+        group="web",
+        event="A",
+        type="Reboot",
+        machines=("web_0",),
+        host="rack-1",
+        cause="rollout/7/x",
+        note="Words.",
+    )
+
+
+def test_who_approved_has_started_it() -> None:
+    web = Written("web_0", "web_1")
+    web.told(c.Enable())
+    web.raised("A", "web_0")
+    records = web.told(c.Approve(ids=("A",), by="web_1"))
+    assert short(records) == [("approved", "web_1", ""), ("started", "web_1", "approved")]
+    assert records[0].machine == "web_1"  # found by whoever looks for that machine, too
+
+
+def test_time_starts_what_nobody_approved() -> None:
+    web = Written("web_0")
+    web.raised("A", "web_0")
+    assert short(web.told(c.Tick(), later(15))) == [("started", "", "the notice has passed")]
+
+
+def test_what_a_policy_approves_as_it_is_raised_is_approved_by_the_policy() -> None:
+    web = Written("web_0")
+    web.told(c.Enable())
+    policy = Policy(auto_approve=(EventType.REBOOT,))
+    assert short(web.told(c.SetPolicy(policy=policy, by="ann"))) == [
+        ("group-changed", "ann", "policy")
+    ]
+    records = web.told(c.Maintain(id="A", type=EventType.REBOOT, machine="web_0", by="bob"))
+    assert [(what, by) for what, by, _ in short(records)] == [
+        ("raised", "bob"),
+        ("approved", "policy"),
+        ("started", "policy"),
+    ]
+
+
+def test_the_drivers_words_are_in_the_history() -> None:
+    web = Written("web_0")
+    web.raised("A", "web_0")
+    web.told(c.Tick(), later(15))
+
+    def answered(attempt: int, outcome: c.Outcome) -> list[tuple[str, str, str]]:
+        return short(web.told(c.Answer(id="A", attempt=attempt, outcome=outcome), later(16)))
+
+    failed = c.Failed("exit code 3", said="no such domain")
+    assert answered(1, failed) == [("answered", "driver", "exit code 3: no such domain")]
+    assert short(web.told(c.Retry(id="A", by="ann"), later(16))) == [
+        ("attempted", "ann", "attempt 2")
+    ]
+    again = c.Again(later(17).at, said="shutting down")
+    assert answered(2, again) == [("answered", "driver", "shutting down")]
+    web.told(c.Tick(), later(17))
+    assert answered(3, c.Done(said="up again")) == [("finished", "driver", "carried out: up again")]
+
+
+def test_an_operators_finish_and_withdrawal_say_who_and_why() -> None:
+    web = Written("web_0")
+    web.raised("A", "web_0")
+    assert short(web.told(c.Cancel(id="A", by="ann", why="not now"))) == [
+        ("withdrawn", "ann", "cancelled by ann: not now")
+    ]
+    web.raised("B", "web_0")
+    web.told(c.Tick(), later(15))
+    assert short(web.told(c.Finish(id="B", by="bob", reason="by hand"), later(16))) == [
+        ("finished", "bob", "finished by bob: by hand")
+    ]
+
+
+def test_a_machine_that_says_it_is_ready_is_named() -> None:
+    web = Written("web_0")
+    web.told(c.Enable())
+    web.raised("A", "web_0")
+    said = web.told(c.Prepare(id="A", machine="web_0", note="drained"))
+    assert short(said) == [("ready", "web_0", "ready: drained")]
+
+
+def test_machines_come_change_go_and_come_back() -> None:
+    web = Written("web_0", spot=True)
+    moved = Machine(name="web_0", host="rack-2", spot=True)
+    kind = GroupKind.SCALE_SET
+    assert short(web.told(c.Define(kind=kind, machines=(moved,), by="ann"))) == [
+        ("machine-moved", "ann", "from rack-1 to rack-2")
+    ]
+    tagged = msgspec.structs.replace(moved, tags={"a": "b"})
+    assert short(web.told(c.Define(kind=kind, machines=(tagged,), by="ann"))) == [
+        ("machine-changed", "ann", "tags")
+    ]
+    web.told(c.Evict(id="A", machine="web_0", by="ann"))
+    web.told(c.Tick(), later(1))
+    records = web.told(c.Answer(id="A", attempt=1, outcome=c.Done()), later(2))
+    assert short(records) == [
+        ("finished", "driver", "carried out"),
+        ("machine-gone", "", "evicted"),
+    ]
+    assert (records[1].event, records[1].machines) == ("A", ("web_0",))
+    assert short(web.told(c.Restore(machine="web_0", by="bob"), later(3))) == [
+        ("machine-restored", "bob", "had been evicted")
+    ]
+    assert short(web.told(c.Define(kind=kind, machines=(), by="ann"), later(3))) == [
+        ("machine-removed", "ann", "")
+    ]
+
+
+def test_what_one_commit_puts_twice_is_compared_with_what_came_first() -> None:
+    web = Written()
+    added = c.Define(kind=GroupKind.SCALE_SET, machines=(Machine(name="web_9"),))
+    first = decide(web.group, added, NOW)
+    assert isinstance(first, Changes)
+    other = Machine(name="web_9", spot=True)
+    group = apply(web.group, first.items)
+    second = decide(group, msgspec.structs.replace(added, machines=(other,)), NOW)
+    assert isinstance(second, Changes)
+    scribe = Scribe({"web": web.group}, {})
+    records = scribe.records(NOW.at, [("web", (*first.items, *second.items))])
+    assert [r.what for r in records] == [What.MACHINE_ADDED, What.MACHINE_CHANGED]
+
+
+def test_a_group_that_listens_and_one_that_no_longer_does() -> None:
+    web = Written("web_0")
+    web.raised("A", "web_0")
+    assert short(web.told(c.Enable())) == [("enabled", "", ""), ("listed", "", "")]
+    assert short(web.told(c.Disable(by="ann"))) == [("disabled", "ann", "on request")]
+
+
+def test_hosts_say_what_became_of_them() -> None:
+    host = Host(name="rack-1")
+    bad = msgspec.structs.replace(host, health=Health.DEGRADED, note="disk")
+    dead = msgspec.structs.replace(host, health=Health.FAILED)
+    labelled = msgspec.structs.replace(host, labels={"row": "1"})
+    assert beside(
+        HostPut(host, "ann"),
+        HostPut(bad, "bob"),
+        HostPut(dead, "bob"),
+        HostPut(host, "ann"),
+        HostPut(labelled, "ann"),
+        HostRemoved("rack-1", "ann"),
+        HostPut(host, "ann"),
+    ) == [
+        ("host-added", "ann", "rack-1", ""),
+        ("host-degraded", "bob", "rack-1", "disk"),
+        ("host-failed", "bob", "rack-1", ""),
+        ("host-repaired", "ann", "rack-1", ""),
+        ("host-changed", "ann", "rack-1", ""),
+        ("host-removed", "ann", "rack-1", ""),
+        ("host-added", "ann", "rack-1", ""),
+    ]
+    assert beside(HostPut(bad, "ann"), hosts={"rack-1": host}) == [
+        ("host-degraded", "ann", "rack-1", "disk")
+    ]
+
+
+@pytest.mark.parametrize("what", [*ROLLOUT, "something new"])
+def test_rollouts_say_what_was_done_to_them(what: str) -> None:
+    switch = Switch(by="ann", at=NOW.at, why="because")
+    rollout = Rollout(
+        id="7",
+        type=EventType.REBOOT,
+        lanes=(),
+        by="ann",
+        created_at=NOW.at,
+        selection="group=web",
+        paused=switch,
+        resumed=switch,
+        aborted=switch,
+    )
+    note = {"started": "group=web", "ended": ""}.get(what, "because")
+    if what in ("changed", "something new"):
+        note = what
+    kind = f"rollout-{what}" if what in ROLLOUT else "rollout-changed"
+    assert beside(RolloutPut(rollout, what, "ann")) == [(kind, "ann", "7", note)]
+    assert beside(RolloutRemoved("7")) == []  # it is forgotten, which is nothing that happened
+
+
+def test_the_first_sight_names_who_saw_it() -> None:
+    web = Written("web_0", "web_1")
+    web.raised("A", "web_0")
+    (event,) = web.group.events
+    first = seen(event, "web_1", NOW.at + 7)
+    assert (first.what, first.by, first.at) == (What.SEEN, "web_1", NOW.at + 7)
+    assert (first.machines, first.machine) == (("web_0",), "web_1")
+
+
+def test_what_leaves_its_host_says_which_machines() -> None:
+    web = Written("web_0")
+    web.raised("A", "web_0", notice=40 * 60_000_000)
+    web.told(c.Maintain(id="B", type=EventType.REDEPLOY, machine="web_0", by="ann"))
+    done = c.Answer(id="B", attempt=1, outcome=c.Done({"web_0": "rack-2"}))
+    assert short(web.told(done, later(1))) == [
+        ("finished", "driver", "carried out"),
+        ("machine-moved", "", "from rack-1 to rack-2"),
+        ("left", "", "web_0"),
+        ("withdrawn", "", "settled: its machines have moved with B"),
+    ]

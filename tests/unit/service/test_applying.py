@@ -1,0 +1,362 @@
+"""Applying a fleet: the difference is what changes, all of it or nothing, and nothing twice."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forewarn.core import Group, Machine, Refused, Rules
+from forewarn.core.fleet import Health, Host
+from forewarn.core.refusal import Reason
+from forewarn.core.registry import HostPut
+from forewarn.service import changing
+from forewarn.service.applying import Applying, inventory
+from forewarn.service.clock import VirtualClock
+from forewarn.service.declaring import entry_of
+from forewarn.service.difference import MAX_DETAILED, Difference, compare
+from forewarn.service.fleetfile import Fleet, parse
+from forewarn.service.ledger import Ledger
+from forewarn.service.writer import Writer
+from forewarn.store import MemoryStore
+from forewarn.testing import Service
+
+FLEET = """
+hosts: [a, b, c]
+groups:
+  - name: web
+    kind: availability-set
+    machines: [{name: w0, host: a}, {name: w1, host: b}, {name: w2, host: a}]
+  - name: db
+    kind: availability-set
+    machines: [{name: d0, host: b}]
+"""
+
+
+class Applied:
+    """A service, and applying to it."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.node = service.node
+
+    def __call__(self, text: str, **more: Any) -> Difference:
+        done = self.refused_or_done(text, **more)
+        assert isinstance(done, Difference), done
+        return done
+
+    def refused_or_done(self, text: str, **more: Any) -> Difference | Refused:
+        done = self.service.run(self.node.applying.text(text, by="test", **more))
+        self.service.settle()
+        return done
+
+    def refusal(self, text: str, **more: Any) -> str:
+        before = self.node.store.seq
+        done = self.refused_or_done(text, **more)
+        assert isinstance(done, Refused)
+        assert self.node.store.seq == before
+        return done.says
+
+    def machine(self, name: str) -> Machine:
+        found = self.node.inventory.machine(name)
+        assert found is not None, name
+        return found[1]
+
+    def group(self, name: str) -> Group:
+        return self.node.store.groups[name]
+
+
+@pytest.fixture
+def applied() -> Any:
+    with Service(FLEET) as service:
+        yield Applied(service)
+
+
+def told(difference: Difference) -> list[tuple[str, str, str]]:
+    return [(item.what, item.how, item.name) for item in difference.items]
+
+
+def test_applying_what_is_there_changes_nothing(applied: Applied) -> None:
+    before = applied.node.store.seq
+    assert applied(FLEET).nothing
+    assert applied.node.store.seq == before
+
+
+def test_a_plan_tells_the_difference_and_changes_nothing(applied: Applied) -> None:
+    before = applied.node.store.seq
+    text = FLEET.replace("{name: w2, host: a}", "{name: w3}").replace(
+        "{name: w1, host: b}", "{name: w1, host: a, spot: true}"
+    )
+    planned = applied(text, plan=True)
+    assert told(planned) == [
+        ("machine", "changed", "w1"),
+        ("machine", "added", "w3"),
+        ("machine", "removed", "w2"),
+    ]
+    fields = {change.field: (change.was, change.becomes) for change in planned.items[0].fields}
+    assert fields == {"host": ("b", "a"), "spot": (False, True)}
+    assert applied.node.store.seq == before
+    assert applied(text) == planned
+    assert applied.node.store.seq == before + 1
+
+
+def test_everything_is_one_commit(applied: Applied) -> None:
+    before = applied.node.store.seq
+    found = applied(
+        """
+hosts: [a, {name: n, labels: {rack: r1}}]
+groups:
+  - {name: db, kind: availability-set, labels: {tier: data}, machines: [{name: d0}, {name: w0}]}
+  - {name: new, kind: standalone, machines: [{name: n, host: n}]}
+"""
+    )
+    assert applied.node.store.seq == before + 1
+    assert sorted(told(found)) == sorted(
+        [
+            ("host", "added", "n"),
+            ("host", "removed", "c"),
+            ("host", "removed", "b"),
+            ("group", "changed", "db"),
+            ("group", "added", "new"),
+            ("group", "removed", "web"),
+            ("machine", "changed", "d0"),
+            ("machine", "moved", "w0"),
+            ("machine", "added", "n"),
+            ("machine", "removed", "w1"),
+            ("machine", "removed", "w2"),
+        ]
+    )
+    assert set(applied.node.store.registry.hosts) == {"a", "n"}
+    assert [group.name for group in applied.node.inventory.groups()] == ["db", "new"]
+    assert applied.node.inventory.group_of("w0") == "db"
+
+
+def test_one_bad_machine_among_many_and_nothing_changes(applied: Applied) -> None:
+    machines = ", ".join(f"{{name: n{n}}}" for n in range(500))
+    text = f"groups: [{{name: big, kind: cloud-service, machines: [{machines}, {{name: 'b d'}}]}}]"
+    assert "groups[0].machines[500].name" in applied.refusal(text)
+    assert applied.node.inventory.group("big") is None
+    assert applied.machine("w0")
+
+
+def test_removing_a_machine_with_an_active_event_is_refused_and_says_which(
+    applied: Applied,
+) -> None:
+    event = applied.service.schedule("Reboot", "w1")
+    text = FLEET.replace("{name: w1, host: b}, ", "").replace("{name: d0, host: b}", "{name: d1}")
+    says = applied.refusal(text)
+    assert "machine 'w1'" in says
+    assert event.id in says
+    assert applied.machine("d0")  # nothing of the rest happened either
+    planned = applied(text, plan=True)
+    assert [(one.name, one.event) for one in planned.in_the_way] == [("w1", event.id)]
+
+
+def test_force_removes_it_and_the_event_is_withdrawn(applied: Applied) -> None:
+    applied.service.schedule("Reboot", "w1")
+    applied(FLEET.replace("{name: w1, host: b}, ", ""), force=True)
+    assert [m.name for m in applied.group("web").machines] == ["w0", "w2"]
+    assert applied.group("web").events == ()
+
+
+def test_moving_a_machine_with_an_active_event_is_refused_too(applied: Applied) -> None:
+    applied.service.schedule("Reboot", "w1")
+    text = FLEET.replace("{name: w1, host: b}, ", "").replace(
+        "[{name: d0, host: b}]", "[{name: d0, host: b}, {name: w1, host: b, update_domain: 1}]"
+    )
+    assert "machine 'w1'" in applied.refusal(text)
+    found = applied(text, force=True)
+    assert [(i.how, i.was_in, i.group) for i in found.items if i.name == "w1"] == [
+        ("moved", "web", "db")
+    ]
+    assert applied.node.inventory.group_of("w1") == "db"
+
+
+def test_removing_a_host_that_something_is_planned_for_is_refused(applied: Applied) -> None:
+    groups, hosts = applied.node.store.groups, applied.node.store.registry.hosts
+    event = applied.service.schedule("Reboot", "w1")
+    about = msgspec.structs.replace(event, host="b")
+    changed = {**groups, "web": msgspec.structs.replace(groups["web"], events=(about,))}
+    without = inventory(groups, hosts)
+    fleet = Fleet(without.groups, (Host(name="a"), Host(name="c")))
+    found = compare(changed, hosts, fleet).difference
+    assert [(one.what, one.name, one.event) for one in found.in_the_way] == [
+        ("host", "b", event.id)
+    ]
+
+
+def test_what_has_happened_since_stays(applied: Applied) -> None:
+    node, run = applied.node, applied.service.run
+    sick = Host(name="a", health=Health.DEGRADED, note="fans")
+    run(node.writer.submit_all([], [HostPut(sick)]))
+    applied.service.get("w0")
+    moved = applied.service.redeploy("w1")
+    applied.service.approve("w1", moved)
+    applied.service.clock.advance("1h")
+    assert applied.machine("w1").moved_from == "b"
+    gone = applied.service.schedule("Terminate", "d0")
+    applied.service.clock.advance("1h")
+    assert gone.id
+    assert applied.machine("d0").gone == "deleted"
+    before = node.store.seq
+    assert applied(FLEET).nothing
+    assert node.store.seq == before
+    applied(FLEET.replace("hosts: [a, b, c]", "hosts: [{name: a, labels: {x: y}}, b, c]"))
+    assert node.store.registry.hosts["a"] == msgspec.structs.replace(sick, labels={"x": "y"})
+    applied(
+        FLEET.replace(", {name: w2, host: a}]", "]")
+        .replace("{name: w1, host: b}", "")
+        .replace("[{name: d0, host: b}]", "[{name: w1, host: b, update_domain: 1}]")
+        .replace("[{name: w0, host: a}, ]", "[{name: w0, host: a}, {name: d0, host: b}]")
+    )
+    assert applied.node.inventory.group_of("w1") == "db"
+    assert applied.machine("w1").moved_from == "b"
+    assert applied.machine("d0").gone == "deleted"
+
+
+def test_a_host_to_which_a_machine_was_moved_cannot_be_removed(applied: Applied) -> None:
+    applied.service.get("w0")
+    moved = applied.service.redeploy("w1")
+    applied.service.approve("w1", moved)
+    applied.service.clock.advance("1h")
+    assert applied.machine("w1").host == "c"
+    text = FLEET.replace("[a, b, c]", "[a, b]")
+    assert "to which these were moved: w1" in applied.refusal(text, force=True)
+    applied(text.replace("w1, host: b", "w1, host: a"))
+    assert (applied.machine("w1").host, applied.machine("w1").moved_from) == ("a", "")
+
+
+def test_a_second_apply_is_refused_while_one_is_under_way(applied: Applied) -> None:
+    async def both() -> list[Any]:
+        applying = applied.node.applying
+        return await asyncio.gather(
+            applying.text(FLEET.replace("w2", "w3"), by="test"), applying.text(FLEET, by="test")
+        )
+
+    first, second = applied.service.run(both())
+    assert isinstance(first, Difference)
+    assert isinstance(second, Refused)
+    assert second.reason is Reason.CONFLICT
+    assert "another fleet is being applied" in second.says
+    assert applied.node.applying.progress.stage == ""
+    assert not applied(FLEET).nothing  # and afterwards it is free again
+
+
+def test_what_a_group_decided_meanwhile_is_not_lost(applied: Applied) -> None:
+    """Events that come up between looking and committing are seen in the transaction."""
+    node = applied.node
+    text = FLEET.replace("{name: w1, host: b}, ", "")
+    original = node.applying._decided
+
+    def slow(*arguments: Any) -> Any:
+        made = original(*arguments)
+        applied.service.schedule("Reboot", "w1")  # from the thread: the loop is free
+        return made
+
+    node.applying._decided = slow  # type: ignore[method-assign]
+    done = applied.refused_or_done(text)
+    assert isinstance(done, Refused)
+    assert "'w1'" in done.says
+    assert applied.machine("w1")
+
+
+def test_many_differences_are_counted_and_some_are_told() -> None:
+    with Service(FLEET) as service:
+        machines = ", ".join(f"{{name: n{n}}}" for n in range(MAX_DETAILED + 500))
+        found = Applied(service)(
+            f"groups: [{{name: big, kind: cloud-service, machines: [{machines}]}}]"
+        )
+    assert found.machines.added == MAX_DETAILED + 500
+    assert len([item for item in found.items if item.what == "machine"]) == MAX_DETAILED
+    assert found.left_out == 504
+
+
+def test_one_thing_at_a_time_is_checked_like_a_whole_fleet(applied: Applied) -> None:
+    def change(wanted: changing.Change, **more: Any) -> Any:
+        done = applied.service.run(applied.node.applying.change(wanted, by="test", **more))
+        return done.says if isinstance(done, Refused) else told(done)
+
+    assert change(changing.put_group("g", "kind: standalone\nmachines: [{name: w0}]")) == (
+        "line 2: machines[0].name: machine 'w0' stands twice: group 'web' has it"
+    )
+    assert "is not under hosts" in change(
+        changing.put_group("g", "kind: standalone\nmachines: [{name: x, host: z}]")
+    )
+    assert change(changing.put_group("g", "kind: standalone\nmachines: [{name: x}]")) == [
+        ("group", "added", "g"),
+        ("machine", "added", "x"),
+    ]
+    assert change(changing.put_group("g", "name: h\nkind: standalone\nmachines: []")) == (
+        "line 1: name: this is about 'g'; leave the name out or say the same"
+    )
+    assert change(changing.remove_machine("x")) == [
+        ("group", "removed", "g"),
+        ("machine", "removed", "x"),
+    ]
+    assert change(changing.put_host("d", "labels: {a: b}")) == [("host", "added", "d")]
+    assert change(changing.remove_host("d")) == [("host", "removed", "d")]
+    assert "host 'a' still has machines: w0, w2" in change(changing.remove_host("a"))
+    assert "did you mean 'web'?" in change(changing.remove_group("wep"))
+    assert "no machine 'w9'" in change(changing.remove_machine("w9"))
+    event = applied.service.schedule("Reboot", "w1")
+    assert event.id in change(changing.remove_group("web"))
+    assert event.id in change(changing.remove_machine("w1"))
+    assert change(changing.remove_machine("w1"), force=True) == [("machine", "removed", "w1")]
+
+
+_names = st.integers(0, 7).map(lambda n: f"m{n}")
+_machines = st.dictionaries(
+    _names, st.tuples(st.integers(0, 4), st.sampled_from(["", "a", "b"]), st.booleans())
+)
+
+
+@st.composite
+def _fleets(draw: st.DrawFn) -> str:
+    machines = draw(_machines)
+    groups: dict[str, list[str]] = {}
+    for name, (domain, host, spot) in machines.items():
+        group = draw(st.sampled_from(["g", "h", "i"]))
+        groups.setdefault(group, []).append(
+            f"{{name: {name}, update_domain: {domain}, host: '{host}', spot: {str(spot).lower()}}}"
+        )
+    lines = [
+        f"  - {{name: {name}, kind: cloud-service, machines: [{', '.join(some)}]}}"
+        for name, some in groups.items()
+    ]
+    return "hosts: [a, b]\ngroups:" + ("\n" + "\n".join(lines) if lines else " []")
+
+
+@given(st.lists(_fleets(), min_size=1, max_size=4))
+def test_whatever_was_there_the_inventory_becomes_what_is_said(texts: list[str]) -> None:
+    async def live() -> None:
+        store = MemoryStore()
+        await store.open()
+        applying = Applying(store, Writer(store, VirtualClock(0), Rules(), Ledger()))
+        for text in texts:
+            done = await applying.text(text, by="test")
+            assert isinstance(done, Difference)
+            found, wanted = applying.current(), parse(text)
+            assert _sorted(found) == _sorted(wanted)
+            seq = store.seq
+            for again in (text, msgspec.json.encode(entry_of(found)).decode()):
+                done = await applying.text(again, by="test")
+                assert isinstance(done, Difference)
+                assert done.nothing
+            assert store.seq == seq
+
+    asyncio.run(live())
+
+
+def _sorted(fleet: Fleet) -> Any:
+    groups = {
+        name: msgspec.structs.replace(
+            define, machines=tuple(sorted(define.machines, key=lambda m: m.name))
+        )
+        for name, define in fleet.groups.items()
+        if define.machines
+    }
+    return groups, sorted(fleet.hosts, key=lambda host: host.name)

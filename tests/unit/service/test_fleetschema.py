@@ -1,0 +1,85 @@
+"""The published JSON Schema is the one the service reads by, and says no where the service does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from forewarn.node import dev
+from forewarn.service.fleetentries import schema, schema_text
+from forewarn.service.fleetfile import FleetError, parse
+
+DOCS = Path(__file__).parents[3] / "docs"
+SAMPLE = Path(dev.__file__).with_name("sample-fleet.yaml")
+
+_validator: Any = jsonschema.validators.validator_for(schema())(schema())
+
+
+def test_the_published_schema_is_up_to_date() -> None:
+    assert (DOCS / "fleet.schema.json").read_text() == schema_text(), (
+        "write it anew: forewarn apply --schema > docs/fleet.schema.json"
+    )
+
+
+def test_the_schema_is_one() -> None:
+    type(_validator).check_schema(schema())
+    assert all(
+        "description" in definition
+        for name, definition in schema()["$defs"].items()
+        if name.endswith("Entry")
+    )
+
+
+def test_every_key_is_described() -> None:
+    for name, definition in schema()["$defs"].items():
+        for key, said in definition.get("properties", {}).items():
+            assert "description" in said or "$ref" in said, f"{name}.{key}"
+
+
+def _examples() -> list[str]:
+    found = re.findall(r"```yaml\n(.*?)```", (DOCS / "fleet.md").read_text(), re.DOTALL)
+    assert found
+    return [SAMPLE.read_text(), *found]
+
+
+@pytest.mark.parametrize("text", _examples())
+def test_what_the_documents_show_is_valid_and_read(text: str) -> None:
+    _validator.validate(yaml.safe_load(text))
+    assert parse(text).machines
+
+
+GROUP = {"name": "g", "kind": "scale-set", "machines": []}
+
+
+@pytest.mark.parametrize(
+    "fleet",
+    [
+        {},
+        {"groups": 3},
+        {"groups": [], "foo": 1},
+        {"groups": [{"name": "g", "machines": []}]},
+        {"groups": [{**GROUP, "kind": "heap"}]},
+        {"groups": [{**GROUP, "name": "a b"}]},
+        {"groups": [{**GROUP, "name": "x" * 81}]},
+        {"groups": [{**GROUP, "labels": {"-": "x"}}]},
+        {"groups": [{**GROUP, "labels": {"a": 1}}]},
+        {"groups": [{**GROUP, "labels": {"a": "b,c"}}]},
+        {"groups": [{**GROUP, "policy": {"user_event_limit": 0}}]},
+        {"groups": [{**GROUP, "policy": {"auto_approve": ["Rebot"]}}]},
+        {"groups": [{**GROUP, "machines": [{"name": "g_0", "update_domain": 1000}]}]},
+        {"groups": [{**GROUP, "machines": [{"name": "g_0", "adress": "10.0.0.1"}]}]},
+        {"groups": [{**GROUP, "machines": [{"name": 7}]}]},
+        {"groups": [], "hosts": [{"nam": "a"}]},
+        {"groups": [], "hosts": ["a b"]},
+    ],
+)
+def test_what_the_schema_refuses_the_service_refuses_too(fleet: dict[str, Any]) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        _validator.validate(fleet)
+    with pytest.raises(FleetError):
+        parse(yaml.safe_dump(fleet))

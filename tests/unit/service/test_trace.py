@@ -1,0 +1,131 @@
+"""What a trace says that no document shows: hosts, windows, and deletes that nobody is told of."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from forewarn.core import EventType, Refused
+from forewarn.core import commands as c
+from forewarn.core.events import Joint, Span
+from forewarn.core.time import MINUTE, SECOND
+from forewarn.store import MemoryStore
+from forewarn.store.memory import Disk
+from forewarn.testing import Service
+from forewarn.testing.judge import judge_files
+from forewarn.testing.service import START
+
+A = "AAAAAAAA-0000-4000-8000-000000000001"
+B = "BBBBBBBB-0000-4000-8000-000000000002"
+FLEET = """
+groups:
+  - name: web
+    kind: scale-set
+    machines:
+      - {name: web_0, update_domain: 0}
+      - {name: web_1, update_domain: 1}
+  - name: jump
+    kind: standalone
+    machines:
+      - {name: jump}
+"""
+
+
+def said(path: Path, *kinds: str) -> list[dict[str, Any]]:
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    return [record for record in records if record["kind"] in kinds]
+
+
+def submit(service: Service, *commands: tuple[str, c.Command]) -> None:
+    outcome = service.run(service.node.writer.submit_all(list(commands)))
+    assert not isinstance(outcome, Refused), outcome.says
+    service.settle()
+
+
+def maintain_host(service: Service) -> None:
+    joint = Joint("j", ("jump", "web"))
+    submit(
+        service,
+        *(
+            (
+                group,
+                c.Raise(
+                    id=id,
+                    type=EventType.FREEZE,
+                    machines=(machine,),
+                    by="test",
+                    host="rack-1",
+                    joint=joint,
+                    span=Span(START, START + 60 * MINUTE),
+                ),
+            )
+            for group, id, machine in (("web", A, "web_0"), ("jump", B, "jump"))
+        ),
+    )
+
+
+def test_the_events_of_a_host_and_their_window_are_recorded_once_raised(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    with Service(FLEET, record=path) as service:
+        service.get("web_0")
+        service.get("jump")
+        maintain_host(service)
+        service.approve("web_0", A)
+        service.clock.advance("10s")
+        assert service.document("web_0")["Events"][0]["EventStatus"] == "Scheduled"
+        service.approve("jump", B)
+        service.settle()
+        assert service.document("web_0")["Events"][0]["EventStatus"] == "Started"
+        assert service.document("jump")["Events"][0]["EventStatus"] == "Started"
+        service.clock.advance("20m")
+        assert service.document("web_0")["Events"] == service.document("jump")["Events"] == []
+    (joint,) = said(path, "joint")
+    assert joint == {
+        "kind": "joint",
+        "t": START / SECOND,
+        "id": "j",
+        "host": "rack-1",
+        "events": {A: "web", B: "jump"},
+    }
+    times = {"opens": START / SECOND, "closes": START / SECOND + 3600}
+    windows = [{"kind": "window", "t": START / SECOND, "event": id, **times} for id in (A, B)]
+    assert said(path, "window") == windows
+    assert [line["event"] for line in said(path, "impact")] in ([A, B], [B, A])
+    judgement = judge_files([path])
+    assert judgement.ok, judgement.render()
+
+
+def test_a_delete_that_nobody_is_told_of_is_recorded_from_beginning_to_end(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    with Service(FLEET, record=path) as service:
+        service.get("web_0")
+        submit(service, ("web", c.Delete(id=A, machine="web_1", by="test")))
+        assert service.document("web_0")["Events"] == []
+        service.clock.advance("2m")
+    begins, ends = said(path, "unannounced", "over")
+    assert begins == {
+        "kind": "unannounced",
+        "t": START / SECOND,
+        "event": A,
+        "group": "web",
+        "machines": ["web_1"],
+    }
+    assert (ends["kind"], ends["event"]) == ("over", A)
+    assert begins["t"] < ends["t"] <= begins["t"] + 120
+    judgement = judge_files([path])
+    assert judgement.ok, judgement.render()
+
+
+def test_what_stands_already_is_recorded_when_a_recording_begins(tmp_path: Path) -> None:
+    disk, path = Disk(), tmp_path / "trace"
+    with Service(FLEET, store=MemoryStore(disk)) as service:
+        maintain_host(service)
+    with Service(FLEET, store=MemoryStore(disk), record=path) as service:
+        service.get("web_0")
+    (joint,) = said(path, "joint")
+    assert joint["events"] == {A: "web", B: "jump"}
+    assert set(said(path, "fleet")[0]["machines"]) == {"web_0", "web_1", "jump"}
+    assert [line["event"] for line in said(path, "window")] == [A, B]
+    judgement = judge_files([path])
+    assert judgement.ok, judgement.render()

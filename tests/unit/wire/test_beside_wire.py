@@ -1,0 +1,236 @@
+"""Requests beside the wire: what they ask for, what is wrong with them, and what they are told."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from urllib.parse import unquote_to_bytes
+
+import pytest
+
+from forewarn.wire import errors, requests
+from forewarn.wire.beside import (
+    DEFAULT_WAIT,
+    MAX_TIMEOUT,
+    MAX_WAIT,
+    READY,
+    WAIT,
+    Ask,
+    GetReadiness,
+    PutReadiness,
+    Readiness,
+    ReadyMachine,
+    Wait,
+    Word,
+    read,
+    read_word,
+    render,
+)
+from forewarn.wire.errors import Problem
+from forewarn.wire.versions import BY_NAME, NEWEST
+
+METADATA = (b"metadata", b"true")
+ID = "28512AF7-C957-4500-9BC4-842D6FB531E4"
+NOBODY: frozenset[str] = frozenset()
+
+
+def ask(
+    method: str = "GET",
+    path: str = WAIT,
+    query: bytes = b"",
+    headers: tuple[tuple[bytes, bytes], ...] = (METADATA,),
+) -> Ask | requests.Ask | Problem:
+    return read(method, path, query, headers)
+
+
+def wait(query: bytes, *headers: tuple[bytes, bytes]) -> Wait:
+    said = ask(query=query, headers=(METADATA, *headers))
+    assert isinstance(said, Wait)
+    return said
+
+
+def test_whoever_says_nothing_waits_for_any_document_in_the_newest_version() -> None:
+    assert ask() == Wait(NEWEST, NOBODY, DEFAULT_WAIT)
+
+
+@pytest.mark.parametrize("path", ["/Forewarn/V1/Wait", "/forewarn/v1/wait/", WAIT])
+def test_the_path_is_found_in_any_letter_case(path: str) -> None:
+    assert isinstance(ask(path=path), Wait)
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_a_version_may_be_named(name: str) -> None:
+    assert wait(f"api-version={name}".encode()).version.name == name
+
+
+@pytest.mark.parametrize("name", ["latest", "", "2021-12-13"])
+def test_an_unknown_version_is_refused_as_on_the_endpoint(name: str) -> None:
+    refused = requests.read("GET", "/metadata/scheduledevents", b"api-version=no", (METADATA,))
+    assert ask(query=f"api-version={name}".encode()) == refused
+
+
+@pytest.mark.parametrize("query", [b"etag=%22ab%22", b"etag=ab", b'etag=W/"ab"', b"etag=0,%20ab"])
+def test_a_tag_is_quoted_or_bare_or_weak_or_in_a_list(query: bytes) -> None:
+    assert requests.tag_matches(wait(query).tags, '"ab"')
+    header = (b"if-none-match", unquote_to_bytes(query.removeprefix(b"etag=")))
+    assert requests.tag_matches(wait(b"", header).tags, '"ab"')
+
+
+def test_tags_in_the_query_and_in_the_header_are_both_known() -> None:
+    assert wait(b"etag=a", (b"if-none-match", b'"b"')).tags == {"a", "b"}
+
+
+def test_an_empty_tag_is_none() -> None:
+    assert wait(b"etag=").tags == NOBODY
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0", 0),
+        ("30", 30),
+        ("2.5", 2.5),
+        ("30s", 30),
+        ("1m30s", 90),
+        ("2m", 120),
+        ("5min", 300),
+        ("PT5M", 300),
+        ("pt1m0.5s", 60.5),
+        ("%2030%20", 30),
+    ],
+)
+def test_a_timeout_is_a_number_of_seconds_or_a_duration(text: str, seconds: float) -> None:
+    assert wait(f"timeout={text}".encode()).timeout == seconds
+
+
+@pytest.mark.parametrize("text", ["301", "1h", "PT24H", "9" * MAX_TIMEOUT])
+def test_nobody_waits_longer_than_the_longest_wait(text: str) -> None:
+    assert wait(f"timeout={text}".encode()).timeout == MAX_WAIT
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "-1", "soon", "s", "PT", "1e3", "nan", "inf", "30 s", "1s1m", "%EF%BC%92", "9" * 41],
+)
+def test_any_other_timeout_is_refused(text: str) -> None:
+    assert ask(query=f"timeout={text}".encode()) == errors.BAD_TIMEOUT
+
+
+@pytest.mark.parametrize("id", [ID, ID.lower()])
+def test_readiness_is_asked_for_and_said_by_event(id: str) -> None:
+    assert ask("GET", f"{READY}/{id}") == GetReadiness(ID)
+    assert ask("PUT", f"{READY}/{id}") == PutReadiness(ID)
+    assert ask("PUT", f"/FOREWARN/v1/Ready/{id}/") == PutReadiness(ID)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/forewarn",
+        "/forewarn/v1",
+        "/forewarn/v2/wait",
+        "/forewarn/v1/waits",
+        "/forewarn/v1/wait/x",
+        READY,
+        f"{READY}/",
+        f"{READY}/{ID}/x",
+        "/metadata/wait",
+        "//forewarn/v1/wait",
+    ],
+)
+def test_nothing_else_is_there(path: str) -> None:
+    for method in ("GET", "PUT", "POST"):
+        assert ask(method, path) == errors.NOT_FOUND
+
+
+def test_what_is_on_the_wire_is_read_as_ever() -> None:
+    path, query = "/metadata/scheduledevents", b"api-version=2020-07-01"
+    assert ask(path=path, query=query) == requests.GetDocument(NEWEST)
+    assert ask("PUT", path, query) == errors.method_not_allowed("GET, POST")
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "allow"),
+    [
+        (WAIT, "PUT", "GET"),
+        (WAIT, "HEAD", "GET"),
+        (f"{READY}/{ID}", "POST", "GET, PUT"),
+        (f"{READY}/{ID}", "HEAD", "GET, PUT"),
+        (f"{READY}/{ID}", "DELETE", "GET, PUT"),
+    ],
+)
+def test_a_wrong_verb_is_told_the_right_ones(path: str, method: str, allow: str) -> None:
+    assert ask(method, path) == errors.method_not_allowed(allow)
+
+
+WRONGS: list[Problem] = [
+    errors.method_not_allowed("GET"),
+    errors.FORWARDED,
+    errors.NO_METADATA_HEADER,
+    errors.DUPLICATE_PARAMETER,
+    errors.bad_version([*BY_NAME]),
+    errors.BAD_TIMEOUT,
+]
+
+
+@pytest.mark.parametrize("first", range(len(WRONGS)))
+def test_of_several_wrongs_the_first_in_the_order_answers(first: int) -> None:
+    later = range(first + 1, len(WRONGS))
+    for size in range(len(later) + 1):
+        for others in itertools.combinations(later, size):
+            wrong = {first, *others}
+            query = ["a=1"]
+            query += ["a=2"] if 3 in wrong else []
+            query += ["api-version=no"] if 4 in wrong else []
+            query += ["timeout=no"] if 5 in wrong else []
+            headers = [] if 2 in wrong else [METADATA]
+            headers += [(b"x-forwarded-for", b"10.0.0.1")] if 1 in wrong else []
+            method = "PATCH" if 0 in wrong else "GET"
+            said = ask(method, query="&".join(query).encode(), headers=tuple(headers))
+            assert said == WRONGS[first]
+
+
+@pytest.mark.parametrize(
+    ("body", "word"),
+    [
+        (b"", Word(True, "")),
+        (b"{}", Word(True, "")),
+        (b'{"ready":true}', Word(True, "")),
+        (b'{ "ready": false }', Word(False, "")),
+        (b'{"note":"drained"}', Word(True, "drained")),
+        (b'\xef\xbb\xbf{"ready":true,"note":"\xc3\xa4","more":[1]}', Word(True, "ä")),
+    ],
+)
+def test_a_word_is_empty_or_an_object(body: bytes, word: Word) -> None:
+    assert read_word(body, 10) == word
+
+
+@pytest.mark.parametrize("body", [b" ", b"yes", b"{", b'{"note":"\\ud800"}', b"\xff", b"[" * 9_999])
+def test_a_word_that_is_not_json_is_refused(body: bytes) -> None:
+    assert read_word(body, 10) == errors.NOT_JSON
+
+
+@pytest.mark.parametrize(
+    "body", [b"true", b"[]", b"null", b'{"ready":1}', b'{"ready":"true"}', b'{"note":null}']
+)
+def test_a_word_of_another_shape_is_refused(body: bytes) -> None:
+    assert read_word(body, 10) == errors.NOT_A_WORD
+
+
+def test_a_note_has_so_many_characters_and_no_more() -> None:
+    assert read_word(json.dumps({"note": "ä" * 10}).encode(), 10) == Word(True, "ä" * 10)
+    said = read_word(json.dumps({"note": "ä" * 11}).encode(), 10)
+    assert isinstance(said, Problem)
+    assert (said.status, json.loads(said.body)) == (
+        400,
+        {"error": "Bad request. The note must not be longer than 10 characters"},
+    )
+
+
+def test_readiness_is_compact_and_its_keys_have_one_order() -> None:
+    ready = ReadyMachine("web_0", "Fri, 15 Jan 2027 08:00:00 GMT", 'said "go"')
+    assert render(Readiness(ID, (ready,), ("web_1",))) == (
+        b'{"EventId":"28512AF7-C957-4500-9BC4-842D6FB531E4","Ready":[{"Machine":"web_0",'
+        b'"At":"Fri, 15 Jan 2027 08:00:00 GMT","Note":"said \\"go\\""}],"Waiting":["web_1"]}'
+    )
+    assert render(Readiness(ID, (), ())) == f'{{"EventId":"{ID}","Ready":[],"Waiting":[]}}'.encode()
