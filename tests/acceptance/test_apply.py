@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 import os
+import pty
 import subprocess
 import sys
 import threading
@@ -12,12 +15,14 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from running import Running
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
+from forewarn.control.fleet_schema import MAX_FLEET_BYTES
 from forewarn.testing import Service
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
@@ -213,15 +218,34 @@ def test_single_things_are_put_and_removed_through_the_api(service: Service) -> 
     assert asked(service, "GET", "/v1/hosts/c")[1]["labels"] == {"rack": "r2"}
 
 
-def test_what_is_too_large_or_not_text_is_refused(service: Service, file: Path) -> None:
+def test_what_is_no_text_is_refused(service: Service, file: Path) -> None:
     file.write_bytes(b"groups: \xff")
     refused = typed(service, "apply", file)
     assert refused.exit_code == 1
     assert "not UTF-8" in refused.stderr
 
 
+def test_what_is_too_large_is_refused_on_both_sides(service: Service, file: Path) -> None:
+    with file.open("ab") as grown:
+        grown.truncate(MAX_FLEET_BYTES + 1)
+    refused = typed(service, "apply", file)
+    assert refused.exit_code == 1
+    assert refused.stderr == (
+        f"forewarn: {file}: it has 67,108,865 bytes; a fleet has at most 67,108,864\n"
+    )
+    parts = urlsplit(service.control_url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
+    connection.putrequest("PUT", "/v1/fleet")
+    connection.putheader("Content-Length", str(MAX_FLEET_BYTES + 1))
+    connection.endheaders()
+    answer = connection.getresponse()
+    assert answer.status == 413
+    assert json.load(answer)["detail"] == "a fleet has at most 67,108,864 bytes"
+    connection.close()
+
+
 def test_polls_and_approvals_go_on_while_a_large_fleet_is_applied(
-    service: Service, file: Path
+    service: Service, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Held in the middle by the test: whatever is asked then is answered, a second apply not."""
     applying = service.node.applying
@@ -233,7 +257,7 @@ def test_polls_and_approvals_go_on_while_a_large_fleet_is_applied(
         assert go_on.wait(60)
         return decided(*arguments)
 
-    applying._decided = held  # type: ignore[method-assign]
+    monkeypatch.setattr(applying, "_decided", held)
     service.get("web_0")
     event = service.schedule("Reboot", "web_0")
     machines = "".join(f"      - {{name: many-{n}}}\n" for n in range(5_000))
@@ -262,6 +286,43 @@ def test_polls_and_approvals_go_on_while_a_large_fleet_is_applied(
     assert service.document("web_1")["Events"][0]["EventStatus"] == "Started"
     assert service.get("many-4999").status == 200
     assert asked(service, "GET", "/v1/fleet/progress")[1] == {"stage": "", "fraction": 0.0}
+
+
+def test_on_a_terminal_a_bar_shows_how_far_it_is(service: Service, file: Path) -> None:
+    file.write_text(FLEET.replace("web_1", "web_2"))
+    ours, theirs = pty.openpty()
+    argv = [*FOREWARN, "apply", str(file), "--url", service.control_url]
+    done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=theirs, text=True, timeout=60)
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # which is how a terminal ends
+        while some := os.read(ours, 65_536):
+            shown += some
+    os.close(ours)
+    assert done.returncode == 0
+    assert b"sending" in shown
+    assert "1 machine added, 1 machine removed" in done.stdout
+
+
+def test_elsewhere_there_is_no_bar(service: Service, file: Path) -> None:
+    done = _run(service.control_url, "apply", file)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "nothing to change\n", "")
+
+
+def test_the_command_needs_no_packages_of_a_server(file: Path) -> None:
+    code = (
+        "import sys\n"
+        "for name in ('yaml', 'litestar', 'sqlalchemy', 'uvicorn', 'structlog'):\n"
+        "    sys.modules[name] = None\n"
+        "from typer.testing import CliRunner\n"
+        "from forewarn.cli.app import app\n"
+        "made = CliRunner().invoke(app, ['apply', '--schema'])\n"
+        "assert made.exit_code == 0, made.output\n"
+        f"asked = CliRunner().invoke(app, ['apply', {str(file)!r}, '--url', 'http://127.0.0.1:1'])\n"
+        "assert 'no service answers' in asked.output, asked.output\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 def _serve(*words: str | Path) -> Running:

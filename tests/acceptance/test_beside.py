@@ -508,7 +508,7 @@ def test_a_connection_that_waits_is_one_of_its_machines(front: bool) -> None:
             assert (refused.status, refused.body) == (429, THROTTLED)
             assert group[1].say(wait_for()).status == 200
             one.close()
-            until(lambda: waiting(service) == 1)
+            until(lambda: service.node.endpoint.crowd.total == 1)
             assert group[0].say(wait_for()).status == 200
 
 

@@ -307,7 +307,7 @@ def test_under_speed_every_page_says_so_and_tight_notices_are_warned_of(tmp_path
         ("dev --fleet /nowhere.yaml", 1, "/nowhere.yaml"),
         ("dev --metadata 10.1.2.3:80", 1, "never listens beyond loopback"),
         ("dev --metadata nowhere", 2, "not HOST:PORT"),
-        ("serve", 1, "say which fleet"),
+        ("serve --fleet /nowhere.yaml", 1, "/nowhere.yaml"),
         ("serve --config /nowhere.toml", 1, "/nowhere.toml"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 from guests import (
     METADATA,
@@ -135,5 +136,6 @@ def test_a_removed_machine_stays_named_and_a_new_one_joins_no_event(
 
 
 def _redefine(service: Service, group: str, definition: Define) -> None:
-    service.run(service.node.writer.submit(group, definition))
+    forced = msgspec.structs.replace(definition, force=True)
+    service.run(service.node.writer.submit(group, forced))
     service.settle()

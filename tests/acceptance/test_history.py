@@ -15,10 +15,10 @@ from forewarn.cli.app import app
 from forewarn.cli.settings import Settings, SettingsError, config
 from forewarn.control import client as control_client
 from forewarn.control.client import ControlClient, ControlError
-from forewarn.core import Event, EventType, Refused
+from forewarn.core import Event, EventType, Group, Refused, apply
 from forewarn.core import commands as c
 from forewarn.core.fleet import Host
-from forewarn.core.history import Record, What
+from forewarn.core.history import Record, Scribe, What
 from forewarn.core.registry import HostPut, HostRemoved, RolloutPut
 from forewarn.core.rollout import Lane, Rollout, Step, prefix
 from forewarn.core.time import DAY
@@ -189,6 +189,53 @@ def test_what_was_seen_for_a_moment_only_is_seen_all_the_same(service: Service) 
     service.cancel(event)
     save(service)
     assert story(service, event=event.id, what=(What.SEEN,)) == [("seen", "web_0")]
+
+
+def test_a_first_sight_that_could_not_be_saved_is_saved_later(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.get("web_0")
+    event = service.schedule("Reboot", "web_0")
+    service.get("web_0")
+    with monkeypatch.context() as broken:
+
+        async def fail(_sightings: Any) -> None:
+            raise OSError("no space left on device")
+
+        broken.setattr(service.node.store, "save", fail)
+        with pytest.raises(OSError, match="no space"):
+            save(service)
+    service.clock.advance("1m")
+    service.get("web_1")
+    save(service)
+    (first,) = records(service, event=event.id, what=(What.SEEN,))
+    assert (first.by, first.at) == ("web_0", START)
+
+
+def test_all_but_first_sights_can_be_written_anew_from_the_commits(service: Service) -> None:
+    a_life(service)
+    service.run(service.node.hosts.fail("rack-1", "test"))
+    service.clock.advance("1h")
+
+    async def anew() -> list[Record]:
+        groups: dict[str, Group] = {}
+        scribe = Scribe(groups, {})
+        found: list[Record] = []
+        async for commit in service.node.store.commits(0):
+            changed = [(entry.group, entry.items) for entry in commit.entries]
+            found += scribe.records(commit.at, changed, commit.puts)
+            for name, items in changed:
+                groups[name] = apply(groups.get(name) or Group(name=name), items)
+        return found
+
+    def unnumbered(found: list[Record]) -> list[Record]:
+        return [
+            msgspec.structs.replace(record, seq=0)
+            for record in sorted(found, key=lambda record: (record.at, record.seq))
+            if record.what is not What.SEEN
+        ]
+
+    assert unnumbered(records(service)) == unnumbered(service.run(anew()))
 
 
 def test_a_guest_that_approved_finds_it_in_its_own_history(service: Service) -> None:

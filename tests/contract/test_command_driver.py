@@ -313,8 +313,8 @@ def test_when_its_time_is_up_the_program_is_killed_with_all_its_children(
 ) -> None:
     async def body() -> None:
         tree = Tree(tmp_path)
-        done = await shell(f"echo working; {tree.text}", timeout=1.0).perform(TASK)
-        why = "the program did not end within 1 s and was killed: working"
+        done = await shell(f"echo working; {tree.text}", timeout=2.0).perform(TASK)
+        why = "the program did not end within 2 s and was killed: working"
         assert done == Unknown(why, "working")
         await tree.up()  # it was
         await tree.gone()

@@ -15,6 +15,7 @@ from world import Kill, MortalStore
 from forewarn.core import Event, Group, GroupView, Now, Source, Status, changes, group, holds
 from forewarn.drivers.simulated import World
 from forewarn.metadata import app, boards, present
+from forewarn.metadata.reply import Reply
 from forewarn.metadata.upstream import GroupNews, LocalUpstream
 from forewarn.store.port import Commit, Sightings
 from forewarn.testing.judge import judge
@@ -161,7 +162,7 @@ def shows_users_events_as_freezes(patch: pytest.MonkeyPatch) -> None:
 def answers_approvals_with_a_body(patch: pytest.MonkeyPatch) -> None:
     honest = app.MetadataApp._approval
 
-    async def talkative(self: Any, *rest: Any) -> app.Reply:
+    async def talkative(self: Any, *rest: Any) -> Reply:
         reply = await honest(self, *rest)
         return replace(reply, body=b"OK") if reply.status == 200 else reply
 

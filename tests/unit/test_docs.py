@@ -10,7 +10,7 @@ import pytest
 
 from forewarn.cli.app import app
 from forewarn.cli.settings import CommandTable, Settings
-from forewarn.control import fleet
+from forewarn.control import fleet_schema
 from forewarn.core import EventType, announce, events, selection
 from forewarn.core.decide import BACK_OFF_FIRST, BACK_OFF_MOST
 from forewarn.core.history import What
@@ -63,7 +63,7 @@ def test_every_setting_of_a_program_is_documented(field: msgspec.structs.FieldIn
         ("MAX_DETAILED", f"{difference.MAX_DETAILED:,}"),
         ("MAX_LABELS", str(selection.MAX_LABELS)),
         ("MAX_TERMS", str(selection.MAX_TERMS)),
-        ("MAX_FLEET_BYTES", f"{fleet.MAX_FLEET_BYTES // 1024**2} MiB"),
+        ("MAX_FLEET_BYTES", f"{fleet_schema.MAX_FLEET_BYTES // 1024**2} MiB"),
         ("DEFAULT_DOMAINS", str(fleetbuilding.DEFAULT_DOMAINS)),
         ("STEP", in_words(clock.STEP)),
         ("STALL", in_words(clock.STALL)),

@@ -18,7 +18,12 @@ import typer
 
 from forewarn.cli.output import Json, Url, as_json, fail, service
 from forewarn.control.client import ControlClient, ControlError
-from forewarn.control.fleet_schema import FleetCounts, FleetDifference, FleetItem
+from forewarn.control.fleet_schema import (
+    MAX_FLEET_BYTES,
+    FleetCounts,
+    FleetDifference,
+    FleetItem,
+)
 
 APPLY_TIMEOUT = 600.0  # seconds that a service may take to apply a fleet
 SHOWN_ITEMS = 20  # of each kind, one by one; of more only how many
@@ -45,9 +50,12 @@ def apply(
     if file is None:
         raise typer.BadParameter("say which file, or --schema", param_hint="FILE")
     try:
-        text = file.read_bytes()
+        size = file.stat().st_size
+        text = file.read_bytes() if size <= MAX_FLEET_BYTES else b""
     except OSError as error:
         fail(f"{file}: {error.strerror}")
+    if size > MAX_FLEET_BYTES:
+        fail(f"{file}: it has {size:,} bytes; a fleet has at most {MAX_FLEET_BYTES:,}")
     with service(url) as client:
         client.timeout = APPLY_TIMEOUT
         try:

@@ -58,6 +58,7 @@ def show(name: Name, json: Json = False, url: Url = None) -> None:
                 ("listening", "yes" if found.enabled else "no: no machine has asked for events"),
                 ("incarnation", str(found.incarnation) if found.enabled else "none"),
                 ("machines", ", ".join(found.machines)),
+                ("labels", ", ".join(f"{k}={v}" for k, v in found.labels.items()) or "none"),
                 ("events", ", ".join(found.events) or "none"),
                 *_policy(found),
             ]

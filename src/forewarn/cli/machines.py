@@ -50,6 +50,7 @@ def show(name: Name, json: Json = False, url: Url = None) -> None:
                 ("fault domain", str(found.fault_domain)),
                 ("host", found.host),
                 ("spot", "yes" if found.spot else "no"),
+                ("labels", ", ".join(f"{k}={v}" for k, v in found.labels.items()) or "none"),
                 ("addresses", ", ".join(found.addresses)),
                 ("metadata", found.metadata_url),
                 ("state", f"gone ({found.gone})" if found.gone else "there"),

@@ -25,6 +25,7 @@ from forewarn.node import Config, Node
 from forewarn.store import Commit
 
 COLLECT = (50_000, 20, 100)  # what ten thousand connections bring along is no garbage yet
+FILES_OF_A_PROGRAM = 4  # its input, its output, itself
 SPARE_FILES = 256  # for the state, the control API and whatever is opened for a moment
 
 
@@ -119,7 +120,10 @@ def _line(group: Group, event: Event) -> str:
 def _within_the_open_files(config: Config) -> Config:
     """Ask the system for as many files as we may need; no more connections than it grants."""
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = config.limits.max_connections + SPARE_FILES
+    spare = SPARE_FILES
+    if config.program is not None:
+        spare += FILES_OF_A_PROGRAM * config.program.max_at_once
+    wanted = config.limits.max_connections + spare
     if resource.RLIM_INFINITY != allowed < wanted:
         granted = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
         with contextlib.suppress(OSError, ValueError):
@@ -127,7 +131,7 @@ def _within_the_open_files(config: Config) -> Config:
             allowed = granted
     if allowed == resource.RLIM_INFINITY or allowed >= wanted:
         return config
-    room = max(allowed // 2, allowed - SPARE_FILES)
+    room = max(allowed // 2, allowed - spare)
     typer.echo(
         f"note: the system allows {allowed} open files, so there is room for {room} connections,"
         f" not {config.limits.max_connections}; raise it with ulimit -n or LimitNOFILE=",

@@ -93,6 +93,9 @@ def read(path: Path) -> Settings:
     if settings.command and settings.command.program and "/" in settings.command.program[0]:
         first, *rest = settings.command.program
         settings.command.program = [str((path.parent / first).absolute()), *rest]
+    for words in (settings.gates or {}).values():
+        if words and "/" in words[0]:
+            words[0] = str((path.parent / words[0]).absolute())
     return settings
 
 

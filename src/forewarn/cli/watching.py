@@ -39,8 +39,12 @@ def _looks(client: ControlClient, id: str) -> Iterator[r.RolloutReport]:
         yield found
         if found.state in ENDS:
             return
-        threading.Event().wait(LOOK_EVERY)
+        rest()
         found = client.rollout(found.id)
+
+
+def rest() -> None:
+    threading.Event().wait(LOOK_EVERY)
 
 
 def _lines(client: ControlClient, id: str, json: bool) -> int:

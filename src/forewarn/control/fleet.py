@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from litestar import Request, Response, delete, get, put
+from litestar.exceptions import HTTPException
+from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from litestar.params import FromPath, FromQuery
 
 from forewarn.control.answers import RefusedError, allowed
-from forewarn.control.fleet_schema import FleetDifference, FleetProgress
+from forewarn.control.fleet_schema import MAX_FLEET_BYTES, FleetDifference, FleetProgress
 from forewarn.core import Refused
 from forewarn.core.refusal import invalid
 from forewarn.service import changing, fleetentries
@@ -23,7 +25,6 @@ from forewarn.service.difference import Difference
 if TYPE_CHECKING:
     from forewarn.control.app import Desk
 
-MAX_FLEET_BYTES = 64 * 1024 * 1024  # of a fleet that is put
 JSON = "application/json"
 
 
@@ -91,6 +92,9 @@ def handlers(desk: Desk) -> list[Any]:
 async def _text(request: Request[Any, Any, Any]) -> str:
     try:
         return (await request.body()).decode("utf-8")
+    except RequestEntityTooLarge as error:
+        says = f"a fleet has at most {MAX_FLEET_BYTES:,} bytes"
+        raise HTTPException(says, status_code=413) from error
     except UnicodeDecodeError as error:
         raise RefusedError(invalid(f"the body is not UTF-8: {error}")) from error
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+MAX_FLEET_BYTES = 64 * 1024 * 1024  # of a fleet that is put
+
 
 class FieldChange(msgspec.Struct):
     field: str

@@ -21,7 +21,8 @@ from forewarn.core.selection import Selector, parse
 from forewarn.core.standing import StepStands, Wait
 from forewarn.core.time import SECOND, Time
 from forewarn.core.window_words import parse_window
-from forewarn.service.rollouts import Explained, Explanation, Report, Wanted
+from forewarn.service.drafting import Wanted
+from forewarn.service.rollouts import Explained, Explanation, Report
 
 if TYPE_CHECKING:
     from forewarn.control.app import Desk

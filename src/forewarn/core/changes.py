@@ -85,7 +85,9 @@ def apply(group: Group, items: tuple[Change, ...]) -> Group:
     """The group after these changes, which belong together and become visible together."""
     fields: dict[str, object] = {}
     events = {event.id: event for event in group.events}
-    machines = {machine.name: machine for machine in group.machines}
+    machines: dict[str, Machine] = {}
+    if any(isinstance(item, MachinePut | MachineRemoved) for item in items):  # there may be many
+        machines = {machine.name: machine for machine in group.machines}
     enabled, incarnation = group.enabled, group.incarnation
     touched: set[str] = set()
     for item in items:

@@ -20,7 +20,7 @@ from forewarn.core.rollout import Lane, Step, prefix
 from forewarn.core.selection import Selector, labels_of, matches
 from forewarn.core.words import listing
 
-MAX_STEPS = 5_000  # of one rollout
+MAX_STEPS = 2_000  # of one rollout
 MAX_SELECTED = 100  # groups, selectors and hosts that a selection names
 
 HOST_TYPES = (EventType.FREEZE, EventType.REBOOT)

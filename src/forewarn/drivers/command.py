@@ -224,7 +224,7 @@ def _moved(task: Task, ended: Ended) -> dict[str, str]:
                 f"the program says that machine '{machine}' has moved;"
                 f" the event is about {listing(list(hosts))}"
             )
-        if host not in task.hosts and host != hosts[machine]:
+        if host not in task.hosts and host not in task.known_hosts and host != hosts[machine]:
             raise _Invalid(
                 f"the program says that '{machine}' is on host '{host}' now;"
                 f" the hosts it could be on are {listing(task.hosts)}"

@@ -58,7 +58,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""  # the host that is worked on, if it is one: everything on it goes together
     moves: bool = False  # a live migration
     parts: tuple[Part, ...] = ()  # the events that are carried out as one with it, itself included
-    hosts: tuple[str, ...] = ()  # where machines could be moved to
+    hosts: tuple[str, ...] = ()  # where machines could best be moved to
+    known_hosts: frozenset[str] = frozenset()  # where they could be at all, afterwards
     duration: int = -1
     attempt: int = 0
     started_at: Time | None = None

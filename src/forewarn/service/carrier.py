@@ -82,6 +82,7 @@ class Carrier:
             hosts=self._places.free_for(event.group, event.resources[0])
             if event.relocates
             else (),
+            known_hosts=frozenset(self._store.registry.hosts) if event.relocates else frozenset(),
             duration=event.duration,
             attempt=event.attempt.number if event.attempt else 0,
             started_at=event.started_at,

@@ -7,7 +7,7 @@ at a time works for a rollout, woken by commits that touch it, by an alarm, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 import structlog
@@ -15,13 +15,13 @@ import structlog
 from forewarn.core import Event, Group, Refused, Status
 from forewarn.core import commands as c
 from forewarn.core.changes import EventMoved
-from forewarn.core.events import Span
 from forewarn.core.refusal import conflict
 from forewarn.core.registry import RolloutPut, RolloutRemoved
-from forewarn.core.rolling import Next, Seen, appointment, step
+from forewarn.core.rolling import Next, Seen, step
 from forewarn.core.rollout import BY_ITSELF, Gate, Rollout, Step, Switch, caused
-from forewarn.core.time import SECOND, Duration, Now, Time
+from forewarn.core.time import Now
 from forewarn.service import guard
+from forewarn.service.appointments import moved_on, when_to_start
 from forewarn.service.gates import Gates
 from forewarn.service.hosts import Hosts, How
 from forewarn.service.ledger import Ledger
@@ -31,7 +31,6 @@ from forewarn.service.writer import Plan, Writer
 from forewarn.store.port import Commit, States, Store, StoreFailed
 
 RETRY_AFTER = 1.0  # seconds of guard time before what could not be stored is tried again
-SLACK = SECOND  # a driver is asked between planning and announcing; the notice must still be whole
 
 ABORTED = "the rollout was aborted"
 CLOSED = "its window has closed; it is announced again for the next"
@@ -84,7 +83,7 @@ class Conductor:
             stored = await self._store.caused_under(rollout.prefix)
             known = {event.id: event for event in stored}
         seen = self._seen.get(rollout.id, {})
-        return step(rollout, by_cause(known.values()), seen, self._there, self._writer.now())
+        return step(rollout, by_cause(known.values()), seen, self._presence(), self._writer.now())
 
     # Being woken.
 
@@ -150,7 +149,7 @@ class Conductor:
 
         self._scheduler.alarm(_alarm(id), then.wake, rouse)
         if then.over:
-            await self._end(rollout, then.over)
+            await self._end(rollout)
             return
         if then.pause:
             await self._pause(rollout, then.pause)
@@ -185,7 +184,7 @@ class Conductor:
         )
         if not isinstance(done, Refused) or done is STOPPED:
             return
-        if _later(rollout, now, self._writer.now()):
+        if moved_on(rollout, now, self._writer.now()):
             self._again.add(rollout.id)  # while the driver was asked, the window was missed
             return
         await self._pause(rollout, f"{wanted.host or wanted.group} could not go on: {done.says}")
@@ -196,11 +195,15 @@ class Conductor:
             active = any(event.cause == wanted.cause for event in states[wanted.group].events)
             return STOPPED if current is None or not current.going or active else None
 
-        when = _when(rollout, now)
+        machines = tuple(self._presence()(wanted))
+        if not machines:  # they have left since it was looked
+            self._again.add(rollout.id)
+            return STOPPED
+        when = when_to_start(rollout, now)
         command = c.Raise(
             id=self._platform.new_id(),
             type=rollout.type,
-            machines=tuple(self._there(wanted)),
+            machines=machines,
             by=rollout.name,
             short_notice=rollout.short_notice,
             description=rollout.description,
@@ -213,7 +216,7 @@ class Conductor:
         return await self._platform.announce_all([(wanted.group, command)], unless=overtaken)
 
     async def _maintain(self, rollout: Rollout, wanted: Step, now: Now) -> Outcomes | Refused:
-        when = _when(rollout, now)
+        when = when_to_start(rollout, now)
         return await self._hosts.maintain(
             wanted.host,
             How(rollout.type.value),
@@ -247,30 +250,34 @@ class Conductor:
         log.warning("a rollout pauses itself", rollout=rollout.id, why=why)
         await self._writer.submit_planned(plan)
 
-    async def _end(self, rollout: Rollout, how: str) -> None:
+    async def _end(self, rollout: Rollout) -> None:
         def plan(states: States) -> Plan:
             current = states.registry.rollouts.get(rollout.id)
             if current is None or current.ended_at is not None:
                 return Plan()
             at = self._writer.now().at
-            return Plan(puts=[put(current, how, BY_ITSELF, ended_at=at)])
+            return Plan(puts=[put(current, "ended", BY_ITSELF, ended_at=at)])
 
         await self._writer.submit_planned(plan)
 
-    def _there(self, wanted: Step) -> Sequence[str]:
+    def _presence(self) -> Callable[[Step], Sequence[str]]:
         """The machines that a step has now: not those that are gone, or about to be."""
-        if wanted.host:
+        staying: dict[str, frozenset[str]] = {}  # looked up once for all steps of a group
+
+        def stays(name: str, machine: str) -> bool:
+            if name not in staying:
+                group = self._store.groups.get(name)
+                staying[name] = _staying(group) if group is not None else frozenset()
+            return machine in staying[name]
+
+        def there(wanted: Step) -> Sequence[str]:
+            if not wanted.host:
+                return [name for name in wanted.machines if stays(wanted.group, name)]
             names = [machine.name for machine in self._hosts.machines_on(wanted.host)]
-            groups = [self._platform.inventory.group_of(name) for name in names]
-        else:
-            names, groups = list(wanted.machines), [wanted.group]
-        found: list[str] = []
-        for name in dict.fromkeys(groups):
-            group = self._store.groups.get(name or "")
-            if group is not None:
-                staying = _staying(group)
-                found += [machine for machine in names if machine in staying]
-        return found
+            group_of = self._platform.inventory.group_of
+            return [name for name in names if stays(group_of(name) or "", name)]
+
+        return there
 
 
 def withdrawals(
@@ -295,30 +302,6 @@ def by_cause(events: Iterable[Event]) -> dict[str, list[Event]]:
     for event in sorted(events, key=lambda event: event.raised_at):
         found.setdefault(event.cause, []).append(event)
     return found
-
-
-class _When(msgspec.Struct, frozen=True, kw_only=True):
-    """A notice, so that it is counted from the commit; a time if the window opens later."""
-
-    notice: Duration | None = None
-    not_before: Time | None = None
-    span: Span | None = None
-
-
-def _when(rollout: Rollout, now: Now) -> _When:
-    soon = msgspec.structs.replace(now, at=now.at + SLACK)
-    when = appointment(rollout, soon) if rollout.windows else None
-    if when is None or when.span is None:
-        return _When(notice=rollout.notice)
-    if when.not_before > when.span.opens:
-        return _When(notice=rollout.notice, span=when.span)
-    return _When(not_before=when.not_before, span=when.span)
-
-
-def _later(rollout: Rollout, before: Now, now: Now) -> bool:
-    """Has the time that it could be announced for moved on meanwhile?"""
-    first = _when(rollout, before)
-    return first.not_before is not None and first != _when(rollout, now)
 
 
 def _staying(group: Group) -> frozenset[str]:

@@ -13,7 +13,7 @@ class Inventory:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._group_of: dict[str, str] = {}
-        self._members: dict[str, frozenset[str]] = {}
+        self._members: dict[str, tuple[Machine, ...]] = {}
         store.attach(self._told)
 
     def load(self) -> None:
@@ -46,11 +46,14 @@ class Inventory:
             self._index(group)
 
     def _index(self, group: Group) -> None:
+        known = self._members.get(group.name, ())
+        if known is group.machines:  # as with nearly every commit
+            return
         here = frozenset(machine.name for machine in group.machines)
-        before = self._members.get(group.name, frozenset())
+        before = frozenset(machine.name for machine in known)
         for name in before - here:
             if self._group_of.get(name) == group.name:  # it may have moved to another group
                 del self._group_of[name]
         for name in here - before:
             self._group_of[name] = group.name
-        self._members[group.name] = here
+        self._members[group.name] = group.machines

@@ -10,54 +10,29 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from forewarn.core import EventType, Refused
+from forewarn.core import Refused
 from forewarn.core.events import (
-    MAX_DESCRIPTION,
-    MAX_DURATION_SECONDS,
-    MAX_NOTICE,
-    PROMISES,
-    UNKNOWN_DURATION,
     Event,
 )
 from forewarn.core.forecast import TYPICAL, Forecast, forecast
 from forewarn.core.holds import Hold
-from forewarn.core.lanes import Selection, lanes
 from forewarn.core.refusal import conflict, invalid, unknown
 from forewarn.core.registry import RolloutPut, RolloutRemoved
-from forewarn.core.rolling import Next, appointment
-from forewarn.core.rollout import Gate, Rollout, Switch
+from forewarn.core.rolling import Next
+from forewarn.core.rollout import Rollout, Switch
 from forewarn.core.standing import StepState, Wait
 from forewarn.core.time import DAY, Duration
-from forewarn.core.window_words import MAX_WINDOWS
-from forewarn.core.windows import LOOK_AHEAD, Window
 from forewarn.core.words import in_words, listing
 from forewarn.service.conductor import ABORTED, Conductor, put, withdrawals
+from forewarn.service.drafting import Wanted, drafted, wrong_words
 from forewarn.service.explaining import says
 from forewarn.service.gates import Gates
 from forewarn.service.platform import Platform
 from forewarn.service.writer import Plan
 from forewarn.store.port import States, Store
 
-MAX_AT_ONCE = 1_000  # lanes
-MAX_BAKE: Duration = 7 * DAY
 MAX_RUNNING = 100  # rollouts that are not over
 KEPT_ROLLOUTS = 1_000  # in all; the oldest that are over are forgotten
-
-
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """A rollout as somebody asks for it."""
-
-    type: EventType
-    selection: Selection
-    by: str
-    notice: Duration | None = None
-    short_notice: bool = False
-    description: str = ""
-    duration: int = UNKNOWN_DURATION
-    at_once: int = 1
-    windows: tuple[Window, ...] = ()
-    gate: Gate | None = None
-    bake: Duration = 0
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,7 +157,7 @@ class Rollouts:
             commands = withdrawals(states, mine, by, said)
             return Plan(commands, [put(rollout, "aborted", by, aborted=switch)])
 
-        wrong = _wrong_words(why)
+        wrong = wrong_words(why)
         done = wrong or await self._writer.submit_planned(plan)
         return done if isinstance(done, Refused) else await self._report(found.id)
 
@@ -226,6 +201,10 @@ class Rollouts:
             waits.append(Explained(wait=wait, events=tuple(events)))
         return Explanation(report=report, says=_in_a_sentence(report), waits=tuple(waits))
 
+    def _draft(self, wanted: Wanted) -> Rollout | Refused:
+        now = self._writer.now()
+        return drafted(wanted, self._platform.new_id(), self._store, self._gates, now)
+
     async def _report(self, id: str) -> Report:
         rollout = self._store.registry.rollouts[id]
         return Report(rollout=rollout, next=await self._conductor.look(rollout))
@@ -237,7 +216,7 @@ class Rollouts:
         why: str,
         change: Callable[[Rollout, Switch], RolloutPut | Refused],
     ) -> Report | Refused:
-        found = _wrong_words(why) or await self.find(id)
+        found = wrong_words(why) or await self.find(id)
         if isinstance(found, Refused):
             return found
 
@@ -250,75 +229,6 @@ class Rollouts:
 
         done = await self._writer.submit_planned(plan)
         return done if isinstance(done, Refused) else await self._report(found.id)
-
-    def _draft(self, wanted: Wanted) -> Rollout | Refused:
-        id = self._platform.new_id()
-        found = (
-            _wrong(wanted)
-            or (self._gates.wrong(wanted.gate) if wanted.gate else None)
-            or lanes(
-                id,
-                wanted.type,
-                wanted.selection,
-                self._store.groups,
-                self._store.registry.hosts,
-            )
-        )
-        if isinstance(found, Refused):
-            return found
-        now = self._writer.now()
-        draft = Rollout(
-            id=id,
-            type=wanted.type,
-            lanes=found,
-            by=wanted.by,
-            created_at=now.at,
-            selection=str(wanted.selection),
-            notice=wanted.notice,
-            short_notice=wanted.short_notice,
-            description=wanted.description,
-            duration=wanted.duration,
-            at_once=wanted.at_once,
-            windows=wanted.windows,
-            gate=wanted.gate,
-            bake=wanted.bake,
-        )
-        if appointment(draft, now) is None:
-            return invalid(
-                f"none of the windows opens within {in_words(LOOK_AHEAD)};"
-                " look at their days and hours"
-            )
-        return draft
-
-
-def _wrong(wanted: Wanted) -> Refused | None:
-    promised = PROMISES[wanted.type].notice
-    notice = promised if wanted.notice is None else wanted.notice
-    if not 0 <= notice <= MAX_NOTICE:
-        return invalid(f"a notice is from 0 s to {in_words(MAX_NOTICE)}, not {in_words(notice)}")
-    if notice < promised and not wanted.short_notice:
-        return invalid(
-            f"a {wanted.type.value} promises at least {in_words(promised)} of notice,"
-            f" this is {in_words(notice)}; say that you mean it (--short-notice)"
-        )
-    if not 1 <= wanted.at_once <= MAX_AT_ONCE:
-        return invalid(f"from 1 to {MAX_AT_ONCE} can go at once, not {wanted.at_once}")
-    if not 0 <= wanted.bake <= MAX_BAKE:
-        return invalid(f"a bake time is from 0 s to {in_words(MAX_BAKE)}")
-    if not UNKNOWN_DURATION <= wanted.duration <= MAX_DURATION_SECONDS:
-        return invalid(
-            f"duration {wanted.duration} is not a length of impact: give whole seconds from 0"
-            f" to {MAX_DURATION_SECONDS}, or -1 for unknown"
-        )
-    if len(wanted.windows) > MAX_WINDOWS:
-        return invalid(f"a rollout has at most {MAX_WINDOWS} windows")
-    return _wrong_words(wanted.description)
-
-
-def _wrong_words(text: str) -> Refused | None:
-    if len(text) <= MAX_DESCRIPTION:
-        return None
-    return invalid(f"these are {len(text)} characters; at most {MAX_DESCRIPTION} are allowed")
 
 
 def _over(rollout: Rollout) -> Refused:

@@ -87,6 +87,7 @@ class Service:
         real_time: bool = False,
         start: int = START,
         speak_as: str | None = None,
+        gates: dict[str, tuple[str, ...]] | None = None,
         new_id: Callable[[], str] = new_id,
     ) -> None:
         made = fleetfile.parse(fleet) if isinstance(fleet, str) else fleet or sample_fleet()
@@ -105,6 +106,7 @@ class Service:
             control=Address("127.0.0.1", 0) if sockets else None,
             record=record,
             front=front,
+            gates=gates or {},
         )
         self.node = Node(config, store=store, driver=driver, new_id=new_id)
         self.clock = Clock(self)

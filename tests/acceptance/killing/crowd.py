@@ -16,6 +16,7 @@ MACHINES = {
     "shop": ["FrontEnd_IN_0", "FrontEnd_IN_1", "Worker_IN_0"],
     "jumpbox": ["jumpbox"],
 }
+HOSTS = ["host-a", "host-b", "host-c"]
 EVICTED = ("web_2", "web_3")  # come and go, so nobody asks as these; the others see it happen
 VERSIONS = ["2017-03-01", "2017-11-01", "2019-08-01", "2020-07-01", "2020-07-01"]
 PATIENCE = 5.0  # seconds; a service that was killed answers sooner, by hanging up
@@ -73,7 +74,7 @@ class Guests:
         while not self.stop.is_set():
             await self._pause(self.chance.uniform(0.02, 0.1))
             machine = self.chance.choice(names)
-            match self.chance.randint(0, 9):
+            match self.chance.randint(0, 13):
                 case 0:
                     await self.control("POST", f"/v1/machines/{machine}/restart")
                 case 1:
@@ -82,6 +83,15 @@ class Guests:
                     await self._cancel()
                 case 3:
                     await self.control("POST", f"/v1/machines/{machine}/restore")
+                case 4 | 5:
+                    said = {"how": self.chance.choice(["Freeze", "Reboot", "live-migration"])}
+                    host = self.chance.choice(HOSTS)
+                    await self.control("POST", f"/v1/hosts/{host}/maintain", said)
+                case 6:
+                    await self.control("POST", f"/v1/machines/{machine}/fail", {})
+                case 7 if machine in EVICTED:
+                    verb = self.chance.choice(["evict", "delete"])
+                    await self.control("POST", f"/v1/machines/{machine}/{verb}")
                 case _:
                     kind = self.chance.choice(["Freeze", "Reboot", "Redeploy", "Preempt"])
                     kind = kind if kind != "Preempt" or machine in EVICTED else "Freeze"

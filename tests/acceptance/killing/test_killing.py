@@ -15,11 +15,13 @@ import socket
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from crowd import Guests
 
-from forewarn.core import Group
+from forewarn.core import Event, Group, Status
 from forewarn.core.changes import apply
+from forewarn.service.trace import Trace
 from forewarn.store.sqlite import SqliteStore
 from forewarn.testing.judge import judge
 
@@ -90,7 +92,10 @@ async def killed_again_and_again(directory: Path) -> Guests:
         for machine in ("jumpbox", "sql-0", "FrontEnd_IN_0", "web_0"):
             await guests.ask(machine, "GET", "2020-07-01")
         crowd = asyncio.get_running_loop().create_task(guests.go_on())
-        for _ in range(KILLS):
+        for life in range(KILLS):
+            if life % 20 == 0:  # one after the other; each is killed again and again
+                said = {"type": "Freeze", "groups": ["shop", "sql"], "at_once": 2, "bake": 30}
+                await guests.control("POST", "/v1/rollouts", said)
             await asyncio.wait([crowd], timeout=guests.chance.uniform(0.0, 0.35))
             assert not crowd.done(), crowd
             assert await victim.end(signal.SIGKILL) == -signal.SIGKILL
@@ -104,24 +109,41 @@ async def killed_again_and_again(directory: Path) -> Guests:
     return guests
 
 
-async def history_and_state(path: Path) -> tuple[dict[str, Group], dict[str, Group]]:
+class Record(NamedTuple):
+    """What the state file holds in the end: its history played again, its state, and what the
+    history says that no guest could see (which events go as one, who is not told)."""
+
+    replayed: dict[str, Group]
+    stored: dict[str, Group]
+    unseen: list[dict[str, Any]]
+    rollouts: dict[str, list[Event]]  # the events of each, in the order of raising
+
+
+async def recorded(path: Path) -> Record:
     store = SqliteStore(path)
     await store.open()
     replayed: dict[str, Group] = {}
+    unseen: list[dict[str, Any]] = []
+    trace = Trace(unseen.append)
     async for commit in store.commits(0):
         for entry in commit.entries:
             before = replayed.get(entry.group, Group(name=entry.group))
             replayed[entry.group] = apply(before, entry.items)
+        trace.told(commit, replayed)
+    rollouts = {
+        id: list(await store.caused_under(f"rollout/{id}/")) for id in store.registry.rollouts
+    }
     stored = dict(store.groups)
     await store.close()
-    return replayed, stored
+    return Record(replayed, stored, unseen, rollouts)
 
 
 def test_no_promise_is_broken_by_two_hundred_kills(tmp_path: Path) -> None:
     guests = asyncio.run(killed_again_and_again(tmp_path))
     lines = (tmp_path / "state.db.impacts").read_text().splitlines()
     impacts = [json.loads(line) for line in lines]
-    judgement = judge([*guests.trace, *impacts])
+    record = asyncio.run(recorded(tmp_path / "state.db"))
+    judgement = judge([*guests.trace, *impacts, *record.unseen])
     assert judgement.ok, judgement.render()
 
     exchanges = [record for record in guests.trace if record["kind"] == "exchange"]
@@ -131,8 +153,14 @@ def test_no_promise_is_broken_by_two_hundred_kills(tmp_path: Path) -> None:
     assert answered["GET", None] + answered["POST", None] > 100  # and died in the middle of it
     assert len(impacts) > 30  # and much was carried out
 
-    replayed, stored = asyncio.run(history_and_state(tmp_path / "state.db"))
-    assert replayed == stored
+    assert record.replayed == record.stored
+    assert sum(line["kind"] == "joint" for line in record.unseen) > 5
+
+    assert record.rollouts
+    for events in record.rollouts.values():
+        finished = Counter(event.cause for event in events if event.status is Status.FINISHED)
+        assert set(finished.values()) <= {1}  # no step was carried out twice
+    assert any(len(events) > 1 for events in record.rollouts.values())
 
 
 def _free_port(after: int = 20_000) -> int:

@@ -140,7 +140,7 @@ def test_one_bad_machine_among_many_and_nothing_changes(applied: Applied) -> Non
     text = f"groups: [{{name: big, kind: cloud-service, machines: [{machines}, {{name: 'b d'}}]}}]"
     assert "groups[0].machines[500].name" in applied.refusal(text)
     assert applied.node.inventory.group("big") is None
-    assert applied.machine("w0")
+    assert applied.machine("w0").alive
 
 
 def test_removing_a_machine_with_an_active_event_is_refused_and_says_which(
@@ -151,7 +151,7 @@ def test_removing_a_machine_with_an_active_event_is_refused_and_says_which(
     says = applied.refusal(text)
     assert "machine 'w1'" in says
     assert event.id in says
-    assert applied.machine("d0")  # nothing of the rest happened either
+    assert applied.machine("d0").alive  # nothing of the rest happened either
     planned = applied(text, plan=True)
     assert [(one.name, one.event) for one in planned.in_the_way] == [("w1", event.id)]
 
@@ -231,7 +231,7 @@ def test_a_host_to_which_a_machine_was_moved_cannot_be_removed(applied: Applied)
 
 
 def test_a_second_apply_is_refused_while_one_is_under_way(applied: Applied) -> None:
-    async def both() -> list[Any]:
+    async def both() -> Any:
         applying = applied.node.applying
         return await asyncio.gather(
             applying.text(FLEET.replace("w2", "w3"), by="test"), applying.text(FLEET, by="test")
@@ -246,7 +246,9 @@ def test_a_second_apply_is_refused_while_one_is_under_way(applied: Applied) -> N
     assert not applied(FLEET).nothing  # and afterwards it is free again
 
 
-def test_what_a_group_decided_meanwhile_is_not_lost(applied: Applied) -> None:
+def test_what_a_group_decided_meanwhile_is_not_lost(
+    applied: Applied, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Events that come up between looking and committing are seen in the transaction."""
     node = applied.node
     text = FLEET.replace("{name: w1, host: b}, ", "")
@@ -257,11 +259,11 @@ def test_what_a_group_decided_meanwhile_is_not_lost(applied: Applied) -> None:
         applied.service.schedule("Reboot", "w1")  # from the thread: the loop is free
         return made
 
-    node.applying._decided = slow  # type: ignore[method-assign]
+    monkeypatch.setattr(node.applying, "_decided", slow)
     done = applied.refused_or_done(text)
     assert isinstance(done, Refused)
     assert "'w1'" in done.says
-    assert applied.machine("w1")
+    assert applied.machine("w1").alive
 
 
 def test_many_differences_are_counted_and_some_are_told() -> None:

@@ -98,7 +98,7 @@ def test_a_driver_that_raises_is_asked_what_happened_and_tried_again_after_a_pau
     driver = Scripted(ConnectionError("no route"), ConnectionError("no route"), Done())
     with Service(driver=driver) as service:
         id = started(service)
-        assert "attempt 1 failed: ConnectionError: no route" in says(service, id)
+        assert "attempt 1 failed (ConnectionError: no route)" in says(service, id)
         service.clock.advance("5s")
         assert driver.asked == ["check", "perform 1", "observe", "perform 2", "observe"]
         service.clock.advance("9s")

@@ -23,7 +23,7 @@ class Hidden:
         self._ends: dict[str, float] = {}
         for over in trace.overs:
             self._ends[over.event] = max(over.t, self._ends.get(over.event, over.t))
-        # Of an event and its group: when what was in its way began, and until when it may have been.
+        # By event and group: when what was in its way began, and the latest end of all so far.
         self._ways: dict[tuple[str, str | None], tuple[list[float], list[float]]] = {}
         self.ids = frozenset(line.event for line in self._lines)
 

@@ -1,0 +1,128 @@
+"""What `forewarn rollout` prints: a rollout, its steps, a plan, and what is waited for."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import typer
+
+from forewarn.cli.output import as_json, fields, moment, pace, table
+from forewarn.control import rollout_schema as r
+from forewarn.control.client import ControlClient
+from forewarn.core.time import SECOND
+from forewarn.core.words import in_words, listing
+
+
+def told(found: r.RolloutReport, json: bool, client: ControlClient, steps: bool = False) -> None:
+    if json:
+        as_json(found)
+        return
+    fields([pair for pair in _facts(found) if pair[1]])
+    if steps:
+        table(("LANE", "STEP", "STATE", "MACHINES", "NOT BEFORE", "ENDED"), _rows(found.steps))
+    for wait in found.waits:
+        typer.echo(f"waits: {wait.lane + ': ' if wait.lane else ''}{wait.says}")
+    pace(client)
+
+
+def _facts(found: r.RolloutReport) -> list[tuple[str, str]]:
+    gate = found.gate
+    if found.gate_timeout is not None:
+        gate += f", within {_length(found.gate_timeout)}"
+    return [
+        ("rollout", found.id),
+        ("type", found.type),
+        ("state", f"{found.state}, {found.steps_over} of {found.steps_in_all} steps are over"),
+        ("selection", found.selection),
+        ("at once", str(found.at_once)),
+        ("notice", _length(found.notice)),
+        ("windows", "; ".join(found.windows)),
+        ("bake", _length(found.bake) if found.bake else ""),
+        ("gate", gate),
+        ("description", found.description),
+        ("started", f"by {found.by} at {moment(found.created_at)}"),
+        ("paused", _switched(found.paused)),
+        ("resumed", _switched(found.resumed)),
+        ("aborted", _switched(found.aborted)),
+        ("ended", moment(found.ended_at)),
+    ]
+
+
+def _rows(steps: Sequence[r.Step]) -> list[tuple[str, ...]]:
+    return [
+        (
+            step.lane,
+            f"host {step.host}" if step.host else f"domain {step.update_domain}",
+            step.state,
+            listing(step.machines),
+            moment(step.not_before),
+            moment(step.ended_at),
+        )
+        for step in steps
+    ]
+
+
+def _switched(switch: r.Switch | None) -> str:
+    if switch is None:
+        return ""
+    return f"by {switch.by} at {moment(switch.at)}" + (f": {switch.why}" if switch.why else "")
+
+
+def going_on(found: r.RolloutReport) -> list[str]:
+    events = [id for s in found.steps if s.state in ("announced", "started") for id in s.events]
+    return [f"what is announced or has started goes on: {listing(events)}"] if events else []
+
+
+def _length(seconds: float) -> str:
+    return in_words(round(seconds * SECOND))
+
+
+def show_plan(found: r.RolloutPlan) -> None:
+    there = functools.partial(_there, found.zone)
+    typer.echo(f"{found.type} of {found.selection}; nothing has been announced")
+    rows = [
+        (
+            step.lane,
+            f"host {step.host}" if step.host else f"domain {step.update_domain}",
+            listing(step.machines),
+            there(step.announced_at),
+            there(step.not_before),
+            there(step.ends_at),
+        )
+        for step in found.steps
+    ]
+    table(("LANE", "STEP", "MACHINES", "ANNOUNCED", "NOT BEFORE", "ENDS ABOUT"), rows)
+    if found.done_at is not None:
+        typer.echo(f"done about {there(found.done_at)}")
+    if found.left_out:
+        typer.echo(f"and {found.left_out} more steps, which were not looked at")
+    if found.says:
+        typer.echo(f"it goes no further: {found.says}")
+
+
+def _there(zone: str, time: datetime) -> str:
+    """In the windows' own time, and in UTC."""
+    if zone == "UTC":
+        return moment(time)
+    try:
+        local = time.astimezone(ZoneInfo(zone))
+    except (ZoneInfoNotFoundError, ValueError):  # the service knows it, but not this machine
+        return moment(time)
+    return f"{local.strftime('%a %Y-%m-%d %H:%M %Z')} ({time.strftime('%H:%MZ')})"
+
+
+def when_and_who(wait: Any, indent: str) -> None:
+    if getattr(wait, "details", None):
+        typer.echo(f"{indent}since {moment(wait.since)}{_until(wait.until, unset='')}")
+        return
+    typer.echo(f"{indent}since {moment(wait.since)}{_until(wait.until)}")
+    if wait.movers:
+        typer.echo(f"{indent}can be moved by {wait.movers}")
+
+
+def _until(until: datetime | None, unset: str = ", no time is set") -> str:
+    return f", until {moment(until)} at most" if until else unset

@@ -1,0 +1,111 @@
+"""From what somebody asks for to a rollout, or why there can be none."""
+
+from __future__ import annotations
+
+import msgspec
+
+from forewarn.core import EventType, Refused
+from forewarn.core.events import (
+    MAX_DESCRIPTION,
+    MAX_DURATION_SECONDS,
+    MAX_NOTICE,
+    PROMISES,
+    UNKNOWN_DURATION,
+)
+from forewarn.core.lanes import Selection, lanes
+from forewarn.core.refusal import invalid
+from forewarn.core.rolling import appointment
+from forewarn.core.rollout import Gate, Rollout
+from forewarn.core.time import DAY, Duration, Now
+from forewarn.core.window_words import MAX_WINDOWS
+from forewarn.core.windows import LOOK_AHEAD, Window
+from forewarn.core.words import in_words
+from forewarn.service.gates import Gates
+from forewarn.store.port import Store
+
+MAX_AT_ONCE = 1_000  # lanes
+MAX_BAKE: Duration = 7 * DAY
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """A rollout as somebody asks for it."""
+
+    type: EventType
+    selection: Selection
+    by: str
+    notice: Duration | None = None
+    short_notice: bool = False
+    description: str = ""
+    duration: int = UNKNOWN_DURATION
+    at_once: int = 1
+    windows: tuple[Window, ...] = ()
+    gate: Gate | None = None
+    bake: Duration = 0
+
+
+def drafted(wanted: Wanted, id: str, store: Store, gates: Gates, now: Now) -> Rollout | Refused:
+    """The rollout that is asked for, or why there can be none."""
+    found = (
+        _wrong(wanted)
+        or (gates.wrong(wanted.gate) if wanted.gate else None)
+        or lanes(
+            id,
+            wanted.type,
+            wanted.selection,
+            store.groups,
+            store.registry.hosts,
+        )
+    )
+    if isinstance(found, Refused):
+        return found
+    draft = Rollout(
+        id=id,
+        type=wanted.type,
+        lanes=found,
+        by=wanted.by,
+        created_at=now.at,
+        selection=str(wanted.selection),
+        notice=wanted.notice,
+        short_notice=wanted.short_notice,
+        description=wanted.description,
+        duration=wanted.duration,
+        at_once=wanted.at_once,
+        windows=wanted.windows,
+        gate=wanted.gate,
+        bake=wanted.bake,
+    )
+    if appointment(draft, now) is None:
+        return invalid(
+            f"none of the windows opens within {in_words(LOOK_AHEAD)}; look at their days and hours"
+        )
+    return draft
+
+
+def _wrong(wanted: Wanted) -> Refused | None:
+    promised = PROMISES[wanted.type].notice
+    notice = promised if wanted.notice is None else wanted.notice
+    if not 0 <= notice <= MAX_NOTICE:
+        return invalid(f"a notice is from 0 s to {in_words(MAX_NOTICE)}, not {in_words(notice)}")
+    if notice < promised and not wanted.short_notice:
+        return invalid(
+            f"a {wanted.type.value} promises at least {in_words(promised)} of notice,"
+            f" this is {in_words(notice)}; say that you mean it (--short-notice)"
+        )
+    if not 1 <= wanted.at_once <= MAX_AT_ONCE:
+        return invalid(f"from 1 to {MAX_AT_ONCE} can go at once, not {wanted.at_once}")
+    if not 0 <= wanted.bake <= MAX_BAKE:
+        return invalid(f"a bake time is from 0 s to {in_words(MAX_BAKE)}")
+    if not UNKNOWN_DURATION <= wanted.duration <= MAX_DURATION_SECONDS:
+        return invalid(
+            f"duration {wanted.duration} is not a length of impact: give whole seconds from 0"
+            f" to {MAX_DURATION_SECONDS}, or -1 for unknown"
+        )
+    if len(wanted.windows) > MAX_WINDOWS:
+        return invalid(f"a rollout has at most {MAX_WINDOWS} windows")
+    return wrong_words(wanted.description)
+
+
+def wrong_words(text: str) -> Refused | None:
+    if len(text) <= MAX_DESCRIPTION:
+        return None
+    return invalid(f"these are {len(text)} characters; at most {MAX_DESCRIPTION} are allowed")

@@ -1,0 +1,249 @@
+"""Rollouts, as an operator types them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from running import Running
+from typer.testing import CliRunner, Result
+
+from forewarn.cli import watching
+from forewarn.cli.app import app
+from forewarn.cli.settings import config, read
+from forewarn.control.client import ControlClient
+from forewarn.testing import Service
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with Service(sockets=True, gates={"well": (sys.executable, "-c", "")}) as service:
+        yield service
+
+
+def typed(service: Service, *words: str) -> Result:
+    result = CliRunner().invoke(app, ["rollout", *words, "--url", service.control_url])
+    service.settle()
+    return result
+
+
+def told(service: Service, *words: str) -> Any:
+    result = typed(service, *words, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_a_rollout_from_its_plan_to_its_end(service: Service) -> None:
+    what = ("--type", "reboot", "--group", "web", "--group", "sql", "--at-once", "2")
+    how = ("--window", "daily 08:00-20:00 Europe/Berlin", "--bake", "5m", "--gate-command", "well")
+    plan = typed(service, "plan", *what, *how, "--lasts", "10m")
+    assert plan.exit_code == 0, plan.output
+    assert "nothing has been announced" in plan.stdout
+    assert "Fri 2027-01-15 09:15 CET (08:15Z)" in plan.stdout
+    assert "done about Fri 2027-01-15 10:30 CET (09:30Z)" in plan.stdout
+    assert told(service, "list") == []
+
+    id = told(service, "start", *what, *how, "--description", "New kernel.")["id"]
+    shown = told(service, "show", id[:6].lower())
+    assert shown["state"] == "running"
+    assert [(s["lane"], s["update_domain"], s["state"]) for s in shown["steps"]] == [
+        ("web", 0, "announced"),
+        ("web", 1, "waiting"),
+        ("sql", 0, "announced"),
+        ("sql", 1, "waiting"),
+        ("sql", 2, "waiting"),
+    ]
+    assert service.document("web_1")["Events"][0]["Description"] == "New kernel."
+    service.clock.advance("2h")
+    assert told(service, "show", id)["state"] == "done"
+    listed = typed(service, "list")
+    assert "5 of 5" in listed.stdout
+    assert "group web, group sql" in listed.stdout
+
+
+def test_explain_says_what_it_waits_for_since_when_until_when_and_who_could_move_it(
+    service: Service,
+) -> None:
+    id = told(service, "start", "--type", "Reboot", "--group", "web")["id"]
+    said = typed(service, "explain", id).stdout
+    assert "it is under way; 0 of 2 steps are over" in said
+    assert "- event: web: domain 0 (web_0, web_2): its Reboot is announced" in said
+    assert "- notice: its notice has not passed and nobody has approved it" in said
+    assert "since 2027-01-15 08:00:00Z, until 2027-01-15 08:15:00Z at most" in said
+    assert "can be moved by any machine of group 'web', or an operator, by approving it" in said
+    assert typed(service, "pause", id, "--reason", "it is late").exit_code == 0
+    said = typed(service, "explain", id).stdout
+    assert "- paused: paused by operator because it is late" in said
+    assert f"can be moved by an operator: forewarn rollout resume {id[:8]}" in said
+
+
+def test_pausing_and_aborting_say_what_goes_on(service: Service) -> None:
+    id = told(service, "start", "--type", "Reboot", "--group", "web")["id"]
+    paused = typed(service, "pause", id)
+    assert "note: what is announced or has started goes on:" in paused.stderr
+    assert typed(service, "pause", id).exit_code == 1
+    assert typed(service, "resume", id).exit_code == 0
+    again = typed(service, "resume", id)
+    assert again.exit_code == 1
+    assert "neither paused nor blocked" in again.stderr
+    assert typed(service, "abort", id, "--reason", "wrong kernel").exit_code == 0
+    assert service.document("web_0")["Events"] == []
+    shown = typed(service, "show", id).stdout
+    assert "wrong kernel" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("--type", "Reboot"), "say what to roll over"),
+        (("--type", "Rebot", "--group", "web"), "'Rebot' is no type"),
+        (("--type", "Reboot", "--group", "wbe"), "no group 'wbe'"),
+        (("--type", "Reboot", "--label", "=x"), "is no name of a label"),
+        (("--type", "Reboot", "--label", ""), "an empty selector"),
+        (("--type", "Reboot", "--group", "web", "--window", "sat"), "is no window"),
+        (("--type", "Reboot", "--group", "web", "--notice", "1m"), "--short-notice"),
+        (("--type", "Reboot", "--group", "web", "--gate-command", "sh"), "no gate command 'sh'"),
+        (("--type", "Reboot", "--group", "web", "--gate-timeout", "1m"), "needs a gate"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(
+    service: Service, words: tuple[str, ...], complaint: str
+) -> None:
+    for verb in ("plan", "start"):
+        result = typed(service, verb, *words)
+        assert result.exit_code == 1
+        assert complaint in result.stderr
+        assert len(result.stderr.splitlines()) == 1
+
+
+def test_an_unknown_rollout_is_refused_by_every_verb(service: Service) -> None:
+    for verb in ("show", "watch", "pause", "resume", "abort", "explain"):
+        result = typed(service, verb, "ABCD")
+        assert result.exit_code == 1
+        assert "no rollout 'ABCD'" in result.stderr
+
+
+def test_watching_ends_with_the_rollout_and_tells_how_it_ended(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever watches looks again and again; here minutes pass between two looks."""
+    monkeypatch.setattr(watching, "rest", lambda: service.clock.advance("20m"))
+    done = told(service, "start", "--type", "Reboot", "--group", "web")["id"]
+    watched = typed(service, "watch", done)
+    assert watched.exit_code == 0
+    lines = watched.stdout.splitlines()
+    assert lines[0].startswith("running 0/2  web: domain 0 (web_0, web_2)")
+    assert lines[-1] == "done 2/2"
+    assert len(lines) == len(set(lines))
+    monkeypatch.undo()
+    gone = told(service, "start", "--type", "Reboot", "--group", "web")["id"]
+    assert typed(service, "abort", gone).exit_code == 0
+    assert typed(service, "watch", gone).exit_code == 1
+
+
+def test_on_a_terminal_there_are_bars_for_the_whole_and_for_what_is_in_progress(
+    service: Service,
+) -> None:
+    words = ("--type", "Reboot", "--group", "web", "--group", "sql", "--group", "shop")
+    id = told(service, "start", *words, "--at-once", "2")["id"]
+    service.clock.advance("30m")
+    found = ControlClient(service.control_url).rollout(id)
+    out = StringIO()
+    Console(file=out, width=120, force_terminal=False).print(watching.picture(found))
+    lines = out.getvalue().splitlines()
+    assert lines[0] == f"Reboot rollout {id} of group web, group sql, group shop"
+    assert [line.split()[0] for line in lines[1:4]] == ["all", "web", "sql"]
+    assert "2/7" in lines[1]
+    assert "1/2" in lines[2]
+    assert any(line.startswith("web: domain 1 (web_1, web_3)") for line in lines)
+    assert any("shop: not their turn yet; at most 2 at once" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ('well = ["./nothing-here"]', "gate 'well':"),
+        ('"no good" = ["/bin/true"]', "gate 'no good': a gate is named with"),
+        ("well = []", "gate 'well':"),
+    ],
+)
+def test_serve_refuses_a_gate_that_cannot_be(tmp_path: Path, line: str, complaint: str) -> None:
+    settings = tmp_path / "forewarn.toml"
+    settings.write_text(f"[gates]\n{line}\n")
+    result = CliRunner().invoke(app, ["serve", "--config", str(settings)])
+    assert result.exit_code == 1
+    assert complaint in result.stderr
+
+
+def test_serve_finds_a_gates_program_as_seen_from_the_file(tmp_path: Path) -> None:
+    program = tmp_path / "well"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    settings = tmp_path / "forewarn.toml"
+    settings.write_text('[gates]\nwell = ["./well", "-v"]\n')
+    made = config(read(settings))
+    assert made.gates == {"well": (str(program), "-v")}
+
+
+def test_dev_refuses_what_is_no_gate() -> None:
+    for said in ("well", "well=", "well=/nothing/here", 'well="'):
+        result = CliRunner().invoke(app, ["dev", "--gate", said])
+        assert result.exit_code in (1, 2)
+        assert "--gate" in result.stderr
+
+
+def _on_a_terminal(argv: list[str]) -> str:
+    """What it shows on one, until it ends well."""
+    ours, theirs = pty.openpty()
+    try:
+        process = subprocess.Popen(argv, stdout=theirs, stdin=theirs, stderr=subprocess.PIPE)
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # nobody holds the other end any more
+            while block := os.read(ours, 65_536):
+                shown += block
+        _, said = process.communicate(timeout=20)
+        assert process.returncode == 0, said
+        return shown.decode()
+    finally:
+        os.close(ours)
+
+
+def test_a_watcher_in_a_process_of_its_own_sees_it_through() -> None:
+    """The whole thing for real: a service in real time, far too fast, and somebody watching."""
+    argv = [sys.executable, "-m", "forewarn", "dev", "--speed", "1000"]
+    argv += ["--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0"]
+    argv += ["--gate", f"well={sys.executable} -c pass"]
+    process = subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    running = Running(process, argv)
+    try:
+        url = json.loads(running.line().removeprefix("ready "))["control"]
+        start = ["rollout", "start", "--type", "Reboot", "--group", "sql", "--gate-command", "well"]
+        started = CliRunner().invoke(app, [*start, "--json", "--url", url])
+        assert started.exit_code == 0, started.output
+        id = json.loads(started.stdout)["id"]
+        watched = subprocess.run(
+            [sys.executable, "-m", "forewarn", "rollout", "watch", id, "--url", url],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert watched.returncode == 0, watched.stderr
+        assert watched.stdout.splitlines()[-1] == "done 3/3"
+        assert "all" in _on_a_terminal([*argv[:3], "rollout", "watch", id, "--url", url])
+    finally:
+        process.terminate()
+        process.wait(20)

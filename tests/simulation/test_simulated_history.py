@@ -1,0 +1,29 @@
+"""However often a service is killed, its history tells of every commit once, and of no other."""
+
+from __future__ import annotations
+
+import pytest
+from test_simulation import played
+from world import Kill
+
+from forewarn.core import Group, apply
+from forewarn.core.history import Scribe, What
+
+
+@pytest.mark.parametrize("seed", range(200, 205))
+def test_killed_again_and_again_the_history_says_everything_once(seed: int) -> None:
+    disk = played(seed, Kill(1, often=True), steps=300).disk
+    groups: dict[str, Group] = {}
+    scribe = Scribe(groups, {})
+    told = []
+    for commit in disk.commits:
+        changed = [(entry.group, entry.items) for entry in commit.entries]
+        told += [(r.at, r.what, r.event) for r in scribe.records(commit.at, changed, commit.puts)]
+        for name, items in changed:
+            groups[name] = apply(groups.get(name) or Group(name=name), items)
+    kept = [(r.at, r.what, r.event) for r in disk.history if r.what is not What.SEEN]
+    assert kept == told
+    assert len(told) > 50
+    seen = [record.event for record in disk.history if record.what is What.SEEN]
+    assert len(seen) == len(set(seen))
+    assert [record.seq for record in disk.history] == list(range(1, len(disk.history) + 1))

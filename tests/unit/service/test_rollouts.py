@@ -1,0 +1,504 @@
+"""Rollouts in a running service: real gates, real events, a virtual clock."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forewarn.core import Event, EventType, Refused, Rules, Status
+from forewarn.core.lanes import Selection
+from forewarn.core.rollout import Gate
+from forewarn.core.selection import parse
+from forewarn.core.time import HOUR, MINUTE
+from forewarn.core.window_words import parse_window
+from forewarn.drivers.port import Checked, Task, Veto
+from forewarn.drivers.simulated import Simulated, World
+from forewarn.service import rollouts as service_rollouts
+from forewarn.service.drafting import Wanted
+from forewarn.service.gates import Gates
+from forewarn.service.rollouts import Report
+from forewarn.store import MemoryStore
+from forewarn.store.memory import Disk
+from forewarn.testing import Service
+
+FLEET = """
+hosts: [{name: h1}, {name: h2}, {name: h3}]
+groups:
+  - name: web
+    kind: scale-set
+    labels: {tier: web}
+    machines:
+      - {name: web_0, update_domain: 0, host: h1}
+      - {name: web_1, update_domain: 1, host: h2, labels: {canary: "yes"}}
+  - name: db
+    kind: availability-set
+    labels: {tier: db}
+    machines:
+      - {name: db_0, update_domain: 0, host: h1}
+      - {name: db_1, update_domain: 1, host: h3}
+"""
+
+
+class Health:
+    """Something that is asked whether all is well."""
+
+    def __init__(self) -> None:
+        self.status, self.asked = 200, 0
+        self.headers: dict[str, str] = {}
+        self.hangs = threading.Event()
+        self.hangs.set()
+        health = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                health.asked += 1
+                health.hangs.wait()
+                self.send_response(health.status)
+                for name, value in health.headers.items():
+                    self.send_header(name, value)
+                self.end_headers()
+
+            def log_message(self, *_args: Any) -> None:
+                """Says nothing."""
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+        self.thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server.server_port}/ready?deep=1"
+
+    def close(self) -> None:
+        self.hangs.set()
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+@pytest.fixture
+def health() -> Iterator[Health]:
+    made = Health()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with Service(FLEET) as made:
+        yield made
+
+
+def wanted(**fields: Any) -> Wanted:
+    groups = fields.pop("groups", ("web",))
+    selection = fields.pop("selection", Selection(groups=groups))
+    return Wanted(**{"type": EventType.REBOOT, "by": "test", "selection": selection, **fields})
+
+
+def start(service: Service, **fields: Any) -> str:
+    report = service.run(service.node.rollouts.start(wanted(**fields)))
+    assert not isinstance(report, Refused), report.says
+    service.settle()
+    return report.rollout.id
+
+
+def refused(service: Service, **fields: Any) -> str:
+    report = service.run(service.node.rollouts.start(wanted(**fields)))
+    assert isinstance(report, Refused)
+    return report.says
+
+
+def state(service: Service, id: str) -> str:
+    return report_of(service, id).state
+
+
+def report_of(service: Service, id: str) -> Report:
+    report = service.run(service.node.rollouts.report(id))
+    assert isinstance(report, Report)
+    return report
+
+
+def do(service: Service, verb: str, id: str, *words: str) -> Report:
+    report = service.run(getattr(service.node.rollouts, verb)(id, "test", *words))
+    assert isinstance(report, Report), report
+    service.settle()
+    return report
+
+
+def waits(service: Service, id: str) -> str:
+    explanation = service.run(service.node.rollouts.explain(id))
+    assert not isinstance(explanation, Refused)
+    return "; ".join([explanation.says, *(one.wait.says for one in explanation.waits)])
+
+
+def active(service: Service) -> list[Event]:
+    return service.node.platform.active()
+
+
+def test_it_goes_over_a_group_one_domain_at_a_time(service: Service) -> None:
+    id = start(service, bake=5 * MINUTE)
+    assert [event.resources for event in active(service)] == [("web_0",)]
+    service.clock.advance("15m")
+    assert active(service)[0].status is Status.STARTED
+    service.clock.advance("10m")
+    assert active(service) == []
+    assert "it bakes for 5 min" in waits(service, id)
+    service.clock.advance("5m")
+    assert [event.resources for event in active(service)] == [("web_1",)]
+    service.clock.advance("30m")
+    assert state(service, id) == "done"
+
+
+def test_an_approval_lets_the_rollout_go_on_at_once(service: Service) -> None:
+    start(service)
+    service.document("web_0")
+    service.approve("web_1", active(service)[0])
+    service.settle()
+    assert active(service)[0].status is Status.STARTED
+
+
+def test_labels_select_machines_with_their_groups_labels_beneath_their_own(
+    service: Service,
+) -> None:
+    start(service, selection=Selection(labels=(parse("tier=web,canary"),)))
+    assert [event.resources for event in active(service)] == [("web_1",)]
+
+
+def test_hosts_beside_groups_narrow_them(service: Service) -> None:
+    start(service, selection=Selection(groups=("web", "db"), hosts=("h[13]",)), at_once=9)
+    assert sorted(event.resources for event in active(service)) == [("db_0",), ("web_0",)]
+
+
+def test_hosts_alone_are_worked_on_with_all_that_is_on_them(service: Service) -> None:
+    id = start(service, selection=Selection(hosts=("h*",)), type=EventType.FREEZE)
+    first = active(service)
+    assert sorted(event.resources for event in first) == [("db_0",), ("web_0",)]
+    assert {event.host for event in first} == {"h1"}
+    service.clock.advance("26m")
+    assert [event.host for event in active(service)] == ["h2"]
+    service.clock.advance("2h")
+    assert state(service, id) == "done"
+
+
+def test_a_paused_rollout_announces_nothing_but_what_is_announced_goes_on(
+    service: Service,
+) -> None:
+    id = start(service)
+    do(service, "pause", id, "lunch")
+    service.clock.advance("1h")
+    assert active(service) == []
+    assert report_of(service, id).next.lanes[0].steps[0].state.over
+    assert "paused by test because lunch" in waits(service, id)
+    do(service, "resume", id)
+    assert [event.resources for event in active(service)] == [("web_1",)]
+
+
+def test_aborting_withdraws_what_has_not_started_in_the_same_commit(service: Service) -> None:
+    id = start(service, groups=("web", "db"), at_once=2)
+    service.run(service.node.platform.approve(active(service)[0].id, "test"))
+    service.settle()
+    before = service.node.store.seq
+    report = service.run(service.node.rollouts.abort(id, "test", "not today"))
+    assert isinstance(report, Report)
+    assert [event.status for event in active(service)] == [Status.STARTED]
+    assert report.rollout.aborted is not None
+    service.settle()
+    assert service.node.store.seq == before + 1
+    assert state(service, id) == "aborting"
+    service.clock.advance("10m")
+    assert state(service, id) == "aborted"
+
+
+def test_a_cancelled_event_blocks_its_group_until_somebody_resumes(service: Service) -> None:
+    id = start(service)
+    service.cancel(active(service)[0])
+    service.clock.advance("2h")
+    assert active(service) == []
+    assert state(service, id) == "blocked"
+    assert "was cancelled by test" in waits(service, id)
+    do(service, "resume", id)
+    assert [event.resources for event in active(service)] == [("web_0",)]
+
+
+def test_an_evicted_machine_is_no_reason_to_wait(service: Service) -> None:
+    id = start(service)
+    service.schedule("Preempt", "web_0", notice="1m")
+    service.clock.advance("2m")
+    assert [event.resources for event in active(service)] == [("web_1",)]
+    assert report_of(service, id).next.lanes[0].steps[0].state.value == "nothing to do"
+
+
+def test_what_its_window_closed_on_is_announced_again_for_the_next(service: Service) -> None:
+    id = start(service, windows=(parse_window("08:00-08:20"),))
+    (first,) = active(service)
+    service.schedule("Reboot", "web_1", notice="10m", short_notice=True)
+    service.clock.advance("19m")  # the other domain is being disturbed from 08:10 to 08:20
+    assert first.id in {event.id for event in active(service)}
+    service.clock.advance("1m")
+    (again,) = active(service)
+    assert again.id != first.id
+    assert again.not_before == first.not_before - 15 * MINUTE + 24 * HOUR
+    assert state(service, id) == "running"
+
+
+def test_an_early_approval_does_not_start_it_before_its_window_opens(service: Service) -> None:
+    start(service, windows=(parse_window("09:00-10:00"),))
+    service.document("web_0")
+    service.approve("web_0", active(service)[0])
+    service.clock.advance("59m")
+    assert active(service)[0].status is Status.SCHEDULED
+    service.clock.advance("1m")
+    assert active(service)[0].status is Status.STARTED
+
+
+def test_a_driver_that_would_not_do_it_pauses_the_rollout() -> None:
+    class Stubborn(Simulated):
+        async def check(self, task: Task) -> Checked:
+            if task.machines[0].name == "web_1":
+                return Veto("the disk is full")
+            return await super().check(task)
+
+    with Service(FLEET, driver=Stubborn(World(), Rules().paced)) as service:
+        id = start(service)
+        service.clock.advance("1h")
+        assert state(service, id) == "paused"
+        assert "the disk is full" in waits(service, id)
+
+
+def test_a_gate_holds_the_next_step_until_it_passes(service: Service, health: Health) -> None:
+    health.status = 503
+    id = start(service, gate=Gate(http=health.url))
+    service.clock.advance("26m")
+    assert active(service) == []
+    assert "status 503" in waits(service, id)
+    assert health.asked == 7  # every ten seconds, from the end of the step on
+    health.status = 204
+    service.clock.advance("10s")
+    assert [event.resources for event in active(service)] == [("web_1",)]
+
+
+def test_a_gate_that_does_not_pass_in_time_pauses_the_rollout(
+    service: Service, health: Health
+) -> None:
+    health.status, health.headers = 302, {"Location": "/elsewhere"}
+    id = start(service, gate=Gate(http=health.url, timeout=2 * MINUTE))
+    service.clock.advance("30m")
+    assert state(service, id) == "paused"
+    assert "did not pass within 2 min" in waits(service, id)
+    assert "status 302" in waits(service, id)
+    asked = health.asked
+    service.clock.advance("30m")
+    assert health.asked == asked
+    health.status = 200
+    do(service, "resume", id)
+    assert [event.resources for event in active(service)] == [("web_1",)]
+
+
+def test_a_gate_is_asked_again_after_a_restart(health: Health) -> None:
+    disk, world = Disk(), World()
+    health.status = 500
+
+    def a_life(at: int) -> Service:
+        driver = Simulated(world, Rules().paced)
+        return Service(FLEET, store=MemoryStore(disk), driver=driver, start=at)
+
+    with a_life(1_800_000_000 * 1_000_000) as service:
+        id = start(service, gate=Gate(http=health.url))
+        service.clock.advance("26m")
+        now = service.node.writer.now().at
+    health.status = 200
+    with a_life(now) as service:
+        service.settle()
+        assert [event.resources for event in active(service)] == [("web_1",)]
+        service.clock.advance("30m")
+        assert state(service, id) == "done"
+
+
+def test_what_is_stored_in_a_file_is_taken_up_again(tmp_path: Path, health: Health) -> None:
+    fields: dict[str, Any] = {
+        "windows": (parse_window("2nd,last fri 08:00-12:00 Europe/Berlin"),),
+        "gate": Gate(http=health.url, timeout=HOUR),
+        "bake": MINUTE,
+        "description": "New kernel.",
+    }
+    with Service(FLEET, state=tmp_path / "state.db") as service:
+        id = start(service, **fields)
+        before = report_of(service, id).rollout
+        do(service, "pause", id, "lunch")
+        service.clock.advance("26m")
+        now = service.node.writer.now().at
+    with Service(FLEET, state=tmp_path / "state.db", start=now) as service:
+        service.settle()
+        after = report_of(service, id)
+        assert (after.state, after.rollout.windows, after.rollout.gate) == (
+            "paused",
+            before.windows,
+            before.gate,
+        )
+        assert after.next.lanes[0].steps[0].state.value == "done"
+        do(service, "resume", id)
+        assert [event.resources for event in active(service)] == [("web_1",)]
+        service.clock.advance("31d")
+        assert state(service, id) == "done"
+
+
+def test_aborting_withdraws_the_maintenance_of_a_host_for_all_its_groups(service: Service) -> None:
+    id = start(service, selection=Selection(hosts=("h1", "h2")))
+    assert len(active(service)) == 2
+    assert do(service, "abort", id).rollout.aborted is not None
+    assert active(service) == []
+    assert state(service, id) == "aborted"
+
+
+def test_a_gate_that_hangs_blocks_nobody_else(health: Health) -> None:
+    with Service(FLEET) as service:
+        service.node.conductor._gates = Gates(patience=60.0)
+        hung = start(service, gate=Gate(http=health.url), short_notice=True, notice=0)
+        other = start(service, groups=("db",))
+        health.hangs.clear()
+
+        async def to_the_gate() -> None:
+            """Time passes, but nobody waits until all is done: the gate is not."""
+            clock, feed = service.node.clock, service.node.feed
+            clock.set(clock.at + 10 * MINUTE)  # type: ignore[attr-defined]
+            while active(service)[0].group != "db" or len(active(service)) != 1:
+                await feed.changed("web")
+            clock.set(clock.at + 5 * MINUTE)  # type: ignore[attr-defined]
+            while active(service)[0].status is not Status.STARTED:
+                await feed.changed("db")
+
+        service.run(to_the_gate())
+        assert state(service, hung) == "running"
+        assert state(service, other) == "running"
+        health.hangs.set()
+        service.settle()
+        assert {event.group for event in active(service)} == {"db", "web"}
+
+
+def test_a_command_is_run_only_if_the_settings_name_it() -> None:
+    gates: dict[str, tuple[str, ...]] = {
+        "well": (sys.executable, "-c", "print('all is well')"),
+        "ill": (sys.executable, "-c", "print('disk 3 is missing'); raise SystemExit(3)"),
+    }
+    with Service(FLEET, gates=gates) as service:
+        says = refused(service, gate=Gate(command="rm -rf /"))
+        assert "no gate command 'rm -rf /'" in says
+        assert "ill, well" in says
+        good = start(service, gate=Gate(command="well"))
+        bad = start(service, groups=("db",), gate=Gate(command="ill", timeout=MINUTE))
+        service.clock.advance("40m")
+        assert report_of(service, good).next.lanes[0].steps[1].events
+        assert state(service, bad) == "paused"
+        assert "exit code 3: disk 3 is missing" in waits(service, bad)
+
+
+def test_a_command_that_hangs_is_given_up(service: Service) -> None:
+    gates = Gates({"slow": ("/bin/sh", "-c", "read -r _ < /dev/zero")}, patience=0.5)
+    answer = service.run(gates.ask(Gate(command="slow")))
+    assert (answer.passed, answer.says) == (False, "no answer within 0.5 s")
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"selection": Selection()}, "say what to roll over"),
+        ({"groups": ("wbe",)}, "no group 'wbe'"),
+        ({"selection": Selection(hosts=("x*",))}, "no host 'x*'"),
+        ({"selection": Selection(labels=(parse("tier=none"),))}, "no machine is selected"),
+        ({"type": EventType.PREEMPT}, "deletes its machines"),
+        ({"type": EventType.REDEPLOY, "selection": Selection(hosts=("h1",))}, "Freeze, Reboot"),
+        ({"notice": MINUTE}, "promises at least 15 min"),
+        ({"notice": -1}, "a notice is from"),
+        ({"at_once": 0}, "from 1 to"),
+        ({"bake": -1}, "a bake time is from"),
+        ({"duration": -2}, "not a length of impact"),
+        ({"description": "x" * 2_000}, "2000 characters"),
+        ({"gate": Gate()}, "an address or a command"),
+        ({"gate": Gate(http="http://x/", command="y")}, "one of the two"),
+        ({"gate": Gate(http="ftp://x/")}, "no address of a gate"),
+        ({"gate": Gate(http="http://x:99999/")}, "no address of a gate"),
+        ({"gate": Gate(http="http://x/\r\nEvil: 1")}, "no address of a gate"),
+        ({"gate": Gate(http="http://me:secret@x/")}, "no user name"),
+        ({"gate": Gate(http="http://x/", timeout=0)}, "timeout is from"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_what_would_be_right(
+    service: Service, fields: dict[str, Any], complaint: str
+) -> None:
+    assert complaint in refused(service, **fields)
+    assert service.run(service.node.rollouts.list()) == []
+
+
+def test_a_plan_announces_nothing_and_says_when(service: Service) -> None:
+    plan = service.run(
+        service.node.rollouts.plan(wanted(groups=("web", "db"), bake=5 * MINUTE), 20 * MINUTE)
+    )
+    assert not isinstance(plan, Refused)
+    rollout, forecast = plan
+    at = rollout.created_at
+    assert [(p.lane, p.step.domain, (p.not_before - at) // MINUTE) for p in forecast.steps] == [
+        ("web", 0, 15),
+        ("web", 1, 55),
+        ("db", 0, 95),
+        ("db", 1, 135),
+    ]
+    assert forecast.done_at == at + 160 * MINUTE
+    assert active(service) == []
+
+
+def test_a_plan_is_what_happens(service: Service) -> None:
+    """With what the simulated driver takes, to the microsecond."""
+    fields = {"groups": ("web", "db"), "at_once": 2, "windows": (parse_window("08:30-09:00"),)}
+    plan = service.run(service.node.rollouts.plan(wanted(**fields), 10 * MINUTE))
+    assert not isinstance(plan, Refused)
+    start(service, **fields)
+    service.clock.advance("3d")
+    events = service.run(service.node.platform.past(None, 100))
+    happened = {(e.resources, e.raised_at, e.not_before, e.ended_at) for e in events}
+    planned = {(p.step.machines, p.announced_at, p.not_before, p.ends_at) for p in plan[1].steps}
+    assert happened == planned
+
+
+def test_the_oldest_that_are_over_are_forgotten_and_too_many_are_refused(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_rollouts, "KEPT_ROLLOUTS", 2)
+    monkeypatch.setattr(service_rollouts, "MAX_RUNNING", 2)
+    first = start(service)
+    service.clock.advance("2h")
+    second = start(service)
+    service.clock.advance("2h")
+    third = start(service)
+    listed = [r.rollout.id for r in service.run(service.node.rollouts.list())]
+    assert listed == [third, second]
+    assert "no rollout" in str(service.run(service.node.rollouts.report(first)))
+    start(service, groups=("db",))
+    assert "2 rollouts are under way" in refused(service)
+
+
+def test_who_switched_what_is_on_record(service: Service) -> None:
+    id = start(service)
+    do(service, "pause", id, "lunch")
+    do(service, "resume", id)
+    do(service, "abort", id, "enough")
+
+    async def puts() -> list[Any]:
+        return [put async for commit in service.node.store.commits(0) for put in commit.puts]
+
+    said = [(p.what, p.by) for p in service.run(puts()) if getattr(p, "rollout", None)]
+    assert said == [
+        ("started", "test"),
+        ("paused", "test"),
+        ("resumed", "test"),
+        ("aborted", "test"),
+        ("ended", "the rollout itself"),
+    ]
+    again = service.run(service.node.rollouts.resume(id, "test"))
+    assert isinstance(again, Refused)
+    assert "start a new one" in again.says
