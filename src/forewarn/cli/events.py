@@ -177,8 +177,14 @@ def explained(found: s.Explanation) -> None:
         typer.echo(found.says)
     elif event.approved and event.status == "Scheduled":
         typer.echo(f"approved by {event.approved.by} at {moment(event.approved.at)}, but waits")
-    for hold in found.holds:
+    waiting(found.holds)
+
+
+def waiting(holds: list[s.Hold]) -> None:
+    for hold in holds:
         until = f", until {moment(hold.until)} at most" if hold.until else ", no time is set"
+        if hold.kind == "driver" and hold.until:
+            until = f", the next look is at {moment(hold.until)}"
         typer.echo(f"- {hold.kind}: {hold.says}")
         typer.echo(f"  since {moment(hold.since)}{until}")
         if hold.waits_for:

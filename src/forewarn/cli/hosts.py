@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from forewarn.cli.events import explained, timed, told_all
+from forewarn.cli.events import timed, told_all, waiting
 from forewarn.cli.output import Json, Url, as_json, fields, moment, pace, parsed, service, table
 from forewarn.control import schema as s
 from forewarn.core.time import SECOND
@@ -140,7 +140,12 @@ def explain(name: Name, json: Json = False, url: Url = None) -> None:
             as_json(found)
             return
         typer.echo(f"host '{found.name}': {found.says}")
-        for event in found.events:
+        for plan in found.plans:
             typer.echo("")
-            explained(event)
+            for event in plan.events:
+                names = ", ".join(event.machines)
+                typer.echo(f"{event.type} {event.id} for {names} of {event.group}: {event.status}")
+            if not plan.holds:
+                typer.echo(plan.says)
+            waiting(plan.holds)
         pace(client)

@@ -117,12 +117,20 @@ class Host(msgspec.Struct, kw_only=True):
     events: list[str] = []  # planned or under way for the host itself
 
 
+class HostPlan(msgspec.Struct, kw_only=True):
+    """Events that go together, or one that goes alone, and what they wait for."""
+
+    events: list[Event]
+    says: str
+    holds: list[Hold] = []
+
+
 class HostExplanation(msgspec.Struct, kw_only=True):
     name: str
     health: str
     says: str
     machines: list[str] = []
-    events: list[Explanation] = []
+    plans: list[HostPlan] = []
 
 
 class MaintainRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

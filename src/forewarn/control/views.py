@@ -113,9 +113,13 @@ def host_explanation(report: HostReport) -> s.HostExplanation:
         health=report.host.health.value,
         says=report.says,
         machines=list(report.machines),
-        events=[
-            s.Explanation(event=event(one), says=says, holds=[hold_view(hold) for hold in holds])
-            for one, holds, says in report.events
+        plans=[
+            s.HostPlan(
+                events=[event(one) for one in plan.events],
+                says=plan.says,
+                holds=[hold_view(hold) for hold in plan.holds],
+            )
+            for plan in report.plans
         ],
     )
 

@@ -92,7 +92,7 @@ def _worth_knowing(group: Group, event: Event, now: Now) -> tuple[str, ...]:
         notes.append("in a cloud only members of scale sets that are not spot are told of a delete")
     if event.approved:
         notes.append(f"approved at once by the policy of group '{group.name}'")
-    elif not group.enabled:
+    elif not group.enabled and not event.host:  # of a host, all groups are told of at once
         notes.append(
             f"group '{group.name}' is not listening yet; it will see the event once it asks"
         )

@@ -50,13 +50,21 @@ class How(enum.Enum):
     LIVE_MIGRATION = "live-migration"
 
 
+class HostPlan(msgspec.Struct, frozen=True):
+    """Events that go together, or one that goes alone, and what they wait for."""
+
+    events: tuple[Event, ...]
+    holds: tuple[Hold, ...]
+    says: str
+
+
 class HostReport(msgspec.Struct, frozen=True, kw_only=True):
     """What is going on with a host, and what that waits for."""
 
     host: Host
     machines: tuple[str, ...]
     says: str
-    events: tuple[tuple[Event, tuple[Hold, ...], str], ...] = ()
+    plans: tuple[HostPlan, ...] = ()
 
 
 class Hosts:
@@ -264,15 +272,19 @@ class Hosts:
         if isinstance(host, Refused):
             return host
         machines = self.machines_on(name)
-        events = []
+        together: dict[str, list[Event]] = {}
         for event in self.events_about(name):
-            holds = self._platform.holds(event)
-            events.append((event, holds, says(event, holds)))
+            together.setdefault(event.joint.id if event.joint else event.id, []).append(event)
+        plans = []
+        for events in together.values():
+            lead = next((event for event in events if event.attempt is not None), events[0])
+            holds = self._platform.holds(lead)
+            plans.append(HostPlan(tuple(events), holds, says(lead, holds)))
         return HostReport(
             host=host,
             machines=tuple(machine.name for machine in machines),
-            says=_state_of(host, machines, [event for event, _, _ in events]),
-            events=tuple(events),
+            says=_state_of(host, machines, [event for plan in plans for event in plan.events]),
+            plans=tuple(plans),
         )
 
     def _became(self, host: Host, health: Health, by: str, note: str) -> HostPut:

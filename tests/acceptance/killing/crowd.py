@@ -95,8 +95,8 @@ class Guests:
                 case _:
                     kind = self.chance.choice(["Freeze", "Reboot", "Redeploy", "Preempt"])
                     kind = kind if kind != "Preempt" or machine in EVICTED else "Freeze"
-                    said = {"type": kind, "machines": [machine]}
-                    await self.control("POST", "/v1/events", said)
+                    event = {"type": kind, "machines": [machine]}
+                    await self.control("POST", "/v1/events", event)
 
     async def _cancel(self) -> None:
         status, answer = await self.control("GET", "/v1/events")

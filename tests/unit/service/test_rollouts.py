@@ -322,7 +322,7 @@ def test_a_gate_is_asked_again_after_a_restart(health: Health) -> None:
 
 def test_what_is_stored_in_a_file_is_taken_up_again(tmp_path: Path, health: Health) -> None:
     fields: dict[str, Any] = {
-        "windows": (parse_window("2nd,last fri 08:00-12:00 Europe/Berlin"),),
+        "windows": (parse_window("3rd,last fri 08:00-12:00 Europe/Berlin"),),
         "gate": Gate(http=health.url, timeout=HOUR),
         "bake": MINUTE,
         "description": "New kernel.",
