@@ -15,7 +15,7 @@ import msgspec
 from forewarn.core.events import PROMISES, EventType
 from forewarn.core.fleet import Host, Machine
 from forewarn.core.group import Group
-from forewarn.core.refusal import Refused, invalid, unknown
+from forewarn.core.refusal import Refused, conflict, invalid, unknown
 from forewarn.core.rollout import Lane, Step, prefix
 from forewarn.core.selection import Selector, labels_of, matches
 from forewarn.core.words import listing
@@ -88,16 +88,26 @@ def _hosts(selection: Selection, hosts: Mapping[str, Host]) -> tuple[str, ...] |
 
 
 def _of_hosts(
-    id: str, type: EventType, names: Iterable[str], groups: Iterable[Group]
+    id: str, type: EventType, names: tuple[str, ...], groups: Iterable[Group]
 ) -> tuple[Lane, ...] | Refused:
     if type not in HOST_TYPES:
         kinds = listing([t.value for t in HOST_TYPES])
         return invalid(f"the maintenance of a host is a {kinds}, not a {type.value}")
     there: dict[str, list[str]] = {}
+    domains: dict[tuple[str, str], Machine] = {}
     for group in groups:
         for machine in group.machines:
-            if machine.alive:
-                there.setdefault(machine.host, []).append(machine.name)
+            if not machine.alive:
+                continue
+            there.setdefault(machine.host, []).append(machine.name)
+            first = domains.setdefault((machine.host, group.name), machine)
+            if first.update_domain != machine.update_domain and machine.host in names:
+                return conflict(
+                    f"host '{machine.host}' is worked on once, but group '{group.name}' has"
+                    f" machines of two update domains on it: '{first.name}' of"
+                    f" {first.update_domain} and '{machine.name}' of {machine.update_domain};"
+                    " move one of them away first, or leave the host out"
+                )
     return tuple(
         Lane(
             name=name,

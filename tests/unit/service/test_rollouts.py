@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import threading
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from forewarn.core.time import HOUR, MINUTE
 from forewarn.core.window_words import parse_window
 from forewarn.drivers.port import Checked, Task, Veto
 from forewarn.drivers.simulated import Simulated, World
+from forewarn.service import guard
 from forewarn.service import rollouts as service_rollouts
 from forewarn.service.drafting import Wanted
 from forewarn.service.gates import Gates
@@ -186,6 +188,15 @@ def test_hosts_alone_are_worked_on_with_all_that_is_on_them(service: Service) ->
     assert state(service, id) == "done"
 
 
+def test_a_host_with_two_domains_of_a_group_is_refused_before_anything_begins() -> None:
+    fleet = FLEET.replace("name: web_1, update_domain: 1, host: h2", "name: web_1, host: h1")
+    fleet = fleet.replace("name: web_1", "name: web_1, update_domain: 1")
+    with Service(fleet) as service:
+        says = refused(service, selection=Selection(hosts=("h1",)))
+        assert "'web_0' of 0 and 'web_1' of 1; move one of them away first" in says
+        start(service, selection=Selection(hosts=("h3",)))
+
+
 def test_a_paused_rollout_announces_nothing_but_what_is_announced_goes_on(
     service: Service,
 ) -> None:
@@ -232,6 +243,59 @@ def test_an_evicted_machine_is_no_reason_to_wait(service: Service) -> None:
     service.clock.advance("2m")
     assert [event.resources for event in active(service)] == [("web_1",)]
     assert report_of(service, id).next.lanes[0].steps[0].state.value == "nothing to do"
+
+
+def test_a_machine_that_is_just_being_taken_is_left_out(service: Service) -> None:
+    taken = service.schedule("Preempt", "web_0", notice="30s")
+    service.clock.advance("30s")
+    id = start(service)
+    assert {event.resources for event in active(service) if event.id != taken.id} == {("web_1",)}
+    assert state(service, id) == "running"
+
+
+def test_time_does_not_pass_while_a_driver_is_asked() -> None:
+    """However long its check takes, the next step is announced at the instant the last ended."""
+
+    class Thoughtful(Simulated):
+        async def check(self, task: Task) -> Checked:
+            for _ in range(50):
+                await guard.pause(0)
+            return await super().check(task)
+
+    with Service(FLEET, driver=Thoughtful(World(), Rules().paced)) as service:
+        start(service)
+        began = service.node.writer.now().at
+        service.clock.advance("1h")
+        events = service.run(service.node.platform.past("web", 10))
+        assert [(e.raised_at - began) // MINUTE for e in reversed(events)] == [0, 25]
+
+
+@pytest.mark.parametrize("verb", ["pause", "abort"])
+def test_what_is_switched_while_a_driver_is_asked_counts(verb: str) -> None:
+    class Slow(Simulated):
+        def __init__(self) -> None:
+            super().__init__(World(), Rules().paced)
+            self.asked, self.answer = asyncio.Event(), asyncio.Event()
+
+        async def check(self, task: Task) -> Checked:
+            self.asked.set()
+            await self.answer.wait()
+            return await super().check(task)
+
+    driver = Slow()
+    with Service(FLEET, driver=driver) as service:
+
+        async def switch_meanwhile() -> None:
+            started = await service.node.rollouts.start(wanted())
+            assert isinstance(started, Report)
+            await driver.asked.wait()
+            await getattr(service.node.rollouts, verb)(started.rollout.id, "test")
+            driver.answer.set()
+
+        service.run(switch_meanwhile())
+        service.settle()
+        assert active(service) == []
+        assert service.run(service.node.platform.past(None, 10)) == []
 
 
 def test_what_its_window_closed_on_is_announced_again_for_the_next(service: Service) -> None:

@@ -1,0 +1,109 @@
+"""Events from raise to finish, as fast as they go: how many decisions a second, and at what cost.
+
+A caller announces an event (the driver is asked), a machine of the group approves it, it starts,
+is carried out and finishes; then the caller takes its next machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from collections.abc import Mapping
+from itertools import count
+
+import msgspec
+
+from bench.platform.meter import cpu, stopwatch
+from bench.platform.world import CountingMemory, CountingSqlite
+from forewarn.core import EventType, Group, Refused
+from forewarn.core.changes import EventMoved
+from forewarn.node import Node
+from forewarn.service import guard
+from forewarn.store.port import Commit
+
+
+class Failed(Exception):
+    """The benchmark cannot go on; the message says why."""
+
+
+class Round(msgspec.Struct, frozen=True):
+    callers: int
+    seconds: float
+    events: int
+    decisions: int
+    batches: int
+    cpu: float  # seconds, of all threads
+    latency: float  # of an event from raise to finish, the median in seconds
+    sizes: list[int]  # decisions in each batch
+
+    @property
+    def rate(self) -> float:
+        return self.decisions / self.seconds
+
+    @property
+    def cost(self) -> float:
+        """Microseconds of CPU for an event."""
+        return self.cpu / self.events * 1e6
+
+
+class Callers:
+    def __init__(self, node: Node, store: CountingSqlite | CountingMemory) -> None:
+        self._node = node
+        self._store = store
+        self._machines = [m.name for g in node.store.groups.values() for m in g.machines]
+        self._ends: dict[str, asyncio.Future[None]] = {}
+        self._decided = 0
+        self._took: list[float] = []
+        node.store.attach(self._told)
+
+    async def run(self, callers: int, seconds: float) -> Round:
+        self._store.sizes.clear()
+        self._took.clear()
+        self._decided = 0
+        tasks = guard.Tasks()
+        began, used = stopwatch(), cpu()
+        until = began + seconds
+        await asyncio.gather(
+            *(tasks.start(self._call(n, callers, until), f"caller {n}") for n in range(callers))
+        )
+        return Round(
+            callers,
+            stopwatch() - began,
+            len(self._took),
+            self._decided,
+            len(self._store.sizes),
+            cpu() - used,
+            statistics.median(self._took),
+            list(self._store.sizes),
+        )
+
+    async def _call(self, number: int, callers: int, until: float) -> None:
+        spread = len(self._machines) // callers  # so that they meet in few groups
+        for n in count():
+            if stopwatch() >= until:
+                return
+            began = stopwatch()
+            await self.event(self._machines[(number * spread + n) % len(self._machines)])
+            self._took.append(stopwatch() - began)
+
+    async def event(self, machine: str) -> None:
+        platform = self._node.platform
+        raised = await platform.schedule(type=EventType.FREEZE, machines=(machine,), by="bench")
+        if isinstance(raised, Refused):
+            raise Failed(raised.says)
+        event = raised.event
+        ends = self._ends[event.id] = asyncio.get_running_loop().create_future()
+        approved = await platform.approve_as(machine, event.group, [event.id])
+        if isinstance(approved, Refused):
+            raise Failed(approved.says)
+        await ends
+
+    def _told(self, commit: Commit, changed: Mapping[str, Group]) -> None:
+        del changed
+        for entry in commit.entries:
+            self._decided += 1
+            for item in entry.items:
+                if isinstance(item, EventMoved) and item.event.status.over:
+                    ends = self._ends.pop(item.event.id, None)
+                    if ends is not None and not ends.done():
+                        ends.set_result(None)

@@ -1,0 +1,109 @@
+"""What is measured: a fleet of any size in a real node, on a store that counts its batches.
+
+The machines stand in scale sets of a hundred (of ten, where there are only a thousand). What is
+done to them is only written down, at once and in memory: a driver's time is not the service's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from forewarn.cli.runtime import COLLECT
+from forewarn.core import Duration, Group, Machine
+from forewarn.core.commands import Define, Enable
+from forewarn.core.fleet import GroupKind, Host
+from forewarn.drivers.simulated import Simulated, World
+from forewarn.node import Config, Node
+from forewarn.node.config import Address
+from forewarn.service.fleetbuilding import Fleet
+from forewarn.store import MemoryStore
+from forewarn.store.port import Commit
+from forewarn.store.sqlite import SqliteStore
+
+SQLITE, MEMORY = "SQLite", "memory"
+PER_HOST = 20
+FIRST_ADDRESS = 1 << 16  # 127.1.0.0
+AT_ONCE = 256  # groups that are enabled at a time
+
+
+def per_group(machines: int) -> int:
+    return 10 if machines <= 10_000 else 100
+
+
+def address(number: int) -> str:
+    number += FIRST_ADDRESS
+    return f"127.{number >> 16}.{number >> 8 & 255}.{number & 255}"
+
+
+def fleet(machines: int, each: int) -> Fleet:
+    """Scale sets on hosts, twenty machines on each."""
+    hosts = [Host(name=f"h{n}", labels={"rack": f"r{n % 100}"}) for n in range(machines // PER_HOST)]
+    groups = {
+        f"set{first // each}": Define(
+            kind=GroupKind.SCALE_SET,
+            machines=tuple(
+                Machine(
+                    name=f"set{first // each}_{n - first}",
+                    addresses=(address(n),),
+                    host=hosts[n // PER_HOST].name,
+                )
+                for n in range(first, first + each)
+            ),
+            labels={"tier": "web"},
+        )
+        for first in range(0, machines, each)
+    }
+    return Fleet(groups, tuple(hosts))
+
+
+class CountingSqlite(SqliteStore):
+    """How many commits went to the disk at a time."""
+
+    sizes: list[int]
+
+    async def _persist(
+        self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
+    ) -> None:
+        self.sizes.append(len(commits))
+        await super()._persist(commits, before, after)
+
+
+class CountingMemory(MemoryStore):
+    sizes: list[int]
+
+    async def _persist(
+        self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
+    ) -> None:
+        self.sizes.append(len(commits))
+        await super()._persist(commits, before, after)
+
+
+def store(kind: str, directory: Path) -> CountingSqlite | CountingMemory:
+    made = CountingSqlite(directory / "state.db") if kind == SQLITE else CountingMemory()
+    made.sizes = []
+    return made
+
+
+@asynccontextmanager
+async def running(
+    machines: int, each: int, kept: CountingSqlite | CountingMemory, *, listening: bool = False
+) -> AsyncIterator[Node]:
+    """A node with a real clock, all of its groups listening."""
+    gc.set_threshold(*COLLECT)  # as `serve` does
+    config = Config(
+        fleet=fleet(machines, each), metadata=Address("127.0.0.1", 0) if listening else None
+    )
+    async with Node(config, store=kept, driver=Simulated(World(), _at_once)) as node:
+        names = list(node.store.groups)
+        for first in range(0, len(names), AT_ONCE):
+            some = names[first : first + AT_ONCE]
+            await asyncio.gather(*(node.writer.submit(name, Enable()) for name in some))
+        yield node
+
+
+def _at_once(_: Duration) -> Duration:
+    return 0
