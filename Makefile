@@ -4,16 +4,17 @@
 #   make test    everything that a change must pass
 #   make lint    the part of it that only reads
 #   make fuzz    look for requests that two ways of answering take differently
-#   make bench   measurements, never part of the tests
+#   make bench   measurements, never part of the tests (BENCH=poll or BENCH=platform)
 #   make lock    write the requirement locks anew
 
 PYTHON ?= python3
 VENV := .venv
 CLIENTS := .venv-clients
-BENCH := .venv-bench
+BENCHES := .venv-bench
 BIN := $(VENV)/bin
 DEV_ARGS ?=
 BENCH_PYTHON ?= $(firstword $(wildcard /usr/bin/python3) $(PYTHON))
+BENCH ?= poll
 BENCH_ARGS ?=
 
 .PHONY: dev test lint fuzz bench lock clean
@@ -35,9 +36,9 @@ FUZZ_SECONDS ?= 60
 fuzz: $(VENV)/.ready
 	$(BIN)/python tests/differential/fuzz.py --seconds $(FUZZ_SECONDS)
 
-bench: $(BENCH)/.ready
-	tools/bench-packages
-	$(BENCH)/bin/python -m bench.poll $(BENCH_ARGS)
+bench: $(BENCHES)/.ready
+	@if [ "$(BENCH)" = poll ]; then tools/bench-packages; fi
+	$(BENCHES)/bin/python -m bench.$(BENCH) $(BENCH_ARGS)
 
 $(VENV)/.ready: requirements/dev.lock pyproject.toml tools/make-venv
 	tools/make-venv $(PYTHON) $(VENV) requirements/dev.lock
@@ -53,10 +54,10 @@ $(CLIENTS)/.ready: requirements/clients.lock tools/make-venv tools/client-packag
 
 # What is measured runs on the distribution's Python: one that was built without profile-guided
 # optimisation is a fifth slower. The peers: a Go toolchain here, nginx and wrk from Debian.
-$(BENCH)/.ready: requirements/dev.lock requirements/bench.lock pyproject.toml tools/make-venv
-	tools/make-venv $(BENCH_PYTHON) $(BENCH) requirements/dev.lock
-	$(BENCH)/bin/pip install --quiet --no-compile --require-hashes -r requirements/bench.lock
-	$(BENCH)/bin/pip install --quiet --no-deps --no-build-isolation --editable .
+$(BENCHES)/.ready: requirements/dev.lock requirements/bench.lock pyproject.toml tools/make-venv
+	tools/make-venv $(BENCH_PYTHON) $(BENCHES) requirements/dev.lock
+	$(BENCHES)/bin/pip install --quiet --no-compile --require-hashes -r requirements/bench.lock
+	$(BENCHES)/bin/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 lock:
@@ -71,4 +72,4 @@ lock:
 		--output-file requirements/bench.lock
 
 clean:
-	rm -rf $(VENV) $(CLIENTS) $(BENCH) .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	rm -rf $(VENV) $(CLIENTS) $(BENCHES) .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist

@@ -31,7 +31,11 @@ PER_GROUP = 100
 HOSTS_PER = 20  # machines on one host
 
 
-def fleet(machines: int) -> str:
+def _private(number: int) -> str:
+    return f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
+
+
+def fleet(machines: int, address: Callable[[int], str] = _private) -> str:
     """Scale sets of a hundred, some twenty machines on a host, and one machine that asks us."""
     hosts = [f"h{n}" for n in range(max(1, machines // HOSTS_PER))]
     lines = ["hosts:", *(f"  - {{name: {name}, labels: {{rack: r{name[-2:]}}}}}" for name in hosts)]
@@ -42,10 +46,9 @@ def fleet(machines: int) -> str:
         lines += [f"  - name: {name}", "    kind: scale-set", "    labels: {tier: web}"]
         lines += ["    machines:"]
         for n in range(first, min(first + PER_GROUP, machines)):
-            address = f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}"
             host = hosts[n // HOSTS_PER % len(hosts)]
             lines.append(
-                f"      - {{name: {name}_{n - first}, address: {address}, host: {host},"
+                f"      - {{name: {name}_{n - first}, address: {address(n)}, host: {host},"
                 f" labels: {{ring: r{n % 7}}}}}"
             )
     return "\n".join(lines) + "\n"
@@ -115,8 +118,8 @@ def guest(url: str, body: bytes | None = None) -> tuple[int, bytes]:
         connection.close()
 
 
-def measure(machines: int) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="forewarn-bench-") as scratch:
+def measure(machines: int, within: Path | None = None) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="forewarn-bench-", dir=within) as scratch:
         service = Service(Path(scratch))
         try:
             return _measured(service, machines)
@@ -164,6 +167,30 @@ def _measured(service: Service, machines: int) -> dict[str, Any]:
         "approvals": approvals.count,
         "longest_approval_seconds": approvals.longest,
     }
+
+
+PEER = """
+import resource, sys, time, yaml
+text = sys.stdin.buffer.read()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+began = time.perf_counter()
+found = yaml.load(text, yaml.CSafeLoader)
+print(time.perf_counter() - began, before / 1024)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+"""
+
+
+def peer(machines: int) -> tuple[float, float]:
+    """Seconds and MiB at the most for reading the same text with the YAML library alone, in C,
+    on the same core."""
+    done = subprocess.run(
+        ["taskset", "-c", "0", sys.executable, "-c", PEER],
+        input=fleet(machines).encode(),
+        capture_output=True,
+        check=True,
+    )
+    seconds, _, peak = map(float, done.stdout.split())
+    return seconds, peak
 
 
 def main() -> None:

@@ -15,15 +15,13 @@ import msgspec
 
 from bench.platform.meter import cpu, stopwatch
 from bench.platform.world import CountingMemory, CountingSqlite
+from bench.poll.processes import Failed
 from forewarn.core import EventType, Group, Refused
 from forewarn.core.changes import EventMoved
+from forewarn.core.lifecycle import Move
 from forewarn.node import Node
 from forewarn.service import guard
 from forewarn.store.port import Commit
-
-
-class Failed(Exception):
-    """The benchmark cannot go on; the message says why."""
 
 
 class Round(msgspec.Struct, frozen=True):
@@ -52,43 +50,47 @@ class Callers:
         self._store = store
         self._machines = [m.name for g in node.store.groups.values() for m in g.machines]
         self._ends: dict[str, asyncio.Future[None]] = {}
-        self._decided = 0
         self._took: list[float] = []
+        self.decided = 0
+        self.raised: dict[str, float] = {}  # when everybody had been told, for a while
         node.store.attach(self._told)
 
-    async def run(self, callers: int, seconds: float) -> Round:
+    async def run(self, callers: int, seconds: float, type: EventType) -> Round:
         self._store.sizes.clear()
         self._took.clear()
-        self._decided = 0
+        before = self.decided
         tasks = guard.Tasks()
         began, used = stopwatch(), cpu()
         until = began + seconds
         await asyncio.gather(
-            *(tasks.start(self._call(n, callers, until), f"caller {n}") for n in range(callers))
+            *(
+                tasks.start(self._call(type, n, callers, until), f"caller {n}")
+                for n in range(callers)
+            )
         )
         return Round(
             callers,
             stopwatch() - began,
             len(self._took),
-            self._decided,
+            self.decided - before,
             len(self._store.sizes),
             cpu() - used,
             statistics.median(self._took),
             list(self._store.sizes),
         )
 
-    async def _call(self, number: int, callers: int, until: float) -> None:
+    async def _call(self, type: EventType, number: int, callers: int, until: float) -> None:
         spread = len(self._machines) // callers  # so that they meet in few groups
         for n in count():
             if stopwatch() >= until:
                 return
             began = stopwatch()
-            await self.event(self._machines[(number * spread + n) % len(self._machines)])
+            await self.event(self._machines[(number * spread + n) % len(self._machines)], type)
             self._took.append(stopwatch() - began)
 
-    async def event(self, machine: str) -> None:
+    async def event(self, machine: str, type: EventType = EventType.FREEZE) -> None:
         platform = self._node.platform
-        raised = await platform.schedule(type=EventType.FREEZE, machines=(machine,), by="bench")
+        raised = await platform.schedule(type=type, machines=(machine,), by="bench")
         if isinstance(raised, Refused):
             raise Failed(raised.says)
         event = raised.event
@@ -101,9 +103,14 @@ class Callers:
     def _told(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         del changed
         for entry in commit.entries:
-            self._decided += 1
+            self.decided += 1
             for item in entry.items:
-                if isinstance(item, EventMoved) and item.event.status.over:
+                if not isinstance(item, EventMoved):
+                    continue
+                if item.what is Move.RAISE:
+                    self.raised[item.event.id] = stopwatch()
+                elif item.event.status.over:
+                    self.raised.pop(item.event.id, None)
                     ends = self._ends.pop(item.event.id, None)
                     if ends is not None and not ends.done():
                         ends.set_result(None)

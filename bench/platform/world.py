@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+
+import structlog
 
 from forewarn.cli.runtime import COLLECT
 from forewarn.core import Duration, Group, Machine
@@ -31,7 +34,7 @@ AT_ONCE = 256  # groups that are enabled at a time
 
 
 def per_group(machines: int) -> int:
-    return 10 if machines <= 10_000 else 100
+    return 10 if machines <= 1_000 else 100
 
 
 def address(number: int) -> str:
@@ -41,7 +44,9 @@ def address(number: int) -> str:
 
 def fleet(machines: int, each: int) -> Fleet:
     """Scale sets on hosts, twenty machines on each."""
-    hosts = [Host(name=f"h{n}", labels={"rack": f"r{n % 100}"}) for n in range(machines // PER_HOST)]
+    hosts = [
+        Host(name=f"h{n}", labels={"rack": f"r{n % 100}"}) for n in range(machines // PER_HOST)
+    ]
     groups = {
         f"set{first // each}": Define(
             kind=GroupKind.SCALE_SET,
@@ -93,7 +98,7 @@ async def running(
     machines: int, each: int, kept: CountingSqlite | CountingMemory, *, listening: bool = False
 ) -> AsyncIterator[Node]:
     """A node with a real clock, all of its groups listening."""
-    gc.set_threshold(*COLLECT)  # as `serve` does
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     config = Config(
         fleet=fleet(machines, each), metadata=Address("127.0.0.1", 0) if listening else None
     )
@@ -102,7 +107,15 @@ async def running(
         for first in range(0, len(names), AT_ONCE):
             some = names[first : first + AT_ONCE]
             await asyncio.gather(*(node.writer.submit(name, Enable()) for name in some))
+        settle()
         yield node
+
+
+def settle() -> None:
+    """What `serve` does about garbage, once everything is there."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECT)
 
 
 def _at_once(_: Duration) -> Duration:

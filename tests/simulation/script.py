@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
@@ -36,7 +37,8 @@ class Script:
                 await self.survive(self.poll(machine))
         sim.note("end")
         self.left_over = sim.node.platform.active()
-        await sim.node.__aexit__(None, None, None)
+        with contextlib.suppress(Killed):  # it may still die on the way out
+            await sim.surviving(sim.node.__aexit__(None, None, None))
         return sim
 
     async def survive(self, work: Any) -> None:

@@ -187,7 +187,7 @@ class Simulation:
 
     async def stop(self) -> None:
         """In good order: everything is put away, and everybody is told."""
-        await self.node.__aexit__(None, None, None)
+        await self.surviving(self.node.__aexit__(None, None, None))
         self.note("down")
 
     async def restart(self, away: int) -> None:

@@ -84,28 +84,26 @@ class Changes(msgspec.Struct, frozen=True):
 def apply(group: Group, items: tuple[Change, ...]) -> Group:
     """The group after these changes, which belong together and become visible together."""
     fields: dict[str, object] = {}
-    events = {event.id: event for event in group.events}
-    machines: dict[str, Machine] = {}
-    if any(isinstance(item, MachinePut | MachineRemoved) for item in items):  # there may be many
-        machines = {machine.name: machine for machine in group.machines}
-    enabled, incarnation = group.enabled, group.incarnation
-    touched: set[str] = set()
+    events: dict[str, Event] | None = None  # of these there may be many: only if they change
+    machines: dict[str, Machine] | None = None
+    enabled, incarnation, shown = group.enabled, group.incarnation, False
     for item in items:
         match item:
             case EventMoved(what=what, event=event):
-                touched.add("events")
+                if events is None:
+                    events = {one.id: one for one in group.events}
                 if event.status.over:
                     events.pop(event.id, None)
                 else:
                     events[event.id] = event
-                if what in SHOWN and not event.silent:
-                    touched.add("shown")
-            case MachinePut(machine=machine):
-                touched.add("machines")
-                machines[machine.name] = machine
-            case MachineRemoved(name=name):
-                touched.add("machines")
-                machines.pop(name, None)
+                shown = shown or (what in SHOWN and not event.silent)
+            case MachinePut() | MachineRemoved():
+                if machines is None:
+                    machines = {one.name: one for one in group.machines}
+                if isinstance(item, MachinePut):
+                    machines[item.machine.name] = item.machine
+                else:
+                    machines.pop(item.name, None)
             case GroupDefined(kind=kind, policy=policy, place=place, labels=labels):
                 fields |= {"kind": kind, "policy": policy, "place": place, "labels": labels}
             case EnablingBegan(until=until):
@@ -118,10 +116,10 @@ def apply(group: Group, items: tuple[Change, ...]) -> Group:
                 enabled, incarnation = False, 0
             case Seen(seen=seen):
                 fields["seen"] = seen
-    if "shown" in touched and group.enabled and enabled:
+    if shown and group.enabled and enabled:
         incarnation += 1
-    if "events" in touched:
+    if events is not None:
         fields["events"] = tuple(events.values())
-    if "machines" in touched:
+    if machines is not None:
         fields["machines"] = tuple(machines.values())
     return msgspec.structs.replace(group, enabled=enabled, incarnation=incarnation, **fields)

@@ -40,11 +40,21 @@ BACK_OFF_MOST: Duration = 5 * MINUTE
 
 def decide(group: Group, command: c.Command, now: Now) -> Changes | Refused:
     """What the command brings about, including whatever it sets free to start."""
+    decided = decide_and_apply(group, command, now)
+    return decided if isinstance(decided, Refused) else decided[0]
+
+
+def decide_and_apply(group: Group, command: c.Command, now: Now) -> tuple[Changes, Group] | Refused:
+    """The same, and the group after it, which has to be known to decide it."""
     decision = _decide(group, command, now)
     if isinstance(decision, Refused):
         return decision
-    begun = settle(apply(group, decision.items), now)
-    return msgspec.structs.replace(decision, items=(*decision.items, *begun)) if begun else decision
+    after = apply(group, decision.items)
+    begun = settle(after, now)
+    if not begun:
+        return decision, after
+    decision = msgspec.structs.replace(decision, items=(*decision.items, *begun))
+    return decision, apply(group, decision.items)  # all at once, as it becomes visible
 
 
 def _decide(group: Group, command: c.Command, now: Now) -> Changes | Refused:

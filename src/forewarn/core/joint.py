@@ -17,7 +17,7 @@ import msgspec
 from forewarn.core.aftermath import finished
 from forewarn.core.changes import Change, Changes, EventMoved, apply
 from forewarn.core.commands import Command
-from forewarn.core.decide import decide
+from forewarn.core.decide import decide_and_apply
 from forewarn.core.events import Event, Joint, Status
 from forewarn.core.group import Group
 from forewarn.core.holds import (
@@ -56,6 +56,7 @@ class Together(msgspec.Struct, frozen=True):
 
     decisions: tuple[Changes, ...]
     items: Mapping[str, tuple[Change, ...]]
+    after: Mapping[str, Group] = {}  # of the groups that one decision changed, and nothing else
 
 
 def decide_together(
@@ -66,21 +67,31 @@ def decide_together(
     after: dict[str, Group] = {}
     states = ChainMap(after, cast("MutableMapping[str, Group]", groups))
     items: dict[str, list[Change]] = {}
+    once: dict[str, Group] = {}
     decisions = []
     touched: dict[str, Joint] = {}
     for name, command in commands:
         before = states[name]
-        decision = decide(before, command, now)
-        if isinstance(decision, Refused):
-            return decision
+        decided = decide_and_apply(before, command, now)
+        if isinstance(decided, Refused):
+            return decided
+        decision, then = decided
         decisions.append(decision)
+        touched |= joints(before)
         if decision.items:
+            # Changes that are applied together count as one: after a second decision the
+            # group's state is another than that of both, one after the other.
+            if name in items:
+                once.pop(name, None)
+            else:
+                once[name] = then
             items.setdefault(name, []).extend(decision.items)
-            after[name] = apply(before, decision.items)
-        touched |= joints(before) | joints(states[name])
+            after[name] = then
+            touched |= joints(then)
     for name, more in _settle(states, touched, now).items():
+        once.pop(name, None)
         items.setdefault(name, []).extend(more)
-    return Together(tuple(decisions), {name: tuple(some) for name, some in items.items()})
+    return Together(tuple(decisions), {name: tuple(some) for name, some in items.items()}, once)
 
 
 def _settle(

@@ -79,10 +79,8 @@ class Carrier:
                 Part(one.id, one.group, tuple(machine.name for machine in concerned[one.id]))
                 for one in together
             ),
-            hosts=self._places.free_for(event.group, event.resources[0])
-            if event.relocates
-            else (),
-            known_hosts=frozenset(self._store.registry.hosts) if event.relocates else frozenset(),
+            hosts=self._places.free_for(event.group, event.resources[0]) if event.relocates else (),
+            known_hosts=self._places.names() if event.relocates else frozenset(),
             duration=event.duration,
             attempt=event.attempt.number if event.attempt else 0,
             started_at=event.started_at,

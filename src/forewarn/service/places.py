@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Mapping
 
 from forewarn.core import Event, Group, Machine
+from forewarn.core.registry import HostPut, HostRemoved
 from forewarn.store.port import Commit, Store
+
+MAX_OFFERED = 50  # hosts that are named to whoever looks for one, the best first
+RERANK = 64  # hosts that are ranked one by one; more, and all are ranked anew
 
 
 class Places:
@@ -14,11 +19,22 @@ class Places:
         self._on: dict[str, dict[str, str]] = {}  # by host: machines and their groups
         self._about: dict[str, dict[str, str]] = {}  # by host: events and their groups
         self._known: dict[str, tuple[tuple[Machine, ...], tuple[Event, ...]]] = {}
+        self._ranking: list[tuple[int, str]] = []  # every host, by how many machines it has
+        self._ranked: dict[str, int] = {}  # where in it: so many
+        self._unranked: set[str] = set()  # those of which that may have changed since
+        self._names: frozenset[str] | None = None
         store.attach(self._told)
 
     def load(self) -> None:
         for group in self._store.groups.values():
             self._index(group)
+        self._unranked.update(self._store.registry.hosts)
+
+    def names(self) -> frozenset[str]:
+        """All hosts that there are."""
+        if self._names is None:
+            self._names = frozenset(self._store.registry.hosts)
+        return self._names
 
     def groups_on(self, host: str) -> list[str]:
         """The groups that have machines there, gone ones included, in the order of names."""
@@ -43,35 +59,67 @@ class Places:
         return sorted(found, key=lambda event: (event.raised_at, event.group, event.id))
 
     def free_for(self, group: str, machine: str) -> tuple[str, ...]:
-        """Where the machine could go, the best first: healthy hosts for which nothing is
+        """Where the machine could best go, the best first: healthy hosts for which nothing is
         planned; rather one that holds no other update domain of its group, rather an empty one."""
         found = self._store.groups[group].machine(machine)
         domain, here = (found.update_domain, found.host) if found else (0, "")
         mine = self._store.groups[group].machines
         clashing = {m.host for m in mine if m.alive and m.update_domain != domain}
-        hosts = [
-            host.name
-            for host in self._store.registry.hosts.values()
-            if host.healthy and host.name != here and not self._about.get(host.name)
-        ]
-        return tuple(
-            sorted(hosts, key=lambda host: (host in clashing, len(self._on.get(host, ())), host))
-        )
+        hosts = self._store.registry.hosts
+        best: list[str] = []
+        rather_not: list[str] = []
+        self._rank()
+        for _, name in self._ranking:
+            if not hosts[name].healthy or name == here or self._about.get(name):
+                continue
+            (rather_not if name in clashing else best).append(name)
+            if len(best) == MAX_OFFERED:
+                break
+        return (*best, *rather_not)[:MAX_OFFERED]
 
-    def _told(self, _commit: Commit, changed: Mapping[str, Group]) -> None:
+    def _rank(self) -> None:
+        """Few of thousands have changed, as a rule: they are put in their places."""
+        hosts = self._store.registry.hosts
+        if len(self._unranked) > RERANK:
+            self._ranked = {name: len(self._on.get(name, ())) for name in hosts}
+            self._ranking = sorted((count, name) for name, count in self._ranked.items())
+        else:
+            for name in self._unranked:
+                if name in self._ranked:
+                    before = self._ranked.pop(name), name
+                    del self._ranking[bisect_left(self._ranking, before)]
+                if name in hosts:
+                    self._ranked[name] = len(self._on.get(name, ()))
+                    insort(self._ranking, (self._ranked[name], name))
+        self._unranked.clear()
+
+    def _told(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         for group in changed.values():
             self._index(group)
+        for put in commit.puts:
+            match put:
+                case HostPut(host=host):
+                    self._unranked.add(host.name)
+                    self._names = None
+                case HostRemoved(name=name):
+                    self._unranked.add(name)
+                    self._names = None
 
     def _index(self, group: Group) -> None:
         machines, events = self._known.get(group.name, ((), ()))
         if machines is not group.machines:
+            same = {id(machine) for machine in machines} & {id(one) for one in group.machines}
             for machine in machines:
+                if id(machine) in same:
+                    continue
                 there = self._on.get(machine.host)
                 if there is not None and there.get(machine.name) == group.name:
                     del there[machine.name]
+                    self._unranked.add(machine.host)
             for machine in group.machines:
-                if machine.host:
+                if machine.host and id(machine) not in same:
                     self._on.setdefault(machine.host, {})[machine.name] = group.name
+                    self._unranked.add(machine.host)
         if events is not group.events:
             for event in events:
                 if event.host:

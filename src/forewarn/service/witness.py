@@ -17,6 +17,9 @@ from forewarn.store.port import Commit, Sightings, Store
 SAVE_EVERY = 5.0  # seconds of guard time between two savings of what is lossy
 
 
+_NONE: dict[str, Time] = {}  # for all who have been shown no event: most of a fleet, always
+
+
 class Polls:
     """One machine's polling."""
 
@@ -27,7 +30,7 @@ class Polls:
         self.last: Time = 0
         self.version = ""
         self.incarnation = -1
-        self.first_sights: dict[str, Time] = {}  # by event, while it is active
+        self.first_sights = _NONE  # by event, while it is active
 
 
 class Witness:
@@ -84,6 +87,8 @@ class Witness:
         polls.last = at
         if polls.incarnation != incarnation or polls.version != version:
             polls.incarnation, polls.version = incarnation, version
+            if ids and polls.first_sights is _NONE:
+                polls.first_sights = {}
             for id in ids:
                 polls.first_sights.setdefault(id, at)
                 if id not in self._shown:
@@ -132,7 +137,7 @@ class Witness:
         for entry in commit.entries:
             for item in entry.items:
                 match item:
-                    case EventMoved(event=event) if event.status.over:
+                    case EventMoved(event=event) if event.id in self._shown and event.status.over:
                         self._shown.discard(event.id)
                         for machine in changed[entry.group].machines:
                             if polls := self._polls.get(machine.name):

@@ -83,7 +83,7 @@ class Writer:
             decisions.extend(decided.decisions)
             entries = [Entry(n, d.changes.items) for n, d in known.items() if d.changes.items]
             entries += [Entry(group, items) for group, items in decided.items.items()]
-            after = {name: one.after for name, one in known.items()}
+            after = {**decided.after, **{name: one.after for name, one in known.items()}}
             return Batch(now.at, now.lost, tuple(entries), tuple(planned.puts), after)
 
         with self._ledger.hold("command"):

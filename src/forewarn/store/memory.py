@@ -120,8 +120,9 @@ class MemoryStore(BatchingStore):
     async def save(self, sightings: Sightings) -> None:
         seen = {**self.disk.sightings.seen, **sightings.seen}
         self.disk.sightings = msgspec.structs.replace(sightings, seen=seen, firsts=())
-        known = {record.event for record in self.disk.history if record.what is What.SEEN}
-        self.disk.record(first for first in sightings.firsts if first.event not in known)
+        if sightings.firsts:  # else there is no need to look through all that was recorded
+            known = {record.event for record in self.disk.history if record.what is What.SEEN}
+            self.disk.record(first for first in sightings.firsts if first.event not in known)
 
     async def sightings(self) -> Sightings:
         return self.disk.sightings

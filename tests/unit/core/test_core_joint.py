@@ -44,6 +44,8 @@ class Fleet:
             before = dict(self.groups)
             for name, items in decided.items.items():
                 self.groups[name] = apply(self.groups[name], items)
+            for name, after in decided.after.items():
+                assert after == self.groups[name]  # what is known already is what comes of it
             self._judge(before, decided)
         return decided
 

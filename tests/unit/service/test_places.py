@@ -1,0 +1,126 @@
+"""Where a machine could go: the ranking of the hosts is what sorting all of them would give,
+whatever has come, gone and moved in between."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from forewarn.core import Group, Machine
+from forewarn.core.changes import Change, MachinePut, MachineRemoved
+from forewarn.core.fleet import Health, Host
+from forewarn.core.registry import HostPut, HostRemoved, Put
+from forewarn.service.places import MAX_OFFERED, RERANK, Places
+from forewarn.store import MemoryStore
+from forewarn.store.port import Batch, Entry
+
+GROUPS = ("a", "b", "c")
+
+
+def sorted_anew(store: MemoryStore, group: str, machine: str) -> list[str]:
+    """By all that there is, and nothing remembered."""
+    own = store.groups[group]
+    found = own.machine(machine)
+    assert found is not None
+    load = dict.fromkeys(store.registry.hosts, 0)
+    for every in store.groups.values():
+        for one in every.machines:
+            if one.host in load:
+                load[one.host] += 1
+    clashing = {
+        one.host for one in own.machines if one.alive and one.update_domain != found.update_domain
+    }
+    free = [
+        name for name, host in store.registry.hosts.items() if host.healthy and name != found.host
+    ]
+    return sorted(free, key=lambda name: (name in clashing, load[name], name))
+
+
+class Fleet:
+    """Changed at random, in commits of one or of many changes."""
+
+    def __init__(self, seed: int, hosts: int) -> None:
+        self.chance = random.Random(seed)
+        self.store = MemoryStore()
+        self.places = Places(self.store)
+        self.hosts = [f"h{n}" for n in range(hosts)]
+
+    async def start(self) -> None:
+        await self.store.open()
+        self.places.load()
+        machines = [Entry(group, tuple(self._put(group, n) for n in range(8))) for group in GROUPS]
+        await self.commit(machines, [HostPut(Host(name=name)) for name in self.hosts])
+
+    async def commit(self, entries: list[Entry], puts: list[Put]) -> None:
+        await self.store.transact(lambda _: Batch(1, 0, tuple(entries), tuple(puts)))
+
+    async def change(self, times: int) -> None:
+        for _ in range(times):
+            group = self.chance.choice(GROUPS)
+            name = f"{group}_{self.chance.randrange(1, 8)}"
+            item: Change = self._put(group, int(name[-1]))
+            if self.chance.random() < 0.2:
+                item = MachineRemoved(name)
+            puts: list[Put] = []
+            if self.chance.random() < 0.3:
+                host = self.chance.choice(self.hosts)
+                health = self.chance.choice(list(Health))
+                puts = [HostPut(Host(name=host, health=health))]
+                if self.chance.random() < 0.3:
+                    puts = [HostRemoved(host)]
+            await self.commit([Entry(group, (item,))], puts)
+
+    def _put(self, group: str, number: int) -> MachinePut:
+        return MachinePut(
+            Machine(
+                name=f"{group}_{number}",
+                host=self.chance.choice([*self.hosts, ""]),
+                update_domain=number % 3,
+                gone=self.chance.choice(["", "", "", "deleted"]),
+            )
+        )
+
+
+@pytest.mark.parametrize("between", [1, 5, 3 * RERANK])
+@pytest.mark.parametrize("seed", range(5))
+def test_the_best_hosts_are_those_that_sorting_all_would_find(seed: int, between: int) -> None:
+    async def play() -> None:
+        fleet = Fleet(seed, hosts=12)
+        await fleet.start()
+        for _ in range(30):
+            await fleet.change(between)
+            for group in GROUPS:
+                offered = fleet.places.free_for(group, f"{group}_0")
+                assert list(offered) == sorted_anew(fleet.store, group, f"{group}_0")
+            assert fleet.places.names() == frozenset(fleet.store.registry.hosts)
+
+    asyncio.run(play())
+
+
+def test_of_many_hosts_only_the_best_are_offered() -> None:
+    async def play() -> None:
+        fleet = Fleet(1, hosts=5 * MAX_OFFERED)
+        await fleet.start()
+        for _ in range(5):
+            await fleet.change(20)
+            offered = fleet.places.free_for("a", "a_0")
+            assert list(offered) == sorted_anew(fleet.store, "a", "a_0")[:MAX_OFFERED]
+
+    asyncio.run(play())
+
+
+def test_a_store_that_is_opened_again_ranks_as_before() -> None:
+    async def play() -> None:
+        fleet = Fleet(2, hosts=12)
+        await fleet.start()
+        await fleet.change(40)
+        again = MemoryStore(fleet.store.disk)
+        places = Places(again)
+        await again.open()
+        places.load()
+        assert places.free_for("a", "a_0") == fleet.places.free_for("a", "a_0")
+        assert isinstance(again.groups["a"], Group)
+
+    asyncio.run(play())
