@@ -141,9 +141,12 @@ class Simulation:
     def note(self, kind: str, **fields: Any) -> None:
         self.trace.append({"kind": kind, "t": self.stamp(), **fields})
 
+    def _tracing(self) -> Trace:
+        return Trace(lambda record: self.trace.append({**record, "t": self.stamp()}), RULES)
+
     def follow(self) -> None:
         """Record what the service decides without being asked over the wire."""
-        trace = Trace(lambda record: self.trace.append({**record, "t": self.stamp()}), RULES)
+        trace = self._tracing()
         for commit in self.disk.commits[self._told :]:  # on disk, but nobody lived to tell
             trace.told(commit, self.disk.groups)
         self._told = len(self.disk.commits)
@@ -172,7 +175,7 @@ class Simulation:
                 await self.bury()
         self.see_time()
         self.note("up")
-        Trace(self.trace.append, RULES).fleet(self.store, self.at)
+        self._tracing().fleet(self.store, self.at)
 
     async def bury(self) -> None:
         """The process is gone: nothing of it runs on, and nothing is put in order."""

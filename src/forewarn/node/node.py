@@ -201,7 +201,9 @@ class Node:
             if not any(self.inventory.groups()):
                 log.info("there are no machines yet; say which: forewarn apply FLEET.yaml")
             return
-        done = await self.applying.fleet(config.fleet, by="start", force=config.insist)
+        done = await self.applying.fleet(
+            config.fleet, by="start", force=config.insist, serving=False
+        )
         if isinstance(done, Refused):
             log.warning(
                 "the fleet file is not applied, the inventory stays as it was",

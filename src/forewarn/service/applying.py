@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeAlias, TypeVar
+from typing import ParamSpec, TypeAlias, TypeVar
 
 import msgspec
 
@@ -29,6 +29,7 @@ READ, COMPARED, DECIDED = 0.4, 0.5, 0.65  # how much of the work is done then, a
 
 Groups: TypeAlias = Mapping[str, Group]
 Prepare: TypeAlias = Callable[[Fleet, Groups], Fleet]
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -45,6 +46,7 @@ class Applying:
         self._writer = writer
         self._prepare = prepare
         self._busy = False
+        self._serving = True
         self.progress = Progress()
 
     async def text(
@@ -58,9 +60,20 @@ class Applying:
         return await self._applied(read, by=by, force=force, plan=plan)
 
     async def fleet(
-        self, fleet: Fleet, *, by: str, force: bool = False, plan: bool = False
+        self,
+        fleet: Fleet,
+        *,
+        by: str,
+        force: bool = False,
+        plan: bool = False,
+        serving: bool = True,
     ) -> Difference | Refused:
-        return await self._applied(lambda *_: fleet, by=by, force=force, plan=plan)
+        """Unless somebody is already being served, nobody is kept waiting: no thread is needed."""
+        self._serving = serving
+        try:
+            return await self._applied(lambda *_: fleet, by=by, force=force, plan=plan)
+        finally:
+            self._serving = True
 
     async def change(
         self, change: Callable[[Fleet], Fleet | Refused], *, by: str, force: bool = False
@@ -86,7 +99,7 @@ class Applying:
             return conflict(f"another fleet is being applied ({done}); try again when it is done")
         with self._turn():
             groups, hosts = dict(self._store.groups), self._store.registry.hosts
-            found = await asyncio.to_thread(self._compared, wanted, groups, hosts)
+            found = await self._aside(self._compared, wanted, groups, hosts)
             if isinstance(found, Refused) or plan or found.difference.nothing:
                 return found if isinstance(found, Refused) else found.difference
             if found.difference.in_the_way and not force:
@@ -100,7 +113,7 @@ class Applying:
             name: msgspec.structs.replace(define, force=force, by=by)
             for name, define in found.defines.items()
         }
-        decided = await asyncio.to_thread(self._decided, commands, groups)
+        decided = await self._aside(self._decided, commands, groups)
         puts = tuple(msgspec.structs.replace(put, by=by) for put in found.puts)
         self.progress = Progress("storing", DECIDED)
 
@@ -117,6 +130,12 @@ class Applying:
 
         done = await self._writer.submit_planned(plan)
         return done if isinstance(done, Refused) else found.difference
+
+    async def _aside(self, call: Callable[P, T], *arguments: P.args, **rest: P.kwargs) -> T:
+        """In a thread, so that guests are answered meanwhile."""
+        if self._serving:
+            return await asyncio.to_thread(call, *arguments, **rest)
+        return call(*arguments, **rest)
 
     # In a thread from here on.
 
