@@ -111,6 +111,15 @@ def test_a_plan_shows_fields_and_changes_nothing(service: Service, file: Path) -
     assert service.node.store.seq == seq
 
 
+def test_a_machine_put_on_a_host_that_has_failed_is_warned_of(service: Service, file: Path) -> None:
+    said(service, "host", "fail", "b")
+    file.write_text(FLEET.replace("host: a}", "host: b}"))
+    words = "host 'b' has failed, and no event tells web_0 so"
+    assert words in told(service, "apply", file, "--plan")["warnings"][0]
+    assert f"note: {words}" in typed(service, "apply", file).stderr
+    assert told(service, "apply", file)["warnings"] == []  # nothing to change, nothing to say
+
+
 def test_an_error_names_file_line_and_field_and_nothing_changes(
     service: Service, file: Path
 ) -> None:

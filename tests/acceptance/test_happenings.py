@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -124,6 +125,29 @@ def test_a_spot_machine_is_evicted_and_can_be_restored(service: Service) -> None
     assert service.get("batch_1").status == 404
     assert told(service, "machine", "show", "batch_1")["gone"] == "evicted"
     told(service, "machine", "restore", "batch_1")
+    assert service.get("batch_1").status == 200
+
+
+def test_a_machine_is_not_restored_on_a_host_that_has_failed(service: Service) -> None:
+    told(service, "machine", "evict", "batch_1")
+    service.clock.advance("2m")
+    told(service, "host", "fail", "h2")
+    says = refused(service, "machine", "restore", "batch_1")
+    assert "host 'h2', which has failed" in says
+    assert "forewarn host repair h2" in says
+    assert told(service, "machine", "show", "batch_1")["gone"] == "evicted"
+    told(service, "host", "repair", "h2")
+    assert told(service, "machine", "restore", "batch_1")["notes"] == []
+    assert "'batch_1' is there" in refused(service, "machine", "restore", "batch_1")
+
+
+def test_a_machine_that_is_restored_on_a_degraded_host_is_warned_of(service: Service) -> None:
+    told(service, "machine", "evict", "batch_1")
+    service.clock.advance("2m")
+    told(service, "host", "degrade", "h2")
+    said = typed(service, "machine", "restore", "batch_1")
+    assert said.stdout.startswith("batch_1 is there again")
+    assert "note: host 'h2' is degraded, and no event tells batch_1 so" in said.stderr
     assert service.get("batch_1").status == 200
 
 
@@ -258,6 +282,25 @@ def test_a_host_reboots_once(service: Service) -> None:
     assert {one["status"] for one in carried} == {"Started"}
     leads = [e for e in service.node.platform.active() if e.attempt is not None]
     assert len(leads) == 1
+
+
+def test_a_machine_that_is_put_on_another_host_is_not_disturbed_with_the_old_one(
+    service: Service, tmp_path: Path
+) -> None:
+    told(service, "host", "maintain", "h1", "--type", "Reboot")
+    withdrawn = event(service, "db-a")["EventId"]
+    fleet = tmp_path / "fleet.yaml"
+    fleet.write_text(FLEET.replace("db-a, host: h1", "db-a, host: h3"))
+    told(service, "apply", str(fleet))
+    assert events(service, "db-a") == []
+    ending = told(service, "event", "show", withdrawn)["ending"]
+    assert ending == "settled: its machines have moved"
+    service.clock.advance("16m")
+    assert event(service, "web_0")["EventStatus"] == "Started"
+    assert events(service, "db-a") == []
+    lead = next(e for e in service.node.platform.active() if e.attempt is not None)
+    task = service.node.carrier.task(lead)
+    assert {machine.name for machine in task.machines} == {"web_0", "batch_0"}
 
 
 def test_a_host_with_two_domains_of_one_group_is_refused_by_name(service: Service) -> None:

@@ -12,7 +12,7 @@ import pytest
 from script import Script
 from world import Kill, MortalStore
 
-from forewarn.core import Event, Group, GroupView, Now, Source, Status, changes, group, holds
+from forewarn.core import Event, Group, GroupView, Now, Source, Status, changes, group, holds, joint
 from forewarn.drivers.simulated import World
 from forewarn.metadata import app, boards, present
 from forewarn.metadata.reply import Reply
@@ -190,15 +190,24 @@ def starts_what_is_due_as_soon_as_it_is_back(patch: pytest.MonkeyPatch) -> None:
 
 
 def deletes_one_without_the_other(patch: pytest.MonkeyPatch) -> None:
-    honest = holds.timely
+    for name in ("settling", "due"):  # the package has a function of the latter's name
+        patch.setattr(import_module(f"forewarn.core.{name}"), "coupled", lambda *_: ())
 
-    def hasty(*args: Any, **kwargs: Any) -> list[holds.Hold]:
-        found = honest(*args, **kwargs)
-        return [hold for hold in found if hold.kind is not holds.HoldKind.COUPLING]
 
-    patch.setattr(holds, "timely", hasty)
-    # The package has a function of this module's name.
-    patch.setattr(import_module("forewarn.core.due"), "timely", hasty)
+def starts_a_host_without_asking_everybody(patch: pytest.MonkeyPatch) -> None:
+    def one_is_enough(groups: Any, active: Any, now: Any) -> bool:
+        return any(e.approved or e.not_before <= now.at for e in active.values())
+
+    patch.setattr(joint, "agreed", one_is_enough)
+
+
+def starts_a_hosts_groups_one_by_one(patch: pytest.MonkeyPatch) -> None:
+    honest = joint._settled
+
+    def first_only(*arguments: Any) -> dict[str, Any]:
+        return dict(list(honest(*arguments).items())[:1])
+
+    patch.setattr(joint, "_settled", first_only)
 
 
 BROKEN: list[tuple[Break, set[str]]] = [
@@ -220,6 +229,8 @@ BROKEN: list[tuple[Break, set[str]]] = [
     (brings_back_what_was_withdrawn, {"came-back"}),
     (starts_what_is_due_as_soon_as_it_is_back, {"grace-start"}),
     (deletes_one_without_the_other, {"coupling"}),
+    (starts_a_host_without_asking_everybody, {"joint-approval"}),
+    (starts_a_hosts_groups_one_by_one, {"joint-start"}),
 ]
 
 

@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from forewarn.cli.output import Json, Url, as_json, fail, service
+from forewarn.cli.output import Json, Url, as_json, fail, notes, service
 from forewarn.control.client import ControlClient, ControlError
 from forewarn.control.fleet_schema import (
     MAX_FLEET_BYTES,
@@ -92,6 +92,7 @@ def _show(found: FleetDifference, file: Path) -> None:
         f"{count} {what}{'s' if count > 1 else ''} {how}" for what, how, count in _totals(found)
     ]
     typer.echo(f"{'would be: ' if found.planned else ''}{', '.join(counts)}")
+    notes(found.warnings[:SHOWN_ITEMS])
     if found.planned and found.in_the_way:
         for one in found.in_the_way[:SHOWN_ITEMS]:
             typer.echo(

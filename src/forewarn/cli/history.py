@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import IO, Annotated
 
 import typer
 
@@ -72,19 +73,43 @@ def _last(client: ControlClient, asked: dict[str, str | None], limit: int) -> It
 
 
 def _export(client: ControlClient, asked: dict[str, str | None], path: Path) -> int:
-    """Whole or not at all: the file appears under its name when all of it is there."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    count = 0
+    lines = client.history_lines(asked)
     try:
-        with part.open("wb") as file:
-            for line in client.history_lines(asked):
-                file.write(line)
-                count += 1
-        part.replace(path)
+        if _to_be_replaced(path):
+            return _whole(lines, path.resolve())  # a link stays one, and what it leads to is new
+        with path.open("ab") as file:
+            return _written(lines, file)
     except OSError as error:
         fail(f"{path}: {error.strerror}")
+
+
+def _to_be_replaced(path: Path) -> bool:
+    """What is there and is no file (a pipe, a device) is written into, and so is the standard
+    output under one of its names: somebody else holds it open."""
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        return True
+    return stat.S_ISREG(there.st_mode) and not os.path.samestat(there, os.fstat(1))
+
+
+def _whole(lines: Iterator[bytes], path: Path) -> int:
+    """Or not at all: the file appears under its name when all of it is there."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as file:
+            count = _written(lines, file)
+        part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+    return count
+
+
+def _written(lines: Iterator[bytes], file: IO[bytes]) -> int:
+    count = 0
+    for line in lines:
+        file.write(line)
+        count += 1
     return count
 
 

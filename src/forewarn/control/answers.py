@@ -5,9 +5,13 @@ Problems are RFC 9457.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
-from litestar import Response
+import msgspec
+import structlog
+from litestar import Request, Response
 from litestar.exceptions import HTTPException
 
 from forewarn.control import schema as s
@@ -22,6 +26,8 @@ from forewarn.store.port import StoreFailed
 
 STATUS = {Reason.INVALID: 400, Reason.UNKNOWN: 404, Reason.CONFLICT: 409}
 TITLES = {400: "Bad request", 404: "Not found", 409: "Conflict", 503: "Not stored"}
+
+log = structlog.get_logger("forewarn.control")
 
 
 class RefusedError(Exception):
@@ -71,6 +77,13 @@ def selector(text: str | None) -> Selector | None:
         raise RefusedError(invalid(str(error))) from error
 
 
+async def aside(build: Callable[[], object]) -> Response[bytes]:
+    """An answer that may be large, made and encoded in a thread, of values that cannot change:
+    guests are answered meanwhile."""
+    encoded = await asyncio.to_thread(lambda: msgspec.json.encode(build()))
+    return Response(encoded, media_type="application/json")
+
+
 def refused(_request: object, error: RefusedError) -> Response[s.Problem]:
     status = STATUS[error.refused.reason]
     return problem(status, TITLES[status], error.refused.says)
@@ -86,6 +99,29 @@ def http_problem(_request: object, error: HTTPException) -> Response[s.Problem]:
         said = [f"{e.get('key', '')} {e.get('message', '')}".strip() for e in error.extra]
         detail = f"{detail}: {'; '.join(said)}"
     return problem(error.status_code, "Request not understood", detail)
+
+
+def surprise(request: Request[Any, Any, Any], error: Exception) -> Response[s.Problem]:
+    """A fault of ours: all of it is for the log, and whoever asked is told only that."""
+    if isinstance(error, RecursionError) and _while_decoding(error):
+        return problem(400, TITLES[400], "the body is nested too deeply")
+    log.error(
+        "a request could not be answered",
+        method=request.method,
+        path=request.url.path,
+        exc_info=error,
+    )
+    says = "the service has failed at this; its log says why"
+    return problem(500, "Internal error", says)
+
+
+def _while_decoding(error: Exception) -> bool:
+    """Was it raised by what reads a body, not by what does something with it?"""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    where = place.tb_frame.f_globals.get("__name__", "") if place is not None else ""
+    return str(where).startswith("litestar.serialization")
 
 
 def problem(status: int, title: str, detail: str) -> Response[s.Problem]:

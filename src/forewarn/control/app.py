@@ -1,20 +1,19 @@
 """The control API: HTTP in, verbs of the platform, shapes of `schema` out. Decides nothing.
 
-Problems are RFC 9457. Until there are tokens it is served on loopback only, and a request must
-name a loopback host, so that a page in a browser cannot reach it under another name.
+Problems are RFC 9457. What may come in at all is `doorway.py`.
 """
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Annotated, Any
-from urllib.parse import urlsplit
+from itertools import islice
+from typing import Annotated
 
 import msgspec
-from litestar import Litestar, Request, Response, get, post
+from litestar import Litestar, Response, get, post
 from litestar.exceptions import HTTPException
 from litestar.openapi.config import OpenAPIConfig
+from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from forewarn import __version__
@@ -23,19 +22,21 @@ from forewarn.control import schema as s
 from forewarn.control.answers import (
     RefusedError,
     allowed,
+    aside,
     http_problem,
     instant,
     length,
     named,
     not_stored,
     outcome,
-    problem,
     refused,
     selector,
+    surprise,
 )
-from forewarn.core import EventType, Machine, Now, Source, Time
+from forewarn.control.doorway import admitted
+from forewarn.core import EventType, Group, Machine, Now, Source, Time
 from forewarn.core.refusal import conflict, invalid, unknown
-from forewarn.core.selection import labels_of, matches
+from forewarn.core.selection import matches
 from forewarn.core.time import LAST
 from forewarn.service.applying import Applying
 from forewarn.service.history import History
@@ -48,6 +49,7 @@ from forewarn.service.rollouts import Rollouts
 from forewarn.store.port import StoreFailed
 
 MAX_LISTED = 1_000  # events that are over, in one answer
+MAX_MACHINES = 1_000_000  # machines in one answer, and how many are unless somebody says
 
 
 class Desk(msgspec.Struct, frozen=True):
@@ -82,17 +84,25 @@ def create(desk: Desk) -> Litestar:
             events=len(platform.active()),
         )
 
-    @get("/v1/machines", sync_to_thread=False)
-    def machines(
-        group: FromQuery[str | None] = None, label: FromQuery[str | None] = None
-    ) -> list[s.Machine]:
+    @get("/v1/machines", responses={200: ResponseSpec(list[s.Machine])})
+    async def machines(
+        group: FromQuery[str | None] = None,
+        label: FromQuery[str | None] = None,
+        limit: Annotated[int, QueryParameter(ge=1, le=MAX_MACHINES)] = MAX_MACHINES,
+        after: FromQuery[str | None] = None,
+    ) -> Response[bytes]:
+        """In the order of the inventory; `after` is the last machine of the page before."""
         wanted = selector(label) or ()
-        return [
-            views.machine(g, m, platform.witness.polls(m.name), desk.url_of)
-            for g in platform.inventory.groups()
-            for m in g.machines
-            if group in (None, g.name) and matches(wanted, labels_of(g, m))
-        ]
+        if group is not None:
+            there = [known_group(group)]
+        else:
+            there = list(platform.inventory.groups())
+        if after is not None and platform.inventory.machine(after) is None:
+            raise RefusedError(unknown(platform.inventory.unknown_machine(after)))
+        polls = platform.witness.polls
+        return await aside(
+            lambda: list(islice(views.machines(there, wanted, polls, desk.url_of, after), limit))
+        )
 
     def one_machine(name: str) -> s.Machine:
         found = platform.inventory.machine(name)
@@ -100,11 +110,14 @@ def create(desk: Desk) -> Litestar:
             raise RefusedError(unknown(platform.inventory.unknown_machine(name)))
         return views.machine(*found, platform.witness.polls(name), desk.url_of)
 
-    def one_group(name: str) -> s.Group:
+    def known_group(name: str) -> Group:
         found = platform.inventory.group(name)
         if found is None:
             raise RefusedError(unknown(platform.inventory.unknown_group(name)))
-        return views.group(found)
+        return found
+
+    def one_group(name: str) -> s.Group:
+        return views.group(known_group(name))
 
     @get("/v1/machines/{name:str}", sync_to_thread=False)
     def machine(name: FromPath[str]) -> s.Machine:
@@ -119,15 +132,17 @@ def create(desk: Desk) -> Litestar:
         return outcome(await platform.maintain(name, EventType.REDEPLOY, by))
 
     @post("/v1/machines/{name:str}/restore", status_code=200)
-    async def restore(name: FromPath[str]) -> s.Machine:
-        allowed(await platform.restore(name, by))
-        return one_machine(name)
+    async def restore(name: FromPath[str]) -> s.Restored:
+        notes = list(allowed(await platform.restore(name, by)))
+        return s.Restored(**msgspec.structs.asdict(one_machine(name)), notes=notes)
 
-    @get("/v1/groups", sync_to_thread=False)
-    def groups(label: FromQuery[str | None] = None) -> list[s.Group]:
+    @get("/v1/groups", responses={200: ResponseSpec(list[s.Group])})
+    async def groups(label: FromQuery[str | None] = None) -> Response[bytes]:
         wanted = selector(label) or ()
-        found = platform.inventory.groups()
-        return [views.group(group) for group in found if matches(wanted, group.labels)]
+        there = list(platform.inventory.groups())
+        return await aside(
+            lambda: [views.group(group) for group in there if matches(wanted, group.labels)]
+        )
 
     @get("/v1/groups/{name:str}", sync_to_thread=False)
     def group(name: FromPath[str]) -> s.Group:
@@ -146,6 +161,8 @@ def create(desk: Desk) -> Litestar:
     ) -> list[s.Event]:
         active = [e for e in platform.active() if group in (None, e.group)]
         over = list(await platform.past(group, limit)) if past else []
+        if group is not None and not active and not over:
+            known_group(group)  # one that is no more may still have events that are over
         return [views.event(event) for event in (*active, *over)]
 
     @post("/v1/events", status_code=201)
@@ -212,12 +229,13 @@ def create(desk: Desk) -> Litestar:
             *history.handlers(desk),
             *rollouts.handlers(desk),
         ],
-        before_request=_local_only,
+        before_request=admitted,
         logging_config=None,
         exception_handlers={
             RefusedError: refused,
             StoreFailed: not_stored,
             HTTPException: http_problem,
+            Exception: surprise,
         },
         openapi_config=OpenAPIConfig(title="forewarn control API", version=__version__),
     )
@@ -250,19 +268,3 @@ def _clock(desk: Desk, now: Now) -> s.Clock:
         steady_since=None if now.steady_since is None else s.time_of(now.steady_since),
         next_due=None if due is None else s.time_of(due),
     )
-
-
-def _local_only(request: Request[Any, Any, Any]) -> Response[s.Problem] | None:
-    """A page in a browser names the host it came from, and says where from."""
-    host = request.headers.get("host", "localhost")
-    name = urlsplit(f"//{host}").hostname or ""
-    if _is_local(name) and "origin" not in request.headers:
-        return None
-    return problem(403, "Forbidden", "the control API answers local programs only")
-
-
-def _is_local(name: str) -> bool:
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return name == "localhost"

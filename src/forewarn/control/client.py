@@ -42,8 +42,8 @@ class ControlClient:
     def maintain(self, verb: str, name: str) -> s.Outcome:
         return self._call("POST", f"/v1/machines/{_segment(name)}/{verb}", s.Outcome)
 
-    def restore(self, name: str) -> s.Machine:
-        return self._call("POST", f"/v1/machines/{_segment(name)}/restore", s.Machine)
+    def restore(self, name: str) -> s.Restored:
+        return self._call("POST", f"/v1/machines/{_segment(name)}/restore", s.Restored)
 
     def groups(self, label: str | None = None) -> list[s.Group]:
         return self._call("GET", "/v1/groups", list[s.Group], query={"label": label})

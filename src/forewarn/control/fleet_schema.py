@@ -54,6 +54,7 @@ class FleetDifference(msgspec.Struct, kw_only=True):
     items: list[FleetItem] = []  # at most a thousand each of hosts, groups and machines
     left_out: int = 0
     in_the_way: list[InTheWay] = []  # without force it is refused because of these
+    warnings: list[str] = []  # hosts that are not well and are given machines all the same
 
     @property
     def total(self) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from litestar import get, patch, post
+from litestar import Response, get, patch, post
+from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, FromQuery, JSONBody
 
 from forewarn.control import schema as s
@@ -13,6 +14,7 @@ from forewarn.control import views
 from forewarn.control.answers import (
     RefusedError,
     allowed,
+    aside,
     instant,
     length,
     named,
@@ -61,13 +63,11 @@ def handlers(desk: Desk) -> list[Any]:
         wanted = _policy(group.policy, data)
         return views.group(allowed(await platform.set_policy(name, wanted, by)))
 
-    @get("/v1/hosts", sync_to_thread=False)
-    def list_hosts(label: FromQuery[str | None] = None) -> list[s.Host]:
-        found = hosts.hosts(selector(label))
-        return [
-            views.host(host, hosts.machines_on(host.name), hosts.events_about(host.name))
-            for host in found
-        ]
+    @get("/v1/hosts", responses={200: ResponseSpec(list[s.Host])})
+    async def list_hosts(label: FromQuery[str | None] = None) -> Response[bytes]:
+        wanted = selector(label) or ()
+        found, groups = hosts.hosts(), list(platform.inventory.groups())
+        return await aside(lambda: views.hosts(found, wanted, groups))
 
     @get("/v1/hosts/{name:str}", sync_to_thread=False)
     def host(name: FromPath[str]) -> s.Host:

@@ -137,7 +137,7 @@ def _when(key: str, said: str | None, now: Time) -> Time | None:
     except ValueError:
         pass
     try:
-        return now - parse_duration(said)
+        return now - parse_duration(said)  # which is never longer than any time there is
     except ValueError as error:
         raise RefusedError(
             invalid(

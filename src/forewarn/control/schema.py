@@ -25,6 +25,12 @@ class Machine(msgspec.Struct, kw_only=True):
     events: list[str] = []
 
 
+class Restored(Machine, kw_only=True):
+    """A machine that is there again, and what whoever brought it back should know."""
+
+    notes: list[str] = []
+
+
 class Group(msgspec.Struct, kw_only=True):
     name: str
     kind: str

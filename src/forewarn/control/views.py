@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -11,7 +11,7 @@ from forewarn.control.schema import time_of
 from forewarn.core import Event, Group, Machine
 from forewarn.core.fleet import Host
 from forewarn.core.holds import Hold
-from forewarn.core.selection import labels_of
+from forewarn.core.selection import Selector, labels_of, matches
 from forewarn.core.time import SECOND
 from forewarn.service import platform as p
 from forewarn.service.explaining import Explanation
@@ -19,9 +19,38 @@ from forewarn.service.hosts import HostReport
 from forewarn.service.witness import Polls
 
 
+def machines(
+    groups: Iterable[Group],
+    wanted: Selector,
+    polls: Callable[[str], Polls | None],
+    url: Callable[[Machine], str],
+    after: str | None = None,
+) -> Iterator[s.Machine]:
+    """Those that are wanted, in the order of their groups, from behind one on."""
+    found = after is None
+    for there in groups:
+        if not found and there.machine(after or "") is None:
+            continue
+        events: dict[str, list[str]] = {}
+        for event in there.events:
+            for name in event.resources:
+                events.setdefault(name, []).append(event.id)
+        for one in there.machines:
+            if found and matches(wanted, labels_of(there, one)):
+                yield machine(there, one, polls(one.name), url, events.get(one.name, []))
+            found = found or one.name == after
+
+
 def machine(
-    group: Group, machine: Machine, polls: Polls | None, url: Callable[[Machine], str]
+    group: Group,
+    machine: Machine,
+    polls: Polls | None,
+    url: Callable[[Machine], str],
+    events: list[str] | None = None,
 ) -> s.Machine:
+    """`events` are those it is in, where somebody has looked already."""
+    if events is None:
+        events = [event.id for event in group.events if machine.name in event.resources]
     return s.Machine(
         name=machine.name,
         group=group.name,
@@ -37,7 +66,7 @@ def machine(
         polls=polls.count if polls else 0,
         last_poll=time_of(polls.last) if polls else None,
         api_version=polls.version if polls else "",
-        events=[event.id for event in group.events if machine.name in event.resources],
+        events=events,
     )
 
 
@@ -93,6 +122,28 @@ def outcome(outcome: p.Outcome) -> s.Outcome:
 
 def outcomes(outcomes: p.Outcomes) -> s.Outcomes:
     return s.Outcomes(events=[event(one) for one in outcomes.events], notes=list(outcomes.notes))
+
+
+def hosts(hosts: Iterable[Host], wanted: Selector, groups: Iterable[Group]) -> list[s.Host]:
+    """All that are wanted, with what a look at every group says about them."""
+    machines: dict[str, list[Machine]] = {}
+    events: dict[str, list[Event]] = {}
+    for there in groups:
+        for one in there.machines:
+            if one.host and one.alive:
+                machines.setdefault(one.host, []).append(one)
+        for planned in there.events:
+            if planned.host:
+                events.setdefault(planned.host, []).append(planned)
+    return [
+        host(
+            one,
+            sorted(machines.get(one.name, []), key=lambda machine: machine.name),
+            sorted(events.get(one.name, []), key=lambda e: (e.raised_at, e.group, e.id)),
+        )
+        for one in hosts
+        if matches(wanted, one.labels)
+    ]
 
 
 def host(host: Host, machines: list[Machine], events: list[Event]) -> s.Host:

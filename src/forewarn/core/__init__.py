@@ -11,8 +11,9 @@ from forewarn.core.due import due
 from forewarn.core.events import Event, EventType, Source, Status
 from forewarn.core.fleet import GroupKind, Machine, Policy
 from forewarn.core.group import EventView, Group, GroupView, view
-from forewarn.core.holds import Hold, why
+from forewarn.core.holds import Hold
 from forewarn.core.refusal import Reason, Refused
+from forewarn.core.settling import why
 from forewarn.core.time import Duration, Now, Rules, Time
 
 __all__ = [

@@ -3,13 +3,15 @@ other events that this makes pointless."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from forewarn.core.changes import Change, EventMoved, MachinePut, apply
 from forewarn.core.events import Event, EventType, Status
 from forewarn.core.group import Group
-from forewarn.core.holds import bound, ended
 from forewarn.core.lifecycle import Move, move
+from forewarn.core.settling import bound, ended
 from forewarn.core.time import Now
 
 GONE = {EventType.PREEMPT: "evicted", EventType.TERMINATE: "deleted"}
@@ -77,4 +79,20 @@ def _left(group: Group, event: Event) -> list[Change]:
         if left and other.host_bound and other.id != event.id:
             after = move(other, Move.LEAVE, left=tuple(dict.fromkeys((*other.left, *left))))
             items.append(EventMoved(Move.LEAVE, after))
+    return items
+
+
+def put_elsewhere(group: Group, hosts: Mapping[str, str], by: str) -> list[Change]:
+    """The inventory has these machines on other hosts now: what is planned for the old ones does
+    not concern them any more. What has begun goes on with them."""
+    items: list[Change] = []
+    for event in group.events if hosts else ():
+        if event.status is not Status.SCHEDULED or not event.host_bound:
+            continue
+        left = [name for name in event.resources if name in hosts and name not in event.left]
+        if event.host:  # whoever comes to the very host is concerned
+            left = [name for name in left if hosts[name] != event.host]
+        if left:
+            after = move(event, Move.LEAVE, left=(*event.left, *left))
+            items.append(EventMoved(Move.LEAVE, after, by))
     return items

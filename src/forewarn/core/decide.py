@@ -1,7 +1,7 @@
 """Decisions: what a command does to a group, or why it is refused.
 
 Pure and total: nothing in here raises for what a caller may have said. Raising events is
-`announce.py`; what ends with a finished event is `aftermath.py`; starting is `holds.settle`.
+`announce.py`; what ends with a finished event is `aftermath.py`; starting is `settling.settle`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from forewarn.core import commands as c
-from forewarn.core.aftermath import finished, moot
+from forewarn.core.aftermath import finished, moot, put_elsewhere
 from forewarn.core.announce import announce, maintain, strike
 from forewarn.core.changes import (
     Change,
@@ -28,9 +28,9 @@ from forewarn.core.departures import delete, evict
 from forewarn.core.events import MAX_READY_NOTE, Approval, Attempt, Event, Ready, Status
 from forewarn.core.fleet import Machine
 from forewarn.core.group import Group
-from forewarn.core.holds import bound, settle
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.refusal import Refused, conflict, invalid, unknown
+from forewarn.core.settling import bound, settle
 from forewarn.core.time import MINUTE, SECOND, Duration, Now
 from forewarn.core.words import listing
 
@@ -282,16 +282,21 @@ def _define(group: Group, command: c.Define, now: Now) -> Changes | Refused:
     if wanted != GroupDefined(group.kind, group.policy, group.place, group.labels, by):
         items.append(wanted)
     known = {machine.name: machine for machine in group.machines}
+    elsewhere: dict[str, str] = {}
     for machine in command.machines:
         before = known.pop(machine.name, None)
-        placed = _placed(before, machine)
-        if before != placed:
-            items.append(MachinePut(placed, by))
+        there = placed(before, machine)
+        if before != there:
+            items.append(MachinePut(there, by))
+            # One that had no host has not moved: only now is it said where it is.
+            if before is not None and before.host and before.host != there.host:
+                elsewhere[machine.name] = there.host
     if known and not command.force and (busy := _busy(group, set(known))):
         return busy
     if not items and not known:
         return Changes()
     items += [MachineRemoved(name, by) for name in known]
+    items += put_elsewhere(group, elsewhere, by)
     after = apply(group, tuple(items))
     return Changes((*items, *moot(after, now)))
 
@@ -312,7 +317,7 @@ def _busy(group: Group, names: set[str]) -> Refused | None:
     )
 
 
-def _placed(known: Machine | None, wanted: Machine) -> Machine:
+def placed(known: Machine | None, wanted: Machine) -> Machine:
     """What the inventory says, but for what has happened to the machine since."""
     if known is None:
         return wanted

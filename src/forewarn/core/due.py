@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from forewarn.core.events import Event, Status
 from forewarn.core.group import Group
-from forewarn.core.holds import Floor, HoldKind, occupied, open_deletes, ripe_at, timely
+from forewarn.core.holds import Floor, coupled, open_deletes, ripe_at, unasked
 from forewarn.core.time import Now, Time
 
 
@@ -27,20 +27,17 @@ def due(group: Group, now: Now) -> Time | None:
         if event.status is Status.STARTED:
             if event.attempt is not None and event.attempt.next_at is not None:
                 instants.append(event.attempt.next_at)
-        elif event.joint is None and not occupied(event, floor):
+        elif event.joint is None and not floor.taken(event):
             instants += _starts(event, now, deletes)
     return min(instants, default=None)
 
 
 def _starts(event: Event, now: Now, deletes: Sequence[Event]) -> list[Time]:
     """When it starts if nothing but time holds it; a window that has closed holds it for good."""
-    held = timely(event, now, deletes)
-    if not held:
-        return [event.raised_at]
-    unripe = any(hold.kind is not HoldKind.WINDOW for hold in held)
-    at = ripe_at(event, now) if unripe else event.raised_at
+    waits = unasked(event, now) or coupled(event, now, deletes)
+    at = ripe_at(event, now) if waits else event.raised_at
     if event.span is not None:
         at = max(at, event.span.opens)
-        if event.span.closes is not None and at >= event.span.closes:
+        if event.span.closes is not None and max(at, now.at) >= event.span.closes:
             return []
     return [at]

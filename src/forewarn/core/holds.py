@@ -1,6 +1,6 @@
-"""What holds an event back. The same predicates decide and explain.
+"""What holds an event back. The same predicates decide (`settling.py`) and explain.
 
-`settle` starts everything that nothing holds; `why` says what holds the rest. An event may be
+An event may be
 held by its notice, by the pause after an outage, by a machine that is busy with another event,
 by its group's domain slot, by the other deletes it is coupled with, by a window that is not
 open, or by the other groups that its host is shared with (which is `joint.py`).
@@ -13,10 +13,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from forewarn.core.changes import Change, EventMoved, apply
-from forewarn.core.events import Approval, Attempt, Event, EventType, Source, Status
-from forewarn.core.group import Group
-from forewarn.core.lifecycle import Move, move
+from forewarn.core.events import Event, EventType, Status
 from forewarn.core.time import Now, Time
 from forewarn.core.words import listing
 
@@ -74,6 +71,14 @@ class Floor:
         for name in event.resources:
             self._by_machine.get(name, {}).pop(event.id, None)
 
+    def taken(self, event: Event) -> bool:
+        """Does it have to wait for the end of another event?"""
+        if event.waits and any(self._by_machine.get(name) for name in event.resources):
+            return True
+        return event.waits_for_domain and any(
+            events for domain, events in self._by_domain.items() if domain != event.domain
+        )
+
     def on_machines(self, names: Iterable[str]) -> dict[str, Event]:
         return {id: event for name in names for id, event in self._by_machine.get(name, {}).items()}
 
@@ -99,10 +104,31 @@ def open_deletes(events: Iterable[Event], now: Now) -> list[Event]:
     return sorted(waiting, key=lambda event: event.not_before)
 
 
+def within(event: Event, now: Now) -> bool:
+    """Is the window open that it may start in?"""
+    span = event.span
+    return span is None or (span.opens <= now.at and (span.closes is None or now.at < span.closes))
+
+
+def unasked(event: Event, now: Now) -> bool:
+    """Does it wait for its notice, since nobody has approved it?"""
+    return event.approved is None and not ripe(event, now)
+
+
+def coupled(event: Event, now: Now, deletes: Sequence[Event]) -> tuple[str, ...]:
+    """The deletes that an approved one has to wait for. `deletes` are its group's
+    `open_deletes`."""
+    if event.type is not EventType.TERMINATE or ripe(event, now):
+        return ()
+    return tuple(
+        other.id for other in deletes[:NAMED_AT_MOST] if other.not_before <= event.not_before
+    )
+
+
 def outside(event: Event, now: Now) -> list[Hold]:
     """The window it may start in is not open: approved or not, it waits."""
     span = event.span
-    if span is None or (span.opens <= now.at and (span.closes is None or now.at < span.closes)):
+    if span is None or within(event, now):
         return []
     early = now.at < span.opens
     return [
@@ -131,9 +157,7 @@ def timely(event: Event, now: Now, deletes: Sequence[Event]) -> list[Hold]:
 
 
 def _unripe(event: Event, now: Now, deletes: Sequence[Event]) -> list[Hold]:
-    if ripe(event, now):
-        return []
-    if event.approved is None:
+    if unasked(event, now):
         found = []
         if now.at < event.not_before:
             found.append(
@@ -157,12 +181,8 @@ def _unripe(event: Event, now: Now, deletes: Sequence[Event]) -> list[Hold]:
                 )
             )
         return found
-    if event.type is not EventType.TERMINATE:
-        return []
-    coupled = tuple(
-        other.id for other in deletes[:NAMED_AT_MOST] if other.not_before <= event.not_before
-    )
-    if not coupled:
+    others = coupled(event, now, deletes)
+    if not others or event.approved is None:
         return []
     return [
         Hold(
@@ -170,18 +190,19 @@ def _unripe(event: Event, now: Now, deletes: Sequence[Event]) -> list[Hold]:
             says="approved, but deletes of a group that are due no later go first or together",
             since=event.approved.at,
             until=ripe_at(event, now),
-            waits_for=coupled,
+            waits_for=others,
             movers=f"any machine of group '{event.group}', by approving those as well",
         )
     ]
 
 
 def occupied(event: Event, floor: Floor) -> list[Hold]:
-    """Holds that only the end of another event lifts."""
-    found = []
+    """Holds that only the end of another event lifts, of one that has not started."""
+    found: list[Hold] = []
+    if not floor.taken(event):
+        return found
     if event.waits:
         busy = floor.on_machines(event.resources)
-        busy.pop(event.id, None)
         if busy:
             found.append(
                 Hold(
@@ -207,103 +228,6 @@ def occupied(event: Event, floor: Floor) -> list[Hold]:
                 )
             )
     return found
-
-
-def settle(group: Group, now: Now) -> tuple[Change, ...]:
-    """Start whatever nothing holds, in the order of raising."""
-    items: list[Change] = list(_nobody_to_ask(group, now))
-    group = apply(group, tuple(items)) if items else group
-    floor = Floor(group.events)
-    present = {event.id: event for event in group.events}
-    freed = True
-    while freed:  # a start may end what held another event; then look once more
-        freed = False
-        deletes = open_deletes(present.values(), now)
-        for event in list(present.values()):
-            if event.id not in present or event.status is not Status.SCHEDULED:
-                continue
-            if timely(event, now, deletes) or occupied(event, floor):
-                continue
-            began = started(event, now)
-            items.append(EventMoved(Move.START, began))
-            present[event.id] = began
-            floor.enter(began)
-            if event.promise.deletes:
-                for other in [e for e in present.values() if moot_beside(event, e)]:
-                    items.append(ended(other, now, f"its machine is being deleted by {event.id}"))
-                    floor.leave(other)
-                    del present[other.id]
-                    freed = True
-    return tuple(items)
-
-
-def _nobody_to_ask(group: Group, now: Now) -> Iterable[Change]:
-    """Users' events that are approved because all machines are down, if that is the policy."""
-    if not group.policy.all_instances_down:
-        return
-    down = {
-        name
-        for event in group.events
-        if event.status is Status.STARTED and event.type is not EventType.FREEZE
-        for name in event.resources
-    }
-    if not group.alive or not group.alive <= down:
-        return
-    for event in group.events:
-        if (
-            event.source is Source.USER
-            and event.status is Status.SCHEDULED
-            and event.approved is None
-        ):
-            approval = Approval("policy: all machines are down", now.at)
-            yield EventMoved(Move.APPROVE, move(event, Move.APPROVE, approved=approval))
-
-
-def why(group: Group, id: str, now: Now) -> tuple[Hold, ...]:
-    """What a Scheduled event waits for: empty exactly when a Tick would start it.
-
-    Asked of the group as it would stand after a Tick, so that of two events that could start
-    but not both, the second names the first.
-    """
-    items = settle(group, now)
-    for item in items:
-        if isinstance(item, EventMoved) and item.event.id == id and item.what is Move.WITHDRAW:
-            return (
-                Hold(
-                    kind=HoldKind.MACHINE,
-                    says=item.event.ending,
-                    since=now.at,
-                    movers="nobody: it will be withdrawn",
-                ),
-            )
-    after = apply(group, items)
-    event = after.event(id)
-    if event is None or event.status is not Status.SCHEDULED:
-        return ()
-    deletes = open_deletes(after.events, now)
-    return (*timely(event, now, deletes), *occupied(event, Floor(after.events)))
-
-
-def started(event: Event, now: Now) -> Event:
-    """The first attempt is on record with the start itself: a driver is asked right after."""
-    return move(event, Move.START, started_at=now.at, attempt=Attempt(number=1, at=now.at))
-
-
-def ended(event: Event, now: Now, ending: str, by: str = "") -> EventMoved:
-    """An event that has become pointless: withdrawn, or finished if it had begun."""
-    what = Move.WITHDRAW if event.status is Status.SCHEDULED else Move.FINISH
-    return EventMoved(what, move(event, what, ended_at=now.at, ending=ending), by)
-
-
-def bound(event: Event) -> bool:
-    """Is it under way together with others, so that it ends only with them?"""
-    return event.joint is not None and event.status is Status.STARTED
-
-
-def moot_beside(delete: Event, other: Event) -> bool:
-    if bound(other) or other.id == delete.id:
-        return False
-    return set(other.resources) <= set(delete.resources)
 
 
 def _latest_start(events: Iterable[Event]) -> Time:

@@ -28,27 +28,67 @@ from forewarn.core.holds import (
     outside,
     ripe,
     ripe_at,
-    settle,
-    started,
+    within,
 )
 from forewarn.core.lifecycle import Move
 from forewarn.core.refusal import Refused
+from forewarn.core.settling import settle, started
 from forewarn.core.time import Now, Time
 from forewarn.core.words import listing
 
 
 def members(groups: Mapping[str, Group], joint: Joint) -> dict[str, Event]:
     """By group, in the joint's order: those that are not over."""
-    found = {}
-    for name in joint.groups:
-        for event in groups[name].events:
-            if event.joint is not None and event.joint.id == joint.id:
-                found[name] = event
-    return found
+    return Scene(groups).members(joint)
 
 
 def joints(group: Group) -> dict[str, Joint]:
     return {event.joint.id: event.joint for event in group.events if event.joint is not None}
+
+
+class Scene:
+    """The groups as several joints look at them, each group looked through once."""
+
+    def __init__(self, groups: Mapping[str, Group]) -> None:
+        self.groups = groups
+        self._events: dict[str, dict[str, Event]] = {}  # by group and joint
+        self._floors: dict[str, Floor] = {}
+
+    def members(self, joint: Joint) -> dict[str, Event]:
+        found = {name: self._of(name).get(joint.id) for name in joint.groups}
+        return {name: event for name, event in found.items() if event is not None}
+
+    def floor(self, name: str) -> Floor:
+        if name not in self._floors:
+            self._floors[name] = Floor(self.groups[name].events)
+        return self._floors[name]
+
+    def changed(self, name: str) -> None:
+        self._events.pop(name, None)
+        self._floors.pop(name, None)
+
+    def _of(self, name: str) -> dict[str, Event]:
+        if name not in self._events:
+            self._events[name] = {
+                event.joint.id: event for event in self.groups[name].events if event.joint
+            }
+        return self._events[name]
+
+    def free(self, active: Mapping[str, Event], now: Now) -> bool:
+        """Does nothing hold them, so that they start now?"""
+        return (
+            agreed(self.groups, active, now)
+            and all(within(event, now) for event in active.values())
+            and not any(self.floor(name).taken(event) for name, event in active.items())
+        )
+
+
+def agreed(groups: Mapping[str, Group], active: Mapping[str, Event], now: Now) -> bool:
+    """Has their notice passed, or has every group approved that listens, and one at least?"""
+    if any(ripe(event, now) for event in active.values()):
+        return True
+    votes = [e.approved is not None for n, e in active.items() if e.approved or groups[n].enabled]
+    return bool(votes) and all(votes)
 
 
 class Together(msgspec.Struct, frozen=True):
@@ -77,7 +117,7 @@ def decide_together(
             return decided
         decision, then = decided
         decisions.append(decision)
-        touched |= joints(before)
+        touched |= _movable(before, now)
         if decision.items:
             # Changes that are applied together count as one: after a second decision the
             # group's state is another than that of both, one after the other.
@@ -87,11 +127,33 @@ def decide_together(
                 once[name] = then
             items.setdefault(name, []).extend(decision.items)
             after[name] = then
-            touched |= joints(then)
+            touched |= _movable(then, now)
+            touched |= _over(before, then)
     for name, more in _settle(states, touched, now).items():
         once.pop(name, None)
         items.setdefault(name, []).extend(more)
     return Together(tuple(decisions), {name: tuple(some) for name, some in items.items()}, once)
+
+
+def _movable(group: Group, now: Now) -> dict[str, Joint]:
+    """The joints that this group does not hold back all by itself."""
+    return {
+        event.joint.id: event.joint
+        for event in group.events
+        if event.joint is not None
+        and (
+            event.status is Status.STARTED
+            or event.approved is not None
+            or not group.enabled
+            or ripe(event, now)
+        )
+    }
+
+
+def _over(before: Group, after: Group) -> dict[str, Joint]:
+    """The joints of which this group is no longer a part."""
+    left = joints(after)
+    return {id: joint for id, joint in joints(before).items() if id not in left}
 
 
 def _settle(
@@ -100,28 +162,30 @@ def _settle(
     """What these joints bring about now, by group: starts, and the ends of those whose lead is
     over. A start or an end in one group may matter to the next joint there."""
     items: dict[str, list[Change]] = {}
+    scene = Scene(states)
     while touched:
         joint = touched.pop(next(iter(touched)))
-        for name, moved in _settled(states, joint, now).items():
+        for name, moved in _settled(scene, joint, now).items():
             then = (*moved, *settle(apply(states[name], moved), now))
             states[name] = apply(states[name], then)
+            scene.changed(name)
             items.setdefault(name, []).extend(then)
-            touched |= joints(states[name])
+            touched |= _movable(states[name], now)
     return items
 
 
-def _settled(groups: Mapping[str, Group], joint: Joint, now: Now) -> dict[str, tuple[Change, ...]]:
-    active = members(groups, joint)
+def _settled(scene: Scene, joint: Joint, now: Now) -> dict[str, tuple[Change, ...]]:
+    active = scene.members(joint)
     begun = [event for event in active.values() if event.status is Status.STARTED]
     if begun:
         if any(event.attempt is not None for event in begun):
             return {}
         return {
-            name: finished(groups[name], event, now, ending="carried out with its host")
+            name: finished(scene.groups[name], event, now, ending="carried out with its host")
             for name, event in active.items()
             if event.status is Status.STARTED
         }
-    if not active or holds(groups, joint, now):
+    if not active or not scene.free(active, now):
         return {}
     moved: dict[str, tuple[Change, ...]] = {}
     for name, event in active.items():
@@ -134,45 +198,59 @@ def _settled(groups: Mapping[str, Group], joint: Joint, now: Now) -> dict[str, t
 
 def holds(groups: Mapping[str, Group], joint: Joint, now: Now) -> tuple[Hold, ...]:
     """What they wait for, all of them: empty exactly when they start now."""
-    active = members(groups, joint)
+    scene = Scene(groups)
+    active = scene.members(joint)
     if not active or any(event.status is Status.STARTED for event in active.values()):
         return ()
     found: list[Hold] = []
-    first = next(iter(active.values()))
-    if not ripe(first, now):
-        open_ = [n for n, e in active.items() if groups[n].enabled and e.approved is None]
-        approved = [e.approved.at for e in active.values() if e.approved is not None]
-        if open_ or not approved:
-            who = f"group {listing(open_)}" if open_ else "its groups, none of which is listening"
-            found.append(
-                Hold(
-                    kind=HoldKind.JOINT,
-                    says=f"its host is worked on once, for {listing(list(active))} together;"
-                    f" the notice has not passed, and not yet approved by {who}",
-                    since=min([first.raised_at, *approved]),
-                    until=ripe_at(first, now),
-                    waits_for=tuple(active[name].id for name in open_),
-                    movers=f"a machine of each group that has not approved ({listing(open_)}),"
-                    " or an operator, by approving"
-                    if open_
-                    else "an operator, by approving one of them",
-                )
-            )
+    if not agreed(groups, active, now):
+        found.append(_not_agreed(groups, active, now))
     for name, event in active.items():
         found += outside(event, now)
         found += [
             msgspec.structs.replace(hold, says=f"in group '{name}': {hold.says}")
-            for hold in occupied(event, Floor(groups[name].events))
+            for hold in occupied(event, scene.floor(name))
         ]
     return tuple(found)
 
 
-def joint_due(groups: Mapping[str, Group], joint: Joint, now: Now) -> Time | None:
-    """When time alone would start them, as things stand."""
-    active = members(groups, joint)
-    if not active or any(event.status is Status.STARTED for event in active.values()):
+def _not_agreed(groups: Mapping[str, Group], active: Mapping[str, Event], now: Now) -> Hold:
+    first = next(iter(active.values()))
+    silent = [n for n, e in active.items() if groups[n].enabled and e.approved is None]
+    who = f"group {listing(silent)}" if silent else "its groups, none of which is listening"
+    return Hold(
+        kind=HoldKind.JOINT,
+        says=f"its host is worked on once, for {listing(list(active))} together;"
+        f" the notice has not passed, and not yet approved by {who}",
+        since=first.raised_at,
+        until=ripe_at(first, now),
+        waits_for=tuple(active[name].id for name in silent),
+        movers=f"a machine of each group that has not approved ({listing(silent)}),"
+        " or an operator, by approving"
+        if silent
+        else "an operator, by approving one of them",
+    )
+
+
+def joint_due(groups: Mapping[str, Group], group: Group, now: Now) -> Time | None:
+    """When time alone would start one of this group's joints, as things stand."""
+    scene = Scene(groups)
+    instants = [_due(scene, joint, now) for joint in joints(group).values()]
+    return min((at for at in instants if at is not None), default=None)
+
+
+def _due(scene: Scene, joint: Joint, now: Now) -> Time | None:
+    active = scene.members(joint)
+    if any(event.status is Status.STARTED for event in active.values()):
         return None
-    if any(occupied(event, Floor(groups[name].events)) for name, event in active.items()):
+    if any(scene.floor(name).taken(event) for name, event in active.items()):
         return None
-    held = holds(groups, joint, now)
-    return max((hold.until for hold in held if hold.until is not None), default=now.at)
+    at = now.at
+    for event in active.values():
+        if not agreed(scene.groups, active, now):
+            at = max(at, ripe_at(event, now))
+        if event.span is not None:
+            at = max(at, event.span.opens)
+            if event.span.closes is not None and at >= event.span.closes:
+                return None
+    return at

@@ -7,8 +7,8 @@ lane stands is `standing.py`.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 
 import msgspec
 
@@ -53,11 +53,15 @@ class Next(msgspec.Struct, frozen=True, kw_only=True):
 
 def appointment(rollout: Rollout, now: Now) -> Appointment | None:
     """The first instant after the notice that lies in a window; None: there is none."""
-    earliest = ceil_second(now.at + now.rules.paced(rollout.promised))
+    earliest = _earliest(rollout, now)
     if not rollout.windows:
         return Appointment(earliest)
     span = next_span(rollout.windows, earliest)
     return None if span is None else Appointment(max(earliest, ceil_second(span.opens)), span)
+
+
+def _earliest(rollout: Rollout, now: Now) -> Time:
+    return ceil_second(now.at + now.rules.paced(rollout.promised))
 
 
 def step(
@@ -96,6 +100,11 @@ class _Look:
         self._waits: list[Wait] = []
         self._pause = ""
 
+    @cached_property
+    def _when(self) -> Appointment | None:
+        """The same for every step that is announced now, and not found for nothing."""
+        return appointment(self.rollout, self.now)
+
     def aborting(self) -> Next:
         """What has not started is withdrawn, what has goes on to its end."""
         active = [event for lane in self.lanes for event in lane.active]
@@ -117,8 +126,7 @@ class _Look:
                 taken += 1
             elif lane.next is None:
                 done += 1
-            elif lane.next.state is StepState.CANCELLED:
-                taken += 1
+            elif lane.next.state is StepState.CANCELLED:  # it takes nobody's place
                 self._waits.append(lane.wait(self.rollout))
             else:
                 ready.append((not lane.begun, lane))
@@ -215,11 +223,12 @@ class _Look:
         assert lane.next is not None
         if not self.rollout.going:
             return
-        when = appointment(self.rollout, self.now)
+        when = self._when
         if when is None:
             self._pause = f"none of its windows opens within {in_words(LOOK_AHEAD)}"
             return
-        if when.not_before - self.now.at > MAX_NOTICE:
+        window_is_later = when.not_before > _earliest(self.rollout, self.now)
+        if window_is_later and when.not_before - self.now.at > MAX_NOTICE:
             announced = when.not_before - MAX_NOTICE
             self._wakes.append(announced)
             self._waits.append(
@@ -280,16 +289,34 @@ def paused_wait(rollout: Rollout) -> Wait:
 
 
 def _proven_until(rollout: Rollout, lanes: Sequence[LaneStands], now: Now) -> Time:
-    """Lanes that had baked by then have passed their gate, or another could not have begun.
+    """Lanes that had baked by then have passed their gate: every place was taken by others.
 
-    A lane begins only while fewer than `at_once` are in progress. So if at its beginning all the
-    others but those that had baked were as many as may be beside it, those were done.
+    A lane is certainly in progress from when a step is announced until it has ended, and baked if
+    it was carried out. When as many as may be at once were, none beside them was, at its gate.
     """
     bake = now.rules.paced(rollout.bake)
-    starts = sorted(lane.first_raised for lane in lanes if lane.begun)
-    ends = sorted(lane.last_ended + bake for lane in lanes if lane.begun and not lane.active)
-    proven = -1
-    for before, at in enumerate(starts):
-        if before - bisect_right(ends, at) == rollout.at_once - 1:
-            proven = at
+    changes: list[tuple[Time, int]] = []
+    for lane in lanes:
+        for begins, ends in _merged(lane.busy, bake, now.at + 1):
+            changes += [(begins, 1), (ends, -1)]
+    changes.sort()  # at one instant, ends come before beginnings
+    proven, busy = -1, 0
+    for at, change in changes:
+        if busy == rollout.at_once:
+            proven = at - 1
+        busy += change
     return proven
+
+
+def _merged(
+    busy: Sequence[tuple[Time, Time | None, bool]], bake: Duration, open_end: Time
+) -> list[tuple[Time, Time]]:
+    """Without those of no length, and without overlaps."""
+    found: list[tuple[Time, Time]] = []
+    for begins, ended_at, carried_out in sorted(busy, key=lambda one: one[0]):
+        ends = open_end if ended_at is None else min(ended_at + bake * carried_out, open_end)
+        if found and begins <= found[-1][1]:
+            found[-1] = found[-1][0], max(ends, found[-1][1])
+        elif begins < ends:
+            found.append((begins, ends))
+    return found

@@ -80,8 +80,10 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # Switches.
     paused: Switch | None = None
     resumed: Switch | None = None  # what was withdrawn before this is announced again
+    covers: tuple[str, ...] = ()  # of the events withdrawn at that very instant, those before it
     aborted: Switch | None = None
     ended_at: Time | None = None
+    steps_over: int | None = None  # when it ended; before that, progress is a query
 
     @property
     def name(self) -> str:

@@ -72,10 +72,9 @@ class LaneStands(msgspec.Struct, frozen=True, kw_only=True):
     next: StepStands | None  # the first that is not over
     last_done: StepStands | None  # the one that was carried out last
     begun: bool  # was anything of it ever announced?
-    first_raised: Time
     last_raised: Time
     last_raised_cause: str
-    last_ended: Time
+    busy: tuple[tuple[Time, Time | None, bool], ...]  # from, until, was it carried out?
 
     def wait(self, rollout: Rollout) -> Wait:
         """For its events, or for whoever cancelled them."""
@@ -132,18 +131,19 @@ def lane_stands(
     steps = tuple(step_stands(rollout, s, events.get(s.cause, ()), there) for s in lane.steps)
     done = [stands for stands in steps if stands.state is StepState.DONE]
     caused = [event for step in lane.steps for event in events.get(step.cause, ())]
+    # Steps may end at one instant: then the later one in the order of the lane was later.
+    caused.reverse()
     latest = max(caused, key=lambda event: event.raised_at, default=None)
     return LaneStands(
         lane=lane,
         steps=steps,
         active=tuple(event for stands in steps for event in stands.active),
         next=next((stands for stands in steps if not stands.state.over), None),
-        last_done=max(done, key=lambda stands: stands.ended_at, default=None),
+        last_done=max(reversed(done), key=lambda stands: stands.ended_at, default=None),
         begun=bool(caused),
-        first_raised=min((event.raised_at for event in caused), default=0),
         last_raised=latest.raised_at if latest else 0,
         last_raised_cause=latest.cause if latest else "",
-        last_ended=max((event.ended_at or 0 for event in caused), default=0),
+        busy=tuple((e.raised_at, e.ended_at, e.status is Status.FINISHED) for e in caused),
     )
 
 
@@ -175,8 +175,16 @@ def step_stands(
     return StepStands(step=step, state=state, events=latest)
 
 
+def withdrawn(rollout: Rollout, event: Event) -> bool:
+    """Did somebody withdraw it, other than the rollout itself?"""
+    return event.cancelled_by not in ("", rollout.name)
+
+
 def _blocks(rollout: Rollout, event: Event) -> bool:
     """Did an operator withdraw it, and has nobody resumed the rollout since?"""
-    if not event.cancelled_by or event.cancelled_by == rollout.name:
+    if not withdrawn(rollout, event):
         return False
-    return rollout.resumed is None or rollout.resumed.at < (event.ended_at or 0)
+    resumed, ended_at = rollout.resumed, event.ended_at or 0
+    if resumed is None or resumed.at < ended_at:
+        return True
+    return resumed.at == ended_at and event.id not in rollout.covers

@@ -21,6 +21,7 @@ from forewarn.core.time import DAY, MINUTE, SECOND, Duration, Time
 
 LOOK_AHEAD: Duration = 400 * DAY  # a window that does not open within this never opens
 LONGEST_SPAN: Duration = 35 * DAY  # windows that follow on each other count as one, up to this
+SPANS_KEPT = 256  # answers that are kept: for all steps of a rollout it is the same one
 
 A_DAY = timedelta(days=1)
 MINUTES_A_DAY = 24 * 60
@@ -60,6 +61,11 @@ def next_span(windows: Sequence[Window], at: Time) -> Span | None:
     It contains its opening and not its closing. Windows that overlap or follow on each other
     are one span.
     """
+    return _next_span(tuple(windows), at)
+
+
+@lru_cache(maxsize=SPANS_KEPT)
+def _next_span(windows: tuple[Window, ...], at: Time) -> Span | None:
     opens: Time | None = None
     closes: Time = 0
     for span in spans(windows, at):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Duration
+from forewarn.core.time import DAY, HOUR, LAST, MINUTE, SECOND, Duration
 
 LISTED_AT_MOST = 10
 MAX_WRITTEN = 40  # characters of a duration
@@ -45,10 +45,13 @@ def parse_duration(text: str) -> Duration:
     if len(said) > MAX_WRITTEN:
         raise ValueError(wrong)
     if re.fullmatch(r"\d+(\.\d+)?", said, re.ASCII):
-        return round(float(said) * SECOND)
+        said += "s"
     if iso := re.fullmatch(r"p(?:(\d+)d)?(?:t((?:\d+[hms])+))?", said, re.ASCII):
         said = "".join((f"{iso[1]}d" if iso[1] else "", iso[2] or ""))
     parts = _PART.findall(said)
     if not parts or _PART.sub("", said).strip():
         raise ValueError(wrong)
-    return round(sum(float(count) * _UNITS[unit] for count, unit in parts))
+    length = round(sum(float(count) * _UNITS[unit] for count, unit in parts))
+    if length > LAST:
+        raise ValueError(f"'{text[:40]}' is too long; no clock ever goes so far")
+    return length

@@ -39,7 +39,7 @@ def not_listening(affected: Affected) -> tuple[str, ...]:
 
 
 def changed(
-    host: str, affected: Affected, *, also_planned: bool = False
+    host: str, affected: Affected, *, also_planned: bool = False, places: Places | None = None
 ) -> Callable[[States], Refused | None]:
     """Refuses, in the moment of the commit, if somebody was quicker: a machine came or went, or
     something was planned for the host meanwhile."""
@@ -47,6 +47,7 @@ def changed(
 
     def look(states: States) -> Refused | None:
         groups = {group.name for group, _ in affected} | set(states.maps[0])
+        groups |= set(places.groups_on(host)) if places else set()  # since then, and committed
         there = {
             (group, machine.name)
             for group in groups

@@ -17,8 +17,7 @@ from forewarn.core import Group, Refused, apply, decide
 from forewarn.core.commands import Define
 from forewarn.core.fleet import Host
 from forewarn.core.refusal import conflict, invalid
-from forewarn.core.words import listing
-from forewarn.service import fleetfile
+from forewarn.service import fleetfile, rechecking
 from forewarn.service.difference import Difference, Found, compare, declared, with_carried
 from forewarn.service.fleetbuilding import Fleet
 from forewarn.service.fleetlines import FleetError
@@ -103,7 +102,7 @@ class Applying:
             if isinstance(found, Refused) or plan or found.difference.nothing:
                 return found if isinstance(found, Refused) else found.difference
             if found.difference.in_the_way and not force:
-                return _in_the_way(found.difference)
+                return rechecking.in_the_way(found.difference.in_the_way)
             return await self._committed(found, groups, by=by, force=force)
 
     async def _committed(
@@ -114,10 +113,11 @@ class Applying:
             for name, define in found.defines.items()
         }
         decided = await self._aside(self._decided, commands, groups)
-        puts = tuple(msgspec.structs.replace(put, by=by) for put in found.puts)
         self.progress = Progress("storing", DECIDED)
+        difference = found.difference
 
-        def plan(states: States) -> Plan:
+        def plan(states: States) -> Plan | Refused:
+            nonlocal difference
             sources = set(found.moved.values())
             stale = {name for name in sources if states.get(name) is not groups.get(name)}
             fresh = commands
@@ -126,10 +126,19 @@ class Applying:
                     name: with_carried(define, found.moved, states)
                     for name, define in commands.items()
                 }
+            in_the_way, stays = rechecking.since_then(states, groups, fresh, found.puts)
+            if stays:
+                return rechecking.stranded(stays)
+            if in_the_way and not force:
+                return rechecking.in_the_way(in_the_way)
+            hosts = states.registry.hosts
+            warnings = rechecking.arriving(fresh, states, hosts)
+            difference = msgspec.structs.replace(found.difference, warnings=warnings)
+            puts = rechecking.as_they_are(found.puts, hosts, by)
             return Plan(tuple(fresh.items()), puts, {} if stale else decided)
 
         done = await self._writer.submit_planned(plan)
-        return done if isinstance(done, Refused) else found.difference
+        return done if isinstance(done, Refused) else difference
 
     async def _aside(self, call: Callable[P, T], *arguments: P.args, **rest: P.kwargs) -> T:
         """In a thread, so that guests are answered meanwhile."""
@@ -157,11 +166,10 @@ class Applying:
         tell(0)
         found = compare(groups, hosts, fleet, tell)
         if found.stranded:
-            return conflict(
-                f"a host would be removed to which these were moved: {listing(found.stranded)};"
-                " keep the host, or put them on another one"
-            )
-        return found
+            return rechecking.stranded(found.stranded)
+        warnings = rechecking.arriving(found.defines, groups, hosts)
+        difference = msgspec.structs.replace(found.difference, warnings=warnings)
+        return msgspec.structs.replace(found, difference=difference)
 
     def _decided(self, commands: Mapping[str, Define], groups: Groups) -> dict[str, Decided]:
         """What does not depend on the time: groups in which nothing goes on."""
@@ -211,12 +219,4 @@ def inventory(groups: Groups, hosts: Mapping[str, Host]) -> Fleet:
             if group.machines
         },
         tuple(Host(name=host.name, labels=host.labels) for host in hosts.values()),
-    )
-
-
-def _in_the_way(difference: Difference) -> Refused:
-    found = [str(one) for one in difference.in_the_way]
-    return conflict(
-        f"these would be removed, but have an active event: {listing(found)}; wait, cancel the"
-        " events, or say that you mean it (--force)"
     )

@@ -56,7 +56,11 @@ class Carrier:
     async def veto(self, event: Event, together: Sequence[Event] = ()) -> str | None:
         """Would the driver carry this out? Asked when it is announced, of a joint's lead for all
         of them `together`."""
-        checked = await self._driver.check(self.task(event, together))
+        try:
+            checked = await self._driver.check(self.task(event, together))
+        except Exception as error:
+            log.warning("a driver could not be asked", id=event.id, why=repr(error))
+            return f"it could not be asked: {type(error).__name__}: {error}"
         return getattr(checked, "why", None)
 
     def task(self, event: Event, together: Sequence[Event] = ()) -> Task:

@@ -6,7 +6,7 @@ Pure, so that it can be done beside the loop. What has happened to a machine sin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -71,6 +71,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     items: tuple[Item, ...] = ()  # as far as they are told one by one
     left_out: int = 0
     in_the_way: tuple[InTheWay, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def nothing(self) -> bool:
@@ -161,9 +162,7 @@ class _Finding:
 
     def _pending(self) -> None:
         for group in self._groups.values():
-            for event in group.events:
-                if event.host in self._gone_hosts:
-                    self._in_the_way.append(_in_the_way("host", event.host, group, event))
+            self._in_the_way += about_hosts(group, self._gone_hosts)
 
     def group(self, name: str, define: Define) -> None:
         before = self._groups.get(name) or Group(name=name)
@@ -288,6 +287,12 @@ def _shown(field: str, value: Any) -> Any:
     if field == "terminate_notice" and value is not None:
         return in_words(value)
     return msgspec.to_builtins(value)
+
+
+def about_hosts(group: Group, hosts: Container[str]) -> list[InTheWay]:
+    """What is planned or under way for one of these hosts."""
+    about = [event for event in group.events if event.host in hosts]
+    return [_in_the_way("host", event.host, group, event) for event in about]
 
 
 def _in_the_way(what: str, name: str, group: Group, event: Any) -> InTheWay:

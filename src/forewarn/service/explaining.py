@@ -9,7 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from forewarn.core import Event, Status, Time
-from forewarn.core.holds import Hold, HoldKind, bound
+from forewarn.core.holds import Hold, HoldKind
+from forewarn.core.settling import bound
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):

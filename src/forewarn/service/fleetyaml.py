@@ -19,12 +19,22 @@ from forewarn.service.fleetlines import FleetError, Loader, unreadable
 MAX_DEPTH = 32  # of lists and mappings within each other
 MAX_ALIASED = 2_000_000  # values that stand in a file only by way of its aliases
 
+MAX_SCALAR = 100  # characters of a number, a time or a truth value
+MAX_SHOWN = 40  # characters of a wrong value in what is said about it
+
 _RESOLVERS = {
     first: tuple(resolvers) for first, resolvers in Loader.yaml_implicit_resolvers.items()
 }
 _ANYWHERE = _RESOLVERS.get(None, ())
 _TAG = "tag:yaml.org,2002:"
 _PLAIN = {None, "!"}
+_KINDS = {
+    f"{_TAG}int": "whole number",
+    f"{_TAG}float": "number",
+    f"{_TAG}bool": "truth value",
+    f"{_TAG}null": "null",
+    f"{_TAG}timestamp": "timestamp",
+}
 _COLLECTIONS = {*_PLAIN, f"{_TAG}map", f"{_TAG}seq"}
 _constructor = SafeConstructor()
 MERGE = object()  # what a plain << means where a key is expected
@@ -211,13 +221,18 @@ def streams(event: Any, kind: Any) -> bool:
 def _constructed(tag: str, event: Any) -> Any:
     make = SafeConstructor.yaml_constructors.get(tag)
     if make is None or tag in (f"{_TAG}map", f"{_TAG}seq", f"{_TAG}set"):
-        raise FleetError(f"'{event.value}' means nothing here ({tag})", mark=event.start_mark)
+        raise _wrong(event, f"means nothing here ({tag})")
+    if len(event.value) > MAX_SCALAR and tag in _KINDS:
+        raise _wrong(event, f"is no {_KINDS[tag]}")
     node = yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark)
     try:
         return make(_constructor, node)
-    except (ValueError, KeyError, OverflowError, TypeError, IndexError) as error:
-        raise FleetError(
-            f"'{event.value}' is no {tag.removeprefix(_TAG)}: {error}", mark=event.start_mark
-        ) from error
     except yaml.YAMLError as error:
         raise unreadable(error) from error
+    except Exception as error:  # whatever a library makes of a value that is none
+        raise _wrong(event, f"is no {_KINDS.get(tag, tag.removeprefix(_TAG))}") from error
+
+
+def _wrong(event: Any, says: str) -> FleetError:
+    shown = event.value if len(event.value) <= MAX_SHOWN else f"{event.value[:MAX_SHOWN]}…"
+    return FleetError(f"'{shown}' {says}", mark=event.start_mark)

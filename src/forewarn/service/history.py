@@ -6,6 +6,7 @@ with what may have been meant. What is too old goes here as well, but never what
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
@@ -26,7 +27,11 @@ HISTORY: Duration = 90 * DAY  # how long it is kept, unless somebody says otherw
 HISTORY_LEAST: Duration = 24 * HOUR  # what may be said
 PRUNE_EVERY = 600.0  # seconds of guard time between two looks for what is too old
 EXPORT_PAGE = 500  # records of an export in memory at a time
+SHOWN_ID = 40  # characters of what somebody took for an id
 MEANT_AT_MOST = 10  # events that are named when an id is cut too short
+
+
+_ID = re.compile(r"[0-9A-F-]{1,36}", re.ASCII)  # or the beginning of one
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -101,10 +106,10 @@ class History:
         said = wanted.event.strip().upper()
         if not said:
             return invalid("give the id of an event, or its first characters")
-        ids = await self._store.ids(said, MEANT_AT_MOST + 1)
+        ids = await self._store.ids(said, MEANT_AT_MOST + 1) if _ID.fullmatch(said) else ()
         if not ids:
             return unknown(
-                f"no event '{wanted.event}' in the history"
+                f"no event '{wanted.event[:SHOWN_ID]}' in the history"
                 " (forewarn event list --all; what ended long ago may have been forgotten)"
             )
         if len(ids) > 1 and said not in ids:

@@ -8,7 +8,7 @@ together (core/joint.py). Machines that can go separately get separate events.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -18,16 +18,17 @@ from forewarn.core.events import UNKNOWN_DURATION, Joint, Span
 from forewarn.core.fleet import Health, Host
 from forewarn.core.holds import Hold
 from forewarn.core.refusal import conflict, unknown
-from forewarn.core.registry import HostPut
+from forewarn.core.registry import Put
 from forewarn.core.selection import Selector, matches
 from forewarn.core.time import DAY, Duration
 from forewarn.core.words import listing
 from forewarn.service.affected import Affected, affected_by, changed, not_listening
 from forewarn.service.explaining import says
+from forewarn.service.health import Check, another, any_of, became, cannot_become, overtaken
 from forewarn.service.places import Places
 from forewarn.service.platform import Outcomes, Platform
 from forewarn.service.suggest import instead_of
-from forewarn.store.port import Store
+from forewarn.store.port import States, Store
 
 DEGRADED_NOTICE: Duration = 7 * DAY
 
@@ -193,8 +194,8 @@ class Hosts:
         if isinstance(host, Refused):
             return host
         affected = affected_by(self._store, self._places, name)
-        if not host.healthy:
-            return conflict(f"host '{name}' is {host.health.value} already")
+        if no := cannot_become(host, Health.DEGRADED):
+            return no
         words = c.Raise(
             id="",
             type=EventType.REDEPLOY,
@@ -213,8 +214,8 @@ class Hosts:
         return await self._platform.announce_all(
             commands,
             not_listening(affected) if affected else ("no machine is on it",),
-            puts=[self._became(host, Health.DEGRADED, by, note)],
-            unless=changed(name, affected, also_planned=True),
+            puts=self._became(name, Health.DEGRADED, by, note),
+            unless=self._overtaken(name, Health.DEGRADED, affected),
         )
 
     async def fail(self, name: str, by: str, *, note: str = "") -> Outcomes | Refused:
@@ -223,8 +224,8 @@ class Hosts:
         if isinstance(host, Refused):
             return host
         affected = affected_by(self._store, self._places, name)
-        if host.health is Health.FAILED:
-            return conflict(f"host '{name}' has failed already")
+        if no := cannot_become(host, Health.FAILED):
+            return no
         cause = f"host/{name}/failure/{self._platform.new_id()}"
         commands: list[tuple[str, c.Command]] = []
         for group, machines in affected:
@@ -242,8 +243,8 @@ class Hosts:
         return await self._platform.announce_all(
             commands,
             not_listening(affected) if affected else ("no machine is on it",),
-            puts=[self._became(host, Health.FAILED, by, note)],
-            unless=changed(name, affected, also_planned=True),
+            puts=self._became(name, Health.FAILED, by, note),
+            unless=self._overtaken(name, Health.FAILED, affected),
         )
 
     async def repair(self, name: str, by: str) -> Outcomes | Refused:
@@ -251,8 +252,8 @@ class Hosts:
         host = self.host(name)
         if isinstance(host, Refused):
             return host
-        if host.healthy:
-            return conflict(f"host '{name}' is healthy; there is nothing to repair")
+        if no := cannot_become(host, Health.HEALTHY):
+            return no
         planned = [e for e in self.events_about(name) if e.cause.startswith(_degrading(name))]
         commands: list[tuple[str, c.Command]] = [
             (event.group, c.Cancel(id=event.id, by=by, why=f"host '{name}' is repaired"))
@@ -264,8 +265,12 @@ class Hosts:
             for event in planned
             if event.status is Status.STARTED
         ]
-        put = self._became(host, Health.HEALTHY, by, "")
-        return await self._platform.announce_all(commands, tuple(notes), puts=[put])
+        return await self._platform.announce_all(
+            commands,
+            tuple(notes),
+            puts=self._became(name, Health.HEALTHY, by, ""),
+            unless=another(host),
+        )
 
     def explain(self, name: str) -> HostReport | Refused:
         host = self.host(name)
@@ -287,9 +292,16 @@ class Hosts:
             plans=tuple(plans),
         )
 
-    def _became(self, host: Host, health: Health, by: str, note: str) -> HostPut:
-        now = self._platform.writer.now().at
-        return HostPut(msgspec.structs.replace(host, health=health, since=now, note=note), by)
+    def _became(
+        self, name: str, health: Health, by: str, note: str
+    ) -> Callable[[States], Sequence[Put]]:
+        return became(name, health, by, note, lambda: self._platform.writer.now().at)
+
+    def _overtaken(self, name: str, health: Health, affected: Affected) -> Check:
+        return any_of(
+            overtaken(name, health),
+            changed(name, affected, also_planned=True, places=self._places),
+        )
 
 
 def _impact(how: How, one_by_one: bool) -> int:

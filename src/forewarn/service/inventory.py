@@ -36,7 +36,7 @@ class Inventory:
         return (group for group in self._store.groups.values() if group.machines)
 
     def unknown_machine(self, name: str) -> str:
-        return f"no machine '{name}'; {instead_of(name, list(self._group_of))}"
+        return f"no machine '{name}'; {instead_of(name, self._group_of)}"
 
     def unknown_group(self, name: str) -> str:
         return f"no group '{name}'; {instead_of(name, [group.name for group in self.groups()])}"

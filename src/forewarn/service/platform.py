@@ -16,7 +16,6 @@ from forewarn.core import (
     Event,
     EventType,
     Group,
-    Machine,
     Policy,
     Refused,
     Source,
@@ -30,6 +29,7 @@ from forewarn.core import commands as c
 from forewarn.core.changes import EventMoved
 from forewarn.core.departures import policy_wrong
 from forewarn.core.events import UNKNOWN_DURATION
+from forewarn.core.fleet import Health
 from forewarn.core.holds import Hold
 from forewarn.core.joint import members
 from forewarn.core.lifecycle import Move
@@ -41,6 +41,7 @@ from forewarn.service.active import Active
 from forewarn.service.carrier import Carrier
 from forewarn.service.explaining import Explanation, says, under_way
 from forewarn.service.feed import Feed
+from forewarn.service.health import host_of_gone, unwell
 from forewarn.service.inventory import Inventory
 from forewarn.service.witness import Witness
 from forewarn.service.writer import Plan, Writer
@@ -159,13 +160,28 @@ class Platform:
         done = await self.writer.submit(name, c.SetPolicy(policy=policy, by=by))
         return done if isinstance(done, Refused) else self._store.groups[name]
 
-    async def restore(self, machine: str, by: str) -> Machine | Refused:
+    async def restore(self, machine: str, by: str) -> tuple[str, ...] | Refused:
+        """What the caller should know, if the machine is there again."""
         group = self.one_group((machine,))
         if isinstance(group, Refused):
             return group
-        done = await self.writer.submit(group.name, c.Restore(machine=machine, by=by))
-        found = self.inventory.machine(machine)
-        return done if isinstance(done, Refused) else found[1] if found else unknown(machine)
+        name = group.name
+        notes: tuple[str, ...] = ()
+
+        def plan(states: States) -> Plan | Refused:
+            nonlocal notes
+            host = host_of_gone(states, name, machine)
+            if host is not None and host.health is Health.FAILED:
+                return conflict(
+                    f"machine '{machine}' would be there again on host '{host.name}', which has"
+                    f" failed; repair the host (forewarn host repair {host.name}), or put the"
+                    " machine on another one (forewarn apply)"
+                )
+            notes = () if host is None or host.healthy else (unwell(host, [machine]),)
+            return Plan([(name, c.Restore(machine=machine, by=by))])
+
+        done = await self.writer.submit_planned(plan)
+        return done if isinstance(done, Refused) else notes
 
     async def approve(self, id: str, by: str) -> Outcome | Refused:
         return await self._on_event(id, lambda id: c.Overrule(id=id, by=by))
@@ -254,11 +270,12 @@ class Platform:
         self,
         commands: Sequence[tuple[str, c.Command]],
         notes: tuple[str, ...] = (),
-        puts: Sequence[Put] = (),
+        puts: Callable[[States], Sequence[Put]] = lambda _: (),
         unless: Callable[[States], Refused | None] = lambda _: None,
     ) -> Outcomes | Refused:
         """Several events in one commit, or none of them. Would they be allowed at all? Then the
-        driver is asked, and only then are they announced; `unless` has the last word."""
+        driver is asked, and only then are they announced; `unless` has the last word, and `puts`
+        is read off the states it has passed."""
         states, now = dict[str, Group](), self.writer.now()
         raised: list[Event] = []
         for name, command in commands:
@@ -274,7 +291,7 @@ class Platform:
             ]
         if veto := await self._vetoed(raised):
             return veto
-        done = await self.writer.submit_planned(lambda s: unless(s) or Plan(commands, puts))
+        done = await self.writer.submit_planned(lambda s: unless(s) or Plan(commands, puts(s)))
         if isinstance(done, Refused):
             return done
         said = dict.fromkeys((*notes, *(note for one in done for note in one.notes)))

@@ -13,8 +13,9 @@ from collections.abc import Awaitable, Callable, Mapping
 import structlog
 
 from forewarn.core import Changes, Group, Time, due
+from forewarn.core.changes import EventMoved
 from forewarn.core.commands import Tick
-from forewarn.core.joint import joint_due, joints
+from forewarn.core.joint import joint_due
 from forewarn.service import guard
 from forewarn.service.clock import Clock, VirtualClock
 from forewarn.service.ledger import Hung, Ledger
@@ -124,16 +125,22 @@ class Scheduler:
             return False
         return isinstance(decision, Changes) and bool(decision.items)
 
-    def _told(self, _commit: Commit, changed: Mapping[str, Group]) -> None:
-        for group in changed.values():
-            self._read(group)
+    def _told(self, commit: Commit, changed: Mapping[str, Group]) -> None:
+        names = dict.fromkeys(changed)
+        for entry in commit.entries:
+            for item in entry.items:
+                # What happens to one of them may be what the others have waited for.
+                if isinstance(item, EventMoved) and item.event.joint is not None:
+                    names |= dict.fromkeys(item.event.joint.groups)
+        for name in names:
+            self._read(self._store.groups[name])
         self._wake()
 
     def _read(self, group: Group) -> None:
         now = self._writer.now()
         instants = [due(group, now)]
         if group.events:
-            instants += [joint_due(self._store.groups, j, now) for j in joints(group).values()]
+            instants.append(joint_due(self._store.groups, group, now))
         self._set(group.name, min((at for at in instants if at is not None), default=None))
 
     def _set(self, name: str, at: Time | None) -> None:

@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterable
+import string
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from heapq import nsmallest
+from itertools import islice
 from typing import Any
 
 import msgspec
 
 from forewarn.core.events import EventType
 from forewarn.core.fleet import GroupKind
-from forewarn.core.words import listing
+from forewarn.core.words import LISTED_AT_MOST, listing
+from forewarn.service.fleetentries import MAX_NAME
 
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
 _MISSING = re.compile(r"missing required field `([^`]*)`")
@@ -32,19 +36,58 @@ _WORDS = {
     "date": "a date",
     "datetime": "a time",
 }
+_LETTERS = string.ascii_lowercase + string.digits + "._-"
+MAX_COMPARED = 500  # names that are compared with one that nobody knows
+
 _SCALARS = {"int", "float", "bool", "date", "datetime"}
 
 
 def nearest(name: str, known: Collection[str]) -> str | None:
-    by_case = {candidate.lower(): candidate for candidate in known}
+    """Guests wait while this is looked for: of many, few are compared."""
+    if len(name) > MAX_NAME:
+        return None
+    by_case = {candidate.lower(): candidate for candidate in _alike(name, known)}
     close = difflib.get_close_matches(name.lower(), by_case, n=1)
     return by_case[close[0]] if close else None
+
+
+def _alike(name: str, known: Collection[str]) -> Collection[str]:
+    """Of more than can be compared, those that are one slip away; if there are none, the first
+    that begin alike and are about as long."""
+    if len(known) <= MAX_COMPARED:
+        return known
+    every = known if isinstance(known, Mapping | Set) else frozenset(known)
+    if slips := [slip for said in {name, name.lower()} for slip in _slips(said) if slip in every]:
+        return slips[:MAX_COMPARED]
+    least, most = len(name) - 2, len(name) + 2
+    half = len(name) // 2 or 1
+    begin = name[:half].lower()
+    alike = (one for one in known if least <= len(one) <= most and one[:half].lower() == begin)
+    return list(islice(alike, MAX_COMPARED))
+
+
+def _slips(said: str) -> Iterator[str]:
+    """Itself, and all that is one letter more, less, another, or two in the other order."""
+    yield said
+    for at in range(len(said) + 1):
+        before, after = said[:at], said[at:]
+        if after:
+            yield before + after[1:]
+        if len(after) > 1:
+            yield before + after[1] + after[0] + after[2:]
+        for letter in _LETTERS:
+            yield before + letter + after[1:]
+            yield before + letter + after
 
 
 def instead_of(name: str, known: Collection[str]) -> str:
     """`did you mean 'web_0'?`, or all there are."""
     near = nearest(name, known)
-    return f"did you mean '{near}'?" if near else f"there are {listing(sorted(known))}"
+    if near:
+        return f"did you mean '{near}'?"
+    shown = nsmallest(LISTED_AT_MOST, known)
+    rest = len(known) - len(shown)
+    return f"there are {listing(shown)}{f' and {rest} more' if rest else ''}"
 
 
 def helped(complaint: str, fields: Iterable[str], choices: Iterable[str] = ()) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -30,6 +31,8 @@ from forewarn.store.port import Commit, Mark, Sightings, StoreFailed, StoreUnusa
 
 PAGE = 256  # commits read at a time
 PRUNE_SLICE = 200  # records or commits that are looked at before others get their turn
+
+SURROGATES = range(0xD800, 0xE000)
 
 T = TypeVar("T")
 
@@ -292,7 +295,19 @@ def _begins(column: sa.Column[str], prefix: str) -> sa.ColumnElement[bool]:
     """As a range, which an index can serve."""
     if not prefix:
         return sa.true()
-    return sa.and_(column >= prefix, column < prefix[:-1] + chr(ord(prefix[-1]) + 1))
+    beyond = _beyond(prefix)
+    return sa.and_(column >= prefix, column < beyond if beyond else sa.true())
+
+
+def _beyond(prefix: str) -> str:
+    """The first text after all that begin so; empty if there is none."""
+    rest = prefix.rstrip(chr(sys.maxunicode))
+    if not rest:
+        return ""
+    following = ord(rest[-1]) + 1
+    if following == SURROGATES.start:  # which stand for no character
+        following = SURROGATES.stop
+    return rest[:-1] + chr(following)
 
 
 def _only_reads(connection: Any, _record: object) -> None:

@@ -14,7 +14,7 @@ from forewarn.core import EventType, Group, GroupKind, Machine, Now, Refused, So
 from forewarn.core import commands as c
 from forewarn.core.changes import EventMoved, apply
 from forewarn.core.events import Event, Joint
-from forewarn.core.joint import Together, decide_together, holds, joint_due, joints, members
+from forewarn.core.joint import Together, decide_together, holds, joint_due, members
 from forewarn.core.lifecycle import Move
 from forewarn.core.time import MINUTE, SECOND, Duration
 
@@ -121,8 +121,7 @@ class Fleet:
         self.now = msgspec.structs.replace(self.now, at=target)
 
     def due(self, name: str) -> int | None:
-        found = [joint_due(self.groups, j, self.now) for j in joints(self.groups[name]).values()]
-        return min((at for at in found if at is not None), default=None)
+        return joint_due(self.groups, self.groups[name], self.now)
 
     def lead(self, joint: Joint) -> Event:
         (lead,) = [event for event in self.events(joint).values() if event.attempt is not None]

@@ -1,0 +1,108 @@
+"""What may have happened since a difference was found, looked at again in the moment of the commit.
+
+Hosts fail, are worked on and are given machines while a fleet is being read. Pure: read off the
+states that the commit changes. Machines that are removed are checked where that is decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import msgspec
+
+from forewarn.core import Group, Machine, Refused
+from forewarn.core.commands import Define
+from forewarn.core.decide import placed
+from forewarn.core.fleet import Host
+from forewarn.core.refusal import conflict
+from forewarn.core.registry import HostPut, HostRemoved, Put
+from forewarn.core.words import listing
+from forewarn.service.difference import InTheWay, about_hosts
+from forewarn.service.health import unwell
+from forewarn.store.port import States
+
+
+def as_they_are(puts: Sequence[Put], hosts: Mapping[str, Host], by: str) -> tuple[Put, ...]:
+    """A fleet says what labels a host has; what has become of the host is not its affair."""
+    return tuple(_as_it_is(put, hosts, by) for put in puts)
+
+
+def _as_it_is(put: Put, hosts: Mapping[str, Host], by: str) -> Put:
+    if isinstance(put, HostPut) and (there := hosts.get(put.host.name)) is not None:
+        return HostPut(msgspec.structs.replace(there, labels=put.host.labels), by)
+    return msgspec.structs.replace(put, by=by)
+
+
+def since_then(
+    states: States,
+    groups: Mapping[str, Group],
+    defines: Mapping[str, Define],
+    puts: Sequence[Put],
+) -> tuple[tuple[InTheWay, ...], tuple[str, ...]]:
+    """Of the hosts that are removed: for which is something planned by now, and which machines
+    are, or would stay, on one? Only groups that are others than in `groups` can tell."""
+    gone = {put.name for put in puts if isinstance(put, HostRemoved)}
+    if not gone:
+        return (), ()
+    now: dict[str, Group] = {}
+    for older in reversed(states.maps):
+        now.update(older)
+    fresh = [group for name, group in now.items() if groups.get(name) is not group]
+    in_the_way = tuple(one for group in fresh for one in about_hosts(group, gone))
+    stays = [
+        machine.name
+        for group in fresh
+        for machine in _afterwards(group, defines.get(group.name))
+        if machine.host in gone
+    ]
+    stays += [
+        machine.name
+        for define in (defines.values() if fresh else ())
+        for machine in define.machines
+        if machine.host in gone  # moved there, and now to another group as well
+    ]
+    return in_the_way, tuple(dict.fromkeys(stays))
+
+
+def _afterwards(group: Group, define: Define | None) -> Iterator[Machine]:
+    if define is None:
+        yield from group.machines
+        return
+    known = {machine.name: machine for machine in group.machines}
+    for machine in define.machines:
+        yield placed(known.get(machine.name), machine)
+
+
+def in_the_way(found: Collection[InTheWay]) -> Refused:
+    return conflict(
+        "these would be removed, but have an active event:"
+        f" {listing([str(one) for one in found])}; wait, cancel the"
+        " events, or say that you mean it (--force)"
+    )
+
+
+def stranded(machines: Sequence[str]) -> Refused:
+    return conflict(
+        f"a host would be removed to which these were moved: {listing(machines)};"
+        " keep the host, or put them on another one"
+    )
+
+
+def arriving(
+    defines: Mapping[str, Define], groups: Mapping[str, Group], hosts: Mapping[str, Host]
+) -> tuple[str, ...]:
+    """Warnings, one for each host that is not well and is given machines all the same."""
+    sick = {name: host for name, host in hosts.items() if not host.healthy}
+    if not sick:
+        return ()
+    found: dict[str, list[str]] = {}
+    for name, define in defines.items():
+        wanted = [machine for machine in define.machines if machine.host in sick]
+        group = groups.get(name) if wanted else None
+        known = {machine.name: machine for machine in group.machines} if group else {}
+        for machine in wanted:
+            before = known.get(machine.name)
+            there = placed(before, machine)
+            if there.alive and there.host in sick and (before is None or before.host != there.host):
+                found.setdefault(there.host, []).append(machine.name)
+    return tuple(unwell(sick[name], machines) for name, machines in found.items())

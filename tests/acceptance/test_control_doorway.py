@@ -1,0 +1,117 @@
+"""What the control API makes of requests that cannot be right: a clear refusal, and never a fault
+that nobody hears of."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import structlog
+
+from forewarn.testing import Service
+
+FLEET = """
+hosts: [h1, h2]
+groups:
+  - {name: web, kind: availability-set, machines: [{name: web-0, host: h1}, {name: web-1}]}
+"""
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with Service(FLEET, sockets=True) as service:
+        yield service
+
+
+def asked(service: Service, method: str, target: str, body: bytes = b"") -> tuple[int, str, Any]:
+    parts = urlsplit(service.control_url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
+    try:
+        headers = {"Content-Type": "application/json"}
+        connection.request(method, target, body or None, headers)
+        answer = connection.getresponse()
+        return answer.status, answer.headers["content-type"], json.loads(answer.read())
+    finally:
+        connection.close()
+
+
+def refused(service: Service, method: str, target: str, body: bytes = b"") -> tuple[int, str]:
+    status, kind, problem = asked(service, method, target, body)
+    assert kind == "application/problem+json"
+    assert problem["status"] == status
+    return status, problem["detail"]
+
+
+DEEP = b"[" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "body", "status", "says"),
+    [
+        ("GET", "/v1/history?since=99999999999999999999d", b"", 400, "since: '999999"),
+        ("GET", "/v1/history/export?since=99999999999999999999d", b"", 400, "since: '999999"),
+        ("GET", "/v1/history?until=99999999999999999999", b"", 400, "until: '999999"),
+        ("GET", "/v1/history?event=%F4%8F%BF%BF", b"", 404, "no event '\U0010ffff'"),
+        ("GET", "/v1/history?event=%ED%9F%BF", b"", 404, "no event '\ud7ff'"),
+        ("GET", "/v1/events/%F4%8F%BF%BF", b"", 404, "no event '\U0010ffff'"),
+        ("POST", "/v1/events", DEEP, 400, "the body is nested too deeply"),
+        ("POST", "/v1/rollouts", DEEP, 400, "the body is nested too deeply"),
+        ("PATCH", "/v1/groups/web/policy", DEEP, 400, "the body is nested too deeply"),
+        ("POST", "/v1/clock/advance", b'{"by":' * 50_000, 400, ""),
+        ("PUT", "/v1/fleet", b"groups: !!timestamp foo", 400, "groups: 'foo' is no timestamp"),
+        ("PUT", "/v1/hosts/h3", b"!!timestamp foo: 1", 400, "'foo' is no timestamp"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(
+    service: Service, method: str, target: str, body: bytes, status: int, says: str
+) -> None:
+    with structlog.testing.capture_logs() as logs:
+        found, detail = refused(service, method, target, body)
+    assert (found, logs) == (status, [])
+    assert says in detail
+
+
+def test_a_fault_of_ours_is_logged_and_tells_no_internals(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_name: str) -> None:
+        raise KeyError("the secret of the house")
+
+    monkeypatch.setattr(service.node.hosts, "host", broken)
+    with structlog.testing.capture_logs() as logs:
+        status, detail = refused(service, "GET", "/v1/hosts/h1")
+    assert (status, detail) == (500, "the service has failed at this; its log says why")
+    (entry,) = logs
+    assert (entry["log_level"], entry["path"]) == ("error", "/v1/hosts/h1")
+    assert isinstance(entry["exc_info"], KeyError)
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "says"),
+    [
+        ("PUT", "/v1/fleet?paln=true", "no parameter 'paln'; did you mean 'plan'?"),
+        ("DELETE", "/v1/groups/web?forse=true", "no parameter 'forse'; did you mean 'force'?"),
+        ("GET", "/v1/machines?labels=a", "no parameter 'labels'; did you mean 'label'?"),
+        ("GET", "/v1/events?zzz=1", "no parameter 'zzz'; there are group, past, limit"),
+        ("POST", "/v1/machines/web-0/restart?x=", "no parameter 'x': this call takes none"),
+        ("GET", "/v1/history?machines=web-0", "no parameter 'machines'; did you mean 'machine'?"),
+        ("GET", "/v1/status?" + "x" * 5_000, f"no parameter '{'x' * 40}': this call takes none"),
+    ],
+)
+def test_a_parameter_that_nobody_reads_is_refused_before_anything_happens(
+    service: Service, method: str, target: str, says: str
+) -> None:
+    before = service.node.store.seq
+    body = b"groups: []" if method == "PUT" else b""
+    assert refused(service, method, target, body) == (400, says)
+    assert service.node.store.seq == before
+
+
+def test_every_call_knows_its_own_parameters(service: Service) -> None:
+    assert asked(service, "GET", "/v1/events?group=web&past=true&limit=3")[0] == 200
+    assert asked(service, "GET", "/v1/machines?group=web&label=!x")[0] == 200
+    assert asked(service, "PUT", "/v1/fleet?plan=true&force=true", b"groups: []")[0] == 200

@@ -1,0 +1,236 @@
+"""What happens to a host while a fleet is applied or a driver is asked is not overwritten, and what
+was checked before is still so when it is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from forewarn.core import Event, Refused
+from forewarn.core.fleet import Health, Host
+from forewarn.drivers.port import Checked, Task
+from forewarn.drivers.simulated import Simulated, World
+from forewarn.service.difference import Difference
+from forewarn.service.hosts import How
+from forewarn.testing import Service
+
+FLEET = """
+hosts: [{name: h1, labels: {rack: r1}}, h2, h3]
+groups:
+  - name: web
+    kind: availability-set
+    machines: [{name: w0, host: h1}, {name: w1, host: h2, update_domain: 1}]
+  - {name: db, kind: standalone, machines: [{name: d0, host: h1}]}
+"""
+RELABELLED = FLEET.replace("rack: r1", "rack: r2")
+WITHOUT_H1 = FLEET.replace("{name: h1, labels: {rack: r1}}, ", "").replace("host: h1", "host: h3")
+
+
+class Asked(Simulated):
+    """Something happens while it is asked whether it would carry an event out."""
+
+    def __init__(self) -> None:
+        super().__init__(World(), lambda duration: duration)
+        self.meanwhile: list[Callable[[], Awaitable[Any]]] = []
+
+    async def check(self, task: Task) -> Checked:
+        while self.meanwhile:
+            done = await self.meanwhile.pop()()
+            assert not isinstance(done, Refused), done
+        return await super().check(task)
+
+
+class Watched:
+    def __init__(self, service: Service, driver: Asked, patch: pytest.MonkeyPatch) -> None:
+        self.service = service
+        self.node = service.node
+        self.driver = driver
+        self._patch = patch
+
+    def apply(self, text: str, **more: Any) -> Difference | Refused:
+        return self.service.run(self.node.applying.text(text, by="test", **more))
+
+    def applied(self, text: str, **more: Any) -> Difference:
+        done = self.apply(text, **more)
+        assert isinstance(done, Difference), done
+        return done
+
+    def refused(self, work: Any) -> str:
+        done = self.service.run(work)
+        assert isinstance(done, Refused), done
+        return done.says
+
+    def done(self, work: Any) -> Any:
+        done = self.service.run(work)
+        assert not isinstance(done, Refused), done
+        self.service.settle()
+        return done
+
+    def while_applying(self, happens: Callable[[], Any]) -> None:
+        """When all has been compared and decided, but nothing is committed."""
+        original = self.node.applying._decided
+
+        def slow(*arguments: Any) -> Any:
+            made = original(*arguments)
+            happens()  # from the thread: the loop is free
+            return made
+
+        self._patch.setattr(self.node.applying, "_decided", slow)
+
+    def before_the_commit(self, happens: Callable[[], Awaitable[Any]]) -> None:
+        """When the next verb has looked at everything, and has not committed yet."""
+        writer = self.node.writer
+        original = writer.submit_planned
+
+        async def late(plan: Any) -> Any:
+            self._patch.setattr(writer, "submit_planned", original)
+            assert not isinstance(await happens(), Refused)
+            return await original(plan)
+
+        self._patch.setattr(writer, "submit_planned", late)
+
+    def host(self, name: str) -> Host:
+        return self.node.store.registry.hosts[name]
+
+    def events(self) -> list[Event]:
+        return self.node.platform.active()
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
+    driver = Asked()
+    with Service(FLEET, driver=driver) as service:
+        service.document("w0")
+        service.document("d0")
+        yield Watched(service, driver, monkeypatch)
+
+
+def test_a_host_that_fails_while_its_labels_are_applied_has_failed(watched: Watched) -> None:
+    hosts = watched.node.hosts
+    watched.while_applying(lambda: watched.done(hosts.fail("h1", "ann", note="power")))
+    watched.applied(RELABELLED)
+    host = watched.host("h1")
+    assert (host.health, host.note, host.labels) == (Health.FAILED, "power", {"rack": "r2"})
+    assert host.since is not None
+
+
+def test_a_host_that_fails_while_it_is_degraded_has_failed(watched: Watched) -> None:
+    hosts = watched.node.hosts
+    watched.driver.meanwhile.append(lambda: hosts.fail("h1", "ann"))
+    assert "failed already" in watched.refused(hosts.degrade("h1", "bob"))
+    assert watched.host("h1").health is Health.FAILED
+    assert {event.failure for event in watched.events()} == {True}
+
+
+def test_a_host_is_not_degraded_twice_at_once(watched: Watched) -> None:
+    hosts = watched.node.hosts
+    watched.driver.meanwhile.append(lambda: hosts.degrade("h1", "ann", note="first"))
+    assert "degraded already" in watched.refused(hosts.degrade("h1", "bob", note="second"))
+    assert watched.host("h1").note == "first"
+    assert len(watched.events()) == 2
+
+
+def test_labels_applied_while_a_host_is_degraded_stay(watched: Watched) -> None:
+    applying, hosts = watched.node.applying, watched.node.hosts
+    watched.driver.meanwhile.append(lambda: applying.text(RELABELLED, by="ann"))
+    watched.done(hosts.degrade("h1", "bob"))
+    host = watched.host("h1")
+    assert (host.health, host.labels) == (Health.DEGRADED, {"rack": "r2"})
+
+
+def test_a_host_that_is_removed_meanwhile_does_not_come_back(watched: Watched) -> None:
+    node = watched.node
+    smaller = FLEET.replace(", h3]", "]")
+    watched.before_the_commit(lambda: node.applying.text(smaller, by="ann"))
+    assert "has been removed" in watched.refused(node.hosts.fail("h3", "bob"))
+    assert "h3" not in node.store.registry.hosts
+
+
+def test_a_host_that_fails_while_it_is_repaired_has_failed(watched: Watched) -> None:
+    node = watched.node
+    watched.done(node.hosts.degrade("h1", "ann"))
+    watched.before_the_commit(lambda: node.hosts.fail("h1", "ann"))
+    assert "has changed in this very moment" in watched.refused(node.hosts.repair("h1", "bob"))
+    assert watched.host("h1").health is Health.FAILED
+
+
+def test_a_machine_that_arrives_while_a_host_is_degraded_is_not_forgotten(
+    watched: Watched,
+) -> None:
+    applying, hosts = watched.node.applying, watched.node.hosts
+    more = FLEET + "  - {name: new, kind: standalone, machines: [{name: n0, host: h1}]}\n"
+    watched.driver.meanwhile.append(lambda: applying.text(more, by="ann"))
+    assert "changed in this very moment" in watched.refused(hosts.degrade("h1", "bob"))
+    assert watched.host("h1").healthy
+    watched.done(hosts.degrade("h1", "bob"))
+    assert {event.resources for event in watched.events()} == {("w0",), ("d0",), ("n0",)}
+
+
+def test_a_host_is_not_removed_under_a_maintenance_that_was_just_announced(
+    watched: Watched,
+) -> None:
+    maintain = watched.node.hosts.maintain
+    watched.while_applying(lambda: watched.done(maintain("h1", How.REBOOT, "ann")))
+    done = watched.apply(WITHOUT_H1)
+    assert isinstance(done, Refused)
+    assert "host 'h1' (Reboot " in done.says
+    assert "--force" in done.says
+    assert "h1" in watched.node.store.registry.hosts
+    assert len(watched.events()) == 2
+
+
+def test_by_force_it_is_removed_and_its_maintenance_concerns_nobody(watched: Watched) -> None:
+    maintain = watched.node.hosts.maintain
+    watched.while_applying(lambda: watched.done(maintain("h1", How.REBOOT, "ann")))
+    watched.applied(WITHOUT_H1, force=True)
+    assert "h1" not in watched.node.store.registry.hosts
+    assert watched.events() == []
+
+
+def test_a_host_is_not_removed_under_a_machine_that_has_just_come(watched: Watched) -> None:
+    """A redeploy ends while the fleet is compared: w1 is on h3 then, and would stay there."""
+    service = watched.service
+    service.approve("w1", service.redeploy("w1"))
+
+    def moves() -> None:
+        service.clock.advance("15m")
+        found = watched.node.inventory.machine("w1")
+        assert found is not None
+        assert found[1].host == "h3"
+
+    watched.while_applying(moves)
+    done = watched.apply(FLEET.replace(", h3]", "]"), force=True)
+    assert isinstance(done, Refused)
+    assert "to which these were moved: w1" in done.says
+    assert "h3" in watched.node.store.registry.hosts
+
+
+def test_nor_under_one_that_has_come_and_changes_groups(watched: Watched) -> None:
+    service = watched.service
+    service.approve("w1", service.redeploy("w1"))
+    watched.while_applying(lambda: service.clock.advance("15m"))
+    text = FLEET.replace(", h3]", "]").replace(", {name: w1, host: h2, update_domain: 1}", "")
+    text += "  - {name: new, kind: standalone, machines: [{name: w1, host: h2}]}\n"
+    done = watched.apply(text, force=True)
+    assert isinstance(done, Refused)
+    assert "to which these were moved: w1" in done.says
+
+
+def test_machines_that_come_to_a_host_that_is_not_well_are_warned_of(watched: Watched) -> None:
+    watched.done(watched.node.hosts.fail("h3", "ann"))
+    watched.done(watched.node.hosts.degrade("h2", "ann"))
+    text = FLEET.replace("w0, host: h1", "w0, host: h3").replace("d0, host: h1", "d0, host: h2")
+    planned = watched.applied(text, plan=True)
+    assert len(planned.warnings) == 2
+    assert "host 'h3' has failed, and no event tells w0" in planned.warnings[0]
+    assert "host 'h2' is degraded, and no event tells d0" in planned.warnings[1]
+    assert watched.applied(text).warnings == planned.warnings
+    assert watched.applied(text.replace("w0,", "w0, spot: true,")).warnings == ()  # not anew
+
+
+def test_so_are_those_to_whose_host_it_happens_meanwhile(watched: Watched) -> None:
+    watched.while_applying(lambda: watched.done(watched.node.hosts.fail("h3", "ann")))
+    (said,) = watched.applied(FLEET.replace("w0, host: h1", "w0, host: h3")).warnings
+    assert "host 'h3' has failed" in said
