@@ -32,6 +32,8 @@ from forewarn.drivers.port import (
     Veto,
 )
 from forewarn.drivers.program import MAX_SAID, ProgramUnusable, found
+from forewarn.drivers.room import GROUP_SHARE, Room
+from forewarn.service import guard
 
 START = 1_800_000_000 * SECOND
 TASK = Task(
@@ -336,21 +338,55 @@ def test_when_nobody_waits_any_more_the_program_is_killed_with_all_its_children(
     asyncio.run(body())
 
 
-def test_a_group_whose_programs_hang_leaves_room_for_the_others(tmp_path: Path) -> None:
+@pytest.mark.parametrize("hanging_groups", [1, 12])
+def test_groups_whose_programs_hang_keep_no_other_waiting(hanging_groups: int) -> None:
     async def body() -> None:
-        tree = Tree(tmp_path)
-        driver = shell(f'[ "$FOREWARN_EVENT" = B ] || {{ {tree.text}; }}', max_at_once=4)
+        driver = shell('[ "$FOREWARN_EVENT" = B ] || exec sleep 600', max_at_once=4)
         async with asyncio.TaskGroup() as tasks:
             hanging = [
-                tasks.create_task(driver.perform(msgspec.structs.replace(TASK, event=f"A{n}")))
-                for n in range(8)
+                tasks.create_task(
+                    driver.perform(
+                        msgspec.structs.replace(
+                            TASK, event=f"A{n}", group=f"web-{n % hanging_groups}"
+                        )
+                    )
+                )
+                for n in range(24)
             ]
-            await tree.up()
             other = msgspec.structs.replace(TASK, event="B", group="sql")
-            assert await driver.perform(other) == Done()
+            for _ in range(3):  # the others are all before it
+                assert await driver.check(other) == Ok()
+                assert await driver.perform(other) == Done()
+            assert not any(task.done() for task in hanging)
             for task in hanging:
                 task.cancel()
-        await tree.gone()
+
+    asyncio.run(body())
+
+
+def test_one_group_runs_only_so_many_programs_at_a_time(tmp_path: Path) -> None:
+    """One always, and its share of what groups have in common."""
+
+    async def body() -> None:
+        at_work, most = 0, 0
+        room = Room(8)
+        gate = asyncio.Event()
+
+        async def work() -> None:
+            nonlocal at_work, most
+            async with room.entered("web"):
+                at_work += 1
+                most = max(most, at_work)
+                await gate.wait()
+                at_work -= 1
+
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(20):
+                tasks.create_task(work())
+            await guard.pause(0.01)
+            assert at_work == 1 + 8 // GROUP_SHARE
+            gate.set()
+        assert most == 1 + 8 // GROUP_SHARE
 
     asyncio.run(body())
 

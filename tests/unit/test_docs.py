@@ -17,7 +17,8 @@ from forewarn.core.history import What
 from forewarn.core.lifecycle import TABLE, diagram
 from forewarn.core.words import in_words
 from forewarn.drivers import program, simulated
-from forewarn.drivers.command import ASK_AGAIN, CHECK_TIMEOUT, GROUP_SHARE, MAX_REASON
+from forewarn.drivers.command import ASK_AGAIN, CHECK_TIMEOUT, MAX_REASON
+from forewarn.drivers.room import GROUP_SHARE
 from forewarn.service import clock, difference, fleetbuilding, fleetfile, fleetyaml, history
 from forewarn.store.sqlite import PRUNE_SLICE
 from forewarn.testing.judge import RULES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Annotated
 
@@ -33,6 +33,10 @@ def history(
     limit: Annotated[
         int | None, typer.Option(min=1, help=f"The last so many; {LINES} for the table, else all.")
     ] = None,
+    after_seq: Annotated[
+        int | None,
+        typer.Option(min=0, help="Those with a number after this, in the order of numbers."),
+    ] = None,
     export: Annotated[
         Path | None, typer.Option(help="Write all that matches to this file, as JSON lines.")
     ] = None,
@@ -55,20 +59,35 @@ def history(
         if export is not None:
             if limit is not None:
                 raise typer.BadParameter("--export writes all that matches; leave --limit out")
+            if after_seq is not None:
+                raise typer.BadParameter("--after-seq goes with --json or the table, not --export")
             typer.echo(f"{_export(client, asked, export)} records in {export}", err=True)
         elif json:
-            for line in _last(client, asked, limit) if limit else client.history_lines(asked):
+            for line in _json_lines(client, asked, limit, after_seq):
                 sys.stdout.buffer.write(line)
             sys.stdout.buffer.flush()
         else:
-            _show(client.last_of_history(asked, limit or LINES))
+            if after_seq is None:
+                _show(client.last_of_history(asked, limit or LINES))
+            else:
+                _show(list(client.history_after(asked, after_seq, limit or LINES)))
             pace(client)
 
 
-def _last(client: ControlClient, asked: dict[str, str | None], limit: int) -> Iterator[bytes]:
+def _json_lines(
+    client: ControlClient, asked: dict[str, str | None], limit: int | None, after_seq: int | None
+) -> Iterator[bytes]:
     import msgspec
 
-    for record in client.last_of_history(asked, limit):
+    if limit is None and after_seq is None:
+        yield from client.history_lines(asked)
+        return
+    records: Iterable[HistoryRecord]
+    if after_seq is not None:
+        records = client.history_after(asked, after_seq, limit)
+    else:
+        records = client.last_of_history(asked, limit or LINES)
+    for record in records:
         yield msgspec.json.encode(record) + b"\n"
 
 

@@ -93,10 +93,8 @@ def create(desk: Desk) -> Litestar:
     ) -> Response[bytes]:
         """In the order of the inventory; `after` is the last machine of the page before."""
         wanted = selector(label) or ()
-        if group is not None:
-            there = [known_group(group)]
-        else:
-            there = list(platform.inventory.groups())
+        every = platform.inventory.groups()
+        there = list(every) if group is None else [known_group(group)]
         if after is not None and platform.inventory.machine(after) is None:
             raise RefusedError(unknown(platform.inventory.unknown_machine(after)))
         polls = platform.witness.polls

@@ -151,6 +151,19 @@ class ControlClient:
             before = page.next
         return found[::-1]
 
+    def history_after(
+        self, asked: Mapping[str, str | None], seq: int, limit: int | None
+    ) -> Iterator[HistoryRecord]:
+        """All that match and have a higher number, in the order in which they were written."""
+        left = limit
+        after = str(seq)
+        while after and left != 0:
+            size = str(min(left or 1_000, 1_000))
+            page = self.history({**asked, "limit": size, "after_seq": after})
+            yield from page.records
+            after = page.next
+            left = None if left is None else left - len(page.records)
+
     def history_lines(self, asked: Mapping[str, str | None]) -> Iterator[bytes]:
         """All that matches, the oldest first, as JSON lines, without holding them in memory."""
         said = {key: value for key, value in asked.items() if value is not None}

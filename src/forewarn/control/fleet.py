@@ -25,6 +25,7 @@ from forewarn.service.difference import Difference
 if TYPE_CHECKING:
     from forewarn.control.app import Desk
 
+MAX_HOST_BYTES = 1024 * 1024  # of one host that is put
 JSON = "application/json"
 
 
@@ -59,23 +60,28 @@ def handlers(desk: Desk) -> list[Any]:
     async def changed(change: changing.Change, *, force: bool) -> FleetDifference:
         return _shown(await applying.change(change, by=by, force=force), planned=False)
 
+    def host_of(machine: str) -> str:
+        found = desk.platform.inventory.machine(machine)
+        return found[1].host if found else ""
+
     @put("/v1/groups/{name:str}", status_code=200, request_max_body_size=MAX_FLEET_BYTES)
     async def put_group(
         name: FromPath[str], request: Request[Any, Any, Any], force: FromQuery[bool] = False
     ) -> FleetDifference:
-        return await changed(changing.put_group(name, await _text(request)), force=force)
+        return await changed(changing.put_group(name, await _text(request, "group")), force=force)
 
     @delete("/v1/groups/{name:str}", status_code=200)
     async def remove_group(name: FromPath[str], force: FromQuery[bool] = False) -> FleetDifference:
         return await changed(changing.remove_group(name), force=force)
 
-    @put("/v1/hosts/{name:str}", status_code=200)
+    @put("/v1/hosts/{name:str}", status_code=200, request_max_body_size=MAX_HOST_BYTES)
     async def put_host(name: FromPath[str], request: Request[Any, Any, Any]) -> FleetDifference:
-        return await changed(changing.put_host(name, await _text(request)), force=False)
+        text = await _text(request, "host", MAX_HOST_BYTES)
+        return await changed(changing.put_host(name, text), force=False)
 
     @delete("/v1/hosts/{name:str}", status_code=200)
     async def remove_host(name: FromPath[str], force: FromQuery[bool] = False) -> FleetDifference:
-        return await changed(changing.remove_host(name), force=force)
+        return await changed(changing.remove_host(name, host_of), force=force)
 
     @delete("/v1/machines/{name:str}", status_code=200)
     async def remove_machine(
@@ -89,11 +95,13 @@ def handlers(desk: Desk) -> list[Any]:
     ]
 
 
-async def _text(request: Request[Any, Any, Any]) -> str:
+async def _text(
+    request: Request[Any, Any, Any], what: str = "fleet", most: int = MAX_FLEET_BYTES
+) -> str:
     try:
         return (await request.body()).decode("utf-8")
     except RequestEntityTooLarge as error:
-        says = f"a fleet has at most {MAX_FLEET_BYTES:,} bytes"
+        says = f"a {what} has at most {most:,} bytes"
         raise HTTPException(says, status_code=413) from error
     except UnicodeDecodeError as error:
         raise RefusedError(invalid(f"the body is not UTF-8: {error}")) from error

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 MAX_HISTORY_PAGE = 1_000  # records in one answer
 EXPORT_CHUNK = 64 * 1024  # bytes of an export that are sent at a time, or a little more
+MAX_SEQ = 10**18 - 1
 JSON_LINES = "application/x-ndjson"
 
 Name = FromQuery[str | None]
@@ -57,8 +58,13 @@ def handlers(desk: Desk) -> list[Any]:
         oldest_first: FromQuery[bool] = False,
         before: Name = None,
         after: Name = None,
+        after_seq: Annotated[int | None, QueryParameter(ge=0, le=MAX_SEQ)] = None,
     ) -> HistoryPage:
-        """The newest first, unless the oldest are wanted first."""
+        """The newest first, unless the oldest are wanted first, or those after a number."""
+        if after_seq is not None and (before or after or oldest_first):
+            raise RefusedError(
+                invalid("after_seq goes by number; leave before, after and oldest_first out")
+            )
         page = allowed(
             await desk.history.page(
                 wanted(
@@ -71,12 +77,16 @@ def handlers(desk: Desk) -> list[Any]:
                     event=event,
                     before=_mark("before", before),
                     after=_mark("after", after),
+                    after_seq=after_seq,
                     newest_first=not oldest_first,
                     limit=limit,
                 )
             )
         )
-        ends = "" if page.next is None else f"{page.next[0]}-{page.next[1]}"
+        ends = ""
+        if page.next is not None:
+            at, seq = page.next
+            ends = f"{at}-{seq}" if after_seq is None else str(seq)
         return HistoryPage(records=[_shape(record) for record in page.records], next=ends)
 
     @get("/v1/history/export")

@@ -25,4 +25,5 @@ class HistoryRecord(msgspec.Struct, kw_only=True):
 
 class HistoryPage(msgspec.Struct, kw_only=True):
     records: list[HistoryRecord]
-    next: str = ""  # say it as `before` (or `after`, oldest first) for the next page; empty: none
+    # For the next page say it as `before` (or `after`, oldest first; or `after_seq`); empty: none.
+    next: str = ""

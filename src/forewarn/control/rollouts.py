@@ -22,7 +22,7 @@ from forewarn.core.standing import StepStands, Wait
 from forewarn.core.time import SECOND, Time
 from forewarn.core.window_words import parse_window
 from forewarn.service.drafting import Wanted
-from forewarn.service.rollouts import Explained, Explanation, Report
+from forewarn.service.rollouts import Explained, Explanation, Report, Summary
 
 if TYPE_CHECKING:
     from forewarn.control.app import Desk
@@ -35,7 +35,7 @@ def handlers(desk: Desk) -> list[Any]:
 
     @get("/v1/rollouts")
     async def rollouts_list() -> list[r.Rollout]:
-        return [summary(report) for report in await rollouts.list()]
+        return [summary(one) for one in await rollouts.list()]
 
     @post("/v1/rollouts", status_code=201)
     async def rollout_start(data: JSONBody[r.RolloutRequest]) -> r.RolloutReport:
@@ -111,30 +111,29 @@ def _selector(text: str) -> Selector:
     return selector
 
 
-def summary(report: Report) -> r.Rollout:
-    return r.Rollout(**_fields(report))
+def summary(one: Summary) -> r.Rollout:
+    return r.Rollout(**_fields(one))
 
 
 def whole(report: Report) -> r.RolloutReport:
     return r.RolloutReport(
-        **_fields(report),
+        **_fields(report.summary),
         steps=[_step(lane.lane.name, s) for lane in report.next.lanes for s in lane.steps],
         waits=[r.Wait(**_wait(wait)) for wait in report.next.waits],
     )
 
 
-def _fields(report: Report) -> dict[str, Any]:
-    rollout = report.rollout
-    steps = [stands for lane in report.next.lanes for stands in lane.steps]
+def _fields(one: Summary) -> dict[str, Any]:
+    rollout = one.rollout
     return {
         "id": rollout.id,
         "type": rollout.type.value,
-        "state": report.state,
+        "state": one.state,
         "selection": rollout.selection,
         "by": rollout.by,
         "created_at": time_of(rollout.created_at),
-        "steps_over": sum(stands.state.over for stands in steps),
-        "steps_in_all": len(steps),
+        "steps_over": one.steps_over,
+        "steps_in_all": len(rollout.steps),
         "at_once": rollout.at_once,
         "notice": rollout.promised / SECOND,
         "description": rollout.description,
@@ -151,7 +150,7 @@ def _fields(report: Report) -> dict[str, Any]:
 
 def explained(explanation: Explanation) -> r.RolloutExplanation:
     return r.RolloutExplanation(
-        rollout=summary(explanation.report),
+        rollout=summary(explanation.report.summary),
         says=explanation.says,
         waits=[_explained(one) for one in explanation.waits],
     )

@@ -236,7 +236,7 @@ def wrong_machines(group: Group, names: tuple[str, ...]) -> Refused | None:
             f" {places}: schedule one event for each domain"
         )
     for event in group.events:
-        if event.promise.deletes and event.status is Status.STARTED:
+        if event.status is Status.STARTED and event.promise.deletes:
             doomed = [name for name in names if name in event.resources]
             if doomed:
                 return conflict(f"{listing(doomed)} is being deleted by event {event.id}")

@@ -36,6 +36,7 @@ from forewarn.core.words import listing
 
 BACK_OFF_FIRST: Duration = 5 * SECOND
 BACK_OFF_MOST: Duration = 5 * MINUTE
+LEAST_PAUSE: Duration = SECOND // 4  # between two attempts, whatever a driver says
 
 
 def decide(group: Group, command: c.Command, now: Now) -> Changes | Refused:
@@ -203,10 +204,10 @@ def _answer(group: Group, command: c.Answer, now: Now) -> Changes:
         case c.Done(moved=moved, said=said):
             return Changes(finished(group, event, now, moved=moved, note=said), event.id)
         case c.Again(at=at):
-            attempt = msgspec.structs.replace(closed, next_at=max(at, now.at))
+            attempt = msgspec.structs.replace(closed, next_at=max(at, now.at + LEAST_PAUSE))
         case c.Failed(why=note):
             pause = min(BACK_OFF_FIRST << min(attempt.number - 1, 16), BACK_OFF_MOST)
-            again = now.at + now.rules.paced(pause)
+            again = now.at + max(now.rules.paced(pause), LEAST_PAUSE)
             attempt = msgspec.structs.replace(closed, next_at=again, note=note)
         case c.Unclear(why=note):
             attempt = msgspec.structs.replace(closed, note=note, stuck=True)
@@ -298,7 +299,10 @@ def _define(group: Group, command: c.Define, now: Now) -> Changes | Refused:
     items += [MachineRemoved(name, by) for name in known]
     items += put_elsewhere(group, elsewhere, by)
     after = apply(group, tuple(items))
-    return Changes((*items, *moot(after, now)))
+    items += moot(after, now)
+    if not after.machines and (group.enabled or group.enabling_until is not None):
+        items.append(Disabled("it has no machines", by))  # whoever is called so next has not asked
+    return Changes(tuple(items))
 
 
 def _busy(group: Group, names: set[str]) -> Refused | None:

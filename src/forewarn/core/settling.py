@@ -28,9 +28,23 @@ from forewarn.core.time import Now
 
 def settle(group: Group, now: Now) -> tuple[Change, ...]:
     """Start whatever nothing holds, in the order of raising."""
-    if not group.policy.all_instances_down and not any(_may_go(e, now) for e in group.events):
+    if not group.policy.all_instances_down and _all_wait(group.events, now):
         return ()
     return _Settling(group, now).items
+
+
+def _all_wait(events: Sequence[Event], now: Now) -> bool:
+    """Is there nothing to start at a glance? After most commands there is not, and a group may
+    have thousands of events."""
+    at, grace = now.at, now.grace_ends
+    early = grace is not None and at < grace
+    for event in events:
+        if event.status is Status.SCHEDULED and event.joint is None:
+            if event.approved is not None:
+                return False
+            if not early and at >= event.not_before:
+                return False
+    return True
 
 
 class _Settling:

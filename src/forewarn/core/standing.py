@@ -6,7 +6,7 @@ Also what one waits for, in words. What follows from it for the rollout is `roll
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -178,6 +178,11 @@ def step_stands(
 def withdrawn(rollout: Rollout, event: Event) -> bool:
     """Did somebody withdraw it, other than the rollout itself?"""
     return event.cancelled_by not in ("", rollout.name)
+
+
+def covered(rollout: Rollout, events: Iterable[Event], at: Time) -> tuple[str, ...]:
+    """What was withdrawn at this very instant: whoever resumes it now means that, too."""
+    return tuple(e.id for e in events if e.ended_at == at and withdrawn(rollout, e))
 
 
 def _blocks(rollout: Rollout, event: Event) -> bool:

@@ -12,7 +12,6 @@ import signal
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -35,11 +34,11 @@ from forewarn.drivers.port import (
     Veto,
 )
 from forewarn.drivers.program import Ended, run
+from forewarn.drivers.room import Room
 
 DONE, AGAIN, FAILED, HAPPENED, UNKNOWN = 0, 10, 20, 30, 40  # what a program ends with
 ASK_AGAIN: Duration = 30 * SECOND  # after which a program that said AGAIN is asked, if it says none
 CHECK_TIMEOUT = 30.0  # seconds of guard time: somebody waits to hear whether it is announced
-GROUP_SHARE = 4  # one group may have one in so many of the programs that run at once
 MAX_REASON = 300  # characters of an answer's last line that are given as the reason
 
 # All that a program is given of the service's own environment.
@@ -73,8 +72,7 @@ class Command:
     def __init__(self, program: Program, papers: Path | None = None) -> None:
         self._program = program
         self._papers = papers
-        self._room = asyncio.Semaphore(program.max_at_once)
-        self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._room = Room(program.max_at_once)
 
     @property
     def repeatable(self) -> bool:
@@ -128,14 +126,11 @@ class Command:
         return Unknown(self._how(ended), ended.said)
 
     async def _call(self, verb: str, task: Task) -> Ended:
-        """When there is room: for the group first, so that none takes all there is."""
-        share = self._shares.get(task.group)
-        if share is None:
-            share = asyncio.Semaphore(max(1, self._program.max_at_once // GROUP_SHARE))
-            self._shares[task.group] = share
+        """When there is room."""
         file = self._papers / task.event if self._papers and verb != "check" else None
         limit = self._program.timeout
-        async with share, self._room, paper(told(verb, task), file, limit) as stdin:
+        room = self._room.entered(task.group)
+        async with room, paper(told(verb, task), file, limit) as stdin:
             return await run([*self._program.words, verb], stdin, _environment(verb, task), limit)
 
     def _how(self, ended: Ended) -> str:

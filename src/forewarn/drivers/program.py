@@ -60,9 +60,15 @@ def found(words: Sequence[str], seen_from: Path | None = None) -> tuple[str, ...
 
 
 async def run(
-    argv: Sequence[str], stdin: IO[bytes], environment: Mapping[str, str], limit: float
+    argv: Sequence[str],
+    stdin: IO[bytes],
+    environment: Mapping[str, str],
+    limit: float,
+    *,
+    leaves_nothing: bool = False,
 ) -> Ended:
-    """Returns when the program itself has ended; what it left running is its own affair.
+    """Returns when the program itself has ended; what it left running is its own affair, or is
+    killed then if it must leave nothing.
 
     When its time is up, or nobody waits for it any more, it is killed with all its group.
     """
@@ -83,6 +89,8 @@ async def run(
         except asyncio.CancelledError:
             await _kill(process, pidfd)
             raise
+        if leaves_nothing:
+            _signal(process, signal.SIGKILL)
         output.close()
         return Ended(_reap(process), late, output.said(), output.answer())
 

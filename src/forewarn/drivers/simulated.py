@@ -28,7 +28,7 @@ from forewarn.drivers.port import (
     Veto,
 )
 
-KEPT_IMPACTS = 10_000  # how many a world remembers
+KEPT_IMPACTS = 10_000  # of events that are over, which a world remembers
 
 
 class Profile(msgspec.Struct, frozen=True):
@@ -66,14 +66,21 @@ class World:
 
     def __init__(self) -> None:
         self._impacts: dict[str, Impact] = {}
+        self._over: dict[str, None] = {}  # events that need not be remembered
 
     def impact(self, event: str) -> Impact | None:
         return self._impacts.get(event)
 
     def strike(self, impact: Impact) -> None:
         self._impacts[impact.event] = impact
-        if len(self._impacts) > KEPT_IMPACTS:
-            del self._impacts[next(iter(self._impacts))]
+
+    def over(self, event: str) -> None:
+        """Nobody will ask for it again, or hardly."""
+        self._over[event] = None
+        if len(self._over) > KEPT_IMPACTS:
+            oldest = next(iter(self._over))
+            del self._over[oldest]
+            self._impacts.pop(oldest, None)
 
     def close(self) -> None:
         """Nothing more will be done to it."""
@@ -136,7 +143,11 @@ class Simulated:
                     Impact(task.now / SECOND, event, task.type.value, names, seconds)
                 )
         over_at = self._over_at(task)
-        return Again(over_at) if task.now < over_at else Done(_moved(task))
+        if task.now < over_at:
+            return Again(over_at)
+        for event in _struck(task):
+            self._world.over(event)
+        return Done(_moved(task))
 
     def _over_at(self, task: Task) -> int:
         started = task.now if task.started_at is None else task.started_at

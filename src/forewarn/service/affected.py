@@ -39,15 +39,16 @@ def not_listening(affected: Affected) -> tuple[str, ...]:
 
 
 def changed(
-    host: str, affected: Affected, *, also_planned: bool = False, places: Places | None = None
+    places: Places, host: str, affected: Affected, *, also_planned: bool = False
 ) -> Callable[[States], Refused | None]:
     """Refuses, in the moment of the commit, if somebody was quicker: a machine came or went, or
     something was planned for the host meanwhile."""
     expected = {(g.name, m.name) for g, machines in affected for m in machines}
 
     def look(states: States) -> Refused | None:
+        # Who came while the driver was asked is in the index; who came in this very batch is not.
         groups = {group.name for group, _ in affected} | set(states.maps[0])
-        groups |= set(places.groups_on(host)) if places else set()  # since then, and committed
+        groups |= set(places.groups_on(host))
         there = {
             (group, machine.name)
             for group in groups

@@ -45,12 +45,20 @@ def put_host(name: str, text: str) -> Change:
     return change
 
 
-def remove_host(name: str) -> Change:
+def remove_host(name: str, now: Callable[[str], str] = lambda _: "") -> Change:
+    """`now` says on which host a machine is, wherever the inventory puts it."""
+
     def change(fleet: Fleet) -> Fleet | Refused:
         names = [host.name for host in fleet.hosts]
         if name not in names:
             return unknown(f"no host '{name}'; {instead_of(name, names)}")
         there = [machine.name for machine in fleet.machines if machine.host == name]
+        for machine in there:
+            if (actual := now(machine)) and actual != name:
+                return conflict(
+                    f"the inventory still puts {machine} on {name}, though it is on {actual} now;"
+                    f" put it there first (host: {actual})"
+                )
         if there:
             return conflict(
                 f"host '{name}' still has machines: {listing(there)}; remove them or put them on"
@@ -66,6 +74,8 @@ def remove_machine(name: str) -> Change:
         for group, define in fleet.groups.items():
             rest = tuple(machine for machine in define.machines if machine.name != name)
             if len(rest) < len(define.machines):
+                if not rest:
+                    return remove_group(group)(fleet)
                 without = msgspec.structs.replace(define, machines=rest)
                 return Fleet({**fleet.groups, group: without}, fleet.hosts)
         names = [machine.name for machine in fleet.machines]

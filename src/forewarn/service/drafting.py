@@ -46,7 +46,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 def drafted(wanted: Wanted, id: str, store: Store, gates: Gates, now: Now) -> Rollout | Refused:
     """The rollout that is asked for, or why there can be none."""
     found = (
-        _wrong(wanted)
+        _wrong(wanted, now)
         or (gates.wrong(wanted.gate) if wanted.gate else None)
         or lanes(
             id,
@@ -81,11 +81,16 @@ def drafted(wanted: Wanted, id: str, store: Store, gates: Gates, now: Now) -> Ro
     return draft
 
 
-def _wrong(wanted: Wanted) -> Refused | None:
+def _wrong(wanted: Wanted, now: Now) -> Refused | None:
     promised = PROMISES[wanted.type].notice
     notice = promised if wanted.notice is None else wanted.notice
     if not 0 <= notice <= MAX_NOTICE:
         return invalid(f"a notice is from 0 s to {in_words(MAX_NOTICE)}, not {in_words(notice)}")
+    if (paced := now.rules.paced(notice)) > MAX_NOTICE:
+        return invalid(
+            f"at this service's speed of {now.rules.speed:g} a notice of {in_words(notice)} takes"
+            f" {in_words(paced)}; at most {in_words(MAX_NOTICE)} is allowed"
+        )
     if notice < promised and not wanted.short_notice:
         return invalid(
             f"a {wanted.type.value} promises at least {in_words(promised)} of notice,"

@@ -15,7 +15,7 @@ import msgspec
 
 from forewarn.core import GroupKind, Machine, Policy
 from forewarn.core.commands import Define
-from forewarn.core.departures import MAX_TERMINATE_NOTICE, MIN_TERMINATE_NOTICE
+from forewarn.core.departures import MAX_TERMINATE_NOTICE, MIN_TERMINATE_NOTICE, policy_wrong
 from forewarn.core.fleet import Host, Place
 from forewarn.core.selection import wrong_labels
 from forewarn.core.words import in_words, parse_duration
@@ -30,6 +30,7 @@ NAMESPACE = uuid.UUID("8f6c1f52-6d0e-5f6a-9d0b-3a7a2a6f3c11")  # for ids derived
 PLACED = ("location", "resource_group", "subscription")
 
 _NAME = re.compile(e.NAME)
+_GUID = re.compile(e.GUID)
 
 
 class Fleet(msgspec.Struct, frozen=True):
@@ -64,6 +65,8 @@ class Building:
         _labelled(entry.labels, at)
         scaled = entry.kind is GroupKind.SCALE_SET
         count = len(entry.machines)
+        if not count:
+            raise FleetError("a group has at least one machine", (*at, "machines"))
         if entry.kind is GroupKind.STANDALONE and count != 1:
             raise FleetError(
                 f"a standalone group has exactly one machine, not {count}", (*at, "machines")
@@ -81,7 +84,7 @@ class Building:
             self._machine(index, machine, entry.name, scale_set, (*at, "machines", index))
             for index, machine in enumerate(entry.machines)
         )
-        policy = _policy(entry.policy, (*at, "policy"), scaled=scaled)
+        policy = _policy(entry.policy, (*at, "policy"), entry.kind)
         place = Place(zone=entry.zone, scale_set=scale_set)
         self._made[entry.name] = (
             entry,
@@ -136,6 +139,12 @@ class Building:
             )
         if entry.labels:
             _labelled(entry.labels, at)
+        if entry.vm_id and not _GUID.fullmatch(entry.vm_id):
+            raise FleetError(
+                f"'{entry.vm_id[:MAX_NAME]}' is no GUID; write it as in"
+                " 9b1f2f0e-6c0f-4c55-8a41-2f6f6cf0a1d7, or leave it out",
+                (*at, "vm_id"),
+            )
         vm_id = entry.vm_id or str(uuid.uuid5(NAMESPACE, name))
         if (other := self._ids.setdefault(vm_id.lower(), name)) != name:
             raise FleetError(
@@ -179,14 +188,14 @@ def _domain(said: int | None, index: int, at: Where, key: str) -> int:
     return said
 
 
-def _policy(entry: e.PolicyEntry, at: Where, *, scaled: bool) -> Policy:
+def _policy(entry: e.PolicyEntry, at: Where, kind: GroupKind) -> Policy:
     limit = entry.user_event_limit
     if limit is not None and limit < 1:
         raise FleetError("must be at least 1, or left out for no limit", (*at, "user_event_limit"))
     notice = None
     if entry.terminate_notice is not None:
         where = (*at, "terminate_notice")
-        if not scaled:
+        if kind is not GroupKind.SCALE_SET:
             raise FleetError("goes with kind scale-set only: no other is told of deletes", where)
         try:
             notice = parse_duration(entry.terminate_notice)
@@ -198,19 +207,22 @@ def _policy(entry: e.PolicyEntry, at: Where, *, scaled: bool) -> Policy:
                 f" not {in_words(notice)}",
                 where,
             )
-    return Policy(
+    made = Policy(
         user_event_limit=limit,
         auto_approve=tuple(entry.auto_approve),
         all_instances_down=entry.all_instances_down,
         terminate_notice=notice,
     )
+    if wrong := policy_wrong(kind, made):  # of which only this is left
+        raise FleetError(wrong, (*at, "auto_approve"))
+    return made
 
 
 def named(name: str, at: Where) -> None:
     if len(name) > MAX_NAME or not _NAME.fullmatch(name):
         raise FleetError(
             f"'{name[:MAX_NAME]}' is no name: that has 1 to {MAX_NAME} letters, digits, '.', '_'"
-            " or '-', and begins with a letter or digit",
+            " or '-', begins with a letter or digit, and ends with a letter, digit or '_'",
             at,
         )
 
@@ -226,7 +238,9 @@ def _address(text: str, at: Where) -> str:
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
-        raise FleetError(f"'{text}' is not an IP address", at) from None
+        raise FleetError(f"'{text[:MAX_NAME]}' is not an IP address", at) from None
+    if address.is_unspecified or address.is_multicast or str(address) == "255.255.255.255":
+        raise FleetError(f"'{text}' is no address of one machine: nobody asks from there", at)
     if isinstance(address, ipaddress.IPv6Address):
         if address.scope_id is not None:
             raise FleetError(f"'{text}': leave out the interface behind the %", at)

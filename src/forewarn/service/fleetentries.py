@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from forewarn.core.events import EventType
+from forewarn.core.events import PROMISES, EventType
 from forewarn.core.fleet import GroupKind
 from forewarn.core.selection import (
     LABEL_NAME,
@@ -24,6 +24,7 @@ from forewarn.core.selection import (
 MAX_DOMAIN = 999
 MAX_NAME = 80
 NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?"
+GUID = r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
 
 # What is only said in the schema is checked by `fleetfile`, in words of its own.
 _NAMED = {"pattern": f"^{NAME}$", "maxLength": MAX_NAME}
@@ -32,6 +33,7 @@ _LABELS: dict[str, Any] = {
     "maxProperties": MAX_LABELS,
     "propertyNames": {"pattern": f"^{LABEL_NAME.pattern}$", "maxLength": MAX_LABEL_NAME},
 }
+_BY_USERS = {"enum": [type.value for type, promise in PROMISES.items() if promise.by_user]}
 _VALUE = {"pattern": f"^{LABEL_VALUE.pattern}$", "maxLength": MAX_LABEL_VALUE}
 
 
@@ -72,7 +74,10 @@ class MachineEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omi
     host: Annotated[str, _meta("The host it is on: one of hosts.")] = ""
     spot: Annotated[bool, _meta("May it be evicted?")] = False
     computer_name: Annotated[str, _meta("The guest's own host name.")] = ""
-    vm_id: Annotated[str, _meta("A GUID; derived from the name if not said.")] = ""
+    vm_id: Annotated[
+        str,
+        _meta("A GUID; derived from the name if not said.", pattern=f"^(?:{GUID})?$"),
+    ] = ""
     tags: Annotated[dict[str, str], _meta("For instance metadata.")] = {}
     labels: Labels = {}
 
@@ -85,7 +90,7 @@ class PolicyEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit
         _meta("How many user events may be Scheduled at a time; no limit if not said.", minimum=1),
     ] = None
     auto_approve: Annotated[
-        list[EventType],
+        list[Annotated[EventType, Meta(extra_json_schema=_BY_USERS)]],
         _meta("User events of these types start without being asked."),
     ] = []
     all_instances_down: Annotated[
@@ -105,7 +110,7 @@ class GroupEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_
 
     name: Annotated[str, _meta("Unique in the fleet.", **_NAMED)]
     kind: Annotated[GroupKind, _meta("What kind of group; standalone has exactly one machine.")]
-    machines: Annotated[list[MachineEntry], _meta("Its machines.")]
+    machines: Annotated[list[MachineEntry], _meta("Its machines.", minItems=1)]
     policy: PolicyEntry = msgspec.field(default_factory=PolicyEntry)
     labels: Labels = {}
     scale_set: Annotated[

@@ -17,7 +17,14 @@ import yaml
 from forewarn.core.commands import Define
 from forewarn.core.fleet import Host
 from forewarn.service import fleetentries as e
-from forewarn.service.fleetbuilding import MAX_PLACEMENT_GROUP, Building, Fleet, host_of, named
+from forewarn.service.fleetbuilding import (
+    MAX_PLACEMENT_GROUP,
+    PLACED,
+    Building,
+    Fleet,
+    host_of,
+    named,
+)
 from forewarn.service.fleetentries import MAX_DOMAIN, MAX_NAME
 from forewarn.service.fleetlines import FleetError, Where, placed
 from forewarn.service.fleetyaml import MAX_DEPTH, MERGE, Events, streams
@@ -39,6 +46,11 @@ __all__ = [
 TELL_EVERY = 1_000  # machines between two words about progress
 
 T = TypeVar("T")
+
+_EMPTY = {
+    e.GroupEntry: "it is empty; a group has at least kind and machines",
+    e.HostEntry: "it is empty; a host without labels is {}",
+}
 
 
 def load(path: Path) -> Fleet:
@@ -64,9 +76,18 @@ def parse_group(text: str, name: str, among: Fleet) -> Define:
         entry = _about(text, name, e.GroupEntry)
         building = Building(among, without=name)
         building.group(entry, ())
-        return building.finished(e.FleetEntry(groups=[]), among.hosts).groups[name]
+        return building.finished(_as_it_is(name, among), among.hosts).groups[name]
 
     return _located(text, read)
+
+
+def _as_it_is(name: str, among: Fleet) -> e.FleetEntry:
+    """What the group's place is taken from where it says none: nobody keeps a fleet's defaults,
+    but the group has had them."""
+    if name not in among.groups:
+        return e.FleetEntry(groups=[])
+    place = among.groups[name].place
+    return e.FleetEntry(groups=[], **{key: getattr(place, key) for key in PLACED})
 
 
 def parse_host(text: str, name: str) -> Host:
@@ -74,7 +95,7 @@ def parse_host(text: str, name: str) -> Host:
 
 
 def _about(text: str, name: str, kind: Any) -> Any:
-    events = Events(text)
+    events = Events(text, _EMPTY[kind])
     raw = events.value(events.next())
     events.finish()
     if not isinstance(raw, dict):

@@ -43,7 +43,7 @@ MERGE = object()  # what a plain << means where a key is expected
 class Events:
     """The events of one document, read once from front to back."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, empty: str = "it is empty; a fleet has at least groups") -> None:
         self._length = max(len(text), 1)
         self._anchors: dict[str, tuple[Any, int]] = {}  # the value, and of how many it is made
         self._made = self._aliased = 0
@@ -53,7 +53,7 @@ class Events:
             self._next: Callable[[], Any] = Loader(text).get_event
         except yaml.YAMLError as error:  # a character that YAML does not have
             raise unreadable(error) from error
-        self._begin()
+        self._begin(empty)
 
     @property
     def fraction(self) -> float:
@@ -67,11 +67,11 @@ class Events:
             raise unreadable(error) from error
         return event
 
-    def _begin(self) -> None:
+    def _begin(self, empty: str) -> None:
         self.next()  # the stream begins
         event = self.next()
         if type(event) is yaml.StreamEndEvent:
-            raise FleetError("it is empty; a fleet has at least groups", line=1)
+            raise FleetError(empty, line=1)
 
     def finish(self) -> None:
         self.next()  # the document ends

@@ -7,12 +7,12 @@ nothing that is run. Guard time throughout: a gate that hangs is given up after 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import re
-import signal
 import ssl
 from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
@@ -22,11 +22,12 @@ from forewarn.core.refusal import invalid, unknown
 from forewarn.core.rollout import Gate
 from forewarn.core.time import DAY, SECOND, Duration
 from forewarn.core.words import in_words, listing
+from forewarn.drivers import program
+from forewarn.drivers.papers import NotStarted
 
 GATE_TRY = 10.0  # seconds of guard time for one answer
 MAX_GATE_URL = 2_048  # characters
 MAX_GATE_TIMEOUT: Duration = 7 * DAY
-KEPT_OUTPUT = 4_096  # bytes of what a command says
 SHOWN_OUTPUT = 200  # characters of its last line
 MAX_STATUS_LINE = 8_192  # bytes
 
@@ -64,37 +65,35 @@ class Gates:
 
     async def ask(self, gate: Gate) -> Answer:
         try:
+            if not gate.http:
+                return await self._run(gate.command)
             async with asyncio.timeout(self._patience):
-                return await (_fetch(gate.http) if gate.http else self._run(gate.command))
+                return await _fetch(gate.http)
         except TimeoutError:
-            return Answer(False, f"no answer within {self._patience:g} s")
-        except (OSError, ValueError) as error:
+            return self._late()
+        except (OSError, ValueError, NotStarted) as error:
             return Answer(False, str(error) or type(error).__name__)
 
     async def _run(self, name: str) -> Answer:
+        """What counts is how the command itself ends; what it leaves behind is killed then."""
         if name not in self._commands:
             return Answer(False, f"the service's settings name no gate command '{name}' any more")
-        process = await asyncio.create_subprocess_exec(
-            *self._commands[name],
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-        )
-        said = b""
-        try:
-            assert process.stdout is not None
-            while chunk := await process.stdout.read(KEPT_OUTPUT):
-                said = (said + chunk)[-KEPT_OUTPUT:]
-            code = await process.wait()
-        finally:
-            if process.returncode is None:  # with whatever it has started
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
-        lines = said.decode("utf-8", "replace").strip().splitlines()
+        with _nothing() as nothing:
+            ended = await program.run(
+                self._commands[name], nothing, os.environ, self._patience, leaves_nothing=True
+            )
+        if ended.late:
+            return self._late()
+        lines = ended.said.splitlines()
         last = f": {_printable(lines[-1])}" if lines else ""
-        return Answer(code == 0, f"exit code {code}{last}")
+        return Answer(ended.status == 0, f"exit code {ended.status}{last}")
+
+    def _late(self) -> Answer:
+        return Answer(False, f"no answer within {self._patience:g} s")
+
+
+def _nothing() -> IO[bytes]:
+    return Path(os.devnull).open("rb")
 
 
 async def _fetch(url: str) -> Answer:

@@ -102,8 +102,10 @@ class Hosts:
         duration: int | None = None,
         span: Span | None = None,
         cause: str = "",
+        unless: Check = lambda _: None,
     ) -> Outcomes | Refused:
-        """An update of the host: all its groups at one instant, or its machines one by one."""
+        """An update of the host: all its groups at one instant, or its machines one by one.
+        `unless` is asked in the moment of the commit."""
         host = self.host(name)
         if isinstance(host, Refused):
             return host
@@ -138,9 +140,8 @@ class Hosts:
         )
         if isinstance(commands, Refused):
             return commands
-        return await self._platform.announce_all(
-            commands, not_listening(affected), unless=changed(name, affected)
-        )
+        unless = any_of(unless, changed(self._places, name, affected))
+        return await self._platform.announce_all(commands, not_listening(affected), unless=unless)
 
     def _one_by_one(
         self, affected: Affected, words: c.Raise
@@ -300,7 +301,7 @@ class Hosts:
     def _overtaken(self, name: str, health: Health, affected: Affected) -> Check:
         return any_of(
             overtaken(name, health),
-            changed(name, affected, also_planned=True, places=self._places),
+            changed(self._places, name, affected, also_planned=True),
         )
 
 
@@ -323,4 +324,9 @@ def _state_of(host: Host, machines: Sequence[Machine], events: Sequence[Event]) 
     if not events:
         return f"{state}; {where}; nothing is planned for it"
     begun = sum(event.status is Status.STARTED for event in events)
-    return f"{state}; {where}; {len(events)} events are about it, {begun} of them have started"
+    told = {name for event in events for name in event.resources}
+    late = [machine.name for machine in machines if machine.name not in told]
+    untold = f"; not told, since they came later: {listing(late)}" if late else ""
+    return (
+        f"{state}; {where}; {len(events)} events are about it, {begun} of them have started{untold}"
+    )

@@ -93,9 +93,11 @@ class Platform:
         """A machine of the group asks for the document: returns once there is one."""
         while True:
             await self.writer.submit(group, c.Enable())
-            if self._store.groups[group].enabled:
+            found = self._store.groups[group]
+            if found.enabled:
                 return
-            await self._feed.changed(group)
+            if found.enabling_until is not None:  # else it was disabled in the same moment
+                await self._feed.changed(group)
 
     async def approve_as(self, machine: str, group: str, ids: Sequence[str]) -> Changes | Refused:
         return await self.writer.approve(group, ids, by=machine)

@@ -11,18 +11,18 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from forewarn.core import Refused
-from forewarn.core.events import (
-    Event,
-)
+from forewarn.core.events import Event
 from forewarn.core.forecast import TYPICAL, Forecast, forecast
 from forewarn.core.holds import Hold
 from forewarn.core.refusal import conflict, invalid, unknown
 from forewarn.core.registry import RolloutPut, RolloutRemoved
-from forewarn.core.rolling import Next
+from forewarn.core.rolling import ABORTED as WAS_ABORTED
+from forewarn.core.rolling import DONE, Next
 from forewarn.core.rollout import Rollout, Switch
 from forewarn.core.standing import StepState, Wait
 from forewarn.core.time import DAY, Duration
 from forewarn.core.words import in_words, listing
+from forewarn.service import guard
 from forewarn.service.conductor import ABORTED, Conductor, put, withdrawals
 from forewarn.service.drafting import Wanted, drafted, wrong_words
 from forewarn.service.explaining import says
@@ -35,11 +35,30 @@ MAX_RUNNING = 100  # rollouts that are not over
 KEPT_ROLLOUTS = 1_000  # in all; the oldest that are over are forgotten
 
 
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """A rollout, and how far it has come."""
+
+    rollout: Rollout
+    state: str
+    steps_over: int
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """A rollout, and where it stands."""
 
     rollout: Rollout
     next: Next
+
+    @property
+    def summary(self) -> Summary:
+        return Summary(rollout=self.rollout, state=self.state, steps_over=self.steps_over)
+
+    @property
+    def steps_over(self) -> int:
+        """As it was counted at the end: its events may have been forgotten since."""
+        if self.rollout.steps_over is not None:
+            return self.rollout.steps_over
+        return sum(stands.state.over for lane in self.next.lanes for stands in lane.steps)
 
     @property
     def state(self) -> str:
@@ -129,10 +148,12 @@ class Rollouts:
             return found
         report = await self._report(found.id)
         if report.state == "running":
+            self._conductor.wake(found.id)  # should it have overslept
             return conflict(f"rollout {found.id} is neither paused nor blocked; nothing to resume")
 
         def resumed(rollout: Rollout, switch: Switch) -> RolloutPut:
-            return put(rollout, "resumed", by, paused=None, resumed=switch)
+            covers = self._conductor.withdrawn_at(rollout, switch.at)
+            return put(rollout, "resumed", by, paused=None, resumed=switch, covers=covers)
 
         return await self._switch(found.id, by, "", resumed)
 
@@ -163,11 +184,11 @@ class Rollouts:
 
     # Looking.
 
-    async def list(self) -> Sequence[Report]:
+    async def list(self) -> Sequence[Summary]:
         """Those under way first, then the latest that are over."""
         rollouts = self._store.registry.rollouts.values()
         order = sorted(rollouts, key=lambda r: (r.ended_at is not None, -r.created_at))
-        return [await self._report(rollout.id) for rollout in order]
+        return [await self._summary(rollout) for rollout in order]
 
     async def find(self, id: str) -> Rollout | Refused:
         """By its id, or by the beginning of one, if that says which."""
@@ -205,6 +226,15 @@ class Rollouts:
         now = self._writer.now()
         return drafted(wanted, self._platform.new_id(), self._store, self._gates, now)
 
+    async def _summary(self, rollout: Rollout) -> Summary:
+        """Of one that is over nothing has to be read."""
+        if rollout.ended_at is not None and rollout.steps_over is not None:
+            state = WAS_ABORTED if rollout.aborted else DONE
+            return Summary(rollout=rollout, state=state, steps_over=rollout.steps_over)
+        await guard.pause(0)  # each look takes a moment: others go on in between
+        report = Report(rollout=rollout, next=await self._conductor.look(rollout))
+        return report.summary
+
     async def _report(self, id: str) -> Report:
         rollout = self._store.registry.rollouts[id]
         return Report(rollout=rollout, next=await self._conductor.look(rollout))
@@ -237,9 +267,8 @@ def _over(rollout: Rollout) -> Refused:
 
 
 def _in_a_sentence(report: Report) -> str:
-    rollout, steps = report.rollout, [s for lane in report.next.lanes for s in lane.steps]
-    over = sum(stands.state.over for stands in steps)
-    far = f"{over} of {len(steps)} steps are over"
+    rollout, steps = report.rollout, report.rollout.steps
+    far = f"{report.steps_over} of {len(steps)} steps are over"
     match report.state:
         case "done":
             return f"it is done: {far}"

@@ -104,6 +104,8 @@ def helped(complaint: str, fields: Iterable[str], choices: Iterable[str] = ()) -
 def complaint(said: str, raw: Any, kind: Any) -> tuple[str, tuple[str | int, ...]]:
     """What is wrong with `raw`, which was to be of this kind, and at which steps into it."""
     steps = list(_steps(said, raw))
+    if said.startswith("Expected `str`") and (wrong_key := _wrong_key(_walked(raw, steps))):
+        return wrong_key, tuple(steps)
     if found := _UNKNOWN.search(said):
         known = [field.name for field in msgspec.structs.fields(_kind_at(kind, steps))]
         return f"unknown key; {instead_of(found[1], known)}", (*steps, found[1])
@@ -137,6 +139,16 @@ def _steps(said: str, raw: Any) -> Iterable[str | int]:
             return
         yield step
         value = _walked(value, [step])
+
+
+def _wrong_key(value: Any) -> str:
+    """What is wrong with the first key of a mapping that is not text; empty if all are."""
+    keys = value if isinstance(value, dict) else {}
+    for key in keys:
+        if not isinstance(key, str):
+            shown = str(key).lower() if isinstance(key, bool) else "null" if key is None else key
+            return f"a key is text, which {shown} is not; write it in quotes"
+    return ""
 
 
 def _walked(value: Any, steps: Iterable[str | int]) -> Any:

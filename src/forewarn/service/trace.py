@@ -152,5 +152,8 @@ class TracedWorld(World):
             seconds=impact.seconds,
         )
 
+    def over(self, event: str) -> None:
+        self._inner.over(event)
+
     def close(self) -> None:
         self._inner.close()

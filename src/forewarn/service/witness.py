@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from forewarn.core import Event, Group, Now, Time
-from forewarn.core.changes import EventMoved, MachinePut, MachineRemoved
+from forewarn.core.changes import Enabled, EventMoved, MachinePut, MachineRemoved
 from forewarn.core.history import Record
 from forewarn.core.history import seen as first_seen
 from forewarn.store.port import Commit, Sightings, Store
@@ -142,7 +142,11 @@ class Witness:
                         for machine in changed[entry.group].machines:
                             if polls := self._polls.get(machine.name):
                                 polls.first_sights.pop(event.id, None)
-                    case MachineRemoved(name=name):
+                    case Enabled():  # its documents are counted from 1 again
+                        for machine in changed[entry.group].machines:
+                            if polls := self._polls.get(machine.name):
+                                polls.incarnation = -1
+                    case MachineRemoved(name=name):  # also from one group to another
                         self._polls.pop(name, None)
                     case MachinePut(machine=machine) if machine.gone:
                         self._polls.pop(machine.name, None)

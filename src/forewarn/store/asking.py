@@ -1,7 +1,8 @@
 """The history asked for: from what is wanted to one statement that indexes can serve, and back.
 
 Records come in the order of their time and then of their number: a first sight is written down
-some seconds after it happened. A page goes on where the last one ended, so nothing is counted.
+some seconds after it happened. Who follows the history asks by number instead, which is the order
+of writing. A page goes on where the last one ended, so nothing is counted.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ def statement(wanted: Wanted) -> sa.Select[Any]:
         query = query.where(mark > sa.tuple_(*wanted.after))
     if wanted.before is not None:
         query = query.where(mark < sa.tuple_(*wanted.before))
+    if wanted.after_seq is not None:
+        return query.where(h.seq > wanted.after_seq).order_by(h.seq).limit(wanted.limit)
     order = (h.at.desc(), h.seq.desc()) if wanted.newest_first else (h.at, h.seq)
     return query.order_by(*order).limit(wanted.limit)
 

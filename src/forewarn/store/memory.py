@@ -95,6 +95,8 @@ class MemoryStore(BatchingStore):
             key=lambda record: (record.at, record.seq),
             reverse=wanted.newest_first,
         )
+        if wanted.after_seq is not None:
+            found.sort(key=lambda record: record.seq)
         return found[: wanted.limit]
 
     async def prune(self, cutoff: Time, keeps: Callable[[Event], bool]) -> int:
@@ -140,4 +142,5 @@ def _matches(record: Record, wanted: Wanted) -> bool:
         and (wanted.until is None or record.at < wanted.until)
         and (wanted.after is None or mark > wanted.after)
         and (wanted.before is None or mark < wanted.before)
+        and (wanted.after_seq is None or record.seq > wanted.after_seq)
     )

@@ -68,6 +68,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     what: tuple[What, ...] = ()  # one of these; empty: anything
     after: Mark | None = None
     before: Mark | None = None
+    after_seq: int | None = None  # those with a higher number, in the order of their numbers
     newest_first: bool = False
     limit: int = 100
 
@@ -147,7 +148,8 @@ class Store(Protocol):
         ...
 
     async def history(self, wanted: Wanted) -> Sequence[Record]:
-        """At most `limit` records, in order of their time and then of their number."""
+        """At most `limit` records, in order of their time and then of their number; or, after a
+        number, in order of that: whoever goes on from the last misses none."""
         ...
 
     async def prune(self, cutoff: Time, keeps: Callable[[Event], bool]) -> int:

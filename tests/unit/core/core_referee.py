@@ -263,6 +263,8 @@ class Referee:
                     if event.id != done.id and waits_for_domain(event):
                         moved = set(event.resources) & set(done.resources)
                         self.left.setdefault(event.id, set()).update(moved)
+        if isinstance(command, commands.Define):
+            self._put_elsewhere(before, after)
         for event in [self.last[id] for id in touched]:
             assert set(event.left) == self.left.get(event.id, set())
             still_here = alive & set(event.resources)
@@ -275,6 +277,17 @@ class Referee:
                 beside = {id for id in touched if set(self.last[id].resources) <= doomed}
                 over |= beside - {delete.id}
         assert {item.event.id for item in moves if item.event.status.over} == over
+
+    def _put_elsewhere(self, before: Group, after: Group) -> None:
+        """Whoever was said to be on a host, and now is not, has left what is planned there."""
+        now = {machine.name: machine.host for machine in after.machines}
+        was = {m.name: m.host for m in before.machines if m.host and m.name in now}
+        for event in before.events:
+            if event.status is Status.SCHEDULED and waits_for_domain(event):
+                moved = {n for n in event.resources if n in was and was[n] != now[n]}
+                moved = {name for name in moved if not event.host or now[name] != event.host}
+                if moved:
+                    self.left.setdefault(event.id, set()).update(moved)
 
     @staticmethod
     def _carried_out(before: Group, command: commands.Command) -> Event | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from core_world import machines, world
 
@@ -244,7 +245,8 @@ def test_a_delete_ends_a_started_event_of_its_machine_and_frees_its_domain() -> 
 def test_a_delete_that_ends_what_held_another_event_starts_that_in_the_same_commit() -> None:
     w = world()
     busy, waiting = w.raised(FREEZE, "m0"), w.raised(REBOOT, "m1")
-    w.define(*machines({"m0": 1, "m1": 1, "m2": 1, "m3": 1}))  # regrouped since
+    there = machines({"m0": 0, "m1": 0, "m2": 1, "m3": 1})
+    w.define(*(msgspec.structs.replace(m, update_domain=1) for m in there))  # regrouped since
     elsewhere = w.raised(FREEZE, "m2")
     w.approve(busy, waiting)
     w.approve(elsewhere)

@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 from forewarn.core.events import Event, EventType, Source, Status
 from forewarn.core.rolling import GATE_EVERY, Next, Seen, appointment, step
 from forewarn.core.rollout import Gate, Lane, Rollout, Step, Switch
-from forewarn.core.standing import StepState, WaitKind
+from forewarn.core.standing import StepState, WaitKind, covered
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Now, Time
 from forewarn.core.window_words import parse_window
 
@@ -112,6 +112,12 @@ class World:
 
     def switch(self, **switches: Any) -> None:
         self.rollout = msgspec.structs.replace(self.rollout, **switches)
+
+    def resume(self) -> None:
+        at = self.now.at
+        events = [event for caused in self.events.values() for event in caused]
+        switch = Switch(by="x", at=at)
+        self.switch(paused=None, resumed=switch, covers=covered(self.rollout, events, at))
 
     def carry_out(self) -> Next:
         """Whatever it says, as long as it says something; gates are not answered here."""
@@ -474,7 +480,7 @@ class RollingMachine(RuleBasedStateMachine):
 
     @rule()
     def resume(self) -> None:
-        self.world.switch(paused=None, resumed=Switch(by="x", at=self.world.now.at))
+        self.world.resume()
 
     @precondition(lambda self: len(self.passed) > 3)
     @rule()
@@ -566,7 +572,7 @@ class RollingMachine(RuleBasedStateMachine):
         if world is None:
             return
         self.healthy = True
-        world.switch(paused=None, resumed=Switch(by="x", at=world.now.at))
+        world.resume()
         for _ in range(2_000):
             then = world.look()
             if then.over:
@@ -577,7 +583,7 @@ class RollingMachine(RuleBasedStateMachine):
                 self._announce(wanted)
             self._answer(then)
             if then.pause:
-                world.switch(resumed=Switch(by="x", at=world.now.at))
+                world.resume()
             if then.withdraw or then.announce or then.ask:
                 continue
             instants = [event.not_before for event in world.active()]

@@ -1,0 +1,84 @@
+"""Which machines the steps of a rollout have now, and what that was read off.
+
+Whoever looked has to look again when one of those machines comes, goes or moves: what was asked is
+remembered, and what a commit touches can be compared with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from forewarn.core import Group, Status
+from forewarn.core.changes import EventMoved, MachinePut, MachineRemoved
+from forewarn.core.rollout import Step
+from forewarn.service.hosts import Hosts
+from forewarn.service.inventory import Inventory
+from forewarn.store.port import Commit, Store
+
+
+class Presence:
+    """For one look: nothing changes while it lasts, and each group is looked up once."""
+
+    def __init__(self, store: Store, hosts: Hosts, inventory: Inventory) -> None:
+        self._store, self._hosts, self._inventory = store, hosts, inventory
+        self._staying: dict[str, frozenset[str]] = {}
+        self._on: set[str] = set()
+
+    def there(self, wanted: Step) -> Sequence[str]:
+        """The machines that a step has now: not those that are gone, or about to be."""
+        if not wanted.host:
+            return [name for name in wanted.machines if self._stays(wanted.group, name)]
+        self._on.add(wanted.host)
+        names = [machine.name for machine in self._hosts.machines_on(wanted.host)]
+        return [n for n in names if self._stays(self._inventory.group_of(n) or "", n)]
+
+    @property
+    def asked(self) -> Touched:
+        return Touched(frozenset(self._staying), frozenset(self._on))
+
+    def _stays(self, name: str, machine: str) -> bool:
+        if name not in self._staying:
+            group = self._store.groups.get(name)
+            self._staying[name] = _staying(group) if group is not None else frozenset()
+        return machine in self._staying[name]
+
+
+class Touched:
+    """Groups and hosts whose machines were looked at, or have changed."""
+
+    def __init__(self, groups: frozenset[str], hosts: frozenset[str]) -> None:
+        self.groups, self.hosts = groups, hosts
+
+    def __bool__(self) -> bool:
+        return bool(self.groups or self.hosts)
+
+    def meets(self, other: Touched) -> bool:
+        return not (self.groups.isdisjoint(other.groups) and self.hosts.isdisjoint(other.hosts))
+
+
+def touched_by(commit: Commit) -> Touched:
+    """Whose machines came, went, moved, or began or ceased to leave. A host that a machine has
+    left is not named in a commit; whoever has looked at it has looked at the machine's group."""
+    groups, hosts = set[str](), set[str]()
+    for entry in commit.entries:
+        for item in entry.items:
+            match item:
+                case MachinePut(machine=machine):
+                    groups.add(entry.group)
+                    hosts.add(machine.host)
+                case MachineRemoved():
+                    groups.add(entry.group)
+                case EventMoved(event=event) if event.promise.deletes:
+                    if event.status is not Status.SCHEDULED:
+                        groups.add(entry.group)
+    return Touched(frozenset(groups), frozenset(hosts))
+
+
+def _staying(group: Group) -> frozenset[str]:
+    leaving = {
+        name
+        for event in group.events
+        if event.promise.deletes and event.status is Status.STARTED
+        for name in event.resources
+    }
+    return group.alive - leaving

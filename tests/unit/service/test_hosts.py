@@ -1,0 +1,187 @@
+"""Hosts at bad moments: members that leave, machines that come, drivers that hesitate."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from forewarn.core import EventType, Refused, Status
+from forewarn.core.commands import Define
+from forewarn.drivers.port import Again, Checked, Done, NotYet, Observed, Ok, Performed, Task
+from forewarn.service.hosts import How
+from forewarn.service.platform import Outcomes
+from forewarn.testing import RefusedByService, Service
+
+FLEET = """
+hosts: [h1, h2, h3]
+groups:
+  - {name: a, kind: standalone, machines: [{name: a0, host: h1}]}
+  - {name: b, kind: standalone, machines: [{name: b0, host: h1}]}
+  - {name: c, kind: standalone, machines: [{name: c0, host: h3}]}
+  - name: d
+    kind: availability-set
+    policy: {all_instances_down: true}
+    machines: [{name: d0, host: h2, update_domain: 0}, {name: d1, host: h3, update_domain: 0}]
+"""
+
+
+class Hesitant:
+    """A driver whose check takes until it is told, and whose perform says what it is told."""
+
+    repeatable = True
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.told = asyncio.Event()
+        self.told.set()
+        self.performed: list[Task] = []
+        self.answer: Performed = Done()
+        self.trouble: Exception | None = None
+
+    async def check(self, task: Task) -> Checked:
+        if self.trouble is not None:
+            raise self.trouble
+        self.asked.set()
+        await self.told.wait()
+        return Ok()
+
+    async def observe(self, task: Task) -> Observed:
+        return NotYet()
+
+    async def perform(self, task: Task) -> Performed:
+        self.performed.append(task)
+        return self.answer
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with Service(FLEET) as service:
+        for machine in ("a0", "b0", "c0", "d0"):
+            service.document(machine)
+        yield service
+
+
+def maintain(service: Service, host: str) -> Outcomes:
+    done = service.run(service.node.hosts.maintain(host, How.REBOOT, "test"))
+    assert isinstance(done, Outcomes), done
+    return done
+
+
+def test_those_that_remain_start_in_time_when_a_busy_one_has_left(service: Service) -> None:
+    """The group that held them all back leaves in a commit that concerns it alone."""
+    redeploy = service.redeploy("a0")
+    service.approve("a0", redeploy)
+    maintain(service, "h1")
+    service.clock.advance("14m")
+    assert service.document("a0")["Events"] == []  # moved away: no longer concerned
+    assert service.document("b0")["Events"][0]["EventStatus"] == "Scheduled"
+    service.clock.advance("1m")
+    assert service.document("b0")["Events"][0]["EventStatus"] == "Started"
+
+
+def test_the_driver_is_asked_once_for_all_groups_of_a_host() -> None:
+    driver = Hesitant()
+    with Service(FLEET, driver=driver) as service:
+        maintain(service, "h1")
+        service.clock.advance("16m")
+    (task,) = driver.performed
+    assert task.host == "h1"
+    assert [part.machines for part in task.parts] == [("a0",), ("b0",)]
+    assert [machine.name for machine in task.machines] == ["a0", "b0"]
+
+
+def test_a_machine_that_comes_while_the_driver_is_asked_is_not_forgotten() -> None:
+    driver = Hesitant()
+    with Service(FLEET, driver=driver) as service:
+        node = service.node
+
+        async def meanwhile() -> Outcomes | Refused:
+            driver.told.clear()
+            planned = asyncio.ensure_future(  # noqa: TID251 - two at once is the point
+                node.hosts.maintain("h1", How.REBOOT, "test")
+            )
+            await driver.asked.wait()
+            group = node.store.groups["c"]
+            moved = tuple(msgspec.structs.replace(m, host="h1") for m in group.machines)
+            define = Define(kind=group.kind, machines=moved, policy=group.policy, place=group.place)
+            assert not isinstance(await node.writer.submit("c", define), Refused)
+            driver.told.set()
+            return await planned
+
+        done = service.run(meanwhile())
+    assert isinstance(done, Refused)
+    assert "changed in this very moment" in done.says
+
+
+def test_of_two_plans_for_one_host_one_is_refused(service: Service) -> None:
+    async def both() -> tuple[Any, Any]:
+        hosts = service.node.hosts
+        return await asyncio.gather(
+            hosts.maintain("h1", How.REBOOT, "one"), hosts.maintain("h1", How.FREEZE, "two")
+        )
+
+    outcomes = service.run(both())
+    assert sorted(isinstance(done, Refused) for done in outcomes) == [False, True]
+    assert len(service.document("a0")["Events"]) == 1
+
+
+def test_what_came_later_is_named_as_not_told(service: Service) -> None:
+    maintain(service, "h1")
+    group = service.node.store.groups["c"]
+    moved = tuple(msgspec.structs.replace(m, host="h1") for m in group.machines)
+    define = Define(kind=group.kind, machines=moved, policy=group.policy, place=group.place)
+    service.run(service.node.writer.submit("c", define))
+    report = service.node.hosts.explain("h1")
+    assert not isinstance(report, Refused)
+    assert "not told, since they came later: c0" in report.says
+
+
+def test_a_driver_that_cannot_be_asked_is_a_refusal() -> None:
+    driver = Hesitant()
+    driver.trouble = ConnectionError("no route")
+    with (
+        Service(FLEET, driver=driver) as service,
+        pytest.raises(RefusedByService, match="could not be asked: ConnectionError: no route"),
+    ):
+        service.schedule("Reboot", "a0")
+
+
+def test_a_driver_that_always_says_again_now_is_not_asked_without_a_pause() -> None:
+    driver = Hesitant()
+    driver.answer = Again(0)
+    with Service(FLEET, driver=driver) as service:
+        service.document("a0")
+        event = service.schedule("Reboot", "a0")
+        service.approve("a0", event)
+        service.clock.advance("2s")
+    assert 2 < len(driver.performed) < 12
+
+
+def test_a_first_poll_is_answered_though_the_group_is_disabled_in_the_same_moment(
+    service: Service,
+) -> None:
+    platform = service.node.platform
+
+    async def both() -> None:
+        service_disabled = platform.disable("a", "test")
+        await asyncio.wait_for(asyncio.gather(platform.enable("a"), service_disabled), 5)
+
+    service.disable("a")
+    service.run(both())
+    assert service.node.store.groups["a"].enabled
+
+
+def test_one_approval_that_takes_all_machines_down_leaves_nobody_to_ask(service: Service) -> None:
+    first, second = service.restart("d0"), service.restart("d1")
+    third = service.redeploy("d0")
+    service.approve("d0", first, second)
+    events = {event.id: event for event in service.node.platform.active()}
+    assert events[first.id].status is events[second.id].status is Status.STARTED
+    approved = events[third.id].approved
+    assert approved is not None
+    assert approved.by == "policy: all machines are down"
+    assert events[third.id].type is EventType.REDEPLOY
