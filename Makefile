@@ -23,7 +23,7 @@ dev: $(VENV)/.ready
 	@exec $(BIN)/forewarn dev $(DEV_ARGS)
 
 test: lint $(CLIENTS)/.ready
-	$(BIN)/pytest
+	tools/run-tests $(BIN)/pytest
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

@@ -22,6 +22,8 @@ from running import Running
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
+from forewarn.control.client import ControlClient
+from forewarn.control.fleet import MAX_HOST_BYTES
 from forewarn.control.fleet_schema import MAX_FLEET_BYTES
 from forewarn.testing import Service
 
@@ -225,6 +227,68 @@ def test_single_things_are_put_and_removed_through_the_api(service: Service) -> 
     assert asked(service, "DELETE", "/v1/groups/new?force=true")[0] == 200
     assert asked(service, "DELETE", "/v1/groups/new")[0] == 404
     assert asked(service, "GET", "/v1/hosts/c")[1]["labels"] == {"rack": "r2"}
+
+
+def test_a_group_put_alone_keeps_the_place_it_has(service: Service, file: Path) -> None:
+    file.write_text("location: north\nresource_group: prod\n" + FLEET)
+    told(service, "apply", file)
+    group = "kind: standalone\nmachines: [{name: jump, spot: true}]"
+    status, found = asked(service, "PUT", "/v1/groups/jump", group)
+    assert (status, found["groups"]["changed"], found["machines"]["changed"]) == (200, 0, 1)
+    status, found = asked(service, "PUT", "/v1/groups/jump", f"location: south\n{group}")
+    (item,) = found["items"]
+    assert item["fields"] == [{"field": "location", "was": "north", "becomes": "south"}]
+
+
+def test_a_host_that_only_the_inventory_still_uses_is_told_so(service: Service) -> None:
+    service.get("web_0")
+    service.redeploy("web_0")
+    service.clock.advance("1h")
+    status, problem = asked(service, "DELETE", "/v1/hosts/a")
+    assert (status, problem["detail"]) == (
+        409,
+        "the inventory still puts web_0 on a, though it is on b now; put it there first (host: b)",
+    )
+
+
+def test_a_group_goes_with_its_last_machine(service: Service) -> None:
+    status, found = asked(service, "DELETE", "/v1/machines/jump")
+    assert (status, found["groups"]["removed"], found["machines"]["removed"]) == (200, 1, 1)
+    assert asked(service, "GET", "/v1/groups/jump")[0] == 404
+
+
+@pytest.mark.parametrize("rest", ["{name: other}", "{name: jump}"])
+def test_a_group_that_comes_back_has_yet_to_ask(service: Service, rest: str) -> None:
+    service.get("jump")
+    assert asked(service, "GET", "/v1/groups/jump")[1]["enabled"]
+    assert asked(service, "DELETE", "/v1/groups/jump")[0] == 200
+    history = ControlClient(service.control_url).history({"group": "jump", "what": "disabled"})
+    assert [record.note for record in history.records] == ["it has no machines"]
+    group = f"kind: standalone\nmachines: [{rest}]"
+    assert asked(service, "PUT", "/v1/groups/jump", group)[0] == 200
+    assert not asked(service, "GET", "/v1/groups/jump")[1]["enabled"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "says"),
+    [
+        ("/v1/hosts/x", " " * (MAX_HOST_BYTES + 1), 413, "a host has at most 1,048,576 bytes"),
+        ("/v1/hosts/x", "# no more\n", 400, "line 1: it is empty; a host without labels is {}"),
+        ("/v1/groups/x", "\n", 400, "line 1: it is empty; a group has at least kind and machines"),
+        ("/v1/fleet", "\n", 400, "line 1: it is empty; a fleet has at least groups"),
+        (
+            "/v1/groups/x",
+            "kind: cloud-service\nmachines: []",
+            400,
+            "line 2: machines: a group has at least one machine",
+        ),
+    ],
+)
+def test_a_body_that_is_nothing_or_too_much(
+    service: Service, path: str, body: str, status: int, says: str
+) -> None:
+    found, problem = asked(service, "PUT", path, body)
+    assert (found, problem["detail"]) == (status, says)
 
 
 def test_what_is_no_text_is_refused(service: Service, file: Path) -> None:

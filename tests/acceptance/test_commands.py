@@ -19,6 +19,7 @@ from running import Running
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
+from forewarn.control.client import ControlClient
 from forewarn.testing import Service
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
@@ -159,7 +160,6 @@ def test_an_evicted_machine_is_listed_as_gone_and_can_be_restored(service: Servi
         ("event schedule Reboot web_0 sql-0", "one group"),
         ("event schedule Reboot web_0 web_1", "one update domain"),
         ("event schedule Reboot web_0 web_0", "named twice"),
-        ("event schedule Reboot", "at least one machine"),
         ("event schedule Explode web_0", "there are Freeze, Reboot, Redeploy, Preempt, Terminate"),
         ("event schedule Reboot web_0 --notice 5m", "--short-notice"),
         ("event schedule Reboot web_0 --notice 1000d", "at most 90 d"),
@@ -180,6 +180,9 @@ def test_an_evicted_machine_is_listed_as_gone_and_can_be_restored(service: Servi
         ("machine restore web_0", "only one that is gone"),
         ("group show wep", "did you mean 'web'?"),
         ("group disable nope", "no group 'nope'"),
+        ("machine list --group wbe", "no group 'wbe'; did you mean 'web'?"),
+        ("event list --group wbe", "no group 'wbe'; did you mean 'web'?"),
+        ("event list --group wbe --all", "no group 'wbe'; did you mean 'web'?"),
     ],
 )
 def test_bad_input_gets_one_clear_line_and_changes_nothing(
@@ -207,6 +210,9 @@ def test_an_event_that_is_over_cannot_be_moved(service: Service) -> None:
     "words",
     [
         "event schedule",
+        "event schedule Reboot",
+        "group scale-in web",
+        "group scale-in web --count 1 --to 1",
         "event schedule Reboot web_0 --notice soon",
         "event schedule Reboot web_0 --not-before soon",
         "event show",
@@ -218,6 +224,81 @@ def test_an_event_that_is_over_cannot_be_moved(service: Service) -> None:
 def test_wrong_usage_is_exit_code_2(shared: Service, words: str) -> None:
     result = CliRunner().invoke(app, words.split(), env={"FOREWARN_URL": shared.control_url})
     assert result.exit_code == 2
+
+
+def test_a_group_that_is_no_more_keeps_its_past_events(service: Service) -> None:
+    event = told(service, "event", "schedule", "Reboot", "jumpbox")
+    told(service, "event", "cancel", event["id"])
+    client = ControlClient(service.control_url)
+    fleet = client.apply(b"groups: [{name: g, kind: standalone, machines: [{name: m}]}]")
+    assert fleet.groups.removed
+    past = told(service, "event", "list", "--group", "jumpbox", "--all")
+    assert [one["id"] for one in past] == [event["id"]]
+    assert "no group 'jumpbox'" in typed(service, "event", "list", "--group", "jumpbox").stderr
+
+
+def test_machines_come_in_pages_to_whoever_asks_for_them(shared: Service) -> None:
+    url = f"{shared.control_url}/v1/machines"
+
+    def page(query: str) -> list[str]:
+        with urllib.request.urlopen(url + query) as answer:
+            return [machine["name"] for machine in json.load(answer)]
+
+    whole = page("")
+    found: list[str] = []
+    while more := page(f"?limit=3&after={found[-1]}" if found else "?limit=3"):
+        assert len(more) <= 3
+        found += more
+    assert found == whole
+    of_web = page("?group=web")
+    assert page(f"?group=web&after={of_web[1]}") == of_web[2:]
+    with pytest.raises(urllib.error.HTTPError) as refusal:
+        page("?after=web_00")
+    assert json.load(refusal.value)["detail"] == "no machine 'web_00'; did you mean 'web_0'?"
+
+
+def test_a_list_says_of_each_machine_and_host_what_the_one_alone_says(service: Service) -> None:
+    for machine in ("web_0", "web_2", "jumpbox"):
+        told(service, "event", "schedule", "Reboot", machine)
+    host = next(host["name"] for host in told(service, "host", "list") if host["machines"])
+    told(service, "host", "maintain", host)
+    for what in ("machine", "host"):
+        listed = told(service, what, "list")
+        assert any(one["events"] for one in listed)
+        assert listed == [told(service, what, "show", one["name"]) for one in listed]
+
+
+HOSTILE = "a\x1b[2J\nb\x9bc\u202ed"
+
+
+def test_what_others_wrote_does_not_act_on_the_terminal(service: Service) -> None:
+    event = told(service, "event", "schedule", "Reboot", "web_0", "--description", HOSTILE)
+    assert event["description"] == HOSTILE
+    told(service, "event", "cancel", event["id"])
+    host = told(service, "host", "list")[0]["name"]
+    told(service, "host", "degrade", host, "--note", HOSTILE)
+    pages = ["event show " + event["id"], "host show " + host, "history"]
+    shown = [typed(service, *page.split()).output for page in pages]
+    assert all(r"a\x1b[2J\nb\x9bc\u202ed" in page for page in shown)
+    shown += [typed(service, "machine", "show", HOSTILE).output]
+    shown += [typed(service, *page.split(), "--json").output for page in pages]
+    assert not {"\x1b", "\x9b", "\u202e"} & set("".join(shown))
+    assert r"no machine 'a\x1b[2J\nb\x9bc\u202ed'" in shown[3]
+
+
+@pytest.mark.parametrize("words", ["machine list", "machine list --json", "history --json"])
+def test_a_full_disk_is_one_clear_line(shared: Service, words: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*FOREWARN, *words.split(), "--url", shared.control_url],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert done.returncode == 1
+    assert done.stderr == "forewarn: the output cannot be written: No space left on device\n"
 
 
 def test_without_a_service_the_command_says_what_to_do(tmp_path: Path) -> None:

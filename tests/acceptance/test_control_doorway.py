@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import http.client
 import json
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 import structlog
 
+from forewarn.control import views
 from forewarn.testing import Service
 
 FLEET = """
@@ -115,3 +118,28 @@ def test_every_call_knows_its_own_parameters(service: Service) -> None:
     assert asked(service, "GET", "/v1/events?group=web&past=true&limit=3")[0] == 200
     assert asked(service, "GET", "/v1/machines?group=web&label=!x")[0] == 200
     assert asked(service, "PUT", "/v1/fleet?plan=true&force=true", b"groups: []")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("target", "maker"),
+    [("/v1/machines", "machines"), ("/v1/hosts", "hosts"), ("/v1/groups", "group")],
+)
+def test_a_list_that_may_be_long_is_made_while_guests_are_answered(
+    service: Service, monkeypatch: pytest.MonkeyPatch, target: str, maker: str
+) -> None:
+    """The thread that makes it is held until a guest, who needs the loop, has had an answer."""
+    make = getattr(views, maker)
+    answered = threading.Event()
+    held: list[bool] = []
+
+    def slow(*arguments: Any) -> Any:
+        held.append(answered.wait(10))
+        return make(*arguments)
+
+    monkeypatch.setattr(views, maker, slow)
+    with ThreadPoolExecutor(1) as other:
+        listing = other.submit(asked, service, "GET", target)
+        assert service.get("web-0").status == 200
+        answered.set()
+        assert listing.result()[0] == 200
+    assert held == [True]

@@ -229,7 +229,6 @@ def test_scale_in_deletes_the_highest_numbers_and_couples_them(service: Service)
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("web",), "how many"),
         (("web", "--count", "4"), "has 3 machines"),
         (("web", "--to", "4"), "cannot have 4"),
         (("db", "--count", "1"), "no scale set"),

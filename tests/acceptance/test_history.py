@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -353,6 +354,89 @@ def test_an_export_writes_all_that_matches_into_a_file(service: Service, tmp_pat
     refused = typed(service, "--export", str(tmp_path / "nowhere" / "file"))
     assert refused.exit_code == 1
     assert "No such file or directory" in refused.stderr
+
+
+def test_an_export_goes_into_a_pipe_and_through_a_link_and_leaves_them_what_they_are(
+    service: Service, tmp_path: Path
+) -> None:
+    a_life(service)
+    pipe, link, file = (tmp_path / name for name in ("pipe", "link", "file"))
+    os.mkfifo(pipe)
+    link.symlink_to(file)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert typed(service, "--export", str(pipe), "--limit", "1").exit_code == 2
+        assert typed(service, "--export", str(pipe), "--what", "raised").exit_code == 0
+        (piped,) = os.read(reading, 65_536).splitlines()
+    finally:
+        os.close(reading)
+    assert pipe.is_fifo()
+    assert json.loads(piped)["what"] == "raised"
+    for _ in range(2):  # where it leads to nothing yet, and where it does
+        assert typed(service, "--export", str(link)).exit_code == 0
+        assert link.is_symlink()
+        assert not file.is_symlink()
+        assert len(file.read_text().splitlines()) == len(records(service))
+    assert sorted(path.name for path in tmp_path.glob("*e*")) == ["file", "pipe", "state.db"] + [
+        path.name for path in sorted(tmp_path.glob("state.db?*"))
+    ]
+
+
+def test_whoever_follows_by_number_misses_nothing(service: Service) -> None:
+    """A first sight is written down late, with the time at which it happened."""
+    client = ControlClient(service.control_url)
+
+    def follow(after: int) -> list[int]:
+        return [record.seq for record in client.history_after({}, after, None)]
+
+    service.get("web_1")
+    service.schedule("Reboot", "web_0")
+    service.get("web_1")
+    service.clock.advance("1m")
+    service.schedule("Reboot", "jump")  # later than the first sight, and written before it
+    followed = follow(0)
+    save(service)
+    assert records(service)[-1].what is not What.SEEN
+    (late,) = follow(followed[-1])
+    (seen,) = records(service, what=(What.SEEN,))
+    assert late == seen.seq
+    assert [*followed, late] == sorted(record.seq for record in records(service))
+    assert follow(late) == []
+    typed_lines = lines(typed(service, "--json", "--after-seq", str(followed[2])))
+    assert [record["seq"] for record in typed_lines] == [*followed[3:], late]
+    first = lines(typed(service, "--json", "--after-seq", "0", "--limit", "2"))
+    assert [record["seq"] for record in first] == followed[:2]
+    of_jump = lines(typed(service, "--json", "--after-seq", "0", "--group", "jump"))
+    assert {record["group"] for record in of_jump} == {"jump"}
+    assert "seen" in typed(service, "--after-seq", str(followed[-1])).stdout
+    assert typed(service, "--export", "x", "--after-seq", "1").exit_code == 2
+    with pytest.raises(ControlError, match="after_seq goes by number"):
+        client.history({"after_seq": "1", "oldest_first": "true"})
+
+
+def test_pages_by_number_go_on_where_the_last_one_ended(service: Service) -> None:
+    a_life(service)
+    client = ControlClient(service.control_url)
+    found: list[int] = []
+    after = "0"
+    while after:
+        page = client.history({"after_seq": after, "limit": "2"})
+        found += [record.seq for record in page.records]
+        after = page.next
+    assert found == sorted(record.seq for record in records(service))
+
+
+def test_a_group_that_listens_anew_is_seen_anew(service: Service) -> None:
+    """Its documents are counted from 1 again: the number alone says nothing."""
+    service.get("web_0")
+    submit(service, "web", c.Disable(by="test"))
+    event = service.schedule("Reboot", "web_0")
+    assert service.document("web_0")["DocumentIncarnation"] == 1
+    save(service)
+    seen = service.run(service.node.platform.explain(event.id))
+    assert not isinstance(seen, Refused)
+    assert list(seen.seen_by) == ["web_0"]
+    assert ("seen", "web_0") in story(service, event=event.id)
 
 
 def test_an_export_holds_one_page_in_memory(

@@ -116,6 +116,35 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
         asyncio.run(opened(path))
 
 
+@pytest.mark.parametrize(
+    ("wreck", "lacks"),
+    [("DROP TABLE history", "history."), ("ALTER TABLE events DROP COLUMN body", "events.body")],
+)
+def test_a_file_that_is_not_what_it_says_is_refused(tmp_path: Path, wreck: str, lacks: str) -> None:
+    """Revisions were rewritten under their own number while they were being made."""
+    path = tmp_path / "state.db"
+    asyncio.run(made(path))
+    with sqlite3.connect(path) as connection:
+        connection.execute(wreck)
+    connection.close()
+    with pytest.raises(StoreUnusable, match=f"but has no {lacks}.*; choose another file") as said:
+        asyncio.run(opened(path))
+    assert "\n" not in str(said.value)
+
+
+@pytest.mark.parametrize("last", ["F", "-", "\ud7ff", "\U0010ffff", "a\U0010ffff\U0010ffff"])
+def test_a_beginning_may_end_with_any_character(tmp_path: Path, last: str) -> None:
+    async def asked() -> tuple[object, object]:
+        store = SqliteStore(tmp_path / "state.db")
+        await store.open()
+        try:
+            return await store.ids(last, 10), await store.caused_under(last)
+        finally:
+            await store.close()
+
+    assert asyncio.run(asked()) == ([], [])
+
+
 def test_a_database_of_something_else_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
     with sqlite3.connect(path) as connection:

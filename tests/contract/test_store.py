@@ -397,6 +397,23 @@ def test_the_history_outlives_the_engine_and_goes_on_counting(engine: Reopen) ->
     run(using(engine(), look))
 
 
+def test_after_a_number_records_come_in_the_order_of_writing(engine: Reopen) -> None:
+    async def body(store: Store) -> None:
+        await a_history(store)
+        shown = seen(store.groups["web"].events[0], "web_1", NOW.at)
+        await store.save(Sightings(seen={}, firsts=(shown,)))
+        by_number = await store.history(Wanted(after_seq=2))
+        assert [record.seq for record in by_number] == [3, 4, 5, 6, 7, 8]
+        assert by_number[-1].what is What.SEEN
+        by_time = await store.history(Wanted())
+        assert by_time[-1].what is not What.SEEN
+        few = await store.history(Wanted(after_seq=0, group="web", limit=2))
+        assert [record.seq for record in few] == [1, 2]
+        assert list(await store.history(Wanted(after_seq=8))) == []
+
+    run(using(engine(), body))
+
+
 def test_who_was_shown_an_event_first_is_written_down_once(engine: Reopen) -> None:
     async def sight(store: Store, by: str, at: int) -> None:
         event = store.groups["web"].events[0]

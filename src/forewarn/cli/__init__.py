@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import sys
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
 
 def main() -> None:
     from forewarn.cli.app import app
 
-    app(prog_name="forewarn")
+    try:
+        app(prog_name="forewarn")
+    except OSError as error:
+        if error.errno not in FULL or error.filename is not None:
+            raise
+        _not_written(error)
+
+
+def _not_written(error: OSError) -> None:
+    """What a command says goes where somebody has sent it, which may be a full disk."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left must not be tried once more
+        sys.stderr.write(f"forewarn: the output cannot be written: {error.strerror}\n")
+    except OSError:
+        pass
+    sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from forewarn.cli.output import (
     notes,
     pace,
     parsed,
+    say,
     service,
     table,
 )
@@ -102,6 +103,8 @@ def schedule(
     if kind is None:
         raise typer.BadParameter("say what to schedule: forewarn event schedule Reboot web_0")
     machines = [*said, *(name for m in machine or [] for name in m.split(",") if name)]
+    if not machines:
+        raise typer.BadParameter(f"say for which machine: forewarn event schedule {kind} web_0")
     length = parsed(parse_duration, notice)
     request = s.ScheduleRequest(
         type=kind,
@@ -161,22 +164,22 @@ def explain(id: Id, json: Json = False, url: Url = None) -> None:
         explained(found)
         seen = ", ".join(f"{name} at {moment(at)}" for name, at in found.seen_by.items())
         if seen:
-            typer.echo(f"seen by {seen}")
+            say(f"seen by {seen}")
         elif not found.event.ended_at:
-            typer.echo("no machine has seen it yet")
+            say("no machine has seen it yet")
         if found.event.ready:
-            typer.echo(f"ready are {', '.join(found.event.ready)}")
+            say(f"ready are {', '.join(found.event.ready)}")
         pace(client)
 
 
 def explained(found: s.Explanation) -> None:
     """Where an event stands and what it waits for."""
     event = found.event
-    typer.echo(f"{event.type} {event.id} for {', '.join(event.machines)}: {event.status}")
+    say(f"{event.type} {event.id} for {', '.join(event.machines)}: {event.status}")
     if not found.holds:
-        typer.echo(found.says)
+        say(found.says)
     elif event.approved and event.status == "Scheduled":
-        typer.echo(f"approved by {event.approved.by} at {moment(event.approved.at)}, but waits")
+        say(f"approved by {event.approved.by} at {moment(event.approved.at)}, but waits")
     waiting(found.holds)
 
 
@@ -185,11 +188,11 @@ def waiting(holds: list[s.Hold]) -> None:
         until = f", until {moment(hold.until)} at most" if hold.until else ", no time is set"
         if hold.kind == "driver" and hold.until:
             until = f", the next look is at {moment(hold.until)}"
-        typer.echo(f"- {hold.kind}: {hold.says}")
-        typer.echo(f"  since {moment(hold.since)}{until}")
+        say(f"- {hold.kind}: {hold.says}")
+        say(f"  since {moment(hold.since)}{until}")
         if hold.waits_for:
-            typer.echo(f"  waits for {', '.join(hold.waits_for)}")
-        typer.echo(f"  can be moved by {hold.movers}")
+            say(f"  waits for {', '.join(hold.waits_for)}")
+        say(f"  can be moved by {hold.movers}")
 
 
 def told(outcome: s.Outcome, json: bool, client: ControlClient) -> None:
@@ -210,7 +213,7 @@ def told_all(outcomes: s.Outcomes, json: bool, client: ControlClient, done: str 
     if outcomes.events:
         listed(outcomes.events)
     if done:
-        typer.echo(done)
+        say(done)
     notes(outcomes.notes)
     pace(client)
 

@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from forewarn.cli.output import Json, Url, as_json, fail, notes, service
+from forewarn.cli.output import Json, Url, as_json, fail, notes, say, service
 from forewarn.control.client import ControlClient, ControlError
 from forewarn.control.fleet_schema import (
     MAX_FLEET_BYTES,
@@ -77,29 +77,29 @@ def _in_file(file: Path, says: str) -> str:
 
 def _show(found: FleetDifference, file: Path) -> None:
     if not found.total:
-        typer.echo("nothing to change")
+        say("nothing to change")
         return
     told: dict[tuple[str, str], int] = {}
     for item in found.items:
         kind = (item.what, item.how)
         told[kind] = told.get(kind, 0) + 1
         if told[kind] <= SHOWN_ITEMS:
-            typer.echo(_line(item))
+            say(_line(item))
     for what, how, count in _totals(found):
         if count > min(told.get((what, how), 0), SHOWN_ITEMS):
-            typer.echo(f"{SIGNS[how]} … {count} {what}s {how} in all")
+            say(f"{SIGNS[how]} … {count} {what}s {how} in all")
     counts = [
         f"{count} {what}{'s' if count > 1 else ''} {how}" for what, how, count in _totals(found)
     ]
-    typer.echo(f"{'would be: ' if found.planned else ''}{', '.join(counts)}")
+    say(f"{'would be: ' if found.planned else ''}{', '.join(counts)}")
     notes(found.warnings[:SHOWN_ITEMS])
     if found.planned and found.in_the_way:
         for one in found.in_the_way[:SHOWN_ITEMS]:
-            typer.echo(
+            say(
                 f"in the way: {one.what} '{one.name}' has an active event:"
                 f" {one.type} {one.event} ({one.status})"
             )
-        typer.echo(f"it is refused as long as this is so: forewarn apply {file} --force")
+        say(f"it is refused as long as this is so: forewarn apply {file} --force")
 
 
 def _totals(found: FleetDifference) -> Iterator[tuple[str, str, int]]:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from forewarn.cli.events import told_all
-from forewarn.cli.output import Json, Url, as_json, fields, pace, parsed, service, table
+from forewarn.cli.output import Json, Url, as_json, fields, pace, parsed, say, service, table
 from forewarn.control import schema as s
 from forewarn.core.time import SECOND
 from forewarn.core.words import in_words, parse_duration
@@ -82,6 +82,8 @@ def scale_in(
     url: Url = None,
 ) -> None:
     """Delete members of a scale set, those with the highest numbers first."""
+    if (count is None) == (to is None):
+        raise typer.BadParameter("say --count or --to, one of the two")
     with service(url) as client:
         told_all(client.scale_in(name, s.ScaleInRequest(count=count, to=to)), json, client)
 
@@ -155,5 +157,5 @@ def disable(name: Name, json: Json = False, url: Url = None) -> None:
         if json:
             as_json(found)
         else:
-            typer.echo(f"group '{found.name}' is not listening; its next poll enables it again")
+            say(f"group '{found.name}' is not listening; its next poll enables it again")
             pace(client)

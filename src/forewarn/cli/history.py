@@ -11,7 +11,7 @@ from typing import IO, Annotated
 
 import typer
 
-from forewarn.cli.output import Url, fail, moment, pace, service, table
+from forewarn.cli.output import Url, fail, json_line, moment, pace, say, service, table
 from forewarn.control.client import ControlClient
 from forewarn.control.history_schema import HistoryRecord
 
@@ -61,10 +61,10 @@ def history(
                 raise typer.BadParameter("--export writes all that matches; leave --limit out")
             if after_seq is not None:
                 raise typer.BadParameter("--after-seq goes with --json or the table, not --export")
-            typer.echo(f"{_export(client, asked, export)} records in {export}", err=True)
+            say(f"{_export(client, asked, export)} records in {export}", err=True)
         elif json:
             for line in _json_lines(client, asked, limit, after_seq):
-                sys.stdout.buffer.write(line)
+                sys.stdout.buffer.write(json_line(line.decode().rstrip("\n")).encode() + b"\n")
             sys.stdout.buffer.flush()
         else:
             if after_seq is None:
@@ -134,7 +134,7 @@ def _written(lines: Iterator[bytes], file: IO[bytes]) -> int:
 
 def _show(records: list[HistoryRecord]) -> None:
     if not records:
-        typer.echo("nothing that matches")
+        say("nothing that matches")
         return
     rows = [
         (

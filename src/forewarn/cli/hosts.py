@@ -7,7 +7,18 @@ from typing import Annotated
 import typer
 
 from forewarn.cli.events import timed, told_all, waiting
-from forewarn.cli.output import Json, Url, as_json, fields, moment, pace, parsed, service, table
+from forewarn.cli.output import (
+    Json,
+    Url,
+    as_json,
+    fields,
+    moment,
+    pace,
+    parsed,
+    say,
+    service,
+    table,
+)
 from forewarn.control import schema as s
 from forewarn.core.time import SECOND
 from forewarn.core.words import parse_duration
@@ -139,13 +150,13 @@ def explain(name: Name, json: Json = False, url: Url = None) -> None:
         if json:
             as_json(found)
             return
-        typer.echo(f"host '{found.name}': {found.says}")
+        say(f"host '{found.name}': {found.says}")
         for plan in found.plans:
-            typer.echo("")
+            say("")
             for event in plan.events:
                 names = ", ".join(event.machines)
-                typer.echo(f"{event.type} {event.id} for {names} of {event.group}: {event.status}")
+                say(f"{event.type} {event.id} for {names} of {event.group}: {event.status}")
             if not plan.holds:
-                typer.echo(plan.says)
+                say(plan.says)
             waiting(plan.holds)
         pace(client)

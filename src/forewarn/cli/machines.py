@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from forewarn.cli.events import told
-from forewarn.cli.output import Json, Url, as_json, fields, moment, notes, pace, service, table
+from forewarn.cli.output import Json, Url, as_json, fields, moment, notes, pace, say, service, table
 from forewarn.control import schema as s
 
 app = typer.Typer(no_args_is_help=True)
@@ -109,7 +109,7 @@ def restore(name: Name, json: Json = False, url: Url = None) -> None:
         if json:
             as_json(found)
         else:
-            typer.echo(f"{found.name} is there again")
+            say(f"{found.name} is there again")
             notes(found.notes)
             pace(client)
 

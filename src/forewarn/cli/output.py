@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,8 +22,22 @@ Url = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
+# What moves a terminal's cursor, ends a line or turns the direction of writing.
+_CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\u202a-\\u202e\\u2066-\\u2069]")
+
+
+def visible(text: str) -> str:
+    """As it is, but that nothing in it acts upon the terminal: who knows who wrote it."""
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def say(line: str, *, err: bool = False) -> None:
+    """One line, in which there may be words of guests, drivers and files."""
+    typer.echo(visible(line), err=err)
+
+
 def fail(says: str) -> NoReturn:
-    typer.echo(f"forewarn: {says}", err=True)
+    say(f"forewarn: {says}", err=True)
     raise typer.Exit(1)
 
 
@@ -46,19 +61,27 @@ def parsed(parse: Callable[[str], Any], text: str | None) -> Any:
 
 
 def as_json(value: object) -> None:
-    typer.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    typer.echo("\n".join(map(json_line, text.split("\n"))))
+
+
+def json_line(line: str) -> str:
+    """The same JSON, with what is left in it of the kind escaped."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Ruled and coloured on a terminal; plain columns anywhere else."""
+    rows = [[visible(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
         from rich.box import SIMPLE_HEAD
         from rich.console import Console
         from rich.table import Table
+        from rich.text import Text
 
         made = Table(*columns, box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
         for row in rows:
-            made.add_row(*row)
+            made.add_row(*map(Text, row))  # brackets are just that
         Console().print(made)
         return
     widths = [max(len(row[i]) for row in [columns, *rows]) for i in range(len(columns))]
@@ -70,12 +93,12 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def fields(pairs: Sequence[tuple[str, str]]) -> None:
     width = max(len(name) for name, _ in pairs)
     for name, value in pairs:
-        typer.echo(f"{name.ljust(width)}  {value}".rstrip())
+        say(f"{name.ljust(width)}  {value}".rstrip())
 
 
 def notes(said: Sequence[str]) -> None:
     for note in said:
-        typer.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
 
 
 def pace(client: ControlClient) -> None:

@@ -17,6 +17,7 @@ import msgspec
 import structlog
 import typer
 
+from forewarn.cli.output import visible
 from forewarn.control.schema import time_of
 from forewarn.core import Event, Group, Status
 from forewarn.core.changes import Disabled, Enabled, EventMoved
@@ -70,7 +71,7 @@ class _Told:
 
 def _say(line: str) -> None:
     told = _Told()
-    told.write(line + "\n")
+    told.write(visible(line) + "\n")
     told.flush()
 
 

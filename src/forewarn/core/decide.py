@@ -284,15 +284,18 @@ def _define(group: Group, command: c.Define, now: Now) -> Changes | Refused:
         items.append(wanted)
     known = {machine.name: machine for machine in group.machines}
     elsewhere: dict[str, str] = {}
+    regrouped: set[str] = set()  # in another update domain than their events count on
     for machine in command.machines:
         before = known.pop(machine.name, None)
         there = placed(before, machine)
         if before != there:
             items.append(MachinePut(there, by))
+            if before is not None and before.update_domain != there.update_domain:
+                regrouped.add(machine.name)
             # One that had no host has not moved: only now is it said where it is.
             if before is not None and before.host and before.host != there.host:
                 elsewhere[machine.name] = there.host
-    if known and not command.force and (busy := _busy(group, set(known))):
+    if not command.force and (busy := _busy(group, regrouped | set(known))):
         return busy
     if not items and not known:
         return Changes()
@@ -316,7 +319,8 @@ def _busy(group: Group, names: set[str]) -> Refused | None:
     if not found:
         return None
     return conflict(
-        f"of group '{group.name}' these would be removed, but have an active event:"
+        f"of group '{group.name}' these would be removed or change their update domain, but have"
+        " an active event:"
         f" {listing(found)}; wait, cancel the events, or say that you mean it (--force)"
     )
 

@@ -2,7 +2,7 @@
 
 Nothing is remembered between two calls but what the gates have answered, and that may be
 forgotten: it is asked again. `explain` shows the same `waits` that decided. Where each step and
-lane stands is `standing.py`.
+lane stands is `standing.py`, which gates must have passed `proving.py`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from functools import cached_property
 import msgspec
 
 from forewarn.core.events import MAX_NOTICE, Event, Span, Status
+from forewarn.core.proving import proven_until
 from forewarn.core.rollout import Rollout, Step
 from forewarn.core.standing import LaneStands, StepState, Wait, WaitKind, lane_stands, what
 from forewarn.core.time import SECOND, Duration, Now, Time, ceil_second
@@ -92,7 +93,7 @@ class _Look:
     ) -> None:
         self.rollout, self.seen, self.now = rollout, seen, now
         self.lanes = tuple(lane_stands(rollout, lane, events, there) for lane in rollout.lanes)
-        self._proven = _proven_until(rollout, self.lanes, now)
+        self._proven = proven_until(rollout, self.lanes, now)
         self._announce: list[Step] = []
         self._withdraw: list[Event] = []
         self._ask: list[str] = []
@@ -286,37 +287,3 @@ def paused_wait(rollout: Rollout) -> Wait:
         since=paused.at,
         movers=f"an operator: forewarn rollout resume {rollout.id[:8]}, or abort",
     )
-
-
-def _proven_until(rollout: Rollout, lanes: Sequence[LaneStands], now: Now) -> Time:
-    """Lanes that had baked by then have passed their gate: every place was taken by others.
-
-    A lane is certainly in progress from when a step is announced until it has ended, and baked if
-    it was carried out. When as many as may be at once were, none beside them was, at its gate.
-    """
-    bake = now.rules.paced(rollout.bake)
-    changes: list[tuple[Time, int]] = []
-    for lane in lanes:
-        for begins, ends in _merged(lane.busy, bake, now.at + 1):
-            changes += [(begins, 1), (ends, -1)]
-    changes.sort()  # at one instant, ends come before beginnings
-    proven, busy = -1, 0
-    for at, change in changes:
-        if busy == rollout.at_once:
-            proven = at - 1
-        busy += change
-    return proven
-
-
-def _merged(
-    busy: Sequence[tuple[Time, Time | None, bool]], bake: Duration, open_end: Time
-) -> list[tuple[Time, Time]]:
-    """Without those of no length, and without overlaps."""
-    found: list[tuple[Time, Time]] = []
-    for begins, ended_at, carried_out in sorted(busy, key=lambda one: one[0]):
-        ends = open_end if ended_at is None else min(ended_at + bake * carried_out, open_end)
-        if found and begins <= found[-1][1]:
-            found[-1] = found[-1][0], max(ends, found[-1][1])
-        elif begins < ends:
-            found.append((begins, ends))
-    return found

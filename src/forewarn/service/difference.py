@@ -44,7 +44,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class InTheWay(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why something is not removed without force."""
+    """Why something is not removed, or put in another update domain, without force."""
 
     what: str  # host or machine
     name: str
@@ -185,6 +185,8 @@ class _Finding:
                     differs = True
                     changes = tuple(_differing(_MACHINE_FIELDS, was, machine))
                     self._tell("machine", "changed", machine.name, group=name, fields=changes)
+                    if was.update_domain != machine.update_domain:
+                        self._needed(before, {machine.name})
                 continue
             differs = True
             there = self._was_in.get(machine.name)
@@ -219,14 +221,16 @@ class _Finding:
         for name in names:
             if name not in self._stays:
                 self._tell("machine", "removed", name, group=group.name)
-        if group.events:
-            leaving = set(names)
-            self._in_the_way += [
-                _in_the_way("machine", name, group, event)
-                for event in group.events
-                for name in event.resources
-                if name in leaving
-            ]
+        self._needed(group, set(names))
+
+    def _needed(self, group: Group, names: set[str]) -> None:
+        """Events count on these machines as they are."""
+        self._in_the_way += [
+            _in_the_way("machine", name, group, event)
+            for event in group.events
+            for name in event.resources
+            if name in names
+        ]
 
     def _tell(self, what: str, how: str, name: str, **more: Any) -> None:
         counts = self._counts[what]

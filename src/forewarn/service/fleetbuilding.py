@@ -65,8 +65,6 @@ class Building:
         _labelled(entry.labels, at)
         scaled = entry.kind is GroupKind.SCALE_SET
         count = len(entry.machines)
-        if not count:
-            raise FleetError("a group has at least one machine", (*at, "machines"))
         if entry.kind is GroupKind.STANDALONE and count != 1:
             raise FleetError(
                 f"a standalone group has exactly one machine, not {count}", (*at, "machines")
@@ -85,6 +83,8 @@ class Building:
             for index, machine in enumerate(entry.machines)
         )
         policy = _policy(entry.policy, (*at, "policy"), entry.kind)
+        if not machines:
+            raise FleetError("a group has at least one machine", (*at, "machines"))
         place = Place(zone=entry.zone, scale_set=scale_set)
         self._made[entry.name] = (
             entry,

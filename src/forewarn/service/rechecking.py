@@ -75,7 +75,7 @@ def _afterwards(group: Group, define: Define | None) -> Iterator[Machine]:
 
 def in_the_way(found: Collection[InTheWay]) -> Refused:
     return conflict(
-        "these would be removed, but have an active event:"
+        "these would be removed or change their update domain, but have an active event:"
         f" {listing([str(one) for one in found])}; wait, cancel the"
         " events, or say that you mean it (--force)"
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from forewarn.core.events import EventType
+from forewarn.core.events import PROMISES
 from forewarn.core.fleet import GroupKind
 from forewarn.core.words import LISTED_AT_MOST, listing
 from forewarn.service.fleetentries import MAX_NAME
@@ -24,7 +24,10 @@ _CHOICE = re.compile(r"Invalid enum value (.*)")
 _EXPECTED = re.compile(r"Expected `([^`]*)`, got `([^`]*)`")
 _AT = re.compile(r" - at (?:`key` in )?`(\$[^`]*)`")
 _STEP = re.compile(r"\.([A-Za-z_]\w*)|\[(\d+)\]|\[(\.\.\.)\]")
-_CHOICES = {"auto_approve": EventType, "kind": GroupKind}
+_CHOICES: dict[str, Iterable[Any]] = {
+    "auto_approve": [type for type, promise in PROMISES.items() if promise.by_user],
+    "kind": GroupKind,
+}
 _WORDS = {
     "str": "text",
     "int": "a whole number",

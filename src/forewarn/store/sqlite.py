@@ -204,6 +204,23 @@ class SqliteStore(BatchingStore):
             from forewarn.store.migrate import upgrade
 
             upgrade(connection, self.path, str(found), allowed=self._migrate)
+        self._check(connection)
+
+    def _check(self, connection: sa.Connection) -> None:
+        """A file may say what it is and not be it: one that some unfinished version has written."""
+        query = sa.text(
+            "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c"
+            " WHERE m.type = 'table'"
+        )
+        there = {(row[0], row[1]) for row in connection.execute(query)}
+        for table in s.metadata.sorted_tables:
+            for column in table.columns:
+                if (table.name, column.name) not in there:
+                    raise StoreUnusable(
+                        f"{self.path} says that it is of revision {s.SCHEMA_VERSION}, but has no"
+                        f" {table.name}.{column.name}: an unfinished version has written it; choose"
+                        " another file"
+                    )
 
     def _load(self) -> None:
         with self._connection() as connection:

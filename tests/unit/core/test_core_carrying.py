@@ -6,6 +6,7 @@ import pytest
 from core_world import START, World, machines, world
 
 from forewarn.core import EventType, Machine, Reason, Rules, Status, commands
+from forewarn.core.decide import LEAST_PAUSE
 from forewarn.core.events import Attempt
 from forewarn.core.time import MINUTE, SECOND
 
@@ -50,12 +51,12 @@ def test_a_driver_that_is_not_ready_is_asked_again_when_it_said() -> None:
     assert attempt(w, id) == Attempt(number=2, at=START + MINUTE)
 
 
-def test_a_driver_that_names_a_time_in_the_past_is_asked_again_at_once() -> None:
+def test_a_driver_that_names_a_time_in_the_past_is_asked_again_after_the_least_pause() -> None:
     w = world()
     id = w.struck("m0")
     w.answer(id, commands.Again(at=START - MINUTE))
-    assert attempt(w, id).next_at == START
-    w.tick()
+    assert attempt(w, id).next_at == START + LEAST_PAUSE
+    w.run(LEAST_PAUSE)
     assert attempt(w, id).number == 2
 
 

@@ -163,3 +163,19 @@ def test_the_inventory_catching_up_with_a_redeploy_moves_nothing(fleet: Fleet) -
     assert fleet.left(event) == ()
     fleet.define("a", a0="h1", a1="h1", a2="h2")  # but this brings it back
     assert event in fleet.over
+
+
+def test_an_update_domain_is_not_changed_under_an_active_event_unless_forced(fleet: Fleet) -> None:
+    fleet.raised("a0", "a1")
+    machines = tuple(
+        msgspec.structs.replace(m, update_domain=int(m.name == "a1"))
+        for m in fleet.groups["a"].machines
+    )
+    define = c.Define(kind=GroupKind.SCALE_SET, machines=machines, by="ann")
+    refused = decide_together(fleet.groups, [("a", define)], fleet.now)
+    assert isinstance(refused, Refused)
+    assert "'a1' (Reboot E1, Scheduled)" in refused.says
+    fleet.do(("a", msgspec.structs.replace(define, force=True)))
+    after = fleet.groups["a"].machine("a1")
+    assert after is not None
+    assert after.update_domain == 1

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from forewarn.core.events import Event, EventType, Source, Status
+from forewarn.core.events import MAX_NOTICE, Event, EventType, Source, Status
 from forewarn.core.rolling import GATE_EVERY, Next, Seen, appointment, step
 from forewarn.core.rollout import Gate, Lane, Rollout, Step, Switch
 from forewarn.core.standing import StepState, WaitKind, covered
@@ -268,6 +268,92 @@ def test_what_an_operator_cancels_blocks_its_lane_until_somebody_resumes() -> No
     assert causes(world.look()) == ["g0/0"]
 
 
+def test_a_blocked_lane_takes_nobodys_place() -> None:
+    world = World(a_rollout(2, 1, 1))
+    world.carry_out()
+    world.withdraw(world.active()[0], "operator")
+    assert causes(world.look()) == ["g1/0"]
+    world.carry_out()
+    world.at(START + HOUR)
+    world.resume()
+    assert causes(world.look()) == []  # one at a time: it has to wait for its turn again
+    world.finish("rollout/R/g1/0")
+    assert causes(world.look()) == ["g0/0"]  # but goes before those that have not begun
+    world.carry_out()
+    assert [event.group for event in world.active()] == ["g0"]
+
+
+def test_a_lane_that_was_blocked_proves_nothing_about_the_gates_of_others() -> None:
+    """Two at once: the third began beside the second at its gate, because the first was blocked."""
+    world = World(a_rollout(1, 1, 1, at_once=2, gate=GATE))
+    world.carry_out()
+    world.withdraw(world.active()[0], "operator")
+    world.at(START + HOUR)
+    world.finish("rollout/R/g1/0")
+    world.carry_out()
+    assert [event.group for event in world.active()] == ["g2"]
+    world.finish("rollout/R/g2/0")
+    world.seen["rollout/R/g2/0"] = Seen(at=world.now.at, passed=True)
+    world.resume()
+    world.carry_out()
+    assert [event.group for event in world.active()] == ["g0"]
+    world.seen.clear()
+    assert "rollout/R/g1/0" in world.look().ask
+
+
+def test_what_was_withdrawn_did_not_bake_in_anybodys_place() -> None:
+    world = World(a_rollout(1, 1, 1, at_once=2, gate=GATE, bake=5 * MINUTE))
+    world.carry_out()
+    world.finish("rollout/R/g1/0")
+    world.at(START + 6 * MINUTE)
+    world.withdraw(world.active()[0], "operator")
+    world.carry_out()
+    assert [event.group for event in world.active()] == ["g2"]
+    world.at(START + 7 * MINUTE)
+    assert world.look().ask == ("rollout/R/g1/0",)
+
+
+def test_what_is_cancelled_at_the_instant_of_a_resume_is_covered_only_if_it_came_before() -> None:
+    world = World(a_rollout(1))
+    world.carry_out()
+    world.withdraw(world.active()[0], "operator")
+    world.resume()
+    assert causes(world.look()) == ["g0/0"]
+    world.carry_out()
+    world.withdraw(world.active()[0], "operator")
+    assert causes(world.look()) == []
+    world.resume()
+    assert causes(world.look()) == ["g0/0"]
+
+
+def test_the_gate_is_asked_after_each_of_several_steps_that_end_at_one_instant() -> None:
+    world = World(a_rollout(3, gate=GATE))
+    for domain in range(3):
+        world.carry_out()
+        cause = f"rollout/R/g0/{domain}"
+        world.finish(cause)
+        assert (causes(world.look()), world.look().ask) == ([], (cause,))
+        world.seen[cause] = Seen(at=START, passed=True)
+    assert world.look().over == "done"
+
+
+def test_what_came_after_a_gate_at_the_same_instant_proves_that_it_passed() -> None:
+    world = World(a_rollout(2, gate=GATE))
+    world.carry_out()
+    world.finish("rollout/R/g0/0")
+    world.seen["rollout/R/g0/0"] = Seen(at=START, passed=True)
+    world.carry_out()
+    world.withdraw(world.active()[0], world.rollout.name)
+    world.seen.clear()
+    assert causes(world.look()) == ["g0/1"]
+
+
+def test_the_longest_notice_is_announced_also_between_two_seconds() -> None:
+    world = World(a_rollout(1, notice=MAX_NOTICE))
+    world.at(START + 1)
+    assert causes(world.look()) == ["g0/0"]
+
+
 def test_what_became_pointless_is_over_without_baking() -> None:
     world = World(a_rollout(2, bake=HOUR, gate=GATE))
     world.carry_out()
@@ -406,6 +492,19 @@ class RollingMachine(RuleBasedStateMachine):
         for event in self.world.active():
             if event.status is Status.SCHEDULED and event.span is None:
                 self.world.at(max(self.world.now.at, event.not_before))
+                self.world.become(event, Status.STARTED)
+        for event in self.world.active():
+            if event.status is Status.STARTED:
+                self.world.become(event, Status.FINISHED)
+                self.passed[event.cause] = False
+        self.act(9)
+
+    @rule()
+    def rush(self) -> None:
+        """The same, approved early and carried out in no time at all."""
+        self.act(9)
+        for event in self.world.active():
+            if event.status is Status.SCHEDULED and event.span is None:
                 self.world.become(event, Status.STARTED)
         for event in self.world.active():
             if event.status is Status.STARTED:

@@ -14,6 +14,7 @@ from forewarn.core.time import MINUTE
 from forewarn.node.dev import on_loopback, sample_fleet
 from forewarn.service.fleetfile import FleetError, load, parse
 
+ID = "9b1f2f0e-6c0f-4c55-8a41-2f6f6cf0a1d7"
 WHOLE = """
 location: north
 hosts: [a, {name: b, labels: {rack: r1}}]
@@ -91,6 +92,11 @@ WRONG_GROUPS = [
         "groups[0].machines: a standalone group has exactly one machine, not 0",
     ),
     ("machines: []", "groups[0]: key 'kind' is missing"),
+    ("kind: cloud-service, machines: []", "groups[0].machines: a group has at least one machine"),
+    (
+        "kind: cloud-service, machines: [{name: a}], policy: {auto_approve: [Reboot, Freeze]}",
+        "groups[0].policy.auto_approve: auto_approve is for users' events (Reboot, Redeploy), not",
+    ),
     (
         "kind: cloud-service, scale_set: s, machines: []",
         "groups[0].scale_set: goes with kind scale-set only",
@@ -105,7 +111,7 @@ WRONG_GROUPS = [
     ),
     (
         "kind: cloud-service, machines: [], policy: {auto_approve: [Rebot]}",
-        "groups[0].policy.auto_approve[0]: 'Rebot' is none of",
+        "groups[0].policy.auto_approve[0]: 'Rebot' is none of Reboot, Redeploy; did you mean",
     ),
     (
         "kind: cloud-service, machines: [], policy: {terminate_notice: 5m}",
@@ -156,9 +162,21 @@ WRONG_MACHINES = [
         "machines[1].address: address '10.0.0.1' stands twice: machine 'a' has it",
     ),
     (
-        "{name: a, vm_id: x}, {name: b, vm_id: X}",
-        "machines[1].vm_id: vm_id 'X' stands twice: machine 'a' has it",
+        f"{{name: a, vm_id: {ID}}}, {{name: b, vm_id: {ID.upper()}}}",
+        f"machines[1].vm_id: vm_id '{ID.upper()}' stands twice: machine 'a' has it",
     ),
+    ("{name: a, vm_id: x}", "groups[0].machines[0].vm_id: 'x' is no GUID; write it as in"),
+    ("{name: a, address: 0.0.0.0}", "machines[0].address: '0.0.0.0' is no address of one machine"),
+    ("{name: a, address: 224.0.0.1}", "'224.0.0.1' is no address of one machine"),
+    ("{name: a, addresses: ['ff02::1']}", "machines[0].addresses[0]: 'ff02::1' is no address of"),
+    ("{name: a, addresses: [10.0.0.1, '::']}", "machines[0].addresses[1]: '::' is no address of"),
+    ("{name: a, 2: x}", "groups[0].machines[0]: a key is text, which 2 is not; write it in quotes"),
+    ("{name: a, labels: {yes: x}}", "machines[0].labels: a key is text, which true is not"),
+    ("{name: a, tags: {~: x}}", "machines[0].tags: a key is text, which null is not"),
+    ("{name: a.}", "begins with a letter or digit, and ends with a letter, digit or '_'"),
+    (f"{{name: a, update_domain: {'1' * 5_000}}}", f"'{'1' * 40}…' is no whole number"),
+    (f"{{name: a, update_domain: 0x{'f' * 5_000}}}", f"'0x{'f' * 38}…' is no whole number"),
+    ("{name: a, spot: !!timestamp foo}", "machines[0].spot: 'foo' is no timestamp"),
 ]
 
 

@@ -53,7 +53,7 @@ def test_what_the_documents_show_is_valid_and_read(text: str) -> None:
     assert parse(text).machines
 
 
-GROUP = {"name": "g", "kind": "scale-set", "machines": []}
+GROUP = {"name": "g", "kind": "scale-set", "machines": [{"name": "g_0"}]}
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,11 @@ GROUP = {"name": "g", "kind": "scale-set", "machines": []}
         {},
         {"groups": 3},
         {"groups": [], "foo": 1},
-        {"groups": [{"name": "g", "machines": []}]},
+        {"groups": [{"name": "g", "machines": [{"name": "g_0"}]}]},
+        {"groups": [{**GROUP, "machines": []}]},
+        {"groups": [{**GROUP, "name": "g."}]},
+        {"groups": [{**GROUP, "machines": [{"name": "g_0", "vm_id": "x"}]}]},
+        {"groups": [{**GROUP, "policy": {"auto_approve": ["Freeze"]}}]},
         {"groups": [{**GROUP, "kind": "heap"}]},
         {"groups": [{**GROUP, "name": "a b"}]},
         {"groups": [{**GROUP, "name": "x" * 81}]},

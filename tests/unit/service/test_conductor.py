@@ -1,0 +1,383 @@
+"""What may happen to a rollout while it is at work: switches, machines that leave, surprises."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from forewarn.core import Event, EventType, Refused, Rules, windows
+from forewarn.core import commands as c
+from forewarn.core.lanes import Selection
+from forewarn.core.rollout import Gate, Rollout, Step
+from forewarn.core.time import DAY, MINUTE
+from forewarn.core.window_words import parse_window
+from forewarn.drivers.port import Checked, Task
+from forewarn.drivers.simulated import Simulated, World
+from forewarn.service.announcing import Came
+from forewarn.service.drafting import Wanted
+from forewarn.service.gates import Answer, Gates
+from forewarn.service.rollouts import Report
+from forewarn.testing import Service
+
+FLEET = """
+hosts: [h1, h2, h3]
+groups:
+  - name: web
+    kind: availability-set
+    machines:
+      - {name: web_0, update_domain: 0, host: h1}
+      - {name: web_1, update_domain: 1, host: h2}
+  - name: db
+    kind: availability-set
+    machines:
+      - {name: db_0, update_domain: 0, host: h1}
+      - {name: db_1, update_domain: 1, host: h3}
+"""
+
+ALL_HOSTS = Selection(hosts=("h*",))
+
+
+class Interrupted(Simulated):
+    """Something happens while it is asked for the first time."""
+
+    def __init__(self) -> None:
+        super().__init__(World(), Rules().paced)
+        self.asked: list[str] = []
+        self.meanwhile: Callable[[], Awaitable[Any]] | None = None
+
+    async def check(self, task: Task) -> Checked:
+        self.asked += [machine.name for machine in task.machines]
+        if self.meanwhile is not None:
+            happens, self.meanwhile = self.meanwhile, None
+            await happens()
+        return await super().check(task)
+
+
+@pytest.fixture
+def driver() -> Interrupted:
+    return Interrupted()
+
+
+@pytest.fixture
+def service(driver: Interrupted) -> Iterator[Service]:
+    with Service(FLEET, driver=driver) as made:
+        yield made
+
+
+def wanted(**fields: Any) -> Wanted:
+    selection = fields.pop("selection", Selection(groups=("web",)))
+    return Wanted(**{"type": EventType.REBOOT, "by": "test", "selection": selection, **fields})
+
+
+def start(service: Service, **fields: Any) -> str:
+    report = service.run(service.node.rollouts.start(wanted(**fields)))
+    assert isinstance(report, Report), report
+    service.settle()
+    return report.rollout.id
+
+
+def report_of(service: Service, id: str) -> Report:
+    report = service.run(service.node.rollouts.report(id))
+    assert isinstance(report, Report)
+    return report
+
+
+def state(service: Service, id: str) -> str:
+    return report_of(service, id).state
+
+
+def resume(service: Service, id: str) -> Report | Refused:
+    found = service.run(service.node.rollouts.resume(id, "test"))
+    service.settle()
+    return found
+
+
+def paused_because(service: Service, id: str) -> str:
+    paused = report_of(service, id).rollout.paused
+    assert paused is not None
+    return paused.why
+
+
+def active(service: Service) -> list[Event]:
+    return service.node.platform.active()
+
+
+def delete(service: Service, machine: str) -> None:
+    done = service.run(service.node.leaving.delete(machine, "test"))
+    assert not isinstance(done, Refused), done.says
+    service.settle()
+
+
+# While it announces.
+
+
+@pytest.mark.parametrize("verb", ["pause", "abort"])
+def test_hosts_that_are_not_announced_yet_are_left_alone_once_it_is_switched_off(
+    service: Service, driver: Interrupted, verb: str
+) -> None:
+    async def switch() -> None:
+        (id,) = service.node.store.registry.rollouts
+        assert isinstance(await getattr(service.node.rollouts, verb)(id, "test"), Report)
+
+    driver.meanwhile = switch
+    start(service, selection=ALL_HOSTS, at_once=3)
+    assert active(service) == []
+    assert service.run(service.node.platform.past(None, 10)) == []
+    assert set(driver.asked) == {"web_0", "db_0"}, "nobody is asked about the others any more"
+
+
+def test_a_host_that_changes_in_the_moment_of_the_commit_is_tried_again(
+    service: Service, driver: Interrupted
+) -> None:
+    async def move_away() -> None:
+        group = service.node.store.groups["db"]
+        machines = tuple(
+            msgspec.structs.replace(m, host="h2") if m.name == "db_0" else m for m in group.machines
+        )
+        command = c.Define(kind=group.kind, machines=machines, policy=group.policy, by="test")
+        assert not isinstance(await service.node.writer.submit("db", command), Refused)
+
+    driver.meanwhile = move_away
+    id = start(service, selection=Selection(hosts=("h1",)))
+    assert state(service, id) == "running"
+    assert [event.resources for event in active(service)] == [("web_0",)]
+
+
+def test_a_host_that_is_emptied_while_its_driver_is_asked_is_over(
+    service: Service, driver: Interrupted
+) -> None:
+    async def move_away() -> None:
+        group = service.node.store.groups["db"]
+        machines = tuple(msgspec.structs.replace(m, host="h2") for m in group.machines)
+        command = c.Define(kind=group.kind, machines=machines, policy=group.policy, by="test")
+        assert not isinstance(await service.node.writer.submit("db", command), Refused)
+
+    driver.meanwhile = move_away
+    id = start(service, selection=Selection(hosts=("h3",)))
+    assert state(service, id) == "done"
+
+
+# Machines that come and go.
+
+
+def test_a_cancelled_step_whose_machine_is_deleted_blocks_nobody_any_more(
+    service: Service,
+) -> None:
+    id = start(service)
+    service.cancel(active(service)[0])
+    assert state(service, id) == "blocked"
+    delete(service, "web_0")
+    service.settle()
+    assert ("web_1",) in [event.resources for event in active(service)]
+    service.clock.advance("1h")
+    assert state(service, id) == "done"
+
+
+def test_a_cancelled_host_that_is_left_by_its_last_machine_blocks_nobody_any_more(
+    service: Service,
+) -> None:
+    id = start(service, selection=Selection(hosts=("h2",)))
+    service.cancel(active(service)[0])
+    assert state(service, id) == "blocked"
+    service.redeploy("web_1")
+    service.clock.advance("1h")
+    assert service.node.store.registry.rollouts[id].ended_at is not None
+
+
+def test_a_machine_of_somebody_else_wakes_nobody(service: Service) -> None:
+    start(service)
+    looks: list[str] = []
+    look = service.node.conductor._once
+
+    async def counted(id: str) -> None:
+        looks.append(id)
+        await look(id)
+
+    service.node.conductor._once = counted  # type: ignore[method-assign]
+    delete(service, "db_1")
+    assert looks == []
+    delete(service, "web_1")
+    assert looks != []
+
+
+def test_resuming_one_that_goes_on_anyway_is_refused_but_makes_it_look(service: Service) -> None:
+    id = start(service)
+    looks: list[str] = []
+
+    async def counted(id: str) -> None:
+        looks.append(id)
+
+    service.node.conductor._once = counted  # type: ignore[method-assign]
+    assert isinstance(resume(service, id), Refused)
+    assert looks == [id]
+
+
+# Resuming and cancelling.
+
+
+def test_what_is_cancelled_after_a_resume_at_the_same_instant_stays_cancelled(
+    service: Service,
+) -> None:
+    id = start(service)
+    first = active(service)[0]
+    service.cancel(first)
+    assert isinstance(resume(service, id), Report)
+    (second,) = active(service)
+    assert second.id != first.id
+    service.cancel(second)
+    service.clock.advance("1h")
+    assert (active(service), state(service, id)) == ([], "blocked")
+    resume(service, id)
+    assert len(active(service)) == 1
+
+
+# Surprises.
+
+
+def test_a_surprise_pauses_the_rollout_and_is_its_reason(service: Service) -> None:
+    announcer = service.node.conductor._announcer
+    announce = announcer.announce
+
+    async def stumble(rollout: Rollout, wanted: Step) -> Came | Refused:
+        raise RuntimeError(f"nobody has thought of this: {rollout.id}, {wanted.cause}")
+
+    announcer.announce = stumble  # type: ignore[method-assign]
+    id = start(service)
+    assert state(service, id) == "paused"
+    assert "nobody has thought of this" in paused_because(service, id)
+    announcer.announce = announce  # type: ignore[method-assign]
+    resume(service, id)
+    assert [event.resources for event in active(service)] == [("web_0",)]
+
+
+def test_a_gate_that_raises_has_not_passed(service: Service) -> None:
+    class Broken(Gates):
+        async def ask(self, gate: Gate) -> Answer:
+            raise RuntimeError(f"no idea what {gate.named} is")
+
+    service.node.conductor._gates = Broken()
+    id = start(service, gate=Gate(http="http://localhost/", timeout=MINUTE))
+    service.clock.advance("30m")
+    assert "no idea what http://localhost/ is" in paused_because(service, id)
+
+
+# What takes too long, or too much.
+
+
+def test_the_windows_are_searched_once_for_all_steps_that_are_announced_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fleet = "groups:\n" + "".join(
+        f"  - name: g{i}\n    kind: standalone\n    machines: [{{name: m{i}}}]\n" for i in range(40)
+    )
+    searched: list[int] = []
+    spans = windows.spans
+
+    def counted(found: Any, at: int) -> Any:
+        searched.append(at)
+        return spans(found, at)
+
+    monkeypatch.setattr(windows, "spans", counted)
+    with Service(fleet) as service:
+        selection = Selection(groups=tuple(f"g{i}" for i in range(40)))
+        window = parse_window("day 29 03:17-04:19 Europe/Lisbon")
+        start(service, selection=selection, at_once=40, windows=(window,))
+        assert len(active(service)) == 40
+    assert len(searched) == len(set(searched)) <= 3
+
+
+def test_a_notice_that_is_too_long_at_this_speed_is_refused() -> None:
+    with Service(FLEET, rules=Rules(silence=None, speed=0.5)) as service:
+        report = service.run(service.node.rollouts.start(wanted(notice=60 * DAY)))
+        assert isinstance(report, Refused)
+        assert "speed of 0.5 a notice of 60 d takes 120 d; at most 90 d" in report.says
+        start(service, notice=45 * DAY)
+        assert len(active(service)) == 1
+
+
+def test_a_list_reads_nothing_of_rollouts_that_are_over(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = start(service)
+    service.clock.advance("2h")
+    aborted = start(service)
+    service.run(service.node.rollouts.abort(aborted, "test"))
+    service.settle()
+    running = start(service)
+    read: list[str] = []
+    caused_under = service.node.store.caused_under
+
+    async def counted(prefix: str) -> Any:
+        read.append(prefix)
+        return await caused_under(prefix)
+
+    monkeypatch.setattr(service.node.store, "caused_under", counted)
+    listed = service.run(service.node.rollouts.list())
+    assert [(one.rollout.id, one.state, one.steps_over) for one in listed] == [
+        (running, "running", 0),
+        (aborted, "aborted", 0),
+        (done, "done", 2),
+    ]
+    assert read == []
+    assert report_of(service, done).steps_over == 2
+    assert len(read) == 1
+
+
+# Commands that are gates.
+
+
+def test_a_command_that_leaves_a_child_behind_has_passed_and_the_child_is_gone(
+    tmp_path: Path,
+) -> None:
+    script = f"sleep 300 & echo $! > {tmp_path}/child; echo well; exit 0"
+    gates = Gates({"leaves": ("/bin/sh", "-c", script)}, patience=20.0)
+
+    async def ask() -> tuple[Answer, int]:
+        before = _open_files()
+        answer = await gates.ask(Gate(command="leaves"))
+        return answer, _open_files() - before
+
+    answer, leaked = asyncio.run(ask())
+    assert (answer.passed, answer.says, leaked) == (True, "exit code 0: well", 0)
+    assert _is_gone(int((tmp_path / "child").read_text()))
+
+
+def test_a_command_that_takes_too_long_is_ended_with_its_children(tmp_path: Path) -> None:
+    script = f"sleep 300 & echo $! > {tmp_path}/child; wait"
+    gates = Gates({"slow": ("/bin/sh", "-c", script)}, patience=0.5)
+    answer = asyncio.run(gates.ask(Gate(command="slow")))
+    assert (answer.passed, answer.says) == (False, "no answer within 0.5 s")
+    assert _is_gone(int((tmp_path / "child").read_text()))
+
+
+def test_a_command_that_is_not_there_has_not_passed() -> None:
+    answer = asyncio.run(Gates({"gone": ("/no/such/program",)}).ask(Gate(command="gone")))
+    assert not answer.passed
+    assert "/no/such/program could not be started" in answer.says
+
+
+def _open_files() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def _is_gone(pid: int) -> bool:
+    """Killed it is, and the system may take a moment to see to it; else it is killed now."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        if select.select([pidfd], [], [], 10.0)[0]:
+            return True
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        return False
+    finally:
+        os.close(pidfd)

@@ -1,0 +1,59 @@
+"""Which known name was meant, also among very many: found by looking closely at few."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from forewarn.service import suggest
+from forewarn.service.suggest import MAX_COMPARED, instead_of, nearest
+
+MANY = {f"web-{number % 7}-{number:06d}": "" for number in range(20_000)}
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("web-1-000001x", "web-1-000001"),
+        ("wbe-1-000001", "web-1-000001"),
+        ("eb-1-000001", "web-1-000001"),
+        ("WEB-1-000001", "web-1-000001"),
+        ("web-1000001", "web-1-000001"),
+    ],
+)
+def test_a_slip_is_found_among_very_many(said: str, meant: str) -> None:
+    assert nearest(said, MANY) == meant
+    assert nearest(said, list(MANY)) == meant
+
+
+def test_two_slips_lead_to_something_that_begins_alike() -> None:
+    found = nearest("web-1-0x0y01", MANY)
+    assert found is not None
+    assert found.startswith("web-1-")
+
+
+def test_never_are_very_many_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[int] = []
+    closest = difflib.get_close_matches
+
+    def counted(word: str, among: Iterable[str], **rest: Any) -> list[str]:
+        listed = list(among)
+        compared.append(len(listed))
+        return closest(word, listed, **rest)
+
+    monkeypatch.setattr(suggest.difflib, "get_close_matches", counted)
+    for said in ("nope", "web-1-00x0y01", "web-1-000001x", "w", "", "x" * 80, "x" * 10_000):
+        instead_of(said, MANY)
+    assert compared
+    assert max(compared) <= MAX_COMPARED
+
+
+def test_what_resembles_nothing_is_told_the_first_few_there_are() -> None:
+    shown = instead_of("zzz", MANY)
+    first = ", ".join(sorted(MANY)[:10])
+    assert shown == f"there are {first} and 19990 more"
+    assert instead_of("zzz", ["b", "a"]) == "there are a, b"
+    assert instead_of("zzz", []) == "there are nothing"
