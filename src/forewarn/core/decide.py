@@ -1,7 +1,7 @@
 """Decisions: what a command does to a group, or why it is refused.
 
 Pure and total: nothing in here raises for what a caller may have said. Raising events is
-`announce.py`; what ends with a finished event is `aftermath.py`; starting is `settling.settle`.
+`announce.py`; what ends with a finished event is `aftermath.py`; starting is `settling.settle`; what the inventory says is `defining.py`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from forewarn.core import commands as c
-from forewarn.core.aftermath import finished, moot, put_elsewhere
+from forewarn.core.aftermath import finished
 from forewarn.core.announce import announce, maintain, strike
 from forewarn.core.changes import (
     Change,
@@ -20,13 +20,12 @@ from forewarn.core.changes import (
     EventMoved,
     GroupDefined,
     MachinePut,
-    MachineRemoved,
     Seen,
     apply,
 )
+from forewarn.core.defining import define
 from forewarn.core.departures import delete, evict
 from forewarn.core.events import MAX_READY_NOTE, Approval, Attempt, Event, Ready, Status
-from forewarn.core.fleet import Machine
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.refusal import Refused, conflict, invalid, unknown
@@ -95,7 +94,7 @@ def _decide(group: Group, command: c.Command, now: Now) -> Changes | Refused:
         case c.Finish():
             return _finish(group, command, now)
         case c.Define():
-            return _define(group, command, now)
+            return define(group, command, now)
         case c.Restore():
             return _restore(group, command)
 
@@ -274,65 +273,6 @@ def _prepare(group: Group, command: c.Prepare, now: Now) -> Changes | Refused:
     after = move(event, Move.READY, ready=tuple(ready))
     note = "ready" if command.ready else "not ready"
     return Changes((EventMoved(Move.READY, after, command.machine, note),), event.id)
-
-
-def _define(group: Group, command: c.Define, now: Now) -> Changes | Refused:
-    items: list[Change] = []
-    by = command.by
-    wanted = GroupDefined(command.kind, command.policy, command.place, command.labels, by)
-    if wanted != GroupDefined(group.kind, group.policy, group.place, group.labels, by):
-        items.append(wanted)
-    known = {machine.name: machine for machine in group.machines}
-    elsewhere: dict[str, str] = {}
-    regrouped: set[str] = set()  # in another update domain than their events count on
-    for machine in command.machines:
-        before = known.pop(machine.name, None)
-        there = placed(before, machine)
-        if before != there:
-            items.append(MachinePut(there, by))
-            if before is not None and before.update_domain != there.update_domain:
-                regrouped.add(machine.name)
-            # One that had no host has not moved: only now is it said where it is.
-            if before is not None and before.host and before.host != there.host:
-                elsewhere[machine.name] = there.host
-    if not command.force and (busy := _busy(group, regrouped | set(known))):
-        return busy
-    if not items and not known:
-        return Changes()
-    items += [MachineRemoved(name, by) for name in known]
-    items += put_elsewhere(group, elsewhere, by)
-    after = apply(group, tuple(items))
-    items += moot(after, now)
-    if not after.machines and (group.enabled or group.enabling_until is not None):
-        items.append(Disabled("it has no machines", by))  # whoever is called so next has not asked
-    return Changes(tuple(items))
-
-
-def _busy(group: Group, names: set[str]) -> Refused | None:
-    """Which of them are in an event that is not over?"""
-    found = [
-        f"'{name}' ({event.type.value} {event.id}, {event.status.value})"
-        for event in group.events
-        for name in event.resources
-        if name in names
-    ]
-    if not found:
-        return None
-    return conflict(
-        f"of group '{group.name}' these would be removed or change their update domain, but have"
-        " an active event:"
-        f" {listing(found)}; wait, cancel the events, or say that you mean it (--force)"
-    )
-
-
-def placed(known: Machine | None, wanted: Machine) -> Machine:
-    """What the inventory says, but for what has happened to the machine since."""
-    if known is None:
-        return wanted
-    kept: dict[str, str] = {"gone": known.gone}
-    if known.moved_from and known.moved_from == wanted.host:
-        kept |= {"host": known.host, "moved_from": known.moved_from}
-    return msgspec.structs.replace(wanted, **kept)
 
 
 def _restore(group: Group, command: c.Restore) -> Changes | Refused:

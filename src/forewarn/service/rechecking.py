@@ -12,7 +12,7 @@ import msgspec
 
 from forewarn.core import Group, Machine, Refused
 from forewarn.core.commands import Define
-from forewarn.core.decide import placed
+from forewarn.core.defining import placed
 from forewarn.core.fleet import Host
 from forewarn.core.refusal import conflict
 from forewarn.core.registry import HostPut, HostRemoved, Put
