@@ -1,7 +1,8 @@
 """Decisions: what a command does to a group, or why it is refused.
 
 Pure and total: nothing in here raises for what a caller may have said. Raising events is
-`announce.py`; what ends with a finished event is `aftermath.py`; starting is `settling.settle`; what the inventory says is `defining.py`.
+`announce.py`; what ends with a finished event is `aftermath.py`; starting is `settling.settle`;
+what the inventory says is `defining.py`.
 """
 
 from __future__ import annotations

@@ -39,6 +39,18 @@ def said_once(event: Event) -> tuple[object, ...]:
     return (*what, *when, event.resources, event.by, event.description)
 
 
+def nobody_up(group: Group) -> bool:
+    """Is every machine in something that takes it down, and is that a reason to go ahead?"""
+    down = {
+        name
+        for event in group.events
+        if event.status is Status.STARTED and event.type is not EventType.FREEZE
+        for name in event.resources
+    }
+    alive = {machine.name for machine in group.machines if machine.alive}
+    return group.policy.all_instances_down and bool(alive) and alive <= down
+
+
 class Referee:
     def __init__(self) -> None:
         self.order: list[str] = []  # every id there ever was, in the order of raising
@@ -68,7 +80,7 @@ class Referee:
         self._approvals(before, command, decision)
         self._enabling(before, command, now, decision, after, served)
         self._starts(before, decision.items, now)
-        self._records(command, decision.items, now)
+        self._records(command, decision.items, now, after)
         self._endings(before, command, decision.items, after)
         active = [self.last[id] for id in self.order if not self.last[id].status.over]
         assert list(after.events) == active  # in the order of raising
@@ -188,7 +200,9 @@ class Referee:
             else:
                 present[event.id] = event
 
-    def _records(self, command: commands.Command, items: tuple[Change, ...], now: Now) -> None:
+    def _records(
+        self, command: commands.Command, items: tuple[Change, ...], now: Now, after: Group
+    ) -> None:
         """One way through life, and nothing said once is ever said otherwise."""
         for item in items:
             if not isinstance(item, EventMoved):
@@ -200,6 +214,8 @@ class Referee:
                 self._raised(command, event, now)
             else:
                 self._follows(earlier, event)
+            if item.what is Move.APPROVE and event.source is Source.USER and nobody_up(after):
+                self.approved.add(id)
             assert (event.approved is not None) == (id in self.approved)
             assert (event.ended_at is not None) == event.status.over
             assert bool(event.ending) == event.status.over

@@ -43,6 +43,7 @@ rules_in_force = st.builds(
 )
 policies = st.builds(
     Policy,
+    all_instances_down=st.booleans(),
     user_event_limit=st.sampled_from([None, 1, 2]),
     auto_approve=st.sampled_from([(), (EventType.REBOOT,), (EventType.REBOOT, EventType.REDEPLOY)]),
 )

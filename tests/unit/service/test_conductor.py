@@ -6,25 +6,28 @@ import asyncio
 import os
 import select
 import signal
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from forewarn.core import Event, EventType, Refused, Rules, windows
+from forewarn.core import Event, EventType, Refused, Rules, Status, windows
 from forewarn.core import commands as c
 from forewarn.core.lanes import Selection
 from forewarn.core.rollout import Gate, Rollout, Step
-from forewarn.core.time import DAY, MINUTE
+from forewarn.core.time import DAY, HOUR, MINUTE
 from forewarn.core.window_words import parse_window
-from forewarn.drivers.port import Checked, Task
+from forewarn.drivers.port import Checked, Observed, Performed, Task
 from forewarn.drivers.simulated import Simulated, World
+from forewarn.service import guard
 from forewarn.service.announcing import Came
 from forewarn.service.drafting import Wanted
 from forewarn.service.gates import Answer, Gates
 from forewarn.service.rollouts import Report
+from forewarn.store import MemoryStore
+from forewarn.store.memory import Disk
 from forewarn.testing import Service
 
 FLEET = """
@@ -163,6 +166,54 @@ def test_a_host_that_is_emptied_while_its_driver_is_asked_is_over(
     driver.meanwhile = move_away
     id = start(service, selection=Selection(hosts=("h3",)))
     assert state(service, id) == "done"
+
+
+def test_a_step_that_ends_while_a_rollout_is_taken_up_again_repeats_no_other() -> None:
+    """What is known of a rollout is read at the start; until all of it is, nothing is decided."""
+
+    was_read, was_struck = asyncio.Event(), asyncio.Event()
+
+    class NeverSays(Simulated):
+        async def perform(self, task: Task) -> Performed:
+            answer = await super().perform(task)
+            if task.machines[0].name == "web_1":
+                was_struck.set()
+                await asyncio.Event().wait()
+            return answer
+
+    class SlowToRead(MemoryStore):
+        async def caused_under(self, prefix: str) -> Sequence[Event]:
+            found = await super().caused_under(prefix)
+            was_read.set()
+            for _ in range(200):  # meanwhile the driver says that the second step is done
+                await guard.pause(0)
+            return found
+
+    class SlowToSee(Simulated):
+        async def observe(self, task: Task) -> Observed:
+            await was_read.wait()
+            return await super().observe(task)
+
+    disk, world = Disk(), World()
+    with Service(FLEET, store=MemoryStore(disk), driver=NeverSays(world, Rules().paced)) as service:
+
+        async def to_the_second() -> None:
+            service.node.clock.set(service.node.clock.at + MINUTE)  # type: ignore[attr-defined]
+            await was_struck.wait()
+
+        id = start(service)
+        service.clock.advance("39m")
+        assert [event.resources for event in active(service)] == [("web_1",)]
+        service.run(to_the_second())
+        assert active(service)[0].status is Status.STARTED
+        later = service.node.writer.now().at + HOUR
+    driver = SlowToSee(world, Rules().paced)
+    with Service(FLEET, store=SlowToRead(disk), driver=driver, start=later) as service:
+        service.settle()
+        assert active(service) == []
+        assert state(service, id) == "done"
+        over = service.run(service.node.platform.past(None, 10))
+        assert sorted(event.resources for event in over) == [("web_0",), ("web_1",)]
 
 
 # Machines that come and go.

@@ -1,0 +1,74 @@
+"""What a group's owner has decided beforehand: nobody is asked who could not answer."""
+
+from __future__ import annotations
+
+import pytest
+from core_world import World
+
+from forewarn.core import EventType, Machine, Policy, Status, commands
+from forewarn.core.events import Approval
+from forewarn.core.time import MINUTE
+
+DOWN = "policy: all machines are down"
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    machines = (Machine(name="m0"), Machine(name="m1"))
+    world.define(*machines, policy=Policy(all_instances_down=True))
+    world.poll()
+    return world
+
+
+def approval(world: World, id: str) -> Approval | None:
+    return world.event(id).approved
+
+
+def test_one_approval_that_takes_the_last_machine_down_leaves_nobody_to_ask(world: World) -> None:
+    reboots = [world.maintained(EventType.REBOOT, name) for name in ("m0", "m1")]
+    waiting = world.maintained(EventType.REDEPLOY, "m0")
+    world.approve(*reboots)
+    found = approval(world, waiting)
+    assert found is not None
+    assert found.by == DOWN
+    assert world.status(waiting) is Status.SCHEDULED  # its machine is busy
+
+
+def test_while_one_machine_is_up_it_is_asked(world: World) -> None:
+    world.struck("m0")
+    waiting = world.maintained(EventType.REBOOT, "m1")
+    assert approval(world, waiting) is None
+
+
+def test_a_freeze_takes_no_machine_down(world: World) -> None:
+    for name in ("m0", "m1"):
+        world.approve(world.raised(EventType.FREEZE, name))
+    assert approval(world, world.maintained(EventType.REBOOT, "m0")) is None
+
+
+def test_what_the_platform_planned_is_not_approved_for_want_of_somebody_to_ask(
+    world: World,
+) -> None:
+    planned = world.raised(EventType.REBOOT, "m0")
+    for name in ("m0", "m1"):
+        world.struck(name)
+    assert approval(world, planned) is None
+    world.run(15 * MINUTE)
+    assert world.status(planned) is Status.SCHEDULED
+
+
+def test_without_the_policy_everybody_is_asked() -> None:
+    world = World()
+    world.define(Machine(name="m0"))
+    world.poll()
+    world.struck("m0")
+    assert approval(world, world.maintained(EventType.REBOOT, "m0")) is None
+
+
+def test_the_policy_can_be_changed_and_says_when_it_is_the_same(world: World) -> None:
+    same = world.do(commands.SetPolicy(policy=Policy(all_instances_down=True), by="ops"))
+    assert same.items == ()
+    assert same.notes
+    world.do(commands.SetPolicy(policy=Policy(), by="ops"))
+    assert world.group.policy == Policy()
