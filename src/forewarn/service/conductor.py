@@ -62,19 +62,23 @@ class Conductor:
         self._events: dict[str, dict[str, Event]] = {}  # of rollouts that are not over, by id
         self._seen: dict[str, dict[str, Seen]] = {}
         self._minded: dict[str, Touched] = {}  # whose machines it has looked for
+        self._unread: set[str] = set()  # those whose events are not known yet
         self._working: set[str] = set()
         self._again: set[str] = set()
         self._asking: set[str] = set()
         store.attach(self._told)
 
     async def resume(self) -> None:
-        """Take up every rollout that is not over."""
-        for rollout in list(self._store.registry.rollouts.values()):
-            if rollout.ended_at is None:
-                told = self._events.setdefault(rollout.id, {})
-                stored = await self._store.caused_under(rollout.prefix)
-                self._events[rollout.id] = {**{event.id: event for event in stored}, **told}
-                self.wake(rollout.id)
+        """Take up every rollout that is not over. One that is told of something while its events
+        are still being read must not decide by the little that it knows then."""
+        rollouts = [r for r in self._store.registry.rollouts.values() if r.ended_at is None]
+        self._unread.update(rollout.id for rollout in rollouts)
+        for rollout in rollouts:
+            told = self._events.setdefault(rollout.id, {})
+            stored = await self._store.caused_under(rollout.prefix)
+            self._events[rollout.id] = {**{event.id: event for event in stored}, **told}
+            self._unread.discard(rollout.id)
+            self.wake(rollout.id)
 
     async def look(self, rollout: Rollout) -> Next:
         """Where it stands and what it does next: what decides, for whoever wants to know."""
@@ -123,6 +127,8 @@ class Conductor:
 
     def wake(self, id: str) -> None:
         """Look at it, once more if it is being looked at."""
+        if id in self._unread:
+            return
         if id in self._working:
             self._again.add(id)
             return

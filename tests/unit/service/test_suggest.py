@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from forewarn.service import suggest
 from forewarn.service.suggest import MAX_COMPARED, instead_of, nearest
 
 MANY = {f"web-{number % 7}-{number:06d}": "" for number in range(20_000)}
@@ -44,7 +43,7 @@ def test_never_are_very_many_compared(monkeypatch: pytest.MonkeyPatch) -> None:
         compared.append(len(listed))
         return closest(word, listed, **rest)
 
-    monkeypatch.setattr(suggest.difflib, "get_close_matches", counted)
+    monkeypatch.setattr(difflib, "get_close_matches", counted)
     for said in ("nope", "web-1-00x0y01", "web-1-000001x", "w", "", "x" * 80, "x" * 10_000):
         instead_of(said, MANY)
     assert compared
