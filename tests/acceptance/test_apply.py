@@ -272,7 +272,6 @@ def test_a_group_that_comes_back_has_yet_to_ask(service: Service, rest: str) -> 
 @pytest.mark.parametrize(
     ("path", "body", "status", "says"),
     [
-        ("/v1/hosts/x", " " * (MAX_HOST_BYTES + 1), 413, "a host has at most 1,048,576 bytes"),
         ("/v1/hosts/x", "# no more\n", 400, "line 1: it is empty; a host without labels is {}"),
         ("/v1/groups/x", "\n", 400, "line 1: it is empty; a group has at least kind and machines"),
         ("/v1/fleet", "\n", 400, "line 1: it is empty; a fleet has at least groups"),
@@ -289,6 +288,19 @@ def test_a_body_that_is_nothing_or_too_much(
 ) -> None:
     found, problem = asked(service, "PUT", path, body)
     assert (found, problem["detail"]) == (status, says)
+
+
+def test_a_host_of_too_many_bytes_is_refused_before_they_are_sent(service: Service) -> None:
+    connection = http.client.HTTPConnection(urlsplit(service.control_url).netloc, timeout=30)
+    try:
+        connection.putrequest("PUT", "/v1/hosts/x")
+        connection.putheader("Content-Length", str(MAX_HOST_BYTES + 1))
+        connection.endheaders()
+        answer = connection.getresponse()
+        assert answer.status == 413
+        assert json.loads(answer.read())["detail"] == "a host has at most 1,048,576 bytes"
+    finally:
+        connection.close()
 
 
 def test_what_is_no_text_is_refused(service: Service, file: Path) -> None:

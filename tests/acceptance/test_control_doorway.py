@@ -25,8 +25,9 @@ groups:
 
 
 @pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with Service(FLEET, sockets=True) as service:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    state = tmp_path_factory.mktemp("doorway") / "state.db"
+    with Service(FLEET, sockets=True, state=state) as service:
         yield service
 
 

@@ -417,13 +417,14 @@ def test_whoever_follows_by_number_misses_nothing(service: Service) -> None:
 def test_pages_by_number_go_on_where_the_last_one_ended(service: Service) -> None:
     a_life(service)
     client = ControlClient(service.control_url)
+    whole = sorted(record.seq for record in records(service))
     found: list[int] = []
     after = "0"
-    while after:
+    while after and len(found) <= len(whole):
         page = client.history({"after_seq": after, "limit": "2"})
         found += [record.seq for record in page.records]
         after = page.next
-    assert found == sorted(record.seq for record in records(service))
+    assert found == whole
 
 
 def test_a_group_that_listens_anew_is_seen_anew(service: Service) -> None:

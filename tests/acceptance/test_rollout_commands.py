@@ -102,10 +102,16 @@ def test_pausing_and_aborting_say_what_goes_on(service: Service) -> None:
     assert "wrong kernel" in shown
 
 
+@pytest.mark.parametrize("verb", ["plan", "start"])
+def test_a_rollout_over_nothing_is_wrong_usage(service: Service, verb: str) -> None:
+    result = typed(service, verb, "--type", "Reboot")
+    assert result.exit_code == 2
+    assert "--group, --label or --host" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("--type", "Reboot"), "say what to roll over"),
         (("--type", "Rebot", "--group", "web"), "'Rebot' is no type"),
         (("--type", "Reboot", "--group", "wbe"), "no group 'wbe'"),
         (("--type", "Reboot", "--label", "=x"), "is no name of a label"),

@@ -12,7 +12,19 @@ import pytest
 from script import Script
 from world import Kill, MortalStore
 
-from forewarn.core import Event, Group, GroupView, Now, Source, Status, changes, group, holds, joint
+from forewarn.core import (
+    Event,
+    Group,
+    GroupView,
+    Now,
+    Source,
+    Status,
+    changes,
+    group,
+    holds,
+    joint,
+    settling,
+)
 from forewarn.drivers.simulated import World
 from forewarn.metadata import app, boards, present
 from forewarn.metadata.reply import Reply
@@ -28,6 +40,7 @@ replace = msgspec.structs.replace
 
 def starts_without_waiting(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(holds, "ripe", lambda event, now: now.at >= event.raised_at)
+    patch.setattr(settling, "_all_wait", lambda _events, _now: False)
 
 
 def forgets_approvals(patch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from forewarn.cli.app import app
 from forewarn.cli.settings import CommandTable, Settings
+from forewarn.control import app as control_app
+from forewarn.control import fleet as control_fleet
 from forewarn.control import fleet_schema
 from forewarn.core import EventType, announce, events, selection
 from forewarn.core.decide import BACK_OFF_FIRST, BACK_OFF_MOST
@@ -19,7 +21,15 @@ from forewarn.core.words import in_words
 from forewarn.drivers import program, simulated
 from forewarn.drivers.command import ASK_AGAIN, CHECK_TIMEOUT, MAX_REASON
 from forewarn.drivers.room import GROUP_SHARE
-from forewarn.service import clock, difference, fleetbuilding, fleetfile, fleetyaml, history
+from forewarn.service import (
+    clock,
+    difference,
+    fleetbuilding,
+    fleetfile,
+    fleetyaml,
+    history,
+    suggest,
+)
 from forewarn.store.sqlite import PRUNE_SLICE
 from forewarn.testing.judge import RULES
 
@@ -57,6 +67,9 @@ def test_every_setting_of_a_program_is_documented(field: msgspec.structs.FieldIn
         ("MAX_READY_NOTE", f"{events.MAX_READY_NOTE:,} characters"),
         ("TIGHT_NOTICE", in_words(announce.TIGHT_NOTICE)),
         ("MAX_PLACEMENT_GROUP", str(fleetfile.MAX_PLACEMENT_GROUP)),
+        ("MAX_COMPARED", str(suggest.MAX_COMPARED)),
+        ("MAX_MACHINES", f"{control_app.MAX_MACHINES:,}"),
+        ("MAX_HOST_BYTES", f"{control_fleet.MAX_HOST_BYTES // 1024**2} MiB"),
         ("MAX_NAME", f"{fleetfile.MAX_NAME} characters"),
         ("MAX_DOMAIN", str(fleetfile.MAX_DOMAIN)),
         ("MAX_DEPTH", str(fleetyaml.MAX_DEPTH)),

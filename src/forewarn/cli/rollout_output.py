@@ -8,9 +8,7 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-import typer
-
-from forewarn.cli.output import as_json, fields, moment, pace, table
+from forewarn.cli.output import as_json, fields, moment, pace, say, table
 from forewarn.control import rollout_schema as r
 from forewarn.control.client import ControlClient
 from forewarn.core.time import SECOND
@@ -25,7 +23,7 @@ def told(found: r.RolloutReport, json: bool, client: ControlClient, steps: bool 
     if steps:
         table(("LANE", "STEP", "STATE", "MACHINES", "NOT BEFORE", "ENDED"), _rows(found.steps))
     for wait in found.waits:
-        typer.echo(f"waits: {wait.lane + ': ' if wait.lane else ''}{wait.says}")
+        say(f"waits: {wait.lane + ': ' if wait.lane else ''}{wait.says}")
     pace(client)
 
 
@@ -83,7 +81,7 @@ def _length(seconds: float) -> str:
 
 def show_plan(found: r.RolloutPlan) -> None:
     there = functools.partial(_there, found.zone)
-    typer.echo(f"{found.type} of {found.selection}; nothing has been announced")
+    say(f"{found.type} of {found.selection}; nothing has been announced")
     rows = [
         (
             step.lane,
@@ -97,11 +95,11 @@ def show_plan(found: r.RolloutPlan) -> None:
     ]
     table(("LANE", "STEP", "MACHINES", "ANNOUNCED", "NOT BEFORE", "ENDS ABOUT"), rows)
     if found.done_at is not None:
-        typer.echo(f"done about {there(found.done_at)}")
+        say(f"done about {there(found.done_at)}")
     if found.left_out:
-        typer.echo(f"and {found.left_out} more steps, which were not looked at")
+        say(f"and {found.left_out} more steps, which were not looked at")
     if found.says:
-        typer.echo(f"it goes no further: {found.says}")
+        say(f"it goes no further: {found.says}")
 
 
 def _there(zone: str, time: datetime) -> str:
@@ -117,11 +115,11 @@ def _there(zone: str, time: datetime) -> str:
 
 def when_and_who(wait: Any, indent: str) -> None:
     if getattr(wait, "details", None):
-        typer.echo(f"{indent}since {moment(wait.since)}{_until(wait.until, unset='')}")
+        say(f"{indent}since {moment(wait.since)}{_until(wait.until, unset='')}")
         return
-    typer.echo(f"{indent}since {moment(wait.since)}{_until(wait.until)}")
+    say(f"{indent}since {moment(wait.since)}{_until(wait.until)}")
     if wait.movers:
-        typer.echo(f"{indent}can be moved by {wait.movers}")
+        say(f"{indent}can be moved by {wait.movers}")
 
 
 def _until(until: datetime | None, unset: str = ", no time is set") -> str:

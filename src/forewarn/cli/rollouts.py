@@ -14,6 +14,7 @@ from forewarn.cli.output import (
     notes,
     pace,
     parsed,
+    say,
     service,
     table,
 )
@@ -238,15 +239,15 @@ def explain(id: Id, json: Json = False, url: Url = None) -> None:
             as_json(found)
             return
         rollout = found.rollout
-        typer.echo(f"{rollout.type} rollout {rollout.id} of {rollout.selection}: {found.says}")
+        say(f"{rollout.type} rollout {rollout.id} of {rollout.selection}: {found.says}")
         for wait in found.waits:
             where = f"{wait.lane}: " if wait.lane and wait.kind != "turn" else ""
-            typer.echo(f"- {wait.kind}: {where}{wait.says}")
+            say(f"- {wait.kind}: {where}{wait.says}")
             when_and_who(wait, "  ")
             for detail in wait.details:
-                typer.echo(f"  event {detail.event}: {detail.says}")
+                say(f"  event {detail.event}: {detail.says}")
                 for hold in detail.holds:
-                    typer.echo(f"    - {hold.kind}: {hold.says}")
+                    say(f"    - {hold.kind}: {hold.says}")
                     when_and_who(hold, "      ")
         pace(client)
 
@@ -268,6 +269,8 @@ def _request(
     duration: int,
     lasts: str | None,
 ) -> r.RolloutRequest:
+    if not (group or label or host):
+        raise typer.BadParameter("say what it goes over: --group, --label or --host")
     return r.RolloutRequest(
         type=type,
         groups=group or [],

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import typer
 
-from forewarn.cli.output import moment
+from forewarn.cli.output import moment, say
 from forewarn.control import rollout_schema as r
 from forewarn.control.client import ControlClient
 
@@ -57,7 +57,7 @@ def _lines(client: ControlClient, id: str, json: bool) -> int:
             [w.says for w in found.waits],
         )
         if now != before:
-            typer.echo(msgspec.json.encode(found).decode() if json else _line(found))
+            say(msgspec.json.encode(found).decode() if json else _line(found))
         before = now
     return ENDS[found.state] if found is not None else 1
 

@@ -46,6 +46,7 @@ class Events:
     def __init__(self, text: str, empty: str = "it is empty; a fleet has at least groups") -> None:
         self._length = max(len(text), 1)
         self._anchors: dict[str, tuple[Any, int]] = {}  # the value, and of how many it is made
+        self._named: set[str] = set()  # anchors, also those that are not whole yet
         self._made = self._aliased = 0
         self._depth = 0
         self._at = 0
@@ -115,6 +116,7 @@ class Events:
         if kind is yaml.ScalarEvent:
             made = self._scalar(event)
             if event.anchor:
+                self._name(event)
                 self._anchors[event.anchor] = made, 1
             return made
         if kind is yaml.AliasEvent:
@@ -123,11 +125,16 @@ class Events:
             raise FleetError(f"tag '{event.tag}' has no meaning here", mark=event.start_mark)
         before = self._made
         if event.anchor:
-            self._anchors.pop(event.anchor, None)  # from here on it means this, once it is whole
+            self._name(event)  # it means this once it is whole
         made = self._mapping(event) if kind is yaml.MappingStartEvent else self._list(event)
         if event.anchor:
             self._anchors[event.anchor] = made, self._made - before + 1
         return made
+
+    def _name(self, event: Any) -> None:
+        if event.anchor in self._named:
+            raise FleetError(f"anchor '&{event.anchor}' stands twice", mark=event.start_mark)
+        self._named.add(event.anchor)
 
     def _alias(self, event: Any) -> Any:
         found = self._anchors.get(event.anchor)

@@ -170,6 +170,8 @@ _lines = st.lists(st.tuples(st.integers(0, 3), st.sampled_from(LINES)), max_size
 @given(_lines)
 @example([(0, "c: &x {k: 1, l: 2}"), (0, "f: &y {l: 3, m: 4}"), (0, "b:"), (2, "<<: [*x, *y]")])
 @example([(0, "c: &x {k: 1, l: 2}"), (0, "b:"), (2, "k: mine"), (2, "<<: *x")])
+@example([(0, "- &y {n: 1}"), (0, "- &y {n: 1}")])
+@example([(0, "- &y 1"), (0, "- &y 2")])
 def test_any_text_is_read_as_safe_loading_reads_it_or_refused(lines: list[tuple[int, str]]) -> None:
     text = "\n".join("  " * depth + line for depth, line in lines)
     found, refusal = attempted(text)
