@@ -472,4 +472,4 @@ def test_serve_goes_on_with_what_is_stored_if_its_fleet_is_refused(
     warning = [line for line in again.stderr if "is not applied" in line]
     assert len(warning) == 1
     assert "machine 'jump'" in warning[0]
-    assert f"forewarn apply {file} --force" in warning[0]
+    assert f"forewarn apply {file} --plan" in warning[0]

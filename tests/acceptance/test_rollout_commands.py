@@ -21,7 +21,7 @@ from typer.testing import CliRunner, Result
 from forewarn.cli import watching
 from forewarn.cli.app import app
 from forewarn.cli.settings import config, read
-from forewarn.control.client import ControlClient
+from forewarn.control.client import ControlClient, Unreachable
 from forewarn.testing import Service
 
 
@@ -223,6 +223,29 @@ def _on_a_terminal(argv: list[str]) -> str:
         return shown.decode()
     finally:
         os.close(ours)
+
+
+def test_a_watcher_waits_for_a_service_that_is_away(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = typed(service, "start", "--type", "Reboot", "--group", "jumpbox", "--json")
+    id = json.loads(start.stdout)["id"]
+    looks = 0
+    honest = ControlClient.rollout
+
+    def now_and_then(self: ControlClient, wanted: str) -> Any:
+        nonlocal looks
+        looks += 1
+        if 2 <= looks <= 4:
+            raise Unreachable("no service answers")
+        return honest(self, wanted)
+
+    monkeypatch.setattr(ControlClient, "rollout", now_and_then)
+    monkeypatch.setattr(watching, "rest", lambda: service.clock.advance("20m"))
+    watched = typed(service, "watch", id)
+    assert watched.exit_code == 0
+    assert watched.stdout.splitlines()[-1] == "done 1/1"
+    assert watched.stderr.count("still looking") == 1
 
 
 def test_a_watcher_in_a_process_of_its_own_sees_it_through() -> None:

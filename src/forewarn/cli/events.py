@@ -231,7 +231,7 @@ def _show(event: s.Event) -> None:
         [
             ("event", event.id),
             ("type", f"{event.type} ({event.source})"),
-            ("status", event.status),
+            ("status", f"{event.status}, held: {event.held}" if event.held else event.status),
             ("group", event.group),
             ("machines", ", ".join(event.machines)),
             *([("host", event.host)] if event.host else []),
@@ -255,7 +255,7 @@ def _row(event: s.Event) -> tuple[str, ...]:
         event.id,
         event.group,
         event.type,
-        event.status,
+        f"{event.status}, held" if event.held else event.status,
         event.source,
         ", ".join(event.machines),
         moment(event.not_before),

@@ -12,9 +12,10 @@ import typer
 
 from forewarn.cli.output import moment, say
 from forewarn.control import rollout_schema as r
-from forewarn.control.client import ControlClient
+from forewarn.control.client import ControlClient, Unreachable
 
 LOOK_EVERY = 1.0  # seconds between two looks
+PATIENCE = 60  # looks in a row at a service that does not answer
 SHOWN_LANES = 20  # lanes in progress that have a bar of their own
 SHOWN_WAITS = 6
 
@@ -40,7 +41,19 @@ def _looks(client: ControlClient, id: str) -> Iterator[r.RolloutReport]:
         if found.state in ENDS:
             return
         rest()
-        found = client.rollout(found.id)
+        found = _next_look(client, found.id)
+
+
+def _next_look(client: ControlClient, id: str) -> r.RolloutReport:
+    """A service that is being restarted is waited for: the rollout goes on with it."""
+    for missed in range(PATIENCE):
+        try:
+            return client.rollout(id)
+        except Unreachable:
+            if not missed:
+                say("the service does not answer; still looking", err=True)
+            rest()
+    return client.rollout(id)
 
 
 def rest() -> None:

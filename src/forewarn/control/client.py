@@ -24,6 +24,10 @@ class ControlError(Exception):
     """The service refused, or is not there; the message is one clear line."""
 
 
+class Unreachable(ControlError):
+    """The service is not there, or not now."""
+
+
 class ControlClient:
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
@@ -224,7 +228,7 @@ class ControlClient:
             finally:
                 connection.close()
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise ControlError(f"no service answers at {self.url}: {error}") from error
+            raise Unreachable(f"no service answers at {self.url}: {error}") from error
 
 
 def _lines(response: http.client.HTTPResponse) -> Iterator[bytes]:

@@ -71,6 +71,7 @@ class Event(msgspec.Struct, kw_only=True):
     host: str = ""
     cause: str = ""
     ready: list[str] = []  # machines that said they are
+    held: str = ""  # why it waits for an operator's word (retry or finish), if it does
 
 
 class Outcome(Event, kw_only=True):

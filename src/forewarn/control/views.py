@@ -106,6 +106,7 @@ def event(event: Event) -> s.Event:
         host=event.host,
         cause=event.cause,
         ready=[said.machine for said in event.ready],
+        held=event.attempt.note if event.attempt is not None and event.attempt.stuck else "",
         approved=s.Approval(by=event.approved.by, at=time_of(event.approved.at))
         if event.approved
         else None,

@@ -38,7 +38,7 @@ def finished(
         ]
     if event.relocates:
         items += _relocated(group, event, moved or {})
-        items += _left(group, event)
+        items += _left(group, event, moved or {})
     mover = f"with {event.id}" if event.relocates else ""
     return (*items, *moot(apply(group, tuple(items)), now, mover))
 
@@ -71,11 +71,17 @@ def _relocated(group: Group, event: Event, moved: dict[str, str]) -> list[Change
     return items
 
 
-def _left(group: Group, event: Event) -> list[Change]:
-    """Whoever moved to another host is no longer concerned by what was planned for the old one."""
+def _left(group: Group, event: Event, moved: dict[str, str]) -> list[Change]:
+    """Whoever moved to another host is no longer concerned by what was planned for the old one.
+    Where an event is about one host, it counts whether the machine is on it still."""
     items: list[Change] = []
+    where = {machine.name: moved.get(machine.name, machine.host) for machine in group.machines}
     for other in group.events:
-        left = tuple(name for name in other.resources if name in event.resources)
+        left = tuple(
+            name
+            for name in other.resources
+            if name in event.resources and not (other.host and where.get(name) == other.host)
+        )
         if left and other.host_bound and other.id != event.id:
             after = move(other, Move.LEAVE, left=tuple(dict.fromkeys((*other.left, *left))))
             items.append(EventMoved(Move.LEAVE, after))

@@ -208,8 +208,10 @@ class Node:
             log.warning(
                 "the fleet file is not applied, the inventory stays as it was",
                 why=done.says,
-                run=f"forewarn apply {config.fleet_file or 'FLEET.yaml'} --force",
+                run=f"forewarn apply {config.fleet_file or 'FLEET.yaml'} --plan",
             )
+        elif removed := done.machines.removed + done.hosts.removed:
+            log.warning("what the fleet file no longer names is removed", removed=removed)
 
     def _make_driver(self, trace: Trace | None) -> Driver:
         if self._driver is not None:

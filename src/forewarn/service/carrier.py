@@ -113,6 +113,13 @@ class Carrier:
         try:
             outcome = await self._outcome(event, observe=observe)
             attempt = event.attempt.number if event.attempt else 0
+            if isinstance(outcome, Unclear):
+                log.warning(
+                    "an event is held, since nobody knows whether it happened",
+                    id=event.id,
+                    why=outcome.why,
+                    run=f"forewarn event explain {event.id}",
+                )
             answer = Answer(id=event.id, attempt=attempt, outcome=outcome)
             while True:
                 try:

@@ -42,7 +42,9 @@ def under_way(event: Event) -> tuple[Hold, ...]:
         f" forewarn event finish {event.id} --reason … if it did"
     )
     if attempt.open:
-        return (_driver(f"the driver is at work (attempt {attempt.number})", attempt.at, operator),)
+        says = f"the driver is at work (attempt {attempt.number})"
+        ends = f"the driver; an operator can end it: forewarn event finish {event.id} --reason …"
+        return (_driver(says, attempt.at, ends),)
     if attempt.stuck:
         says = f"nobody knows whether it happened (attempt {attempt.number}: {attempt.note})"
         return (_driver(says, attempt.at, operator),)

@@ -320,13 +320,15 @@ def _state_of(host: Host, machines: Sequence[Machine], events: Sequence[Event]) 
     if not machines:
         where = "no machine is on it; it can be worked on at any time"
     else:
-        where = f"{len(machines)} machines are on it"
+        where = f"{_count(machines, 'machine')} on it"
     if not events:
         return f"{state}; {where}; nothing is planned for it"
     begun = sum(event.status is Status.STARTED for event in events)
     told = {name for event in events for name in event.resources}
     late = [machine.name for machine in machines if machine.name not in told]
     untold = f"; not told, since they came later: {listing(late)}" if late else ""
-    return (
-        f"{state}; {where}; {len(events)} events are about it, {begun} of them have started{untold}"
-    )
+    return f"{state}; {where}; {_count(events, 'event')} about it, {begun} started{untold}"
+
+
+def _count(things: Sequence[object], name: str) -> str:
+    return f"1 {name}" if len(things) == 1 else f"{len(things)} {name}s"

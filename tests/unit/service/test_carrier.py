@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from forewarn.control import views
 from forewarn.core import Status
 from forewarn.drivers.port import (
     Again,
@@ -121,6 +122,8 @@ def test_if_nobody_can_tell_the_event_is_held_until_an_operator_says() -> None:
         service.clock.advance("7d")
         assert status(service, id) is Status.STARTED
         assert "nobody knows whether it happened" in says(service, id)
+        (event,) = service.node.platform.active()
+        assert views.event(event).held.endswith("no record")
         service.run(service.node.platform.retry(id, "operator"))
         service.settle()
         assert status(service, id) is Status.FINISHED

@@ -83,6 +83,22 @@ def test_those_that_remain_start_in_time_when_a_busy_one_has_left(service: Servi
     assert service.document("b0")["Events"][0]["EventStatus"] == "Started"
 
 
+def test_who_was_redeployed_but_has_not_moved_is_still_told_of_its_host() -> None:
+    """There is nowhere to go: every other host is spoken for."""
+    with Service(FLEET) as service:
+        for machine in ("a0", "b0", "c0", "d0"):
+            service.document(machine)
+        for host in ("h1", "h2", "h3"):
+            maintain(service, host)
+        service.run(service.node.leaving.fail("a0", EventType.REDEPLOY, "test"))
+        service.clock.advance("11m")
+        (planned,) = service.document("a0")["Events"]
+        assert (planned["EventType"], planned["EventStatus"]) == ("Reboot", "Scheduled")
+        found = service.node.inventory.machine("a0")
+        assert found is not None
+        assert found[1].host == "h1"
+
+
 def test_the_driver_is_asked_once_for_all_groups_of_a_host() -> None:
     driver = Hesitant()
     with Service(FLEET, driver=driver) as service:
