@@ -105,7 +105,22 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
         process.wait(20)
 
 
-@pytest.fixture(params=["cgroup v2", "cgroup v1", "SIGSTOP"])
+def _hierarchies() -> dict[str, Path]:
+    """The freezers that this system has, by version."""
+    found = {}
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        _, place, type, options, *_ = line.split()
+        if type == "cgroup2":
+            found["cgroup v2"] = Path(place)
+        elif type == "cgroup" and "freezer" in options.split(","):
+            found["cgroup v1"] = Path(place)
+    return found
+
+
+HIERARCHIES = _hierarchies()
+
+
+@pytest.fixture(params=[*(HIERARCHIES or ["cgroup v2"]), "SIGSTOP"])
 def frozen_by(request: pytest.FixtureRequest, machine: Machine, tmp_path: Path) -> Iterator[str]:
     """Where the process is put, so that the program can freeze it."""
     if request.param == "SIGSTOP":
@@ -128,16 +143,11 @@ def frozen_by(request: pytest.FixtureRequest, machine: Machine, tmp_path: Path) 
 
 def _hierarchy(version: str) -> tuple[Path, str]:
     """Where cgroups of that version are made, and the word that thaws one."""
-    kind = "cgroup2" if version == "cgroup v2" else "cgroup"
-    for line in Path("/proc/self/mounts").read_text().splitlines():
-        _, place, type, options, *_ = line.split()
-        wanted = type == kind and (kind == "cgroup2" or "freezer" in options.split(","))
-        if wanted and os.geteuid() == 0 and os.access(place, os.W_OK):
-            return Path(place), "0" if kind == "cgroup2" else "THAWED"
-    if version == "cgroup v1":
-        pytest.skip("this system has no freezer of cgroup v1; it is the older of the two")
-    require(False, "root and a cgroup v2 that can be written to")
-    raise AssertionError
+    place = HIERARCHIES.get(version)
+    writable = place is not None and os.geteuid() == 0 and os.access(place, os.W_OK)
+    require(writable, f"root and a {version} that can be written to")
+    assert place is not None
+    return place, "0" if version == "cgroup v2" else "THAWED"
 
 
 def test_an_open_connection_survives_a_freeze_of_a_real_process(

@@ -25,6 +25,7 @@ from forewarn.core import (
     joint,
     settling,
 )
+from forewarn.core.time import DAY
 from forewarn.drivers.simulated import World
 from forewarn.metadata import app, boards, present
 from forewarn.metadata.reply import Reply
@@ -39,8 +40,8 @@ replace = msgspec.structs.replace
 
 
 def starts_without_waiting(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(holds, "ripe", lambda event, now: now.at >= event.raised_at)
-    patch.setattr(settling, "_all_wait", lambda _events, _now: False)
+    for module in (holds, settling):
+        patch.setattr(module, "ripe_by", lambda now: now.at + 365 * DAY)
 
 
 def forgets_approvals(patch: pytest.MonkeyPatch) -> None:

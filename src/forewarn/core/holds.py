@@ -17,6 +17,7 @@ from forewarn.core.events import Event, EventType, Status
 from forewarn.core.time import Now, Time
 from forewarn.core.words import listing
 
+NEVER: Time = -1  # before every NotBefore
 NAMED_AT_MOST = 10  # other deletes that a waiting one names
 
 
@@ -47,8 +48,14 @@ def ripe_at(event: Event, now: Now) -> Time:
     return event.not_before if grace is None else max(event.not_before, grace)
 
 
+def ripe_by(now: Now) -> Time:
+    """Events with a NotBefore of then or earlier may start unapproved now."""
+    grace = now.grace_ends
+    return now.at if grace is None or now.at >= grace else NEVER
+
+
 def ripe(event: Event, now: Now) -> bool:
-    return now.at >= ripe_at(event, now)
+    return event.not_before <= ripe_by(now)
 
 
 class Floor:

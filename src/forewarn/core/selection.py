@@ -12,7 +12,7 @@ The empty selector matches everything.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TypeAlias
 
 import msgspec
@@ -61,11 +61,6 @@ def parse(text: str) -> Selector:
     if len(terms) > MAX_TERMS:
         raise SelectorError(f"a selector has at most {MAX_TERMS} terms")
     return terms
-
-
-def parse_all(texts: Iterable[str]) -> Selector:
-    """Several selectors, all of which must hold, as one."""
-    return parse(",".join(text for text in texts if text.strip()))
 
 
 def matches(selector: Selector, labels: Mapping[str, str]) -> bool:

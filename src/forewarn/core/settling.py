@@ -18,6 +18,7 @@ from forewarn.core.holds import (
     coupled,
     occupied,
     open_deletes,
+    ripe_by,
     timely,
     unasked,
     within,
@@ -36,15 +37,13 @@ def settle(group: Group, now: Now) -> tuple[Change, ...]:
 def _all_wait(events: Sequence[Event], now: Now) -> bool:
     """Is there nothing to start at a glance? After most commands there is not, and a group may
     have thousands of events."""
-    at, grace = now.at, now.grace_ends
-    early = grace is not None and at < grace
-    for event in events:
-        if event.status is Status.SCHEDULED and event.joint is None:
-            if event.approved is not None:
-                return False
-            if not early and at >= event.not_before:
-                return False
-    return True
+    by = ripe_by(now)
+    return not any(
+        event.status is Status.SCHEDULED
+        and event.joint is None
+        and (event.approved is not None or event.not_before <= by)
+        for event in events
+    )
 
 
 class _Settling:

@@ -17,7 +17,6 @@ from forewarn.core.selection import (
     labels_of,
     matches,
     parse,
-    parse_all,
     wrong_labels,
 )
 
@@ -65,10 +64,6 @@ def test_a_selector_means_those_for_whom_all_its_terms_hold(selector: str, found
 def test_what_is_no_selector_is_refused_with_what_would_be_right(selector: str, says: str) -> None:
     with pytest.raises(SelectorError, match=says):
         parse(selector)
-
-
-def test_several_selectors_must_all_hold() -> None:
-    assert parse_all(["tier=web", "", "!zone"]) == parse("tier=web,!zone")
 
 
 _words = st.from_regex(r"[a-z0-9](?:[a-z0-9._/-]{0,10}[a-z0-9])?", fullmatch=True)
