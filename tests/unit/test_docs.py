@@ -10,9 +10,8 @@ import pytest
 
 from forewarn.cli.app import app
 from forewarn.cli.settings import CommandTable, Settings
-from forewarn.control import app as control_app
 from forewarn.control import fleet as control_fleet
-from forewarn.control import fleet_schema
+from forewarn.control import fleet_schema, machines
 from forewarn.core import EventType, announce, events, selection
 from forewarn.core.decide import BACK_OFF_FIRST, BACK_OFF_MOST
 from forewarn.core.history import What
@@ -68,7 +67,7 @@ def test_every_setting_of_a_program_is_documented(field: msgspec.structs.FieldIn
         ("TIGHT_NOTICE", in_words(announce.TIGHT_NOTICE)),
         ("MAX_PLACEMENT_GROUP", str(fleetfile.MAX_PLACEMENT_GROUP)),
         ("MAX_COMPARED", str(suggest.MAX_COMPARED)),
-        ("MAX_MACHINES", f"{control_app.MAX_MACHINES:,}"),
+        ("MAX_MACHINES", f"{machines.MAX_MACHINES:,}"),
         ("MAX_HOST_BYTES", f"{control_fleet.MAX_HOST_BYTES // 1024**2} MiB"),
         ("MAX_NAME", f"{fleetfile.MAX_NAME} characters"),
         ("MAX_DOMAIN", str(fleetfile.MAX_DOMAIN)),

@@ -14,7 +14,7 @@ from forewarn.core.words import in_words, parse_duration
 from forewarn.drivers.command import Program
 from forewarn.drivers.program import ProgramUnusable, found
 from forewarn.metadata.limits import Limits
-from forewarn.node.config import Address, Config
+from forewarn.node.config import Address, Config, Tls
 from forewarn.node.sockets import confined, local
 from forewarn.service import fleetfile
 from forewarn.service.fleetfile import FleetError
@@ -32,6 +32,7 @@ AT_LEAST_ONE = (
 
 
 DRIVERS = ("simulated", "command")
+PATHS = ("fleet", "state", "record", "tls_certificate", "tls_key", "upstream")
 
 
 class SettingsError(Exception):
@@ -52,6 +53,9 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     state: str = "forewarn.db"  # the SQLite file
     metadata: str = "169.254.169.254:80"  # where guests ask
     control: str = "127.0.0.1:8170"  # where operators ask
+    control_names: list[str] | None = None  # names that it may be asked under, beside its address
+    tls_certificate: str = ""  # of the control API, with the chain (PEM); empty: no TLS
+    tls_key: str = ""  # its key (PEM)
     allow_other_addresses: bool = False  # may `metadata` be neither link-local nor loopback?
     history: str = "90d"  # how long it is kept; empty: for ever
     record: str = ""  # a file for everything that is asked and answered; empty: none
@@ -72,6 +76,11 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     start_grace: str = "60s"  # after an outage, in which nothing starts by its NotBefore
     driver: str = "simulated"  # what carries events out: simulated, or command
     command: CommandTable | None = None
+    workers: int = 0  # processes that answer guests, beside the one that decides; 0: all in one
+    upstream: str = ""  # the socket between them; empty: beside the state file
+    log: str = "auto"  # console, json, or auto: console on a terminal, else json
+    log_level: str = "info"  # debug, info, warning or error
+    traces: str = ""  # where OpenTelemetry traces go (OTLP over HTTP); empty: nowhere
     gates: dict[str, list[str]] | None = None  # commands that a rollout's gate may name
 
 
@@ -86,7 +95,14 @@ def read(path: Path) -> Settings:
         table = CommandTable if "`$.command`" in str(error) else Settings
         keys = [field.name for field in msgspec.structs.fields(table)]
         raise SettingsError(f"{path}: {helped(str(error), keys)}") from error
-    for key in ("fleet", "state", "record"):  # as seen from the file, wherever one stands
+    for key in (
+        "fleet",
+        "state",
+        "record",
+        "tls_certificate",
+        "tls_key",
+        "upstream",
+    ):  # as seen from the file, wherever one stands
         said = getattr(settings, key)
         if said:
             setattr(settings, key, str(path.parent / said))
@@ -145,10 +161,22 @@ def config(settings: Settings) -> Config:
         front=settings.front,
         metadata=metadata,
         control=control,
+        control_names=tuple(settings.control_names or ()),
+        tls=_tls(settings),
+        workers=settings.workers,
+        upstream=Path(settings.upstream or f"{settings.state}.upstream"),
         record=Path(settings.record) if settings.record else None,
         program=_program(settings),
         gates=gates(settings.gates or {}),
     )
+
+
+def _tls(settings: Settings) -> Tls | None:
+    if bool(settings.tls_certificate) != bool(settings.tls_key):
+        raise SettingsError("tls_certificate and tls_key belong together; say both, or none")
+    if not settings.tls_certificate:
+        return None
+    return Tls(Path(settings.tls_certificate), Path(settings.tls_key))
 
 
 def gates(said: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:

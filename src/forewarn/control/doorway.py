@@ -16,6 +16,7 @@ from litestar.params import QueryParameter
 
 from forewarn.control import schema as s
 from forewarn.control.answers import TITLES, problem
+from forewarn.control.desk import LOCAL
 from forewarn.service.suggest import nearest
 
 MAX_SHOWN_PARAMETER = 40  # characters of a parameter that nobody knows
@@ -23,6 +24,7 @@ MAX_SHOWN_PARAMETER = 40  # characters of a parameter that nobody knows
 
 def admitted(request: Request[Any, Any, Any]) -> Response[s.Problem] | None:
     """The refusal, if it is not."""
+    request.state.caller = LOCAL
     return _local_only(request) or _known_only(request)
 
 

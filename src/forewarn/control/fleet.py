@@ -6,7 +6,7 @@ Bodies are text, YAML or JSON, and are read where lines are known: an error name
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from litestar import Request, Response, delete, get, put
@@ -15,6 +15,7 @@ from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from litestar.params import FromPath, FromQuery
 
 from forewarn.control.answers import RefusedError, allowed
+from forewarn.control.desk import Ask, Desk
 from forewarn.control.fleet_schema import MAX_FLEET_BYTES, FleetDifference, FleetProgress
 from forewarn.core import Refused
 from forewarn.core.refusal import invalid
@@ -22,25 +23,22 @@ from forewarn.service import changing, fleetentries
 from forewarn.service.declaring import entry_of
 from forewarn.service.difference import Difference
 
-if TYPE_CHECKING:
-    from forewarn.control.app import Desk
-
 MAX_HOST_BYTES = 1024 * 1024  # of one host that is put
 JSON = "application/json"
 
 
 def handlers(desk: Desk) -> list[Any]:
     applying = desk.applying
-    by = "operator"
 
     @put("/v1/fleet", status_code=200, request_max_body_size=MAX_FLEET_BYTES)
     async def put_fleet(
+        ask: Ask,
         request: Request[Any, Any, Any],
         plan: FromQuery[bool] = False,
         force: FromQuery[bool] = False,
     ) -> FleetDifference:
         text = await _text(request)
-        return _shown(await applying.text(text, by=by, force=force, plan=plan), planned=plan)
+        return _shown(await applying.text(text, by=ask.by, force=force, plan=plan), planned=plan)
 
     @get("/v1/fleet")
     async def fleet() -> Response[bytes]:
@@ -57,8 +55,8 @@ def handlers(desk: Desk) -> list[Any]:
         now = applying.progress
         return FleetProgress(now.stage, now.fraction)
 
-    async def changed(change: changing.Change, *, force: bool) -> FleetDifference:
-        return _shown(await applying.change(change, by=by, force=force), planned=False)
+    async def changed(ask: Ask, change: changing.Change, *, force: bool) -> FleetDifference:
+        return _shown(await applying.change(change, by=ask.by, force=force), planned=False)
 
     def host_of(machine: str) -> str:
         found = desk.platform.inventory.machine(machine)
@@ -66,28 +64,39 @@ def handlers(desk: Desk) -> list[Any]:
 
     @put("/v1/groups/{name:str}", status_code=200, request_max_body_size=MAX_FLEET_BYTES)
     async def put_group(
-        name: FromPath[str], request: Request[Any, Any, Any], force: FromQuery[bool] = False
+        ask: Ask,
+        name: FromPath[str],
+        request: Request[Any, Any, Any],
+        force: FromQuery[bool] = False,
     ) -> FleetDifference:
-        return await changed(changing.put_group(name, await _text(request, "group")), force=force)
+        return await changed(
+            ask, changing.put_group(name, await _text(request, "group")), force=force
+        )
 
     @delete("/v1/groups/{name:str}", status_code=200)
-    async def remove_group(name: FromPath[str], force: FromQuery[bool] = False) -> FleetDifference:
-        return await changed(changing.remove_group(name), force=force)
+    async def remove_group(
+        ask: Ask, name: FromPath[str], force: FromQuery[bool] = False
+    ) -> FleetDifference:
+        return await changed(ask, changing.remove_group(name), force=force)
 
     @put("/v1/hosts/{name:str}", status_code=200, request_max_body_size=MAX_HOST_BYTES)
-    async def put_host(name: FromPath[str], request: Request[Any, Any, Any]) -> FleetDifference:
+    async def put_host(
+        ask: Ask, name: FromPath[str], request: Request[Any, Any, Any]
+    ) -> FleetDifference:
         text = await _text(request, "host", MAX_HOST_BYTES)
-        return await changed(changing.put_host(name, text), force=False)
+        return await changed(ask, changing.put_host(name, text), force=False)
 
     @delete("/v1/hosts/{name:str}", status_code=200)
-    async def remove_host(name: FromPath[str], force: FromQuery[bool] = False) -> FleetDifference:
-        return await changed(changing.remove_host(name, host_of), force=force)
+    async def remove_host(
+        ask: Ask, name: FromPath[str], force: FromQuery[bool] = False
+    ) -> FleetDifference:
+        return await changed(ask, changing.remove_host(name, host_of), force=force)
 
     @delete("/v1/machines/{name:str}", status_code=200)
     async def remove_machine(
-        name: FromPath[str], force: FromQuery[bool] = False
+        ask: Ask, name: FromPath[str], force: FromQuery[bool] = False
     ) -> FleetDifference:
-        return await changed(changing.remove_machine(name), force=force)
+        return await changed(ask, changing.remove_machine(name), force=force)
 
     return [
         *(put_fleet, fleet, schema, progress),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from litestar import Response, get, patch, post
@@ -21,47 +21,49 @@ from forewarn.control.answers import (
     outcome,
     selector,
 )
+from forewarn.control.desk import Ask, Desk
 from forewarn.core import EventType, Policy
 from forewarn.core.refusal import unknown
 from forewarn.service.hosts import DEGRADED_NOTICE, How
 
-if TYPE_CHECKING:
-    from forewarn.control.app import Desk
-
 
 def handlers(desk: Desk) -> list[Any]:
-    platform, leaving, hosts, by = desk.platform, desk.leaving, desk.hosts, "operator"
+    platform, hosts = desk.platform, desk.hosts
 
     @post("/v1/machines/{name:str}/evict", status_code=200)
-    async def evict(name: FromPath[str]) -> s.Outcome:
-        return outcome(await leaving.evict(name, by))
+    async def evict(ask: Ask, name: FromPath[str]) -> s.Outcome:
+        return outcome(await ask.leaving.evict(name, ask.by))
 
     @post("/v1/machines/{name:str}/delete", status_code=200)
-    async def delete(name: FromPath[str]) -> s.Outcome:
-        return outcome(await leaving.delete(name, by))
+    async def delete(ask: Ask, name: FromPath[str]) -> s.Outcome:
+        return outcome(await ask.leaving.delete(name, ask.by))
 
     @post("/v1/machines/{name:str}/fail", status_code=200)
-    async def fail_machine(name: FromPath[str], data: JSONBody[s.FailMachineRequest]) -> s.Outcome:
+    async def fail_machine(
+        ask: Ask, name: FromPath[str], data: JSONBody[s.FailMachineRequest]
+    ) -> s.Outcome:
         type = named(EventType, "type", data.type)
-        return outcome(await leaving.fail(name, type, by))
+        return outcome(await ask.leaving.fail(name, type, ask.by))
 
     @post("/v1/groups/{name:str}/evict", status_code=200)
-    async def evict_group(name: FromPath[str]) -> s.Outcomes:
-        return views.outcomes(allowed(await leaving.evict_all(name, by)))
+    async def evict_group(ask: Ask, name: FromPath[str]) -> s.Outcomes:
+        return views.outcomes(allowed(await ask.leaving.evict_all(name, ask.by)))
 
     @post("/v1/groups/{name:str}/scale-in", status_code=200)
-    async def scale_in(name: FromPath[str], data: JSONBody[s.ScaleInRequest]) -> s.Outcomes:
+    async def scale_in(
+        ask: Ask, name: FromPath[str], data: JSONBody[s.ScaleInRequest]
+    ) -> s.Outcomes:
         return views.outcomes(
-            allowed(await leaving.scale_in(name, by, count=data.count, to=data.to))
+            allowed(await ask.leaving.scale_in(name, ask.by, count=data.count, to=data.to))
         )
 
     @patch("/v1/groups/{name:str}/policy", status_code=200)
-    async def policy(name: FromPath[str], data: JSONBody[s.PolicyRequest]) -> s.Group:
+    async def policy(ask: Ask, name: FromPath[str], data: JSONBody[s.PolicyRequest]) -> s.Group:
         group = platform.inventory.group(name)
         if group is None:
             raise RefusedError(unknown(platform.inventory.unknown_group(name)))
         wanted = _policy(group.policy, data)
-        return views.group(allowed(await platform.set_policy(name, wanted, by)))
+        return views.group(allowed(await ask.platform.set_policy(name, wanted, ask.by)))
 
     @get("/v1/hosts", responses={200: ResponseSpec(list[s.Host])})
     async def list_hosts(label: FromQuery[str | None] = None) -> Response[bytes]:
@@ -79,13 +81,15 @@ def handlers(desk: Desk) -> list[Any]:
         return views.host_explanation(allowed(hosts.explain(name)))
 
     @post("/v1/hosts/{name:str}/maintain", status_code=200)
-    async def maintain(name: FromPath[str], data: JSONBody[s.MaintainRequest]) -> s.Outcomes:
+    async def maintain(
+        ask: Ask, name: FromPath[str], data: JSONBody[s.MaintainRequest]
+    ) -> s.Outcomes:
         return views.outcomes(
             allowed(
-                await hosts.maintain(
+                await ask.hosts.maintain(
                     name,
                     named(How, "way to maintain a host", data.how),
-                    by,
+                    ask.by,
                     evacuate=data.evacuate,
                     notice=None if data.notice is None else length("notice", data.notice),
                     not_before=None if data.not_before is None else instant(data.not_before),
@@ -97,17 +101,21 @@ def handlers(desk: Desk) -> list[Any]:
         )
 
     @post("/v1/hosts/{name:str}/degrade", status_code=200)
-    async def degrade(name: FromPath[str], data: JSONBody[s.DegradeRequest]) -> s.Outcomes:
+    async def degrade(
+        ask: Ask, name: FromPath[str], data: JSONBody[s.DegradeRequest]
+    ) -> s.Outcomes:
         notice = DEGRADED_NOTICE if data.notice is None else length("notice", data.notice)
-        return views.outcomes(allowed(await hosts.degrade(name, by, notice=notice, note=data.note)))
+        return views.outcomes(
+            allowed(await ask.hosts.degrade(name, ask.by, notice=notice, note=data.note))
+        )
 
     @post("/v1/hosts/{name:str}/fail", status_code=200)
-    async def fail_host(name: FromPath[str], data: JSONBody[s.FailRequest]) -> s.Outcomes:
-        return views.outcomes(allowed(await hosts.fail(name, by, note=data.note)))
+    async def fail_host(ask: Ask, name: FromPath[str], data: JSONBody[s.FailRequest]) -> s.Outcomes:
+        return views.outcomes(allowed(await ask.hosts.fail(name, ask.by, note=data.note)))
 
     @post("/v1/hosts/{name:str}/repair", status_code=200)
-    async def repair(name: FromPath[str]) -> s.Outcomes:
-        return views.outcomes(allowed(await hosts.repair(name, by)))
+    async def repair(ask: Ask, name: FromPath[str]) -> s.Outcomes:
+        return views.outcomes(allowed(await ask.hosts.repair(name, ask.by)))
 
     return [
         *(evict, delete, fail_machine, evict_group, scale_in, policy),

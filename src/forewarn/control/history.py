@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from litestar import get
@@ -14,15 +14,13 @@ from litestar.response import Stream
 
 from forewarn.control import schema as s
 from forewarn.control.answers import RefusedError, allowed, instant, named
+from forewarn.control.desk import Desk
 from forewarn.control.history_schema import HistoryPage, HistoryRecord
 from forewarn.core import Time
 from forewarn.core.history import Record, What
 from forewarn.core.refusal import invalid
 from forewarn.core.words import parse_duration
 from forewarn.store.port import Mark, Wanted
-
-if TYPE_CHECKING:
-    from forewarn.control.app import Desk
 
 MAX_HISTORY_PAGE = 1_000  # records in one answer
 EXPORT_CHUNK = 64 * 1024  # bytes of an export that are sent at a time, or a little more

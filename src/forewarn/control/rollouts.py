@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from litestar import get, post
@@ -11,6 +11,7 @@ from litestar.params import FromPath, JSONBody
 from forewarn.control import rollout_schema as r
 from forewarn.control import views
 from forewarn.control.answers import RefusedError, allowed, length, named
+from forewarn.control.desk import Ask, Desk
 from forewarn.control.schema import time_of
 from forewarn.core import EventType
 from forewarn.core.forecast import Forecast
@@ -24,11 +25,6 @@ from forewarn.core.window_words import parse_window
 from forewarn.service.drafting import Wanted
 from forewarn.service.rollouts import Explained, Explanation, Report, Summary
 
-if TYPE_CHECKING:
-    from forewarn.control.app import Desk
-
-BY = "operator"
-
 
 def handlers(desk: Desk) -> list[Any]:
     rollouts = desk.rollouts
@@ -38,13 +34,13 @@ def handlers(desk: Desk) -> list[Any]:
         return [summary(one) for one in await rollouts.list()]
 
     @post("/v1/rollouts", status_code=201)
-    async def rollout_start(data: JSONBody[r.RolloutRequest]) -> r.RolloutReport:
-        return whole(allowed(await rollouts.start(_wanted(data))))
+    async def rollout_start(ask: Ask, data: JSONBody[r.RolloutRequest]) -> r.RolloutReport:
+        return whole(allowed(await ask.rollouts.start(_wanted(data, ask.by))))
 
     @post("/v1/rollouts/plan", status_code=200)
-    async def rollout_plan(data: JSONBody[r.RolloutRequest]) -> r.RolloutPlan:
+    async def rollout_plan(ask: Ask, data: JSONBody[r.RolloutRequest]) -> r.RolloutPlan:
         lasts = None if data.lasts is None else length("lasts", data.lasts)
-        return planned(*allowed(await rollouts.plan(_wanted(data), lasts)))
+        return planned(*allowed(await ask.rollouts.plan(_wanted(data, ask.by), lasts)))
 
     @get("/v1/rollouts/{id:str}")
     async def rollout_show(id: FromPath[str]) -> r.RolloutReport:
@@ -55,16 +51,20 @@ def handlers(desk: Desk) -> list[Any]:
         return explained(allowed(await rollouts.explain(id)))
 
     @post("/v1/rollouts/{id:str}/pause", status_code=200)
-    async def rollout_pause(id: FromPath[str], data: JSONBody[r.SwitchRequest]) -> r.RolloutReport:
-        return whole(allowed(await rollouts.pause(id, BY, data.why)))
+    async def rollout_pause(
+        ask: Ask, id: FromPath[str], data: JSONBody[r.SwitchRequest]
+    ) -> r.RolloutReport:
+        return whole(allowed(await ask.rollouts.pause(id, ask.by, data.why)))
 
     @post("/v1/rollouts/{id:str}/resume", status_code=200)
-    async def rollout_resume(id: FromPath[str]) -> r.RolloutReport:
-        return whole(allowed(await rollouts.resume(id, BY)))
+    async def rollout_resume(ask: Ask, id: FromPath[str]) -> r.RolloutReport:
+        return whole(allowed(await ask.rollouts.resume(id, ask.by)))
 
     @post("/v1/rollouts/{id:str}/abort", status_code=200)
-    async def rollout_abort(id: FromPath[str], data: JSONBody[r.SwitchRequest]) -> r.RolloutReport:
-        return whole(allowed(await rollouts.abort(id, BY, data.why)))
+    async def rollout_abort(
+        ask: Ask, id: FromPath[str], data: JSONBody[r.SwitchRequest]
+    ) -> r.RolloutReport:
+        return whole(allowed(await ask.rollouts.abort(id, ask.by, data.why)))
 
     return [
         *(rollouts_list, rollout_start, rollout_plan, rollout_show, rollout_explain),
@@ -72,7 +72,7 @@ def handlers(desk: Desk) -> list[Any]:
     ]
 
 
-def _wanted(data: r.RolloutRequest) -> Wanted:
+def _wanted(data: r.RolloutRequest, by: str) -> Wanted:
     gate = None
     if data.gate_http or data.gate_command:
         timeout = data.gate_timeout
@@ -91,7 +91,7 @@ def _wanted(data: r.RolloutRequest) -> Wanted:
     return Wanted(
         type=named(EventType, "type", data.type),
         selection=Selection(groups=tuple(data.groups), labels=labels, hosts=tuple(data.hosts)),
-        by=BY,
+        by=by,
         notice=None if data.notice is None else length("notice", data.notice),
         short_notice=data.short_notice,
         description=data.description,

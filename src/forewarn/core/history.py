@@ -26,7 +26,7 @@ from forewarn.core.events import Event
 from forewarn.core.fleet import Health, Host, Machine
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move
-from forewarn.core.registry import HostPut, HostRemoved, Put, RolloutPut
+from forewarn.core.registry import HostPut, HostRemoved, Put, RolloutPut, TokenPut
 from forewarn.core.time import Time
 
 DRIVER = "driver"  # who has finished what went well
@@ -66,6 +66,8 @@ class What(enum.Enum):
     ROLLOUT_ABORTED = "rollout-aborted"
     ROLLOUT_ENDED = "rollout-ended"
     ROLLOUT_CHANGED = "rollout-changed"
+    TOKEN_CREATED = "token-created"
+    TOKEN_REVOKED = "token-revoked"
 
     @property
     def ends(self) -> bool:
@@ -84,7 +86,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     type: str = ""  # these four are the event's
     machines: tuple[str, ...] = ()
     host: str = ""
-    cause: str = ""  # what brought the event about, or which rollout it is about
+    cause: str = ""  # what brought the event about, or which rollout or token it is about
     note: str = ""  # the reason, the ending, the driver's words
 
     def of(self, event: Event) -> Record:
@@ -122,6 +124,8 @@ HEALTH: Mapping[Health, What] = {
 ROLLOUT: Mapping[str, What] = {
     what.value.removeprefix("rollout-"): what for what in What if what.value.startswith("rollout-")
 }
+
+TOKEN: Mapping[str, What] = {"created": What.TOKEN_CREATED, "revoked": What.TOKEN_REVOKED}
 
 Changed: TypeAlias = Iterable[tuple[str, tuple[Change, ...]]]
 
@@ -219,6 +223,9 @@ class Scribe:
                     cause=rollout.id,
                     note=note,
                 )
+            case TokenPut(token=token, what=said, by=by) if said in TOKEN:
+                note = f"{token.name} ({token.role.value})"
+                yield Record(at=at, what=TOKEN[said], by=by, cause=token.id, note=note)
 
     def _redefined(self, group: str, item: GroupDefined) -> str:
         before = self._defined.get(group) or self._groups.get(group) or Group(name=group)

@@ -1,4 +1,4 @@
-"""What stands beside the groups: hosts and rollouts, and the changes to them.
+"""What stands beside the groups: hosts, rollouts and tokens, and the changes to them.
 
 They decide nothing for a group; a commit may change both.
 """
@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from forewarn.core.access import Token
 from forewarn.core.fleet import Host
 from forewarn.core.rollout import Rollout
 
@@ -34,12 +35,23 @@ class RolloutRemoved(msgspec.Struct, frozen=True, tag="rollout-removed"):
     id: str
 
 
-Put: TypeAlias = HostPut | HostRemoved | RolloutPut | RolloutRemoved
+class TokenPut(msgspec.Struct, frozen=True, tag="token"):
+    token: Token
+    what: str = ""  # what was done to it: created, revoked
+    by: str = ""
+
+
+class TokenRemoved(msgspec.Struct, frozen=True, tag="token-removed"):
+    id: str
+
+
+Put: TypeAlias = HostPut | HostRemoved | RolloutPut | RolloutRemoved | TokenPut | TokenRemoved
 
 
 class Registry(msgspec.Struct, frozen=True):
     hosts: MutableMapping[str, Host]
     rollouts: MutableMapping[str, Rollout]
+    tokens: MutableMapping[str, Token] = {}
 
     def put(self, put: Put) -> None:
         match put:
@@ -51,6 +63,10 @@ class Registry(msgspec.Struct, frozen=True):
                 self.rollouts[rollout.id] = rollout
             case RolloutRemoved(id=id):
                 self.rollouts.pop(id, None)
+            case TokenPut(token=token):
+                self.tokens[token.id] = token
+            case TokenRemoved(id=id):
+                self.tokens.pop(id, None)
 
     def copy(self) -> Registry:
-        return Registry(dict(self.hosts), dict(self.rollouts))
+        return Registry(dict(self.hosts), dict(self.rollouts), dict(self.tokens))

@@ -30,6 +30,11 @@ class Address(msgspec.Struct, frozen=True):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+class Tls(msgspec.Struct, frozen=True):
+    certificate: Path  # with its chain
+    key: Path
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     fleet: Fleet | None = None  # what the inventory is made at the start; None: it stays as it is
     fleet_file: str = ""  # where that was read
@@ -44,6 +49,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     metadata: Address | None = None  # None: not on a socket
     whole_loopback: bool = False  # listen on every loopback address, and nowhere else
     control: Address | None = None
+    control_names: tuple[str, ...] = ()  # that it may be asked under, beside its address
+    tls: Tls | None = None  # of the control API
+    workers: int = 0  # processes that answer guests, beside the one that decides; 0: all in one
+    upstream: Path | None = None  # the socket between them
     record: Path | None = None
     program: Program | None = None  # an operator's, that carries events out; None: simulated
     history: Duration | None = HISTORY  # how long it is kept; None: for ever

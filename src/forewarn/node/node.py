@@ -267,7 +267,8 @@ class Node:
         if config.control is not None:
             # Which takes longer than all before it; polls are answered meanwhile.
             await asyncio.to_thread(import_module, "forewarn.control.app")
-            from forewarn.control.app import Desk, create
+            from forewarn.control.app import create
+            from forewarn.control.desk import Desk
             from forewarn.metadata.numbers import readings
 
             desk = Desk(

@@ -74,6 +74,9 @@ class Hosts:
         self._platform = platform
         self._places = places
 
+    def through(self, platform: Platform) -> Hosts:
+        return Hosts(self._store, platform, self._places)
+
     def host(self, name: str) -> Host | Refused:
         hosts = self._store.registry.hosts
         return hosts.get(name) or unknown(f"no host '{name}'; {instead_of(name, list(hosts))}")

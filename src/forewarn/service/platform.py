@@ -45,7 +45,7 @@ from forewarn.service.health import host_of_gone, unwell
 from forewarn.service.inventory import Inventory
 from forewarn.service.witness import Witness
 from forewarn.service.writer import Plan, Writer
-from forewarn.store.port import States, Store
+from forewarn.store.port import Key, States, Store
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -86,6 +86,19 @@ class Platform:
         self.writer = writer
         self.witness = witness
         self.inventory = inventory
+
+    def under(self, key: Key) -> Platform:
+        """For one request of a caller who has a name for it."""
+        return Platform(
+            self._store,
+            self.writer.under(key),
+            self._carrier,
+            self._feed,
+            self.witness,
+            self.inventory,
+            self._active,
+            self.new_id,
+        )
 
     # For guests.
 

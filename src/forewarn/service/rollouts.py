@@ -98,6 +98,9 @@ class Rollouts:
         self._conductor = conductor
         self._gates = gates
 
+    def through(self, platform: Platform) -> Rollouts:
+        return Rollouts(self._store, platform, self._conductor, self._gates)
+
     async def plan(
         self, wanted: Wanted, lasts: Duration | None = None
     ) -> tuple[Rollout, Forecast] | Refused:

@@ -13,7 +13,7 @@ from forewarn.core.refusal import Reason
 from forewarn.core.registry import Put
 from forewarn.service.clock import Clock
 from forewarn.service.ledger import Ledger
-from forewarn.store.port import Batch, Entry, States, Store
+from forewarn.store.port import Batch, Entry, Key, States, Store
 
 
 class Decided(msgspec.Struct, frozen=True):
@@ -34,11 +34,23 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Writer:
-    def __init__(self, store: Store, clock: Clock, rules: Rules, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        rules: Rules,
+        ledger: Ledger,
+        key: Key | None = None,
+    ) -> None:
         self._store = store
         self._clock = clock
         self._ledger = ledger
+        self._key = key
         self.rules = rules
+
+    def under(self, key: Key | None) -> Writer:
+        """For one request of a caller who has a name for it: what it does is committed with it."""
+        return Writer(self._store, self._clock, self.rules, self._ledger, key) if key else self
 
     def now(self) -> Now:
         return self._clock.now(self.rules)
@@ -84,7 +96,12 @@ class Writer:
             entries = [Entry(n, d.changes.items) for n, d in known.items() if d.changes.items]
             entries += [Entry(group, items) for group, items in decided.items.items()]
             after = {**decided.after, **{name: one.after for name, one in known.items()}}
-            return Batch(now.at, now.lost, tuple(entries), tuple(planned.puts), after)
+            notes = tuple(note for one in decided.decisions for note in one.notes)
+            return Batch(
+                *(now.at, now.lost, tuple(entries), tuple(planned.puts), after),
+                key=self._key,
+                notes=notes,
+            )
 
         with self._ledger.hold("command"):
             await self._store.transact(work)

@@ -21,6 +21,8 @@ from forewarn.core.history import Record
 from forewarn.core.registry import Registry
 from forewarn.store.port import (
     Commit,
+    Key,
+    Keyed,
     Listener,
     Sightings,
     States,
@@ -90,12 +92,16 @@ class BatchingStore(ABC):
             except Exception as error:
                 _fail(done, error)
                 continue
-            if not changed and not wanted.puts:
+            if not changed and not wanted.puts and wanted.key is None:
                 decided.append((done, None))
                 continue
             overlay.update(changed)
             seq = self._seq + len(commits) + 1
-            commit = Commit(seq, wanted.at, wanted.lost, wanted.entries, wanted.puts)
+            commit = Commit(
+                *(seq, wanted.at, wanted.lost, wanted.entries, wanted.puts),
+                key=wanted.key,
+                notes=wanted.notes if wanted.key else (),
+            )
             if wanted.puts:
                 if states.registry is self._registry:
                     states.registry = self._registry.copy()
@@ -145,6 +151,12 @@ class BatchingStore(ABC):
 
     @abstractmethod
     def commits(self, after: int) -> AsyncIterator[Commit]: ...
+
+    @abstractmethod
+    async def keyed(self, owner: str, name: str) -> Keyed | None: ...
+
+    @abstractmethod
+    async def answered(self, key: Key, status: int, answer: bytes) -> None: ...
 
     @abstractmethod
     async def records(self, ids: Collection[str]) -> Mapping[str, Event]: ...

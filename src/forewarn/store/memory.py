@@ -13,7 +13,7 @@ from forewarn.core.changes import EventMoved
 from forewarn.core.history import Record, Scribe, What
 from forewarn.core.registry import Registry
 from forewarn.store.batching import BatchingStore
-from forewarn.store.port import Commit, Sightings, Wanted
+from forewarn.store.port import Commit, Key, Keyed, Sightings, StoreFailed, Wanted
 
 
 class Disk:
@@ -25,6 +25,7 @@ class Disk:
         self.commits: list[Commit] = []
         self.events: dict[str, Event] = {}  # all, in the order they were raised
         self.sightings = Sightings(seen={})
+        self.keys: dict[tuple[str, str], Keyed] = {}
         self.history: list[Record] = []
         self.recorded = 0  # records ever
 
@@ -55,6 +56,8 @@ class MemoryStore(BatchingStore):
             self.disk.record(scribe.records(commit.at, changed, commit.puts))
             for put in commit.puts:
                 self.disk.registry.put(put)
+            if key := commit.key:
+                self.disk.keys[key.owner, key.name] = Keyed(key, commit.seq, commit.at)
             for entry in commit.entries:
                 for item in entry.items:
                     if isinstance(item, EventMoved):
@@ -67,6 +70,16 @@ class MemoryStore(BatchingStore):
                 return
             yield self.disk.commits[at]
             after = self.disk.commits[at].seq
+
+    async def keyed(self, owner: str, name: str) -> Keyed | None:
+        return self.disk.keys.get((owner, name))
+
+    async def answered(self, key: Key, status: int, answer: bytes) -> None:
+        kept = self.disk.keys.get((key.owner, key.name))
+        if kept is None or kept.key != key:
+            raise StoreFailed(f"nothing was carried out under the key '{key.name}'")
+        answered = msgspec.structs.replace(kept, status=status, answer=answer)
+        self.disk.keys[key.owner, key.name] = answered
 
     async def records(self, ids: Collection[str]) -> Mapping[str, Event]:
         found = {id: self.disk.events.get(id) for id in ids}
@@ -117,11 +130,14 @@ class MemoryStore(BatchingStore):
                 break
             old += 1
         del disk.commits[:old]
+        oldest = disk.commits[0].seq if disk.commits else 0
+        disk.keys = {name: kept for name, kept in disk.keys.items() if kept.seq >= oldest}
         return gone
 
     async def save(self, sightings: Sightings) -> None:
         seen = {**self.disk.sightings.seen, **sightings.seen}
-        self.disk.sightings = msgspec.structs.replace(sightings, seen=seen, firsts=())
+        used = {**self.disk.sightings.used, **sightings.used}
+        self.disk.sightings = msgspec.structs.replace(sightings, seen=seen, firsts=(), used=used)
         if sightings.firsts:  # else there is no need to look through all that was recorded
             known = {record.event for record in self.disk.history if record.what is What.SEEN}
             self.disk.record(first for first in sightings.firsts if first.event not in known)

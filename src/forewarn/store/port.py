@@ -25,6 +25,24 @@ class Entry(msgspec.Struct, frozen=True):
     items: tuple[Change, ...]
 
 
+class Key(msgspec.Struct, frozen=True):
+    """What a caller calls its request, so that the same one again does nothing more."""
+
+    owner: str  # whose name for it this is
+    name: str
+    asked: str  # a digest of what was asked for
+
+
+class Keyed(msgspec.Struct, frozen=True):
+    """A request with a key that has been carried out."""
+
+    key: Key
+    seq: int  # the commit that did it
+    at: Time
+    status: int | None = None  # what was answered, as soon as that is known
+    answer: bytes = b""
+
+
 class Batch(msgspec.Struct, frozen=True):
     """What a work wants committed; without entries it only wants to know that what it has
     seen is durable."""
@@ -34,6 +52,8 @@ class Batch(msgspec.Struct, frozen=True):
     entries: tuple[Entry, ...] = ()
     puts: tuple[Put, ...] = ()  # what changes beside the groups
     after: Mapping[str, Group] = {}  # what the entries lead to, as far as it is known already
+    key: Key | None = None  # of the request that wants it
+    notes: tuple[str, ...] = ()  # what that is to be told
 
 
 class Commit(msgspec.Struct, frozen=True):
@@ -42,6 +62,8 @@ class Commit(msgspec.Struct, frozen=True):
     lost: Duration
     entries: tuple[Entry, ...]
     puts: tuple[Put, ...] = ()
+    key: Key | None = None
+    notes: tuple[str, ...] = ()  # with a key: what the caller is to be told
 
 
 class Sightings(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +73,7 @@ class Sightings(msgspec.Struct, frozen=True, kw_only=True):
     served_until: Time | None = None
     lost: Duration = 0
     firsts: tuple[Record, ...] = ()  # who was shown an event first, in order of time; not read back
+    used: dict[str, Time] = {}  # by token, when it was last used
 
 
 Mark: TypeAlias = tuple[Time, int]  # a record's time and number: where a page ended
@@ -127,6 +150,14 @@ class Store(Protocol):
         last commit there is."""
         ...
 
+    async def keyed(self, owner: str, name: str) -> Keyed | None:
+        """What has been carried out under this key, unless it is forgotten already."""
+        ...
+
+    async def answered(self, key: Key, status: int, answer: bytes) -> None:
+        """Keep, durably, what was answered to a request that has been carried out."""
+        ...
+
     async def records(self, ids: Collection[str]) -> Mapping[str, Event]:
         """Events that are over, by id."""
         ...
@@ -154,7 +185,8 @@ class Store(Protocol):
 
     async def prune(self, cutoff: Time, keeps: Callable[[Event], bool]) -> int:
         """Forget what was over before the cutoff, but for events that `keeps` wants kept. What is
-        active, and the newest commit, always stay. How many records are gone?"""
+        active, and the newest commit, always stay; keys stay as long as their commits. How many
+        records are gone?"""
         ...
 
     async def save(self, sightings: Sightings) -> None:

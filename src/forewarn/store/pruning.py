@@ -55,7 +55,7 @@ def prune_history(
 
 
 def prune_commits(connection: sa.Connection, cutoff: Time, newest: int, slice: int) -> bool:
-    """The oldest commits, without leaving a gap; False if there are no more to go."""
+    """The oldest commits and their keys, without leaving a gap; False if no more can go."""
     c = s.commits.c
     oldest = connection.execute(sa.select(c.seq, c.at).order_by(c.seq).limit(slice)).all()
     last = 0
@@ -66,6 +66,7 @@ def prune_commits(connection: sa.Connection, cutoff: Time, newest: int, slice: i
     if not last:
         return False
     connection.execute(s.commits.delete().where(c.seq <= last))
+    connection.execute(s.keys.delete().where(s.keys.c.seq <= last))
     return bool(last == oldest[-1].seq)
 
 

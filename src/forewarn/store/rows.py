@@ -18,7 +18,14 @@ from forewarn.core.changes import EventMoved
 from forewarn.core.fleet import Host
 from forewarn.core.history import Record, Scribe
 from forewarn.core.lifecycle import Move
-from forewarn.core.registry import HostPut, HostRemoved, RolloutPut, RolloutRemoved
+from forewarn.core.registry import (
+    HostPut,
+    HostRemoved,
+    RolloutPut,
+    RolloutRemoved,
+    TokenPut,
+    TokenRemoved,
+)
 from forewarn.store.port import Commit, Sightings
 
 Row: TypeAlias = tuple[Any, ...]
@@ -53,8 +60,13 @@ _PUT = {
         f" ON CONFLICT ({key}) DO UPDATE SET body = excluded.body",
         f"DELETE FROM {table} WHERE {key} = ?",
     )
-    for table, key in (("hosts", "name"), ("rollouts", "id"))
+    for table, key in (("hosts", "name"), ("rollouts", "id"), ("tokens", "id"))
 }
+_KEY = (
+    "INSERT INTO keys (owner, name, asked, seq, at) VALUES (?, ?, ?, ?, ?)"
+    " ON CONFLICT (owner, name) DO UPDATE SET asked = excluded.asked, seq = excluded.seq,"
+    " at = excluded.at, status = NULL, answer = NULL"
+)
 _SIGHTING = (
     "INSERT INTO sightings (group_name, seen) VALUES (?, ?)"
     " ON CONFLICT (group_name) DO UPDATE SET seen = excluded.seen"
@@ -62,6 +74,12 @@ _SIGHTING = (
 _SERVICE = (
     "INSERT INTO service (key, value) VALUES (?, ?)"
     " ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+)
+
+
+_USE = (
+    "INSERT INTO token_uses (id, used) VALUES (?, ?)"
+    " ON CONFLICT (id) DO UPDATE SET used = excluded.used"
 )
 
 
@@ -78,11 +96,14 @@ def write(
     _write_machines(connection, before, after)
     _write_events(connection, commits)
     _write_registry(connection, commits)
+    keys = [(c.key.owner, c.key.name, c.key.asked, c.seq, c.at) for c in commits if c.key]
+    _many(connection, _KEY, keys)
     _write_history(connection, commits, before, hosts)
 
 
 def write_sightings(connection: sa.Connection, sightings: Sightings) -> None:
     _many(connection, _SIGHTING, list(sightings.seen.items()))
+    _many(connection, _USE, list(sightings.used.items()))
     values = {"lost": sightings.lost, "served_until": sightings.served_until}
     _many(connection, _SERVICE, [(key, v) for key, v in values.items() if v is not None])
     # Whoever was first before a restart stays it.
@@ -153,6 +174,10 @@ def _write_registry(connection: sa.Connection, commits: Sequence[Commit]) -> Non
                     latest["rollouts", "id", rollout.id] = _encode(rollout)
                 case RolloutRemoved(id=id):
                     latest["rollouts", "id", id] = None
+                case TokenPut(token=token):
+                    latest["tokens", "id", token.id] = _encode(token)
+                case TokenRemoved(id=id):
+                    latest["tokens", "id", id] = None
     for (table, key, name), body in latest.items():
         put_, removed = _PUT[table, key]
         if body is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-SCHEMA_VERSION = "0002"  # the newest file of migrations/versions
+SCHEMA_VERSION = "0003"  # the newest file of migrations/versions
 
 metadata = sa.MetaData()
 
@@ -62,6 +62,27 @@ rollouts = sa.Table(
     sa.Column("body", sa.LargeBinary, nullable=False),
 )
 
+tokens = sa.Table(
+    "tokens",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+)
+
+# Requests with a key of the caller's, by the commit that carried each out.
+keys = sa.Table(
+    "keys",
+    metadata,
+    sa.Column("owner", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("asked", sa.Text, nullable=False),
+    sa.Column("seq", sa.Integer, nullable=False),
+    sa.Column("at", sa.BigInteger, nullable=False),
+    sa.Column("status", sa.Integer),
+    sa.Column("answer", sa.LargeBinary),
+    sa.Index("keys_by_commit", "seq"),
+)
+
 # What happened, for people; `seq` is never given twice. What never changes about an event
 # (type, machines, cause) is looked up in its row. Columns that do not apply are NULL, so that
 # the indexes hold only what can be asked for.
@@ -108,6 +129,14 @@ sightings = sa.Table(
     metadata,
     sa.Column("group_name", sa.Text, primary_key=True),
     sa.Column("seen", sa.BigInteger, nullable=False),
+)
+
+# Lossy as well: when each token was last used.
+token_uses = sa.Table(
+    "token_uses",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("used", sa.BigInteger, nullable=False),
 )
 
 service = sa.Table(

@@ -19,6 +19,7 @@ import msgspec
 import sqlalchemy as sa
 
 from forewarn.core import Event, Group, Machine, Time
+from forewarn.core.access import Token
 from forewarn.core.fleet import Host
 from forewarn.core.history import Record
 from forewarn.core.registry import Registry
@@ -27,7 +28,16 @@ from forewarn.store import asking, pruning, rows
 from forewarn.store import schema as s
 from forewarn.store.batching import BatchingStore
 from forewarn.store.locking import locked
-from forewarn.store.port import Commit, Mark, Sightings, StoreFailed, StoreUnusable, Wanted
+from forewarn.store.port import (
+    Commit,
+    Key,
+    Keyed,
+    Mark,
+    Sightings,
+    StoreFailed,
+    StoreUnusable,
+    Wanted,
+)
 
 PAGE = 256  # commits read at a time
 PRUNE_SLICE = 200  # records or commits that are looked at before others get their turn
@@ -42,6 +52,7 @@ _event = msgspec.json.Decoder(Event)
 _commit = msgspec.json.Decoder(Commit)
 _host = msgspec.json.Decoder(Host)
 _rollout = msgspec.json.Decoder(Rollout)
+_token = msgspec.json.Decoder(Token)
 
 
 class SqliteStore(BatchingStore):
@@ -78,8 +89,10 @@ class SqliteStore(BatchingStore):
         try:
             await self._in_thread(self._write, commits, before, after)
         except sa.exc.SQLAlchemyError as error:
-            reason = str(getattr(error, "orig", None) or error)
-            raise StoreFailed(f"{self.path}: {reason}") from error
+            raise StoreFailed(self._why(error)) from error
+
+    def _why(self, error: sa.exc.SQLAlchemyError) -> str:
+        return f"{self.path}: {getattr(error, 'orig', None) or error}"
 
     async def commits(self, after: int) -> AsyncIterator[Commit]:
         until = self._seq
@@ -90,6 +103,15 @@ class SqliteStore(BatchingStore):
             for commit in page:
                 yield commit
             after = page[-1].seq
+
+    async def keyed(self, owner: str, name: str) -> Keyed | None:
+        return await self._in_thread(self._keyed, owner, name)
+
+    async def answered(self, key: Key, status: int, answer: bytes) -> None:
+        try:
+            await self._in_thread(self._answered, key, status, answer)
+        except sa.exc.SQLAlchemyError as error:
+            raise StoreFailed(self._why(error)) from error
 
     async def records(self, ids: Collection[str]) -> Mapping[str, Event]:
         query = sa.select(s.events.c.body).where(s.events.c.id.in_(ids), s.events.c.over)
@@ -246,7 +268,12 @@ class SqliteStore(BatchingStore):
             rollouts = [
                 _rollout.decode(body) for body in connection.scalars(sa.select(s.rollouts.c.body))
             ]
-            self._registry = Registry({h.name: h for h in hosts}, {r.id: r for r in rollouts})
+            tokens = [_token.decode(b) for b in connection.scalars(sa.select(s.tokens.c.body))]
+            self._registry = Registry(
+                {h.name: h for h in hosts},
+                {r.id: r for r in rollouts},
+                {t.id: t for t in tokens},
+            )
             self._seq = connection.scalar(sa.select(sa.func.max(s.commits.c.seq))) or 0
 
     def _write(
@@ -281,6 +308,28 @@ class SqliteStore(BatchingStore):
 
         return await self._in_thread(read)
 
+    def _keyed(self, owner: str, name: str) -> Keyed | None:
+        k = s.keys.c
+        with self._connection() as connection:
+            row = connection.execute(
+                sa.select(s.keys).where(k.owner == owner, k.name == name)
+            ).one_or_none()
+        if row is None:
+            return None
+        key = Key(row.owner, row.name, row.asked)
+        return Keyed(key, row.seq, row.at, row.status, row.answer or b"")
+
+    def _answered(self, key: Key, status: int, answer: bytes) -> None:
+        k = s.keys.c
+        with self._connection() as connection:
+            kept = connection.execute(
+                s.keys.update()
+                .where(k.owner == key.owner, k.name == key.name, k.asked == key.asked)
+                .values(status=status, answer=answer)
+            ).rowcount
+        if not kept:
+            raise StoreFailed(f"nothing was carried out under the key '{key.name}'")
+
     def _save(self, sightings: Sightings) -> None:
         with self._connection() as connection:
             rows.write_sightings(connection, sightings)
@@ -289,8 +338,12 @@ class SqliteStore(BatchingStore):
         with self._connection() as connection:
             seen = {r.group_name: r.seen for r in connection.execute(sa.select(s.sightings))}
             values = {row.key: row.value for row in connection.execute(sa.select(s.service))}
+            used = {row.id: row.used for row in connection.execute(sa.select(s.token_uses))}
         return Sightings(
-            seen=seen, served_until=values.get("served_until"), lost=values.get("lost", 0)
+            seen=seen,
+            served_until=values.get("served_until"),
+            lost=values.get("lost", 0),
+            used=used,
         )
 
     # In the reading thread.

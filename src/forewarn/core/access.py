@@ -1,0 +1,61 @@
+"""Who may: tokens, their roles and what they are limited to. Values and what follows from them.
+
+Of a token's secret only a digest is known here. How it is made, shown and compared is the
+service's affair; what a request needs is said by the face that serves it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+import msgspec
+
+from forewarn.core.selection import Selector, matches
+from forewarn.core.time import Time
+
+
+class Role(enum.Enum):
+    """Each may what those before it may."""
+
+    VIEWER = "viewer"  # looks
+    OPERATOR = "operator"  # makes things happen
+    ADMIN = "admin"  # tokens, copies of the state
+
+    def includes(self, other: Role) -> bool:
+        return _ORDER[self] >= _ORDER[other]
+
+
+_ORDER = {role: n for n, role in enumerate(Role)}
+
+
+class Limit(msgspec.Struct, frozen=True):
+    """To these groups, and to groups with these labels: what either allows. Empty: no limit."""
+
+    groups: tuple[str, ...] = ()
+    labels: Selector = ()
+
+    @property
+    def none(self) -> bool:
+        return not self.groups and not self.labels
+
+    def allows(self, group: str, labels: Mapping[str, str]) -> bool:
+        return (
+            self.none or group in self.groups or bool(self.labels and matches(self.labels, labels))
+        )
+
+
+class Token(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    name: str  # who it is, in the history
+    role: Role
+    digest: str  # SHA-256 of the secret, in hexadecimal digits
+    created_at: Time
+    created_by: str
+    limit: Limit = Limit()
+    expires_at: Time | None = None
+    revoked_at: Time | None = None
+    revoked_by: str = ""
+
+    def valid(self, now: Time) -> bool:
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
