@@ -164,11 +164,15 @@ def end_everything_in(namespaces: Collection[Namespace]) -> None:
 class Lab:
     """A host namespace and its guests, by address: `with Lab(["10.77.0.11"]) as lab: …`.
 
-    Guests are given as addresses or as a mapping from address to host name.
+    Guests are given as addresses or as a mapping from address to host name. Their ports on the
+    host's bridge are `ports` and a number.
     """
 
     def __init__(
-        self, guests: Iterable[str] | Mapping[str, str], network: str = "10.77.0.0/16"
+        self,
+        guests: Iterable[str] | Mapping[str, str],
+        network: str = "10.77.0.0/16",
+        ports: str = "guest",
     ) -> None:
         self.network = ipaddress.IPv4Network(network)
         self.gateway = str(self.network[1])
@@ -177,6 +181,7 @@ class Lab:
             if ipaddress.IPv4Address(address) not in self.network or address == self.gateway:
                 raise ValueError(f"a guest's address lies in {network}, after {self.gateway}")
         self._names = names
+        self.ports = {address: f"{ports}{number}" for number, address in enumerate(names)}
         self._closing = contextlib.ExitStack()
         self.guests: dict[str, Namespace] = {}
         self.host: Namespace
@@ -213,11 +218,11 @@ class Lab:
             bridge = _index(ip, "br0")
             ip.addr("add", index=bridge, address=self.gateway, prefixlen=self.network.prefixlen)
             ip.link("set", index=bridge, state="up")
-            for number, guest in enumerate(self.guests.values()):
+            for address, guest in self.guests.items():
                 inside = {"ifname": "eth0", "net_ns_fd": guest.fd}
                 ip.link(
                     "add",
-                    ifname=f"guest{number}",
+                    ifname=self.ports[address],
                     kind="veth",
                     peer=inside,
                     master=bridge,

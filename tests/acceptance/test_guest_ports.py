@@ -1,0 +1,136 @@
+"""forewarn-guests: the file of ports and the inventory become one transaction, or one line that
+says what is wrong and where."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from guarded import DEPLOY, FILLER, RULES
+
+INVENTORY = {
+    "web_0": ["10.0.0.10", "fd00::10"],
+    "web_1": ["10.0.0.11"],
+    "silent": [],
+    "pretended": ["127.0.1.8"],
+}
+A, B = "52:54:00:00:00:10", "52:54:00:00:00:11"
+
+
+def run(room: Path, ports: str, inventory: str | None = None) -> subprocess.CompletedProcess[str]:
+    (room / "ports").write_text(ports)
+    listed = [{"name": name, "addresses": known} for name, known in INVENTORY.items()]
+    (room / "machines.json").write_text(json.dumps(listed) if inventory is None else inventory)
+    machines = f"--machines={room / 'machines.json'}"
+    argv = [sys.executable, str(FILLER), str(room / "ports"), machines]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=30)
+
+
+def elements(said: str, name: str) -> list[str]:
+    body = said.partition(f"add element {name} {{\n")[2].partition("}")[0]
+    return [line.strip(" ,") for line in body.splitlines()]
+
+
+def test_a_machine_has_the_addresses_of_the_inventory_and_the_one_of_its_mac(
+    tmp_path: Path,
+) -> None:
+    said = run(tmp_path, f"# who is where\nhost 10.0.0.1\nvnet0 {A.upper()} web_0 # the first\n")
+    assert said.returncode == 0, said
+    assert elements(said.stdout, "bridge forewarn macs") == [f'"vnet0" . {A}']
+    assert elements(said.stdout, "bridge forewarn guests4") == [f'"vnet0" . {A} . 10.0.0.10']
+    assert elements(said.stdout, "bridge forewarn guests6") == [
+        f'"vnet0" . {A} . fd00::10',
+        f'"vnet0" . {A} . fe80::5054:ff:fe00:10',
+    ]
+    assert elements(said.stdout, "bridge forewarn owned4") == ["10.0.0.1", "10.0.0.10"]
+    assert said.stderr == "note: 3 of 4 machines are at no port here\n"
+
+
+def test_what_was_known_is_flushed_even_when_nobody_is_left(tmp_path: Path) -> None:
+    said = run(tmp_path, "")
+    assert said.returncode == 0
+    assert "add element" not in said.stdout
+    assert said.stdout.count("flush set") == 10
+
+
+def test_a_machine_at_two_ports_says_which_addresses_are_where(tmp_path: Path) -> None:
+    said = run(tmp_path, f"vnet0 {A} web_0 10.0.0.10\nvnet1 {B} web_0 fd00::10 fe80::77\n")
+    assert elements(said.stdout, "inet forewarn routed4") == ['"vnet0" . 10.0.0.10']
+    assert '"vnet1" . fe80::77' in elements(said.stdout, "inet forewarn routed6")
+
+
+@pytest.mark.parametrize(
+    ("ports", "why"),
+    [
+        ("vnet0 web_0", "'vnet0 web_0' is not: port mac machine [address …]"),
+        (f"a/b {A} web_0", "'a/b' is no name of a port"),
+        (f'v"}};flush {A} web_0', "is no name of a port"),
+        (f"a-port-with-a-long-name {A} web_0", "up to 15 letters"),
+        ("vnet0 52:54:00:00:10 web_0", "'52:54:00:00:10' is no MAC of one machine"),
+        ("vnet0 ff:ff:ff:ff:ff:ff web_0", "is no MAC of one machine"),
+        (f"vnet0 {A} web_9", "no machine 'web_9' in the inventory"),
+        (f"vnet0 {A} silent", "'silent' has no address in the inventory"),
+        (f"vnet0 {A} pretended", "127.0.1.8 of 'pretended' is loopback: that is `forewarn dev`"),
+        (f"vnet0 {A} web_1 10.0.0.10", "10.0.0.10 is not an address of 'web_1' in the inventory"),
+        (f"vnet0 {A} web_1 ten", "'ten' is no address"),
+        (f"vnet0 {A} web_1 fe80::1%br0", "leave out what follows the %"),
+        (f"vnet0 {A} web_0\nvnet1 {A} web_1", f"{A} is the MAC of vnet0 already"),
+        (f"vnet0 {A} web_0\nvnet1 {B} web_0", "10.0.0.10 belongs to vnet0 already"),
+        (f"host 10.0.0.10\nvnet0 {A} web_0", "10.0.0.10 belongs to host already"),
+    ],
+)
+def test_what_cannot_be_right_is_refused_with_its_line(
+    tmp_path: Path, ports: str, why: str
+) -> None:
+    said = run(tmp_path, ports)
+    assert said.returncode == 1
+    assert said.stdout == ""
+    line = len(ports.splitlines())
+    assert said.stderr.startswith(f"forewarn-guests: {tmp_path / 'ports'}:{line}: ")
+    assert why in said.stderr
+
+
+def test_no_machine_has_the_endpoints_address(tmp_path: Path) -> None:
+    inventory = '[{"name":"web_0","addresses":["169.254.169.254"]}]'
+    said = run(tmp_path, f"vnet0 {A} web_0", inventory)
+    assert "169.254.169.254 is the endpoint; no machine may have it" in said.stderr
+
+
+@pytest.mark.parametrize("inventory", ["{", "[1]", '[{"name":"web_0"}]', '{"machines":[]}'])
+def test_what_is_no_inventory_is_refused(tmp_path: Path, inventory: str) -> None:
+    said = run(tmp_path, f"vnet0 {A} web_0", inventory)
+    assert (said.returncode, said.stdout) == (1, "")
+    assert "machines" in said.stderr
+
+
+def test_the_example_is_a_file_of_ports(tmp_path: Path) -> None:
+    said = run(tmp_path, (DEPLOY / "ports.example").read_text())
+    assert said.returncode == 0, said.stderr
+    assert len(elements(said.stdout, "bridge forewarn macs")) == 2
+
+
+def test_every_counter_is_explained() -> None:
+    counters = re.findall(r"^    counter (\w+) ", RULES.read_text(), re.MULTILINE)
+    text = (DEPLOY.parents[1] / "docs/networking.md").read_text()
+    assert len(counters) > 15
+    assert [name for name in counters if f"| `{name}` |" not in text] == []
+
+
+def test_every_file_is_mentioned() -> None:
+    text = (DEPLOY.parents[1] / "docs/networking.md").read_text()
+    files = [path for path in DEPLOY.rglob("*") if path.is_file()]
+    assert len(files) > 8
+    assert [path.name for path in files if path.name not in text] == []
+
+
+def test_every_test_that_is_named_exists() -> None:
+    """What the rules stop is a table with the test that shows it."""
+    text = (DEPLOY.parents[1] / "docs/networking.md").read_text()
+    named = set(re.findall(r"`(test_\w+)`", text))
+    tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_guest_*.py"))
+    assert len(named) > 10
+    assert [name for name in sorted(named) if f"def {name}(" not in tests] == []
