@@ -248,6 +248,9 @@ def test_the_latest_that_is_over_comes_first(engine: Reopen) -> None:
             await store.transact(doing("web", c.Cancel(id=id, by="test")))
         assert [event.id for event in await store.past()] == ["C", "B", "A"]
         assert [event.id for event in await store.past(limit=2)] == ["C", "B"]
+        assert [event.id for event in await store.past(limit=2, before="C")] == ["B", "A"]
+        assert [event.id for event in await store.past(before="A")] == []
+        assert [event.id for event in await store.past(before="nobody")] == []
 
     run(using(engine(), body))
 

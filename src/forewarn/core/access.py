@@ -7,7 +7,7 @@ service's affair; what a request needs is said by the face that serves it.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -59,3 +59,19 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
 
     def valid(self, now: Time) -> bool:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+    def over_since(self, now: Time) -> Time | None:
+        """Since when it opens nothing any more; None: it still does."""
+        if self.valid(now):
+            return None
+        ends = [at for at in (self.revoked_at, self.expires_at) if at is not None]
+        return min(ends)
+
+
+def forgettable(tokens: Iterable[Token], now: Time) -> list[tuple[Time, Token]]:
+    """Those that open nothing any more, by when that began; but one that could be the last of all
+    always stays: where a token has ever been, nobody is let in without one."""
+    known = list(tokens)
+    over = [(since, one) for one in known if (since := one.over_since(now)) is not None]
+    over.sort(key=lambda found: (found[0], found[1].id))
+    return over[:-1] if len(over) == len(known) else over

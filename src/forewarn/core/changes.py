@@ -61,6 +61,12 @@ class Seen(msgspec.Struct, frozen=True, tag="seen"):
     seen: Duration
 
 
+class Renumbered(msgspec.Struct, frozen=True, tag="renumbered"):
+    """The same document under a number that nobody has been shown."""
+
+    incarnation: int
+
+
 Change: TypeAlias = (
     EventMoved
     | GroupDefined
@@ -70,6 +76,7 @@ Change: TypeAlias = (
     | Enabled
     | Disabled
     | Seen
+    | Renumbered
 )
 
 
@@ -116,6 +123,8 @@ def apply(group: Group, items: tuple[Change, ...]) -> Group:
                 enabled, incarnation = False, 0
             case Seen(seen=seen):
                 fields["seen"] = seen
+            case Renumbered(incarnation=number) if enabled:
+                incarnation = max(incarnation, number)
     if shown and group.enabled and enabled:
         incarnation += 1
     if events is not None:

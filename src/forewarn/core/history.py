@@ -26,7 +26,7 @@ from forewarn.core.events import Event
 from forewarn.core.fleet import Health, Host, Machine
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move
-from forewarn.core.registry import HostPut, HostRemoved, Put, RolloutPut, TokenPut
+from forewarn.core.registry import HostPut, HostRemoved, Put, RolloutPut, StateRestored, TokenPut
 from forewarn.core.time import Time
 
 DRIVER = "driver"  # who has finished what went well
@@ -68,6 +68,7 @@ class What(enum.Enum):
     ROLLOUT_CHANGED = "rollout-changed"
     TOKEN_CREATED = "token-created"
     TOKEN_REVOKED = "token-revoked"
+    STATE_RESTORED = "state-restored"
 
     @property
     def ends(self) -> bool:
@@ -128,6 +129,7 @@ ROLLOUT: Mapping[str, What] = {
 TOKEN: Mapping[str, What] = {"created": What.TOKEN_CREATED, "revoked": What.TOKEN_REVOKED}
 
 Changed: TypeAlias = Iterable[tuple[str, tuple[Change, ...]]]
+Word: TypeAlias = tuple[int, str, str]  # so many times in a row: what, and the note
 
 
 class Scribe:
@@ -140,6 +142,13 @@ class Scribe:
         self._defined: dict[str, GroupDefined] = {}
         self._machines: dict[tuple[str, str], Machine | None] = {}
         self._put: dict[str, Host | None] = {}
+        self._words: list[Word] = []
+
+    def words(self) -> tuple[Word, ...]:
+        """What the records since the last call say that the changes alone do not tell, for those
+        who read the changes later (`retelling.py`)."""
+        words, self._words = tuple(self._words), []
+        return words
 
     def records(self, at: Time, changed: Changed, puts: Iterable[Put] = ()) -> Iterator[Record]:
         for put in puts:
@@ -166,6 +175,7 @@ class Scribe:
                         )
                     case GroupDefined(by=by):
                         note = self._redefined(group, item)
+                        self._note(What.GROUP_CHANGED, note)
                         yield Record(at=at, what=What.GROUP_CHANGED, by=by, group=group, note=note)
                     case Enabled():
                         yield Record(at=at, what=What.ENABLED, group=group)
@@ -181,9 +191,9 @@ class Scribe:
             yield _of(event, at, What.APPROVED, event.approved.by, "as it was raised")
 
     def _machine(self, at: Time, group: str, item: MachinePut, ends: EventMoved | None) -> Record:
-        machine, before = item.machine, self._known(group, item.machine.name)
-        self._machines[group, machine.name] = machine
-        what, note = _became(before, machine)
+        machine = item.machine
+        what, note = self._became(group, machine)
+        self._note(what, note)
         by, event = item.by, None
         if ends is not None and machine.name in ends.event.resources:
             by, event = by or ends.by, ends.event
@@ -203,11 +213,8 @@ class Scribe:
     def _beside(self, at: Time, put: Put) -> Iterator[Record]:
         match put:
             case HostPut(host=host, by=by):
-                before = self._put.get(host.name, self._hosts.get(host.name))
-                self._put[host.name] = host
-                what = What.HOST_ADDED if before is None else What.HOST_CHANGED
-                if before is not None and before.health is not host.health:
-                    what = HEALTH[host.health]
+                what = self._host(host)
+                self._note(what, "")
                 yield Record(at=at, what=what, by=by, host=host.name, note=host.note)
             case HostRemoved(name=name, by=by):
                 self._put[name] = None
@@ -226,6 +233,28 @@ class Scribe:
             case TokenPut(token=token, what=said, by=by) if said in TOKEN:
                 note = f"{token.name} ({token.role.value})"
                 yield Record(at=at, what=TOKEN[said], by=by, cause=token.id, note=note)
+            case StateRestored(commit=commit):
+                note = f"from a copy that ends with commit {commit}; what was done since is unknown"
+                yield Record(at=at, what=What.STATE_RESTORED, note=note)
+
+    def _note(self, what: What, note: str) -> None:
+        words = self._words
+        if words and words[-1][1:] == (what.value, note):
+            words[-1] = words[-1][0] + 1, what.value, note
+        else:
+            words.append((1, what.value, note))
+
+    def _became(self, group: str, machine: Machine) -> tuple[What, str]:
+        before = self._known(group, machine.name)
+        self._machines[group, machine.name] = machine
+        return _became(before, machine)
+
+    def _host(self, host: Host) -> What:
+        before = self._put.get(host.name, self._hosts.get(host.name))
+        self._put[host.name] = host
+        if before is None:
+            return What.HOST_ADDED
+        return What.HOST_CHANGED if before.health is host.health else HEALTH[host.health]
 
     def _redefined(self, group: str, item: GroupDefined) -> str:
         before = self._defined.get(group) or self._groups.get(group) or Group(name=group)

@@ -11,6 +11,7 @@ class Reason(enum.Enum):
     INVALID = "invalid"  # the request itself makes no sense
     UNKNOWN = "unknown"  # it names something that is not there
     CONFLICT = "conflict"  # it makes sense, but not now
+    STALE = "stale"  # it was meant for something that has changed since
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -30,3 +31,7 @@ def unknown(says: str) -> Refused:
 
 def conflict(says: str) -> Refused:
     return Refused(Reason.CONFLICT, says)
+
+
+def stale(says: str) -> Refused:
+    return Refused(Reason.STALE, says)

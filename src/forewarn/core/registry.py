@@ -13,6 +13,7 @@ import msgspec
 from forewarn.core.access import Token
 from forewarn.core.fleet import Host
 from forewarn.core.rollout import Rollout
+from forewarn.core.time import Time
 
 
 class HostPut(msgspec.Struct, frozen=True, tag="host"):
@@ -45,7 +46,23 @@ class TokenRemoved(msgspec.Struct, frozen=True, tag="token-removed"):
     id: str
 
 
-Put: TypeAlias = HostPut | HostRemoved | RolloutPut | RolloutRemoved | TokenPut | TokenRemoved
+class StateRestored(msgspec.Struct, frozen=True, tag="state-restored"):
+    """From here on a copy is the state; what was done after the copy was made is not known. The
+    numbers between the copy's last commit and this one may have been used for something else."""
+
+    commit: int  # the last one of the copy
+    copied_at: Time | None = None
+
+
+Put: TypeAlias = (
+    HostPut
+    | HostRemoved
+    | RolloutPut
+    | RolloutRemoved
+    | TokenPut
+    | TokenRemoved
+    | StateRestored
+)
 
 
 class Registry(msgspec.Struct, frozen=True):

@@ -1,4 +1,5 @@
-"""Durations and lists, said to people, and durations as people say them."""
+"""Durations and lists, said to people, and durations as people say them; and what others have
+said, so that it can be shown."""
 
 from __future__ import annotations
 
@@ -32,6 +33,20 @@ def listing(names: Sequence[str]) -> str:
     shown = ", ".join(names[:LISTED_AT_MOST])
     rest = len(names) - LISTED_AT_MOST
     return f"{shown} and {rest} more" if rest > 0 else shown
+
+
+# What moves a terminal's cursor, ends a line or turns the direction of writing.
+_CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\u202a-\\u202e\\u2066-\\u2069]")
+
+
+def visible(text: str) -> str:
+    """As it is, but that nothing in it acts upon the terminal: who knows who wrote it."""
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def escaped(json: str) -> str:
+    """The same JSON, with what is left in it of the kind escaped."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", json)
 
 
 _UNITS = {"d": DAY, "h": HOUR, "m": MINUTE, "min": MINUTE, "s": SECOND, "ms": SECOND // 1_000}

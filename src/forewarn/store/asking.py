@@ -36,6 +36,9 @@ def statement(wanted: Wanted) -> sa.Select[Any]:
     ):
         if value is not None:
             query = query.where(column == value)
+    if wanted.groups is not None:  # as one value: there may be more than a statement has room for
+        some = sa.func.json_each(msgspec.json.encode(wanted.groups).decode()).table_valued("value")
+        query = query.where(h.group_name.in_(sa.select(some.c.value)))
     if wanted.what:
         query = query.where(h.what.in_([what.value for what in wanted.what]))
     if wanted.since is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
@@ -21,12 +22,15 @@ from forewarn.core.history import Record
 from forewarn.core.registry import Registry
 from forewarn.store.port import (
     Commit,
+    Copy,
     Key,
     Keyed,
     Listener,
+    Measured,
     Sightings,
     States,
     StoreFailed,
+    Usher,
     Wanted,
     Work,
 )
@@ -42,8 +46,11 @@ class BatchingStore(ABC):
         self._registry = Registry({}, {})
         self._seq = 0
         self._listeners: list[Listener] = []
+        self._ushers: list[Usher] = []
         self._waiting: list[tuple[Work, asyncio.Future[Commit | None]]] = []
         self._worker: asyncio.Task[None] | None = None
+        self._trouble = ""
+        self._measured: Measured = lambda *_: None
 
     @property
     def groups(self) -> Mapping[str, Group]:
@@ -57,15 +64,29 @@ class BatchingStore(ABC):
     def seq(self) -> int:
         return self._seq
 
+    def healthy(self) -> str:
+        return self._trouble
+
+    def skip(self, numbers: int) -> None:
+        self._seq += numbers
+
     def attach(self, listener: Listener) -> None:
         self._listeners.append(listener)
+
+    def measure(self, measured: Measured) -> None:
+        self._measured = measured
+
+    def precede(self, usher: Usher) -> None:
+        self._ushers.append(usher)
 
     async def transact(self, work: Work) -> Commit | None:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Commit | None] = loop.create_future()
         self._waiting.append((work, done))
         if self._worker is None:
-            self._worker = loop.create_task(self._run(), name="store")
+            # For all callers alike: nothing of whoever comes first is to be taken for theirs.
+            nobodys = contextvars.Context()
+            self._worker = loop.create_task(self._run(), name="store", context=nobodys)
         return await done
 
     async def _run(self) -> None:
@@ -101,6 +122,7 @@ class BatchingStore(ABC):
                 *(seq, wanted.at, wanted.lost, wanted.entries, wanted.puts),
                 key=wanted.key,
                 notes=wanted.notes if wanted.key else (),
+                about=wanted.about if wanted.key else (),
             )
             if wanted.puts:
                 if states.registry is self._registry:
@@ -110,13 +132,24 @@ class BatchingStore(ABC):
             commits.append(commit)
             decided.append((done, commit))
         if commits:
+            loop = asyncio.get_running_loop()
+            began = loop.time()
             try:
                 await self._persist(commits, self._groups, overlay)
             except Exception as error:
                 failure = error if isinstance(error, StoreFailed) else StoreFailed(repr(error))
+                self._trouble = str(failure)
+                self._measured(loop.time() - began, len(batch), 0, self._trouble)
                 for done, _ in decided:
                     _fail(done, failure)
                 return
+            self._trouble = ""
+            self._measured(loop.time() - began, len(batch), len(commits), "")
+            for usher in self._ushers:
+                try:
+                    await usher(commits, overlay)
+                except Exception:
+                    log.exception("an usher failed", commit=commits[-1].seq)
             self._groups.update(overlay)
             self._registry = states.registry
             self._seq = commits[-1].seq
@@ -162,7 +195,9 @@ class BatchingStore(ABC):
     async def records(self, ids: Collection[str]) -> Mapping[str, Event]: ...
 
     @abstractmethod
-    async def past(self, *, group: str | None = None, limit: int = 100) -> Sequence[Event]: ...
+    async def past(
+        self, *, group: str | None = None, limit: int = 100, before: str | None = None
+    ) -> Sequence[Event]: ...
 
     @abstractmethod
     async def caused_by(self, cause: str) -> Sequence[Event]: ...
@@ -189,6 +224,9 @@ class BatchingStore(ABC):
 
     @abstractmethod
     async def sightings(self) -> Sightings: ...
+
+    @abstractmethod
+    async def copy(self, at: Time) -> Copy | None: ...
 
 
 def _fail(done: asyncio.Future[Commit | None], error: Exception) -> None:

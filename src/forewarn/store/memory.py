@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 
 import msgspec
 
 from forewarn.core import Event, Group, Time
 from forewarn.core.changes import EventMoved
 from forewarn.core.history import Record, Scribe, What
-from forewarn.core.registry import Registry
+from forewarn.core.registry import Registry, StateRestored
 from forewarn.store.batching import BatchingStore
-from forewarn.store.port import Commit, Key, Keyed, Sightings, StoreFailed, Wanted
+from forewarn.store.port import Commit, Copy, Key, Keyed, Sightings, StoreFailed, Wanted
 
 
 class Disk:
@@ -25,6 +25,7 @@ class Disk:
         self.commits: list[Commit] = []
         self.events: dict[str, Event] = {}  # all, in the order they were raised
         self.sightings = Sightings(seen={})
+        self.restored: Time | None = None
         self.keys: dict[tuple[str, str], Keyed] = {}
         self.history: list[Record] = []
         self.recorded = 0  # records ever
@@ -49,13 +50,15 @@ class MemoryStore(BatchingStore):
         self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
     ) -> None:
         scribe = Scribe(before, self._registry.hosts)
-        self.disk.commits.extend(commits)
         self.disk.groups.update(after)
         for commit in commits:
             changed = [(entry.group, entry.items) for entry in commit.entries]
             self.disk.record(scribe.records(commit.at, changed, commit.puts))
+            self.disk.commits.append(msgspec.structs.replace(commit, words=scribe.words()))
             for put in commit.puts:
                 self.disk.registry.put(put)
+                if isinstance(put, StateRestored):
+                    self.disk.restored = commit.at
             if key := commit.key:
                 self.disk.keys[key.owner, key.name] = Keyed(key, commit.seq, commit.at)
             for entry in commit.entries:
@@ -85,10 +88,15 @@ class MemoryStore(BatchingStore):
         found = {id: self.disk.events.get(id) for id in ids}
         return {id: event for id, event in found.items() if event and event.status.over}
 
-    async def past(self, *, group: str | None = None, limit: int = 100) -> Sequence[Event]:
+    async def past(
+        self, *, group: str | None = None, limit: int = 100, before: str | None = None
+    ) -> Sequence[Event]:
+        if before is not None and before not in self.disk.events:
+            return []
+        raised = takewhile(lambda event: event.id != before, self.disk.events.values())
         over = [
             event
-            for event in self.disk.events.values()
+            for event in raised
             if event.status.over and group in (None, event.group)
         ]
         return list(reversed(over))[:limit]
@@ -143,7 +151,11 @@ class MemoryStore(BatchingStore):
             self.disk.record(first for first in sightings.firsts if first.event not in known)
 
     async def sightings(self) -> Sightings:
-        return self.disk.sightings
+        return msgspec.structs.replace(self.disk.sightings, restored=self.disk.restored)
+
+    async def copy(self, at: Time) -> Copy | None:
+        del at
+        return None
 
 
 def _matches(record: Record, wanted: Wanted) -> bool:
@@ -151,6 +163,7 @@ def _matches(record: Record, wanted: Wanted) -> bool:
     return (
         (wanted.machine is None or wanted.machine in (record.machine, *record.machines))
         and wanted.group in (None, record.group)
+        and (wanted.groups is None or (bool(record.group) and record.group in wanted.groups))
         and wanted.host in (None, record.host)
         and wanted.event in (None, record.event)
         and (not wanted.what or record.what in wanted.what)

@@ -9,26 +9,11 @@ from alembic.config import Config
 from alembic.runtime.environment import EnvironmentContext
 from alembic.script import ScriptDirectory
 
-from forewarn.store.port import StoreUnusable
-from forewarn.store.schema import SCHEMA_VERSION
-
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
-def upgrade(connection: sa.Connection, path: Path, found: str, *, allowed: bool) -> None:
-    scripts = _scripts()
-    if found not in {script.revision for script in scripts.walk_revisions()}:
-        raise StoreUnusable(
-            f"{path} has schema {found}, which this version does not know"
-            f" (it knows up to {SCHEMA_VERSION}); use a newer forewarn"
-        )
-    if not allowed:
-        raise StoreUnusable(f"{path} has schema {found} and must be upgraded to {SCHEMA_VERSION}")
-    run(connection, SCHEMA_VERSION)
-
-
 def run(connection: sa.Connection, target: str) -> None:
-    """Apply every step from the schema found up to `target`."""
+    """Apply every step from the schema found up to `target`, in the transaction that is open."""
     scripts = _scripts()
 
     def steps(revision: tuple[str, ...], _context: object) -> object:

@@ -8,13 +8,21 @@ commit is durable, swapped in, and every listener has been told, in that order.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, MutableMapping, Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
+from typing import IO, Protocol, TypeAlias
 
 import msgspec
 
 from forewarn.core import Change, Duration, Event, Group, Time
-from forewarn.core.history import Record, What
+from forewarn.core.history import Record, What, Word
 from forewarn.core.registry import Put, Registry
 
 
@@ -54,6 +62,7 @@ class Batch(msgspec.Struct, frozen=True):
     after: Mapping[str, Group] = {}  # what the entries lead to, as far as it is known already
     key: Key | None = None  # of the request that wants it
     notes: tuple[str, ...] = ()  # what that is to be told
+    about: tuple[str, ...] = ()  # the events that it is about
 
 
 class Commit(msgspec.Struct, frozen=True):
@@ -64,6 +73,8 @@ class Commit(msgspec.Struct, frozen=True):
     puts: tuple[Put, ...] = ()
     key: Key | None = None
     notes: tuple[str, ...] = ()  # with a key: what the caller is to be told
+    about: tuple[str, ...] = ()  # and of which events
+    words: tuple[Word, ...] = ()  # as kept: what only the states before it would tell, for readers
 
 
 class Sightings(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +85,8 @@ class Sightings(msgspec.Struct, frozen=True, kw_only=True):
     lost: Duration = 0
     firsts: tuple[Record, ...] = ()  # who was shown an event first, in order of time; not read back
     used: dict[str, Time] = {}  # by token, when it was last used
+    copied: Time | None = None  # the state is a copy, made then, and nobody has served it since
+    restored: Time | None = None  # when a copy last became the state; these two are only read
 
 
 Mark: TypeAlias = tuple[Time, int]  # a record's time and number: where a page ended
@@ -84,6 +97,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     machine: str | None = None  # that it is about, be it through an event
     group: str | None = None
+    groups: tuple[str, ...] | None = None  # one of these; what is about no group is not meant
     host: str | None = None
     event: str | None = None
     since: Time | None = None
@@ -96,8 +110,33 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 100
 
 
+class Contents(msgspec.Struct, frozen=True, kw_only=True):
+    """What is in a state file."""
+
+    schema: str
+    commit: int  # the number of the last one
+    at: Time | None  # until when it goes: its last commit, or until when its service served
+    copied_at: Time | None  # when the copy was made, if it is one
+    groups: int
+    machines: int
+    active_events: int
+    tokens: int
+
+
+class Copy(msgspec.Struct, frozen=True):
+    """A copy of the state: a file that is gone when it is closed."""
+
+    file: IO[bytes]
+    size: int
+    contents: Contents
+
+
 class StoreFailed(Exception):
     """A commit could not be made durable. Nothing of it has happened."""
+
+
+class StoreUnreadable(StoreFailed):
+    """What is not in memory could not be read."""
 
 
 class StoreUnusable(Exception):
@@ -117,6 +156,8 @@ class States(ChainMap[str, Group]):
 
 Work: TypeAlias = Callable[[States], Batch]
 Listener: TypeAlias = Callable[[Commit, Mapping[str, Group]], None]
+Measured: TypeAlias = Callable[[float, int, int, str], None]
+Usher: TypeAlias = Callable[[Sequence[Commit], Mapping[str, Group]], Awaitable[None]]
 
 
 class Store(Protocol):
@@ -135,12 +176,30 @@ class Store(Protocol):
         """The number of the last commit; 0 if there is none."""
         ...
 
+    def healthy(self) -> str:
+        """Why the last write failed; empty if it did not."""
+        ...
+
+    def skip(self, numbers: int) -> None:
+        """Let the number of the next commit be so much higher."""
+        ...
+
     async def open(self) -> None: ...
 
     async def close(self) -> None: ...
 
     def attach(self, listener: Listener) -> None:
         """Call `listener` with every commit, in order, before its callers hear of it."""
+        ...
+
+    def measure(self, measured: Measured) -> None:
+        """Call it with every batch: how many seconds it took, how many works and commits there
+        were, and why it failed, if it did."""
+        ...
+
+    def precede(self, usher: Usher) -> None:
+        """Await `usher` with commits that are durable, and what they lead to, before these are
+        the state and any listener is told: so that others at a distance can be prepared."""
         ...
 
     async def transact(self, work: Work) -> Commit | None: ...
@@ -162,8 +221,11 @@ class Store(Protocol):
         """Events that are over, by id."""
         ...
 
-    async def past(self, *, group: str | None = None, limit: int = 100) -> Sequence[Event]:
-        """Events that are over, the latest first."""
+    async def past(
+        self, *, group: str | None = None, limit: int = 100, before: str | None = None
+    ) -> Sequence[Event]:
+        """Events that are over, the latest raised first; only those raised before one of which the
+        id is given, and none if that is not known any more."""
         ...
 
     async def caused_by(self, cause: str) -> Sequence[Event]:
@@ -194,3 +256,8 @@ class Store(Protocol):
         ...
 
     async def sightings(self) -> Sightings: ...
+
+    async def copy(self, at: Time) -> Copy | None:
+        """All of it as it is at one moment, without keeping commits waiting; None if nothing of
+        it is on disk."""
+        ...

@@ -23,6 +23,7 @@ from forewarn.core.registry import (
     HostRemoved,
     RolloutPut,
     RolloutRemoved,
+    StateRestored,
     TokenPut,
     TokenRemoved,
 )
@@ -81,6 +82,10 @@ _USE = (
     "INSERT INTO token_uses (id, used) VALUES (?, ?)"
     " ON CONFLICT (id) DO UPDATE SET used = excluded.used"
 )
+_USE_GONE = "DELETE FROM token_uses WHERE id = ?"
+
+
+COPIED = "copied"  # in `service`: when this copy was made
 
 
 def write(
@@ -91,14 +96,14 @@ def write(
     hosts: Mapping[str, Host],
 ) -> None:
     """The commits, the states they lead to, and what they mean to people."""
-    _many(connection, _COMMIT, [(c.seq, c.at, _encode(c)) for c in commits])
+    _write_commits(connection, commits, before, hosts)
     _write_groups(connection, before, after)
     _write_machines(connection, before, after)
     _write_events(connection, commits)
     _write_registry(connection, commits)
     keys = [(c.key.owner, c.key.name, c.key.asked, c.seq, c.at) for c in commits if c.key]
     _many(connection, _KEY, keys)
-    _write_history(connection, commits, before, hosts)
+    _write_restored(connection, commits)
 
 
 def write_sightings(connection: sa.Connection, sightings: Sightings) -> None:
@@ -182,23 +187,36 @@ def _write_registry(connection: sa.Connection, commits: Sequence[Commit]) -> Non
         put_, removed = _PUT[table, key]
         if body is None:
             _many(connection, removed, [(name,)])
+            if table == "tokens":
+                _many(connection, _USE_GONE, [(name,)])
         else:
             _many(connection, put_, [(name, body)])
 
 
-def _write_history(
+def _write_restored(connection: sa.Connection, commits: Sequence[Commit]) -> None:
+    """The copy is a state like any other from here on."""
+    for commit in commits:
+        if any(isinstance(put, StateRestored) for put in commit.puts):
+            _many(connection, _SERVICE, [("restored", commit.at)])
+            _many(connection, "DELETE FROM service WHERE key = ?", [(COPIED,)])
+
+
+def _write_commits(
     connection: sa.Connection,
     commits: Sequence[Commit],
     before: Mapping[str, Group],
     hosts: Mapping[str, Host],
 ) -> None:
+    """And what they mean to people."""
     scribe = Scribe(before, hosts)
-    rows = [
-        _row(record)
-        for commit in commits
-        for record in scribe.records(commit.at, told(commit), commit.puts)
-    ]
-    _many(connection, "INSERT " + _RECORD, rows)
+    bodies: list[Row] = []
+    records: list[Row] = []
+    for commit in commits:
+        records += [_row(r) for r in scribe.records(commit.at, told(commit), commit.puts)]
+        kept = msgspec.structs.replace(commit, words=scribe.words())
+        bodies.append((commit.seq, commit.at, _encode(kept)))
+    _many(connection, _COMMIT, bodies)
+    _many(connection, "INSERT " + _RECORD, records)
 
 
 def told(commit: Commit) -> list[tuple[str, Any]]:

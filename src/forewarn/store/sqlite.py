@@ -1,14 +1,16 @@
 """The SQLite engine: one file, one writer thread, `synchronous=FULL`.
 
 The thread is the only one that touches the connection, so reads queue behind commits and see
-them. Only the history is read beside it, in a thread and through a connection of its own: what
-may take long must not keep a commit waiting. The file belongs to one process at a time.
+them. Only the history and past commits are read beside it, in a thread and through a connection
+of its own: what may take long must not keep a commit waiting. The file belongs to one process at
+a time; how it becomes usable is `opening.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import sqlite3
 import sys
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,42 +19,38 @@ from typing import IO, Any, TypeVar
 
 import msgspec
 import sqlalchemy as sa
+import structlog
 
-from forewarn.core import Event, Group, Machine, Time
-from forewarn.core.access import Token
-from forewarn.core.fleet import Host
+from forewarn.core import Event, Group, Time
 from forewarn.core.history import Record
-from forewarn.core.registry import Registry
-from forewarn.core.rollout import Rollout
-from forewarn.store import asking, pruning, rows
+from forewarn.store import asking, copying, loading, opening, pruning, rows
 from forewarn.store import schema as s
 from forewarn.store.batching import BatchingStore
-from forewarn.store.locking import locked
 from forewarn.store.port import (
     Commit,
+    Copy,
     Key,
     Keyed,
     Mark,
     Sightings,
     StoreFailed,
+    StoreUnreadable,
     StoreUnusable,
     Wanted,
 )
 
 PAGE = 256  # commits read at a time
+PAGE_BYTES = 4 * 1024 * 1024  # unless they are larger than that together
 PRUNE_SLICE = 200  # records or commits that are looked at before others get their turn
 
 SURROGATES = range(0xD800, 0xE000)
 
 T = TypeVar("T")
 
-_group = msgspec.json.Decoder(Group)
-_machine = msgspec.json.Decoder(Machine)
+log = structlog.get_logger("forewarn")
+
 _event = msgspec.json.Decoder(Event)
 _commit = msgspec.json.Decoder(Commit)
-_host = msgspec.json.Decoder(Host)
-_rollout = msgspec.json.Decoder(Rollout)
-_token = msgspec.json.Decoder(Token)
 
 
 class SqliteStore(BatchingStore):
@@ -86,18 +84,12 @@ class SqliteStore(BatchingStore):
         self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
     ) -> None:
         before = {name: before[name] for name in after if name in before}
-        try:
-            await self._in_thread(self._write, commits, before, after)
-        except sa.exc.SQLAlchemyError as error:
-            raise StoreFailed(self._why(error)) from error
-
-    def _why(self, error: sa.exc.SQLAlchemyError) -> str:
-        return f"{self.path}: {getattr(error, 'orig', None) or error}"
+        await self._written(self._write, commits, before, after)
 
     async def commits(self, after: int) -> AsyncIterator[Commit]:
         until = self._seq
         while after < until:
-            page = await self._in_thread(self._page, after, until)
+            page = await self._read(self._page, after, until, thread=self._reading)
             if not page:
                 return
             for commit in page:
@@ -105,22 +97,24 @@ class SqliteStore(BatchingStore):
             after = page[-1].seq
 
     async def keyed(self, owner: str, name: str) -> Keyed | None:
-        return await self._in_thread(self._keyed, owner, name)
+        return await self._read(self._keyed, owner, name)
 
     async def answered(self, key: Key, status: int, answer: bytes) -> None:
-        try:
-            await self._in_thread(self._answered, key, status, answer)
-        except sa.exc.SQLAlchemyError as error:
-            raise StoreFailed(self._why(error)) from error
+        await self._written(self._answered, key, status, answer)
 
     async def records(self, ids: Collection[str]) -> Mapping[str, Event]:
         query = sa.select(s.events.c.body).where(s.events.c.id.in_(ids), s.events.c.over)
         return {event.id: event for event in await self._events(query)}
 
-    async def past(self, *, group: str | None = None, limit: int = 100) -> Sequence[Event]:
+    async def past(
+        self, *, group: str | None = None, limit: int = 100, before: str | None = None
+    ) -> Sequence[Event]:
         query = sa.select(s.events.c.body).where(s.events.c.over)
         if group is not None:
             query = query.where(s.events.c.group_name == group)
+        if before is not None:
+            mark = sa.select(s.events.c.ordinal).where(s.events.c.id == before).scalar_subquery()
+            query = query.where(s.events.c.ordinal < mark)
         return await self._events(query.order_by(s.events.c.ordinal.desc()).limit(limit))
 
     async def caused_by(self, cause: str) -> Sequence[Event]:
@@ -138,29 +132,57 @@ class SqliteStore(BatchingStore):
             with self._connection() as connection:
                 return list(connection.scalars(query))
 
-        return await self._in_thread(read)
+        return await self._read(read)
 
     async def history(self, wanted: Wanted) -> Sequence[Record]:
         query = asking.statement(wanted)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._reading, self._read_history, query)
+        return await self._read(self._read_history, query, thread=self._reading)
 
     async def prune(self, cutoff: Time, keeps: Callable[[Event], bool]) -> int:
         gone = 0
         mark: Mark | None = (0, 0)
         while mark is not None:
-            some, mark = await self._in_thread(self._prune_history, cutoff, mark, keeps)
+            some, mark = await self._written(self._prune_history, cutoff, mark, keeps)
             gone += some
         needed = min(cutoff, self._oldest_needed(cutoff))
-        while await self._in_thread(self._prune_commits, needed, self._seq):
+        while await self._written(self._prune_commits, needed, self._seq):
             pass
         return gone
 
     async def save(self, sightings: Sightings) -> None:
-        await self._in_thread(self._save, sightings)
+        try:
+            await self._written(self._save, sightings)
+        except StoreFailed as failure:
+            self._trouble = str(failure)
+            raise
+        self._trouble = ""
 
     async def sightings(self) -> Sightings:
-        return await self._in_thread(self._sightings)
+        return await self._read(self._sightings)
+
+    async def copy(self, at: Time) -> Copy | None:
+        try:
+            return await asyncio.to_thread(copying.stream, self.path, at)
+        except (OSError, StoreUnusable) as error:
+            raise StoreFailed(f"no copy could be made: {error}") from error
+
+    async def _written(self, call: Callable[..., T], *arguments: object) -> T:
+        try:
+            return await self._in_thread(call, *arguments)
+        except (sa.exc.SQLAlchemyError, OSError) as error:
+            raise StoreFailed(self._why(error)) from error
+
+    async def _read(
+        self, call: Callable[..., T], *arguments: object, thread: ThreadPoolExecutor | None = None
+    ) -> T:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(thread or self._thread, call, *arguments)
+        except (sa.exc.SQLAlchemyError, msgspec.MsgspecError, OSError) as error:
+            raise StoreUnreadable(self._why(error)) from error
+
+    def _why(self, error: Exception) -> str:
+        return f"{self.path}: {getattr(error, 'orig', None) or error}"
 
     # In the writer thread from here on.
 
@@ -172,19 +194,25 @@ class SqliteStore(BatchingStore):
             raise StoreFailed(f"{self.path}: the store is closed")
         return self._engine.begin()
 
+    def _writing(self) -> contextlib.AbstractContextManager[sa.Connection]:
+        """What is written to a file that nobody will find again is not durable."""
+        if self._on_disk() != self._identity:
+            raise StoreFailed(
+                f"{self.path}: the file was removed or replaced while in use; put it back, or"
+                " restart the service"
+            )
+        return self._connection()
+
     def _open(self) -> None:
         try:
-            self._lock = locked(self.path)
-            self._engine = sa.create_engine(f"sqlite:///{self.path}", poolclass=sa.pool.StaticPool)
-            sa.event.listen(self._engine, "connect", _pragmas)
-            with self._engine.begin() as connection:
-                self._upgrade(connection)
+            self._lock = opening.opened(self.path, migrate=self._migrate, told=_upgraded)
+            self._engine = opening.engine(self.path)
             self._load()
             self._identity = self._on_disk()
-        except (OSError, sa.exc.DatabaseError, msgspec.MsgspecError) as error:
+        except (OSError, sqlite3.DatabaseError, sa.exc.DatabaseError, msgspec.MsgspecError) as e:
             self._close()
-            reason = str(getattr(error, "orig", None) or error)
-            raise StoreUnusable(f"{self.path} cannot be used as state: {reason}") from error
+            reason = str(getattr(e, "orig", None) or e)
+            raise StoreUnusable(f"{self.path} cannot be used as state: {reason}") from e
         except BaseException:
             self._close()
             raise
@@ -205,108 +233,35 @@ class SqliteStore(BatchingStore):
             self._lock.close()
             self._lock = None
 
-    def _upgrade(self, connection: sa.Connection) -> None:
-        """Create or bring up to date. Alembic is imported only when there is something to do."""
-        tables = set(sa.inspect(connection).get_table_names())
-        if not tables:
-            s.metadata.create_all(connection)
-            connection.execute(
-                sa.text(
-                    "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"
-                )
-            )
-            connection.execute(
-                sa.text("INSERT INTO alembic_version VALUES (:v)"), {"v": s.SCHEMA_VERSION}
-            )
-            return
-        if "alembic_version" not in tables:
-            raise StoreUnusable(f"{self.path} is a database of something else; choose another file")
-        found = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
-        if found != s.SCHEMA_VERSION:
-            from forewarn.store.migrate import upgrade
-
-            upgrade(connection, self.path, str(found), allowed=self._migrate)
-        self._check(connection)
-
-    def _check(self, connection: sa.Connection) -> None:
-        """A file may say what it is and not be it: one that some unfinished version has written."""
-        query = sa.text(
-            "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c"
-            " WHERE m.type = 'table'"
-        )
-        there = {(row[0], row[1]) for row in connection.execute(query)}
-        for table in s.metadata.sorted_tables:
-            for column in table.columns:
-                if (table.name, column.name) not in there:
-                    raise StoreUnusable(
-                        f"{self.path} says that it is of revision {s.SCHEMA_VERSION}, but has no"
-                        f" {table.name}.{column.name}: an unfinished version has written it; choose"
-                        " another file"
-                    )
-
     def _load(self) -> None:
         with self._connection() as connection:
-            groups = {
-                row.name: _group.decode(row.body) for row in connection.execute(sa.select(s.groups))
-            }
-            machines: dict[str, list[Machine]] = {}
-            for row in connection.execute(sa.select(s.machines).order_by(s.machines.c.ordinal)):
-                machines.setdefault(row.group_name, []).append(_machine.decode(row.body))
-            events: dict[str, list[Event]] = {}
-            active = sa.select(s.events).where(~s.events.c.over).order_by(s.events.c.ordinal)
-            for row in connection.execute(active):
-                events.setdefault(row.group_name, []).append(_event.decode(row.body))
-            self._groups = {
-                name: msgspec.structs.replace(
-                    group,
-                    machines=tuple(machines.get(name, ())),
-                    events=tuple(events.get(name, ())),
-                )
-                for name, group in groups.items()
-            }
-            hosts = [_host.decode(body) for body in connection.scalars(sa.select(s.hosts.c.body))]
-            rollouts = [
-                _rollout.decode(body) for body in connection.scalars(sa.select(s.rollouts.c.body))
-            ]
-            tokens = [_token.decode(b) for b in connection.scalars(sa.select(s.tokens.c.body))]
-            self._registry = Registry(
-                {h.name: h for h in hosts},
-                {r.id: r for r in rollouts},
-                {t.id: t for t in tokens},
-            )
-            self._seq = connection.scalar(sa.select(sa.func.max(s.commits.c.seq))) or 0
+            self._groups = loading.groups(connection)
+            self._registry = loading.registry(connection)
+            self._seq = loading.newest(connection)
 
     def _write(
         self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
     ) -> None:
-        if self._on_disk() != self._identity:
-            raise StoreFailed(f"{self.path}: the file was removed or replaced while in use")
-        with self._connection() as connection:
+        with self._writing() as connection:
             # The registry is still the one before: it is swapped when all this is durable.
             rows.write(connection, commits, before, after, self._registry.hosts)
 
     def _prune_history(
         self, cutoff: Time, after: Mark, keeps: Callable[[Event], bool]
     ) -> tuple[int, Mark | None]:
-        with self._connection() as connection:
+        with self._writing() as connection:
             return pruning.prune_history(connection, cutoff, after, keeps, PRUNE_SLICE)
 
     def _prune_commits(self, cutoff: Time, newest: int) -> bool:
-        with self._connection() as connection:
+        with self._writing() as connection:
             return pruning.prune_commits(connection, cutoff, newest, PRUNE_SLICE)
-
-    def _page(self, after: int, until: int) -> list[Commit]:
-        c = s.commits.c
-        query = sa.select(c.body).where(c.seq > after, c.seq <= until).order_by(c.seq).limit(PAGE)
-        with self._connection() as connection:
-            return [_commit.decode(body) for body in connection.scalars(query)]
 
     async def _events(self, query: sa.Select[Any]) -> Sequence[Event]:
         def read() -> list[Event]:
             with self._connection() as connection:
                 return [_event.decode(body) for body in connection.scalars(query)]
 
-        return await self._in_thread(read)
+        return await self._read(read)
 
     def _keyed(self, owner: str, name: str) -> Keyed | None:
         k = s.keys.c
@@ -321,7 +276,7 @@ class SqliteStore(BatchingStore):
 
     def _answered(self, key: Key, status: int, answer: bytes) -> None:
         k = s.keys.c
-        with self._connection() as connection:
+        with self._writing() as connection:
             kept = connection.execute(
                 s.keys.update()
                 .where(k.owner == key.owner, k.name == key.name, k.asked == key.asked)
@@ -331,7 +286,7 @@ class SqliteStore(BatchingStore):
             raise StoreFailed(f"nothing was carried out under the key '{key.name}'")
 
     def _save(self, sightings: Sightings) -> None:
-        with self._connection() as connection:
+        with self._writing() as connection:
             rows.write_sightings(connection, sightings)
 
     def _sightings(self) -> Sightings:
@@ -344,16 +299,36 @@ class SqliteStore(BatchingStore):
             served_until=values.get("served_until"),
             lost=values.get("lost", 0),
             used=used,
+            copied=values.get(rows.COPIED),
+            restored=values.get("restored"),
         )
 
     # In the reading thread.
 
-    def _read_history(self, query: sa.Select[Any]) -> list[Record]:
+    def _beside(self) -> sa.Connection:
+        """Beside the writer, seeing what is committed."""
         if self._reader is None:
             self._reader = sa.create_engine(f"sqlite:///{self.path}", poolclass=sa.pool.StaticPool)
             sa.event.listen(self._reader, "connect", _only_reads)
-        with self._reader.connect() as connection:
+        return self._reader.connect()
+
+    def _read_history(self, query: sa.Select[Any]) -> list[Record]:
+        with self._beside() as connection:
             return list(asking.records(connection.execute(query)))
+
+    def _page(self, after: int, until: int) -> list[Commit]:
+        """Some of them; fewer if they are large."""
+        c = s.commits.c
+        query = sa.select(c.body).where(c.seq > after, c.seq <= until).order_by(c.seq).limit(PAGE)
+        page: list[Commit] = []
+        size = 0
+        with self._beside() as connection:
+            for body in connection.scalars(query):
+                page.append(_commit.decode(body))
+                size += len(body)
+                if size > PAGE_BYTES:
+                    break
+        return page
 
     def _close_reader(self) -> None:
         if self._reader is not None:
@@ -386,9 +361,5 @@ def _only_reads(connection: Any, _record: object) -> None:
     cursor.close()
 
 
-def _pragmas(connection: Any, _record: object) -> None:
-    cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode=WAL")
-    cursor.execute("PRAGMA synchronous=FULL")
-    cursor.execute("PRAGMA foreign_keys=ON")
-    cursor.close()
+def _upgraded(before: str, after: str, kept: Path) -> None:
+    log.warning("the state was upgraded", schema=after, before=before, kept=str(kept))

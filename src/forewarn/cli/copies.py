@@ -1,0 +1,194 @@
+"""`forewarn backup` and `forewarn restore`: copies of the state, made and put in its place.
+
+A copy gets its name when it is whole, checked and on disk. Through a service this needs only the
+base install; with a state file in hand it needs the server's packages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from forewarn.cli.output import Json, Url, as_json, fail, fields, moment, notes, service
+from forewarn.control.backup_schema import BackupContents
+
+Force = Annotated[bool, typer.Option("--force", help="Also if there is one already.")]
+
+
+def backup(
+    file: Annotated[Path, typer.Argument(help="Where the copy goes.", metavar="FILE")],
+    state: Annotated[
+        Path | None, typer.Option(help="Copy this state file, instead of asking a service.")
+    ] = None,
+    force: Force = False,
+    url: Url = None,
+    json: Json = False,
+) -> None:
+    """Copy the state, while the service runs or not."""
+    if state is not None and url is not None:
+        raise typer.BadParameter("name a state file or a service, one of the two")
+    if file.is_dir():
+        fail(f"{file} is a directory; name a file in it")
+    _free(file, force=force)
+    with _unfinished(file) as made:
+        found = _asked(url, made) if state is None else _copied(state, made)
+        _put(made, file, force=force)
+    _say(found, file, json)
+
+
+def restore(
+    backup: Annotated[Path, typer.Argument(help="The copy.", metavar="BACKUP")],
+    state: Annotated[Path, typer.Option(help="The state file that it becomes.")],
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Make a copy the state of a service that does not run."""
+    store = _server()
+    try:
+        done = store.restoring.restore(backup, state, store.guard.wall_us(), force=force)
+    except store.StoreUnusable as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"{error.filename or state}: {error.strerror}; nothing was restored")
+    found = store.shape(done.contents)
+    kept = None if done.kept is None else str(done.kept)
+    _say(found, state, json, kept=kept, before="what was there is kept as ")
+    said = [
+        "what was done after the copy was made is not known: the service observes events before it"
+        " carries them out, and pauses rollouts",
+    ]
+    if found.tokens:
+        said.append("tokens that were revoked since are valid again: forewarn token list")
+    if found.schema != store.SCHEMA_VERSION:
+        said.append(f"its schema is {found.schema}: start the service with --migrate")
+    notes(said)
+
+
+def _asked(url: str | None, made: Path) -> BackupContents:
+    with service(url) as client, made.open("xb") as file:
+        os.fchmod(file.fileno(), 0o600)
+        found = client.backup(file.write)
+        file.flush()
+        os.fsync(file.fileno())
+    _check(made, found)
+    return found
+
+
+def _check(made: Path, said: BackupContents) -> None:
+    """What has arrived is what was sent, and whole."""
+    import sqlite3  # which no other command has a use for
+
+    try:
+        with contextlib.closing(sqlite3.connect(made)) as connection:
+            whole = [row[0] for row in connection.execute("PRAGMA integrity_check(1)")]
+            last = connection.execute("SELECT max(seq) FROM commits").fetchone()[0] or 0
+    except sqlite3.DatabaseError as error:
+        fail(f"what the service sent is no state: {error}")
+    if whole != ["ok"] or last != said.commit:
+        fail(f"what the service sent is damaged: {whole[0]}; try again")
+
+
+def _copied(state: Path, made: Path) -> BackupContents:
+    store = _server()
+    if not state.is_file():
+        fail(f"{state} is no file; name a state file")
+    try:
+        store.check_header(state)
+        found: BackupContents = store.shape(
+            store.copying.copy(state.resolve(), made, store.guard.wall_us())
+        )
+    except store.StoreUnusable as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"{error.filename or state}: {error.strerror}")
+    return found
+
+
+class _Server:
+    """What only the server's packages can do, imported when it is needed."""
+
+    def __init__(self) -> None:
+        from forewarn.control.backup import shape
+        from forewarn.service import guard
+        from forewarn.store import StoreUnusable, copying, restoring
+        from forewarn.store.checking import check_header
+        from forewarn.store.schema import SCHEMA_VERSION
+
+        self.shape, self.guard, self.StoreUnusable = shape, guard, StoreUnusable
+        self.copying, self.restoring = copying, restoring
+        self.check_header, self.SCHEMA_VERSION = check_header, SCHEMA_VERSION
+
+
+def _server() -> _Server:
+    try:
+        return _Server()
+    except ModuleNotFoundError:
+        fail("this needs the server's packages: pip install 'forewarn[server]'")
+
+
+def _free(file: Path, *, force: bool) -> None:
+    if file.exists() and not force:
+        fail(f"{file} exists; choose another name, or say --force to replace it")
+
+
+@contextlib.contextmanager
+def _unfinished(file: Path) -> Iterator[Path]:
+    """A place in the same directory, which is gone in the end."""
+    try:
+        scratch = tempfile.TemporaryDirectory(prefix=f".{file.name}-", dir=file.parent)
+    except OSError as error:
+        fail(f"{file.parent}: {error.strerror}")
+    with scratch as directory:
+        try:
+            yield Path(directory) / "copy"
+        except OSError as error:
+            fail(f"{file}: {error.strerror}; no copy was made")
+
+
+def _put(made: Path, file: Path, *, force: bool) -> None:
+    """Give it its name; a file that has come by that name meanwhile is left alone."""
+    if force:
+        made.replace(file)
+    else:
+        try:
+            os.link(made, file)
+        except FileExistsError:
+            _free(file, force=False)
+        except OSError:  # not every file system knows second names
+            _free(file, force=False)
+            made.rename(file)
+    handle = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _say(
+    found: BackupContents, file: Path, json: bool, *, kept: str | None = None, before: str = ""
+) -> None:
+    size = file.stat().st_size
+    if json:
+        said: dict[str, Any] = {"file": str(file), "bytes": size, "contents": found}
+        as_json(said if not before else {**said, "kept": kept})
+        return
+    pairs = [
+        ("file", f"{file} ({size:,} bytes)"),
+        ("schema", found.schema),
+        ("last commit", str(found.commit)),
+        ("until", moment(found.until)),
+        ("copied", moment(found.copied_at)),
+        ("groups", str(found.groups)),
+        ("machines", str(found.machines)),
+        ("active events", str(found.active_events)),
+        ("tokens", str(found.tokens)),
+    ]
+    if kept:
+        pairs.append(("before", before + kept))
+    fields(pairs)

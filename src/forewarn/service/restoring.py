@@ -1,0 +1,55 @@
+"""A service that finds a copy where its state was: what was done since the copy is not known.
+
+Numbers go on beyond all that can have been shown since, rollouts wait for an operator, and it
+is put on record. Time since the copy counts as an outage, as after any stop, and events from
+before are observed before they are carried out (`carrier.py`).
+"""
+
+from __future__ import annotations
+
+import msgspec
+import structlog
+
+from forewarn.core import Time
+from forewarn.core.registry import Put, RolloutPut, StateRestored
+from forewarn.core.restoring import beyond_commits, renumbered
+from forewarn.core.rollout import Switch
+from forewarn.service.writer import Writer
+from forewarn.store.port import Batch, Entry, Sightings, States, Store, StoreFailed, StoreUnusable
+
+BY = "restore"
+WHY = "the state was restored from a copy; what was done since is not known"
+
+log = structlog.get_logger("forewarn")
+
+
+async def take_up(store: Store, writer: Writer, sightings: Sightings, ends: Time) -> Time | None:
+    """When a copy last became the state: now, if nobody has served it before. `ends` is the last
+    instant it tells of."""
+    if sightings.copied is None:
+        return sightings.restored
+    now, last = writer.now(), store.seq
+    unknown = now.at - min(ends, now.at)
+    store.skip(beyond_commits(unknown))
+
+    def work(states: States) -> Batch:
+        entries = renumbered(states.values(), unknown)
+        puts: list[Put] = [StateRestored(last, sightings.copied)]
+        for rollout in states.registry.rollouts.values():
+            if rollout.ended_at is None and rollout.paused is None and rollout.aborted is None:
+                paused = msgspec.structs.replace(rollout, paused=Switch(by=BY, at=now.at, why=WHY))
+                puts.append(RolloutPut(paused, "paused", BY))
+        changed = tuple(Entry(name, items) for name, items in entries.items())
+        return Batch(now.at, now.lost, changed, tuple(puts))
+
+    try:
+        await store.transact(work)
+    except StoreFailed as failure:
+        raise StoreUnusable(f"the restored state could not be taken up: {failure}") from failure
+    log.warning(
+        "the state is a copy: events from before are observed before they are carried out, rollouts"
+        " are paused, and tokens revoked since are valid again",
+        commit=last,
+        unknown_seconds=unknown // 1_000_000,
+    )
+    return now.at

@@ -1,0 +1,147 @@
+"""A look at a state file before anything is done to it: is it one, is it whole, whose is it?
+
+Nothing here writes, nor leaves anything beside the file. What is wrong is said in one line, with
+what to do about it. The look at every row is for copies (`verifying.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from forewarn.store import log
+from forewarn.store.locking import in_use, watched
+from forewarn.store.port import StoreUnusable
+from forewarn.store.schema import SCHEMA_VERSION, metadata
+
+MAGIC = b"SQLite format 3\x00"
+
+INSTEAD = "restore a backup (forewarn restore), or move it away to begin anew"
+
+
+def check_file(path: Path) -> str | None:
+    """The schema of the file there, None if there is none yet; or why it cannot be used."""
+    wal = beside(path, "-wal")
+    if not path.exists():
+        if _size(wal):
+            raise StoreUnusable(
+                f"{path} is not there, but its log {wal.name} is, with commits in it: put the file"
+                " back under this name, or move the log away to begin anew"
+            )
+        return None
+    if path.is_dir():
+        raise StoreUnusable(f"{path} is a directory; name a file")
+    _check_rights(path)
+    with watched(path) as holder:
+        if holder is not None:
+            raise in_use(path, holder)
+        check_header(path)
+        log.check_header(path, wal)
+        try:
+            with reading(path, watched_already=True) as connection:
+                found = schema_of(connection, path)
+                log.check_frames(path, wal)
+                _check_pages(connection, path)
+        except sqlite3.DatabaseError as error:
+            raise StoreUnusable(f"{path} is damaged ({error}): {INSTEAD}") from error
+    return found
+
+
+def check_schema(path: Path, found: str, *, migrate: bool) -> None:
+    """May a service with this code run on it?"""
+    if not known(found):
+        raise StoreUnusable(
+            f"{path} has schema {found}, which this version does not know"
+            f" (it knows up to {SCHEMA_VERSION}); use a newer forewarn"
+        )
+    if found != SCHEMA_VERSION and not migrate:
+        raise StoreUnusable(
+            f"{path} has schema {found}, this version has {SCHEMA_VERSION}: make a backup"
+            f" (forewarn backup --state {path} FILE), then start with --migrate"
+        )
+
+
+def known(schema: str) -> bool:
+    return len(schema) == 4 and schema.isdecimal() and "0001" <= schema <= SCHEMA_VERSION
+
+
+@contextlib.contextmanager
+def reading(path: Path, *, watched_already: bool = False) -> Iterator[sqlite3.Connection]:
+    """A connection that only reads. Where nobody else has the file and no log is to be read with
+    it, it is read as it lies there, without so much as a lock."""
+    with contextlib.ExitStack() as stack:
+        alone = watched_already or stack.enter_context(watched(path)) is None
+        as_is = "&immutable=1" if alone and not _size(beside(path, "-wal")) else ""
+        connection = sqlite3.connect(
+            f"{path.resolve().as_uri()}?mode=ro{as_is}", uri=True, isolation_level=None
+        )
+        stack.callback(connection.close)
+        yield connection
+
+
+def schema_of(connection: sqlite3.Connection, path: Path) -> str:
+    tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+    if not {"alembic_version", "commits", "groups"} <= tables:
+        raise StoreUnusable(f"{path} is a database of something else; choose another file")
+    row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    return str(row[0]) if row else ""
+
+
+def missing_columns(connection: sqlite3.Connection) -> list[str]:
+    """What a file of this schema has and this one has not."""
+    query = (
+        "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c"
+        " WHERE m.type = 'table'"
+    )
+    there = set(connection.execute(query))
+    return [
+        f"{table.name}.{column.name}"
+        for table in metadata.sorted_tables
+        for column in table.columns
+        if (table.name, column.name) not in there
+    ]
+
+
+def beside(path: Path, ending: str) -> Path:
+    return path.with_name(path.name + ending)
+
+
+def _check_rights(path: Path) -> None:
+    parts = [path, *(p for p in (beside(path, "-wal"), beside(path, "-shm")) if p.exists())]
+    for part in parts:
+        if not os.access(part, os.R_OK | os.W_OK):
+            raise StoreUnusable(
+                f"{part} cannot be read and written by user {os.geteuid()}: give it to that user,"
+                " and see that its file system is not read-only"
+            )
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise StoreUnusable(
+            f"{path.parent} cannot be written by user {os.geteuid()}, and SQLite keeps its log"
+            " there: give the directory to that user, and see that it is not read-only"
+        )
+
+
+def check_header(path: Path) -> None:
+    with path.open("rb") as file:
+        begins = file.read(len(MAGIC))
+    if not begins:
+        raise StoreUnusable(f"{path} is empty, which no state is: remove it or {INSTEAD}")
+    if begins != MAGIC:
+        raise StoreUnusable(f"{path} cannot be used as state: it is no SQLite database")
+
+
+def _check_pages(connection: sqlite3.Connection, path: Path) -> None:
+    said = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if said is None or said[0] != "ok":
+        what = " ".join(str(said[0]).split()) if said else "it cannot be read"
+        raise StoreUnusable(f"{path} is damaged ({what}): {INSTEAD}")
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,114 @@
+"""From a path to a state that may be used: created whole, brought up to date, or refused.
+
+Refusals come before anything is touched. A new file gets its name when it is complete, and an
+older one is copied before it is changed, in one transaction.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+import sqlalchemy as sa
+
+from forewarn.core import Time
+from forewarn.store import checking, copying
+from forewarn.store import schema as s
+from forewarn.store.locking import locked
+from forewarn.store.port import StoreUnusable
+
+Told = Callable[[str, str, Path], None]
+
+
+def opened(path: Path, *, migrate: bool, told: Told) -> IO[str]:
+    """The lock, once the file is there and of this schema. `told` hears of an upgrade: from
+    which schema, to which, and where the file is kept as it was."""
+    found = checking.check_file(path)
+    if found is not None:
+        checking.check_schema(path, found, migrate=migrate)
+    lock = locked(path)
+    try:
+        copying.sweep(path)
+        if found is None and not path.exists():
+            _create(path)
+        else:
+            _up_to_date(path, migrate=migrate, told=told)
+        _check_columns(path)
+    except BaseException:
+        lock.close()
+        raise
+    return lock
+
+
+def engine(path: Path) -> sa.Engine:
+    made = sa.create_engine(f"sqlite:///{path}", poolclass=sa.pool.StaticPool)
+    sa.event.listen(made, "connect", _pragmas)
+    return made
+
+
+def _create(path: Path) -> None:
+    with copying.temporary(path) as unfinished:
+        copying.new(unfinished)
+        plain = sa.create_engine(f"sqlite:///{unfinished}")
+        with plain.begin() as connection:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            s.metadata.create_all(connection)
+            connection.exec_driver_sql(
+                "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"
+            )
+            connection.exec_driver_sql(
+                "INSERT INTO alembic_version VALUES (?)", (s.SCHEMA_VERSION,)
+            )
+        plain.dispose()
+        copying.sync(unfinished)
+        unfinished.rename(path)
+        copying.sync(path.parent)
+
+
+def _up_to_date(path: Path, *, migrate: bool, told: Told) -> None:
+    with checking.reading(path, watched_already=True) as connection:
+        found = checking.schema_of(connection, path)
+        at = _ends(connection)
+    checking.check_schema(path, found, migrate=migrate)
+    if found == s.SCHEMA_VERSION:
+        return
+    from forewarn.store.migrate import run
+
+    kept = copying.keep(path, f".schema-{found}", at)
+    with contextlib.ExitStack() as stack:
+        made = engine(path)
+        stack.callback(made.dispose)
+        with made.begin() as connection:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            run(connection, s.SCHEMA_VERSION)
+    told(found, s.SCHEMA_VERSION, kept)
+
+
+def _ends(connection: sqlite3.Connection) -> Time:
+    """The last instant that it tells of."""
+    row = connection.execute(
+        "SELECT max(at) FROM (SELECT max(at) AS at FROM commits UNION ALL"
+        " SELECT value FROM service WHERE key = 'served_until')"
+    ).fetchone()
+    return row[0] or 0
+
+
+def _check_columns(path: Path) -> None:
+    """A file may say what it is and not be it: one that some unfinished version has written."""
+    with checking.reading(path, watched_already=True) as connection:
+        for lacks in checking.missing_columns(connection):
+            raise StoreUnusable(
+                f"{path} says that it is of revision {s.SCHEMA_VERSION}, but has no {lacks}: an"
+                " unfinished version has written it; choose another file"
+            )
+
+
+def _pragmas(connection: Any, _record: object) -> None:
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.close()

@@ -1,0 +1,122 @@
+"""Making a copy the state: everything is looked at first, the state that was is kept under another
+name, and the path leads at every moment to the one or to the other.
+
+Not while a service has the state. What it means to have gone back is for whoever serves it next:
+the file stays marked as a copy until then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from pathlib import Path
+
+import msgspec
+
+from forewarn.core import Time
+from forewarn.store import checking, copying, verifying
+from forewarn.store.locking import locked
+from forewarn.store.port import Contents, StoreUnusable
+
+KEPT = ".before-restore"
+
+
+class Restored(msgspec.Struct, frozen=True):
+    contents: Contents
+    kept: Path | None  # what was the state before
+
+
+def restore(backup: Path, state: Path, at: Time, *, force: bool = False) -> Restored:
+    """Make the state what the backup says, or refuse and change nothing."""
+    state = state.resolve()
+    found = _checked(backup, state)
+    with contextlib.closing(locked(state)):
+        _hand_over(checking.beside(state, ".lock"), state)
+        copying.sweep(state)
+        replaces = _there(state, force=force)
+        with copying.temporary(state) as made:
+            copying.copy(backup, made, at)
+            _hand_over(made, state)
+            kept = _set_aside(state) if replaces else None
+            made.replace(state)
+            copying.sync(state.parent)
+    return Restored(found, kept)
+
+
+def _checked(backup: Path, state: Path) -> Contents:
+    try:
+        if not backup.is_file():
+            raise StoreUnusable(f"{backup} is no file; name the backup")
+        if state.exists() and backup.samefile(state):
+            raise StoreUnusable(f"{backup} is the state itself; name a backup of it")
+        if state.is_dir():
+            raise StoreUnusable(f"{state} is a directory; name a file")
+        checking.check_header(backup)
+        with checking.reading(backup) as connection:
+            return verifying.verify(connection, backup)
+    except sqlite3.DatabaseError as error:
+        raise StoreUnusable(f"{backup} is damaged ({error})") from error
+
+
+def _there(state: Path, *, force: bool) -> bool:
+    if not (state.exists() or _log(state).exists()):
+        return False
+    if not force:
+        raise StoreUnusable(
+            f"{state} exists; say --force to put the backup in its place (it is kept beside)"
+        )
+    return True
+
+
+def _set_aside(state: Path) -> Path:
+    """Another name for the state that is there. Its log must be gone before another file has its
+    name: SQLite would take the log for that one's."""
+    with contextlib.suppress(sqlite3.DatabaseError):  # a damaged one is kept as it is
+        _take_in_log(state)
+    _forget_second_names(state)
+    kept = copying.link(state, state, KEPT) if state.exists() else _free(state)
+    for ending in ("-wal", "-journal"):
+        part = checking.beside(state, ending)
+        if part.exists():
+            part.rename(checking.beside(kept, ending))
+    checking.beside(state, "-shm").unlink(missing_ok=True)
+    copying.sync(state.parent)
+    return kept
+
+
+def _forget_second_names(state: Path) -> None:
+    """A restore that was killed may have come just so far as to give it one."""
+    if state.exists():
+        for kept in state.parent.glob(f"{state.name}{KEPT}*"):
+            if kept.samefile(state):
+                kept.unlink()
+
+
+def _take_in_log(state: Path) -> None:
+    """What a service that was killed has left in its log belongs to its state."""
+    if not state.exists():
+        return
+    address = f"{state.as_uri()}?mode=rw"
+    with contextlib.closing(sqlite3.connect(address, uri=True)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _hand_over(made: Path, state: Path) -> None:
+    """What root makes belongs to whoever the state belongs to, or else its directory."""
+    if os.geteuid() == 0:
+        like = (state if state.exists() else state.parent).stat()
+        os.chown(made, like.st_uid, like.st_gid)
+
+
+def _free(state: Path) -> Path:
+    number = 1
+    while True:
+        kept = checking.beside(state, KEPT if number == 1 else f"{KEPT}-{number}")
+        if not kept.exists() and not _log(kept).exists():
+            return kept
+        number += 1
+
+
+def _log(state: Path) -> Path:
+    return checking.beside(state, "-wal")

@@ -1,0 +1,568 @@
+"""A copy of a running service, and a service that finds a copy where its state was."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import http.server
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from forewarn.cli.app import app
+from forewarn.control.backup_schema import HEADER
+from forewarn.control.client import ControlClient, ControlError
+from forewarn.core import Event, EventType, Refused, Rules, Status
+from forewarn.core.history import What
+from forewarn.core.lanes import Selection
+from forewarn.core.restoring import DOCUMENTS_LEAST, DOCUMENTS_PER_SECOND
+from forewarn.core.time import DAY, MINUTE
+from forewarn.drivers.port import (
+    Again,
+    Checked,
+    Done,
+    Happened,
+    NotYet,
+    Observed,
+    Ok,
+    Performed,
+    Task,
+    Unknown,
+)
+from forewarn.service.drafting import Wanted
+from forewarn.store.port import Wanted as Records
+from forewarn.testing import Service
+from forewarn.testing.service import START
+
+FOREWARN = [sys.executable, "-m", "forewarn"]
+STORED = Path(__file__).parents[1] / "contract" / "schemas"
+
+
+def typed(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with Service(sockets=True, state=tmp_path / "state.db") as service:
+        yield service
+
+
+# Making one.
+
+
+def test_a_running_service_is_copied_through_its_api(service: Service, tmp_path: Path) -> None:
+    service.get("web_0")
+    service.schedule("Reboot", "web_0")
+    backup = tmp_path / "backup.db"
+    done = typed("backup", backup, "--url", service.control_url)
+    assert done.exit_code == 0, done.output
+    assert "last commit    3\n" in done.output
+    assert "machines       11\n" in done.output
+    assert "active events  1\n" in done.output
+    assert backup.stat().st_mode & 0o777 == 0o600
+    with contextlib.closing(sqlite3.connect(backup)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert connection.execute("SELECT count(*) FROM machines").fetchone() == (11,)
+    assert {file.name for file in tmp_path.iterdir()} == {
+        "backup.db",
+        *(f"state.db{part}" for part in ("", "-wal", "-shm", ".lock", ".impacts")),
+    }
+
+
+def test_what_is_there_is_replaced_only_if_one_insists(service: Service, tmp_path: Path) -> None:
+    backup = tmp_path / "backup.db"
+    backup.write_text("precious")
+    for more in ([], ["--state", tmp_path / "state.db"]):
+        where = more or ["--url", service.control_url]
+        done = typed("backup", backup, *where)
+        assert (done.exit_code, backup.read_text()) == (1, "precious")
+        assert "exists; choose another name, or say --force" in done.output
+    done = typed("backup", backup, "--url", service.control_url, "--force", "--json")
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    assert said["file"] == str(backup)
+    assert said["bytes"] == backup.stat().st_size
+    assert said["contents"]["machines"] == 11
+    assert said["contents"]["schema"] == "0003"
+
+
+def test_a_state_file_is_copied_with_its_service_and_without(
+    service: Service, tmp_path: Path
+) -> None:
+    service.schedule("Reboot", "web_0")
+    done = typed("backup", tmp_path / "beside.db", "--state", tmp_path / "state.db", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["contents"]["active_events"] == 1
+    copy = tmp_path / "alone" / "state.db"
+    copy.parent.mkdir()
+    shutil.copy(tmp_path / "beside.db", copy)
+    done = typed("backup", tmp_path / "again.db", "--state", copy)
+    assert done.exit_code == 0, done.output
+    assert [file.name for file in copy.parent.iterdir()] == ["state.db"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("backup", "{d}"), "is a directory; name a file in it"),
+        (("backup", "{d}/no/b"), "No such file or directory"),
+        (("backup", "{d}/b", "--state", "{d}/none.db"), "none.db is no file; name a state file"),
+        (("backup", "{d}/b", "--state", "{d}/text"), "text cannot be used as state"),
+        (("backup", "{d}/b", "--url", "http://127.0.0.1:1"), "no service answers at"),
+        (("restore", "{d}/none", "--state", "{d}/s"), "none is no file; name the backup"),
+        (("restore", "{d}/text", "--state", "{d}/s"), "it is no SQLite database"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(tmp_path: Path, words: tuple[str, ...], says: str) -> None:
+    (tmp_path / "text").write_text("no database")
+    done = typed(*(word.format(d=tmp_path) for word in words))
+    assert done.exit_code == 1
+    assert says in done.output
+    assert done.output.count("\n") == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["text"]
+
+
+def test_a_service_without_a_state_file_has_nothing_to_copy(tmp_path: Path) -> None:
+    with Service(sockets=True) as service:
+        done = typed("backup", tmp_path / "b", "--url", service.control_url)
+    assert done.exit_code == 1
+    assert "keeps its state in memory: there is nothing to copy" in done.output
+
+
+class Breaking(http.server.BaseHTTPRequestHandler):
+    """Says how much will come, and sends less."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "100000")
+        self.send_header(HEADER, "{}")
+        self.end_headers()
+        self.wfile.write(b"SQLite format 3\x00" * 100)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_copy_that_breaks_off_is_none(tmp_path: Path) -> None:
+    with http.server.HTTPServer(("127.0.0.1", 0), Breaking) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{server.server_address[1]}"
+            done = typed("backup", tmp_path / "b", "--url", url)
+        finally:
+            server.shutdown()
+            thread.join()
+    assert done.exit_code == 1
+    assert "broke off, 98,400 bytes before the end" in done.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_one_copy_is_made_at_a_time(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it takes of the disk and the processor is bounded."""
+    from forewarn.store import copying
+
+    begun, go_on = threading.Event(), threading.Event()
+    real = copying.stream
+
+    def slow(*arguments: Any) -> Any:
+        begun.set()
+        assert go_on.wait(60)
+        return real(*arguments)
+
+    monkeypatch.setattr(copying, "stream", slow)
+    client = ControlClient(service.control_url)
+    first: list[bytes] = []
+    thread = threading.Thread(target=lambda: client.backup(first.append))
+    thread.start()
+    assert begun.wait(60)
+    with pytest.raises(ControlError, match="another copy is being made"):
+        client.backup(first.append)
+    go_on.set()
+    thread.join()
+    assert b"".join(first).startswith(b"SQLite format 3")
+
+
+# Going back to one.
+
+
+class Life:
+    """A service that is copied, lives on, and is given the copy as its state."""
+
+    def __init__(self, directory: Path, **more: Any) -> None:
+        self.directory, self.more = directory, more
+        self.state, self.backup = directory / "state.db", directory / "backup.db"
+
+    def serving(self, start: int = START) -> Service:
+        return Service(sockets=True, state=self.state, start=start, **self.more)
+
+    def copy(self, service: Service) -> None:
+        client = ControlClient(service.control_url)
+        with self.backup.open("xb") as file:
+            client.backup(file.write)
+
+    def restore(self) -> None:
+        done = typed("restore", self.backup, "--state", self.state, "--force")
+        assert done.exit_code == 0, done.output
+        assert "what was done after the copy was made is not known" in done.output
+
+    def impacts(self) -> list[str]:
+        lines = (self.directory / "state.db.impacts").read_text().splitlines()
+        return [json.loads(line)["event"] for line in lines]
+
+
+def at(service: Service) -> int:
+    return service.node.writer.now().at
+
+
+def record_of(service: Service, what: What) -> list[Any]:
+    return list(service.run(service.node.store.history(Records(what=(what,), limit=100))))
+
+
+def test_a_restore_says_what_is_the_state_now_and_what_was(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    with life.serving() as service:
+        service.schedule("Reboot", "web_0")
+        life.copy(service)
+    done = typed("restore", life.backup, "--state", tmp_path / "other.db", "--json")
+    said = json.loads(done.stdout)
+    assert (said["file"], said["kept"]) == (str(tmp_path / "other.db"), None)
+    done = typed("restore", life.backup, "--state", life.state, "--json")
+    assert done.exit_code == 1
+    assert "exists; say --force" in done.output
+    done = typed("restore", life.backup, "--state", life.state, "--json", "--force")
+    said = json.loads(done.stdout)
+    assert said["kept"] == f"{life.state}.before-restore"
+    assert said["contents"]["active_events"] == 1
+
+
+def test_no_number_that_a_guest_has_seen_comes_again_for_something_else(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    with life.serving() as service:
+        service.get("web_0")
+        service.schedule("Reboot", "web_0", notice="1d")
+        life.copy(service)
+        shown = {}
+        for _ in range(3):
+            service.schedule("Freeze", "web_0", notice="2d")
+            document = service.document("web_0")
+            shown[document["DocumentIncarnation"]] = document["Events"]
+        service.clock.advance("1h")
+        ended = at(service)
+    life.restore()
+    with life.serving(ended) as service:
+        document = service.document("web_0")
+        assert [event["EventType"] for event in document["Events"]] == ["Reboot"]
+        beyond = DOCUMENTS_LEAST + DOCUMENTS_PER_SECOND * 3600
+        assert document["DocumentIncarnation"] == 2 + beyond > max(shown)
+        service.schedule("Freeze", "web_0", notice="2d")
+        assert service.document("web_0")["DocumentIncarnation"] == 3 + beyond
+        later = at(service)
+    with life.serving(later) as service:  # it is a state like any other by now
+        assert service.document("web_0")["DocumentIncarnation"] == 3 + beyond
+        (record,) = record_of(service, What.STATE_RESTORED)
+        assert "a copy that ends with commit 3" in record.note
+    life.restore()  # of the same copy, later: other numbers again
+    with life.serving(later + 5_000_000) as service:
+        assert service.document("web_0")["DocumentIncarnation"] > 3 + beyond
+
+
+def test_whoever_follows_the_feed_is_told_that_what_came_next_is_not_known(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    with life.serving() as service:
+        service.get("web_0")
+        life.copy(service)
+        known = service.node.store.seq
+        for _ in range(4):
+            service.schedule("Freeze", "web_0", notice="2d")
+    life.restore()
+    with life.serving() as service:
+        client = ControlClient(service.control_url)
+        service.schedule("Reboot", "web_0", notice="2d")
+        with pytest.raises(ControlError, match=f"{known + 2}"):
+            client.changes({"after": str(known + 2)})
+        page = client.changes({"after": str(known)})  # who was no further misses nothing
+        assert page.commits[0].seq > known + 1_000_000
+        with pytest.raises(ControlError):
+            client.changes({"after": str(known + 2)})  # whoever has asked before
+
+
+def test_what_was_carried_out_since_is_not_carried_out_again(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    with life.serving() as service:
+        service.get("web_0")
+        event = service.schedule("Reboot", "web_0")
+        life.copy(service)
+        service.clock.advance("40m")
+        assert life.impacts() == [event.id]
+        ended = at(service)
+    life.restore()
+    with life.serving(ended) as service:
+        service.clock.advance("59s")  # an outage has ended: nothing starts by its NotBefore
+        assert service.document("web_0")["Events"][0]["EventStatus"] == "Scheduled"
+        service.clock.advance("30m")
+        assert service.document("web_0")["Events"] == []
+    assert life.impacts() == [event.id]
+
+
+class Blind:
+    """Carries out, and cannot tell afterwards, unless somebody lets it know."""
+
+    repeatable = False
+
+    def __init__(self) -> None:
+        self.performed: list[str] = []
+        self.observed: list[str] = []
+        self.knows: Observed = Unknown("nobody has written it down")
+        self.answers: Performed = Done()
+
+    async def check(self, task: Task) -> Checked:
+        return Ok()
+
+    async def observe(self, task: Task) -> Observed:
+        self.observed.append(task.event)
+        return self.knows
+
+    async def perform(self, task: Task) -> Performed:
+        self.performed.append(task.event)
+        return self.answers
+
+
+def restored_with(life: Life, driver: Blind) -> Event:
+    """An approved Reboot that was carried out after the copy; the copy is the state now."""
+    with life.serving() as service:
+        service.get("web_0")
+        event = service.schedule("Reboot", "web_0")
+        life.copy(service)
+        service.approve("web_0", event)
+        assert driver.performed == [event.id]
+    life.restore()
+    return event
+
+
+def test_an_event_that_nobody_can_tell_about_waits_for_an_operator(tmp_path: Path) -> None:
+    driver = Blind()
+    life = Life(tmp_path, driver=driver)
+    event = restored_with(life, driver)
+    with life.serving() as service:
+        service.approve("web_0", event)
+        service.settle()
+        assert driver.performed == [event.id]  # the once
+        held = service.run(service.node.platform.event(event.id))
+        assert isinstance(held, Event)
+        assert held.attempt is not None
+        assert held.attempt.stuck
+        assert "restored from a copy" in held.attempt.note
+        driver.answers = Again(START + 2 * MINUTE)
+        service.run(service.node.platform.retry(event.id, "operator"))  # it did not happen
+        service.settle()
+        assert driver.performed == [event.id] * 2
+        driver.answers = Done()
+        service.clock.advance("3m")  # that was said once, for all that follows from it
+        assert driver.performed == [event.id] * 3
+        assert service.document("web_0")["Events"] == []
+        # What is raised from here on is as ever.
+        service.clock.advance("1s")
+        service.approve("web_0", service.schedule("Freeze", "web_0"))
+        assert len(driver.performed) == 4
+
+
+def test_an_event_that_has_happened_is_finished_without_being_carried_out(tmp_path: Path) -> None:
+    driver = Blind()
+    life = Life(tmp_path, driver=driver)
+    event = restored_with(life, driver)
+    driver.knows = Happened()
+    with life.serving() as service:
+        service.approve("web_0", event)
+        service.settle()
+        assert service.document("web_0")["Events"] == []
+    assert driver.performed == [event.id]
+
+
+def test_an_event_that_has_not_happened_is_carried_out_however_long_it_takes(
+    tmp_path: Path,
+) -> None:
+    driver = Blind()
+    life = Life(tmp_path, driver=driver)
+    event = restored_with(life, driver)
+    driver.knows, driver.answers = NotYet(), Again(START + 2 * MINUTE)
+    with life.serving() as service:
+        service.approve("web_0", event)
+        service.settle()
+        assert driver.performed == [event.id] * 2
+        driver.answers = Done()
+        service.clock.advance("3m")
+        assert service.document("web_0")["Events"] == []
+    assert driver.performed == [event.id] * 3
+
+
+def test_a_crash_right_after_the_restore_forgets_none_of_it(tmp_path: Path) -> None:
+    """That the state is restored is on record, not in somebody's memory."""
+    driver = Blind()
+    life = Life(tmp_path, driver=driver)
+    event = restored_with(life, driver)
+    with life.serving():
+        pass
+    with life.serving() as service:
+        service.approve("web_0", event)
+        service.settle()
+    assert driver.performed == [event.id]
+
+
+def test_rollouts_wait_for_an_operator(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    wanted = Wanted(type=EventType.REBOOT, selection=Selection(groups=("web",)), by="test")
+    with life.serving() as service:
+        service.get("web_0")
+        report = service.run(service.node.rollouts.start(wanted))
+        assert not isinstance(report, Refused)
+        id = report.rollout.id
+        life.copy(service)
+        service.clock.advance("3h")
+        assert set(life.impacts())
+        ended = at(service)
+    before = life.impacts()
+    life.restore()
+    with life.serving(ended) as service:
+        paused = service.node.store.registry.rollouts[id].paused
+        assert paused is not None
+        assert (paused.by, "restored from a copy" in paused.why) == ("restore", True)
+        service.clock.advance("3h")
+        # What had been announced goes on, and was carried out already; nothing more is announced.
+        assert life.impacts() == before
+        service.run(service.node.rollouts.resume(id, "operator"))
+        service.clock.advance("6h")
+        assert service.node.store.registry.rollouts[id].ended_at is not None
+
+
+def test_time_since_the_copy_counts_as_an_outage(tmp_path: Path) -> None:
+    life = Life(tmp_path, rules=Rules(silence=DAY))
+    with life.serving() as service:
+        service.get("web_0")
+        life.copy(service)
+    life.restore()
+    with life.serving(START + 7 * DAY) as service:
+        assert service.node.store.groups["web"].enabled  # nobody could have asked
+        service.clock.advance("23h")
+        assert service.node.store.groups["web"].enabled
+        service.clock.advance("2h")
+        assert not service.node.store.groups["web"].enabled
+
+
+def test_a_backup_that_was_only_copied_into_place_is_noticed_as_well(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    with life.serving() as service:
+        service.get("web_0")
+        life.copy(service)
+    shutil.copy(life.backup, life.state)
+    with life.serving() as service:
+        assert service.document("web_0")["DocumentIncarnation"] > DOCUMENTS_LEAST
+        assert record_of(service, What.STATE_RESTORED)
+
+
+# Older ones, with real processes.
+
+
+def unpacked(schema: str, path: Path) -> Path:
+    path.write_bytes(gzip.decompress((STORED / f"{schema}.db.gz").read_bytes()))
+    return path
+
+
+class Process:
+    def __init__(self, directory: Path, *words: object) -> None:
+        self.process = subprocess.Popen(
+            [*FOREWARN, *map(str, words), "--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "XDG_RUNTIME_DIR": str(directory)},
+        )
+
+    def urls(self) -> dict[str, str]:
+        assert self.process.stdout is not None
+        ready, _, rest = self.process.stdout.readline().partition(" ")
+        assert ready == "ready", self.end()
+        found: dict[str, str] = json.loads(rest)
+        return found
+
+    def end(self) -> tuple[int, str]:
+        self.process.terminate()
+        _, said = self.process.communicate(timeout=30)
+        return self.process.returncode, said
+
+    def ended(self) -> tuple[int, str]:
+        """By itself."""
+        _, said = self.process.communicate(timeout=30)
+        return self.process.returncode, said
+
+
+def test_serve_upgrades_only_when_told_to(tmp_path: Path) -> None:
+    state = unpacked("0001", tmp_path / "state.db")
+    before = state.read_bytes()
+    status, said = Process(tmp_path, "serve", "--state", state).ended()
+    assert status == 1
+    assert said.startswith(f"forewarn: {state} has schema 0001, this version has 0003: make a")
+    assert said.endswith("then start with --migrate\n")
+    assert said.count("\n") == 1
+    assert state.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["state.db"]
+    done = typed("backup", tmp_path / "backup.db", "--state", state)  # as it says
+    assert done.exit_code == 0, done.output
+    service = Process(tmp_path, "serve", "--state", state, "--migrate")
+    assert ControlClient(service.urls()["control"]).status().machines == 7
+    status, said = service.end()
+    assert status == 0
+    assert "the state was upgraded" in said
+    assert str(tmp_path / "state.db.schema-0001") in said
+    # Back to before the upgrade, and on: what was kept is a copy as any other.
+    done = typed("restore", f"{state}.schema-0001", "--state", state, "--force")
+    assert done.exit_code == 0, done.output
+    assert "its schema is 0001: start the service with --migrate" in done.output
+
+
+def test_dev_upgrades_by_itself(tmp_path: Path) -> None:
+    state = unpacked("0002", tmp_path / "state.db")
+    service = Process(tmp_path, "dev", "--state", state)
+    assert ControlClient(service.urls()["control"]).status().machines
+    assert service.end()[0] == 0
+    assert (tmp_path / "state.db.schema-0002").exists()
+
+
+def test_nothing_is_restored_under_a_running_process(tmp_path: Path) -> None:
+    state = tmp_path / "state.db"
+    service = Process(tmp_path, "serve", "--state", state)
+    urls = service.urls()
+    done = typed("backup", tmp_path / "b", "--url", urls["control"])
+    assert done.exit_code == 0, done.output
+    done = typed("restore", tmp_path / "b", "--state", state, "--force")
+    assert done.exit_code == 1
+    assert f"in use by process {service.process.pid}" in done.output
+    assert service.end()[0] == 0
+    assert typed("restore", tmp_path / "b", "--state", state, "--force").exit_code == 0
+
+
+def test_an_event_from_a_copy_is_still_the_same_event(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    with life.serving() as service:
+        service.get("web_0")
+        event = service.schedule("Reboot", "web_0")
+        life.copy(service)
+    life.restore()
+    with life.serving() as service:
+        assert service.document("web_0")["Events"][0]["EventId"] == event.id
+        assert service.approve("web_0", event).status == 200
+        found = service.run(service.node.platform.event(event.id))
+        assert isinstance(found, Event)
+        assert found.status is Status.STARTED

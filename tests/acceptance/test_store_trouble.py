@@ -1,0 +1,301 @@
+"""A disk that is full or cannot be written, under a real service: guests go on being answered from
+memory, nobody is told that something happened which did not, and when there is room it goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+from polling import until
+from running import Running
+
+from forewarn.control.client import ControlClient, ControlError
+from forewarn.control.schema import AdvanceRequest, ScheduleRequest
+from forewarn.wire.requests import write_approval
+
+FOREWARN = [sys.executable, "-m", "forewarn"]
+DOCUMENT = "/metadata/scheduledevents?api-version=2020-07-01"
+SIZE = 3 * 1024 * 1024  # bytes of the disk
+HOLDER = 'mount -t tmpfs -o size={size},mode=0700 tmpfs "$0" && echo ready && exec cat'
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small disk")
+
+
+def _fits(file: IO[bytes]) -> bool:
+    try:
+        return bool(file.write(b"x" * 4096))
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        return False
+
+
+class Disk:
+    """A small disk that only processes of its own mount namespace see."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.mkdir()
+        self._holder = subprocess.Popen(
+            ["unshare", "--mount", "sh", "-c", HOLDER.format(size=SIZE), str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._holder.stdout is not None
+        assert self._holder.stdout.readline() == "ready\n"
+        self.seen = Path(f"/proc/{self._holder.pid}/root{path}")  # as we see it
+
+    def popen(self, *argv: str) -> Running:
+        words = ["nsenter", f"--target={self._holder.pid}", "--mount", *argv]
+        env = {**os.environ, "XDG_RUNTIME_DIR": str(self.path.parent)}
+        process = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=env,
+        )
+        return Running(process, words)
+
+    def fill(self) -> None:
+        with (self.seen / "filler").open("ab", buffering=0) as file:
+            while _fits(file):
+                pass
+
+    def empty(self) -> None:
+        (self.seen / "filler").unlink()
+
+    def names(self) -> set[str]:
+        return {file.name for file in self.seen.iterdir()}
+
+    def close(self) -> None:
+        self._holder.communicate(timeout=20)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    disk = Disk(tmp_path / "disk")
+    yield disk
+    disk.close()
+
+
+class Night:
+    """A service on that disk, and the two sides that talk to it."""
+
+    def __init__(self, disk: Disk, *words: str) -> None:
+        state = ["--state", f"{disk.path}/state.db"]
+        ports = ["--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0"]
+        self.running = disk.popen(*FOREWARN, "dev", "--clock", "virtual", *state, *ports, *words)
+        urls = json.loads(self.running.line().removeprefix("ready "))
+        self.control = urls["control"]
+        self.operator = ControlClient(self.control)
+        self.guest = self.operator.machine("web_0").metadata_url
+
+    def asked(self, url: str, body: bytes | None = None) -> tuple[int, bytes]:
+        request = urllib.request.Request(url, data=body, headers={"Metadata": "true"})
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                return answer.status, answer.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read()
+
+    def poll(self) -> list[dict[str, Any]]:
+        status, body = self.asked(self.guest + DOCUMENT)
+        assert status == 200
+        events: list[dict[str, Any]] = json.loads(body)["Events"]
+        return events
+
+    def approve(self, id: str) -> int:
+        return self.asked(self.guest + DOCUMENT, write_approval([id]))[0]
+
+    def schedule(self, type: str = "Reboot") -> str:
+        return self.operator.schedule(ScheduleRequest(type=type, machines=["web_0"])).id
+
+    def told(self, words: str) -> int:
+        return sum(words in line for line in self.running.stderr)
+
+    def kill(self) -> None:
+        """Without a last word. What we have started is nsenter, which has become the service."""
+        self.running.process.send_signal(signal.SIGKILL)
+        self.running.wait()
+
+
+@pytest.fixture
+def night(disk: Disk) -> Iterator[Night]:
+    night = Night(disk, "--record", f"{disk.path}/trace.jsonl")
+    yield night
+    if night.running.process.poll() is None:
+        night.running.stop()
+
+
+@needs_root
+def test_a_full_disk_stops_decisions_and_nothing_else_and_only_while_it_is_full(
+    disk: Disk, night: Night
+) -> None:
+    assert night.poll() == []
+    event = night.schedule()
+    before = night.poll()
+    disk.fill()
+    for _ in range(30):
+        assert night.approve(event) == 500
+        with pytest.raises(ControlError, match=r"could not be stored and did not happen: .*full"):
+            night.schedule("Freeze")
+    assert night.poll() == before
+    until(lambda: night.told("the state cannot be written") == 1, 30)
+    assert night.asked(f"{night.control}/readyz")[0] == 503
+    assert night.asked(f"{night.control}/healthz")[0] == 200
+    assert night.operator.event(event).approved is None
+    with pytest.raises(ControlError, match="no copy could be made"):
+        night.operator.backup(lambda _: None)
+    assert night.told("a request could not be carried out") == 1
+    assert night.told("nothing more is recorded") == 1
+    disk.empty()
+    assert night.approve(event) == 200  # without a restart
+    (shown,) = night.poll()
+    assert (shown["EventId"], shown["EventStatus"]) == (event, "Started")
+    second = night.schedule("Freeze")
+    until(lambda: night.told("the state can be written again") == 1, 30)
+    assert night.asked(f"{night.control}/readyz")[0] == 200
+    night.kill()
+    again = Night(disk)
+    assert [shown["EventId"] for shown in again.poll()] == [event, second]
+    again.operator.advance(AdvanceRequest(by=3600))
+    assert [e.id for e in again.operator.events(past=True)] == [second, event]
+    again.running.stop()
+    # What was recorded ends with a whole line, and no impact is there twice.
+    lines = (disk.seen / "trace.jsonl").read_bytes().splitlines(keepends=True)
+    assert all(line.endswith(b"\n") and json.loads(line) for line in lines)
+    impacts = (disk.seen / "state.db.impacts").read_bytes().splitlines()
+    assert [json.loads(line)["event"] for line in impacts] == [event, second]
+
+
+@needs_root
+def test_on_a_disk_that_is_full_or_read_only_nothing_is_started(disk: Disk) -> None:
+    night = Night(disk)
+    event = night.schedule()
+    night.kill()
+    there = disk.names()
+    disk.fill()
+    serve = [*FOREWARN, "serve", "--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0"]
+    fresh = disk.popen(*serve, "--state", f"{disk.path}/fresh.db")
+    assert fresh.wait() == 1
+    (line,) = fresh.stderr
+    assert "fresh.db cannot be used as state" in line
+    assert "No space left" in line or "full" in line
+    assert disk.names() - there - {"filler"} <= {"fresh.db.lock"}
+    disk.empty()
+    (disk.seen / "fresh.db.lock").unlink(missing_ok=True)
+    assert disk.popen("mount", "-o", "remount,ro", str(disk.path)).wait() == 0
+    for state in ("state.db", "fresh.db"):
+        refused = disk.popen(*serve, "--state", f"{disk.path}/{state}")
+        assert refused.wait() == 1
+        (line,) = refused.stderr
+        assert state in line
+        assert "read-only" in line.lower()
+    assert disk.names() == there
+    assert disk.popen("mount", "-o", "remount,rw", str(disk.path)).wait() == 0
+    again = Night(disk)
+    assert again.operator.event(event).id == event
+    again.running.stop()
+
+
+TORN = """
+import resource, signal, sys
+from pathlib import Path
+from forewarn.drivers.simulated import FileWorld, Impact
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+path = Path(sys.argv[1])
+world = FileWorld(path)
+world.strike(Impact(1.0, "A", "Reboot", ("web_0",)))
+size = path.stat().st_size
+hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+for room in (0, 1, size - 1):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + room, hard))
+    try:
+        world.strike(Impact(2.0, "B", "Reboot", ("web_1",)))
+    except OSError:
+        assert world.impact("B") is None
+        assert path.stat().st_size == size, room
+    else:
+        raise AssertionError("there was no room")
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+world.strike(Impact(3.0, "B", "Reboot", ("web_1",)))
+world.close()
+world = FileWorld(path)
+assert world.impact("A").t == 1.0 and world.impact("B").t == 3.0
+world.close()
+print(path.read_text().count("\\n"))
+"""
+
+
+def test_an_impact_that_found_no_room_did_not_happen(tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", TORN, str(tmp_path / "impacts")]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr
+
+
+RECORDED = """
+import resource, signal, sys
+from pathlib import Path
+from forewarn.core import Rules
+from forewarn.service.trace import FileTrace
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+path = Path(sys.argv[1])
+trace = FileTrace(path, Rules())
+trace.write("up", 1)
+hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 5, hard))
+trace.write("down", 2)
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+trace.write("end", 3)  # evidence with a hole in it would be none
+trace.close()
+print(path.read_text(), end="")
+"""
+
+
+def test_a_recording_that_found_no_room_ends_with_a_whole_line(tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", RECORDED, str(tmp_path / "trace")]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "nothing more is recorded" in done.stdout + done.stderr
+    (line,) = (tmp_path / "trace").read_text().splitlines()
+    assert json.loads(line)["kind"] == "up"
+
+
+def test_a_wreck_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
+    state = tmp_path / "state.db"
+    state.write_bytes(b"SQLite format 3\x00" + b"garbage" * 1_000)
+    before = state.read_bytes()
+    ports = ["--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0"]
+    done = subprocess.run(
+        [*FOREWARN, "serve", "--state", str(state), *ports],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith(f"forewarn: {state} is damaged (")
+    assert done.stderr.endswith(
+        "restore a backup (forewarn restore), or move it away to begin anew\n"
+    )
+    assert done.stderr.count("\n") == 1
+    assert state.read_bytes() == before
+    with contextlib.suppress(FileNotFoundError):
+        (tmp_path / "state.db").unlink()
+    assert not list(tmp_path.iterdir())

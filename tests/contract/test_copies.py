@@ -1,0 +1,493 @@
+"""Copies of a state file: made while it is written, and put in its place, or refused."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from forewarn.core import GroupKind, Machine, Now, decide
+from forewarn.core import commands as c
+from forewarn.core.changes import Changes
+from forewarn.store import Batch, Entry, StoreFailed, StoreUnusable, checking, copying, verifying
+from forewarn.store.port import Contents, States, Work
+from forewarn.store.restoring import Restored, restore
+from forewarn.store.schema import SCHEMA_VERSION
+from forewarn.store.sqlite import SqliteStore
+
+NOW = Now(at=1_800_000_000_000_000)
+COPIED = NOW.at + 5
+
+
+def defining(group: str) -> Work:
+    command = c.Define(kind=GroupKind.STANDALONE, machines=(Machine(name=f"{group}-0"),))
+
+    def work(states: States) -> Batch:
+        decision = decide(states[group], command, NOW)
+        assert isinstance(decision, Changes)
+        return Batch(NOW.at, 0, (Entry(group, decision.items),))
+
+    return work
+
+
+def grown(path: Path, *groups: str) -> Path:
+    """A state with these groups in it, one commit each."""
+
+    async def grow() -> None:
+        store = SqliteStore(path)
+        await store.open()
+        try:
+            for group in groups:
+                await store.transact(defining(group))
+        finally:
+            await store.close()
+
+    asyncio.run(grow())
+    return path
+
+
+def groups_in(path: Path) -> set[str]:
+    async def look() -> set[str]:
+        store = SqliteStore(path)
+        await store.open()
+        try:
+            return set(store.groups)
+        finally:
+            await store.close()
+
+    return asyncio.run(look())
+
+
+def copied(state: Path, target: Path) -> Path:
+    copying.copy(state, target, COPIED)
+    return target
+
+
+def restored(backup: Path, state: Path, *, force: bool = False) -> Restored:
+    return restore(backup, state, COPIED + 1, force=force)
+
+
+def whole(path: Path) -> Contents:
+    with checking.reading(path) as connection:
+        return verifying.verify(connection, path)
+
+
+def names(directory: Path) -> set[str]:
+    return {file.name for file in directory.iterdir()}
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from test_copies import defining
+from forewarn.store.sqlite import SqliteStore
+
+async def main():
+    store = SqliteStore(Path(sys.argv[2]))
+    await store.open()
+    for group in sys.argv[3:]:
+        await store.transact(defining(group))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+@functools.cache
+def _left_by_a_kill(*groups: str) -> dict[str, bytes]:
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "state.db"
+        argv = [sys.executable, "-c", KILLED, str(Path(__file__).parent), str(path), *groups]
+        died = subprocess.run(argv, timeout=60)
+        assert died.returncode == -signal.SIGKILL
+        parts = ("", "-wal", "-shm", ".lock")
+        return {part: checking.beside(path, part).read_bytes() for part in parts}
+
+
+def killed(path: Path, *groups: str) -> Path:
+    """A state whose service was killed: what it has committed is still in its log."""
+    for part, content in _left_by_a_kill(*groups).items():
+        checking.beside(path, part).write_bytes(content)
+    assert checking.beside(path, "-wal").stat().st_size > 0
+    return path
+
+
+# Making a copy.
+
+
+def test_a_copy_is_one_file_for_its_owner_alone_that_says_it_is_a_copy(tmp_path: Path) -> None:
+    state = grown(tmp_path / "state.db", "a", "b")
+    before = state.read_bytes()
+    found = copying.copy(state, tmp_path / "backup", COPIED)
+    assert (found.schema, found.commit, found.groups, found.machines) == (SCHEMA_VERSION, 2, 2, 2)
+    assert (found.at, found.copied_at) == (NOW.at, COPIED)
+    backup = tmp_path / "backup"
+    assert backup.stat().st_mode & 0o777 == 0o600
+    assert whole(backup) == found
+    with contextlib.closing(sqlite3.connect(backup)) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+    assert state.read_bytes() == before
+    assert names(tmp_path) == {"state.db", "state.db.lock", "backup"}
+
+
+def test_what_a_killed_service_has_left_in_its_log_is_in_the_copy(tmp_path: Path) -> None:
+    state = killed(tmp_path / "state.db", "a", "b")
+    backup = copied(state, tmp_path / "backup")
+    assert checking.beside(state, "-wal").stat().st_size > 0  # and still there as well
+    assert groups_in(backup) == groups_in(state) == {"a", "b"}
+
+
+@pytest.fixture
+def paused(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Event, threading.Event]]:
+    """Copies that stop in the middle: the first event says so, the second lets them go on."""
+    middle, go_on = threading.Event(), threading.Event()
+    reading = checking.reading
+    looks: list[int] = []  # at how far it has come, since it began to copy
+
+    def traced(statement: str) -> None:
+        if statement.startswith("VACUUM INTO"):
+            looks.append(0)
+
+    def wait() -> None:
+        if looks:
+            looks[0] += 1
+            if looks[0] > 20:
+                middle.set()
+                assert go_on.wait(60)
+
+    @contextlib.contextmanager
+    def stopping(path: Path, **more: bool) -> Iterator[sqlite3.Connection]:
+        with reading(path, **more) as connection:
+            if not more:
+                connection.set_trace_callback(traced)
+                connection.set_progress_handler(wait, 20)
+            yield connection
+
+    monkeypatch.setattr(checking, "reading", stopping)
+    yield middle, go_on
+    go_on.set()
+
+
+def test_commits_do_not_wait_for_a_copy_and_are_not_half_in_it(
+    tmp_path: Path, paused: tuple[threading.Event, threading.Event]
+) -> None:
+    middle, go_on = paused
+
+    async def both() -> Contents:
+        store = SqliteStore(tmp_path / "state.db")
+        await store.open()
+        try:
+            for n in range(20):
+                await store.transact(defining(f"before-{n}"))
+            copying_ = asyncio.get_running_loop().create_task(store.copy(COPIED))
+            assert await asyncio.to_thread(middle.wait, 20)
+            for n in range(20):
+                await store.transact(defining(f"during-{n}"))  # returns: nothing is waited for
+            assert not copying_.done()
+            go_on.set()
+            copy = await copying_
+            assert copy is not None
+            with copy.file:
+                (tmp_path / "backup").write_bytes(copy.file.read())
+            assert copy.size == (tmp_path / "backup").stat().st_size
+            assert names(tmp_path) >= {"state.db", "backup"}
+            assert not [name for name in names(tmp_path) if copying.TEMPORARY in name]
+            return copy.contents
+        finally:
+            await store.close()
+
+    found = asyncio.run(both())
+    assert found.commit == 20
+    assert groups_in(tmp_path / "backup") == {f"before-{n}" for n in range(20)}
+    assert len(groups_in(tmp_path / "state.db")) == 40
+
+
+def test_a_copy_that_cannot_be_made_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail() -> None:
+        store = SqliteStore(tmp_path / "state.db")
+        await store.open()
+        try:
+            await store.transact(defining("a"))
+            with monkeypatch.context() as broken:
+
+                def full(_: Path) -> None:
+                    raise OSError(28, "No space left on device")
+
+                broken.setattr(copying, "sync", full)
+                with pytest.raises(StoreFailed, match=r"no copy could be made: .*No space left"):
+                    await store.copy(COPIED)
+            assert store.healthy() == ""  # the state itself is well
+            await store.transact(defining("b"))
+        finally:
+            await store.close()
+
+    asyncio.run(fail())
+    assert names(tmp_path) == {"state.db", "state.db.lock"}
+
+
+def test_what_a_killed_process_left_unfinished_is_cleared_away(tmp_path: Path) -> None:
+    state = grown(tmp_path / "state.db", "a")
+    left = tmp_path / f"state.db{copying.TEMPORARY}x"
+    left.mkdir()
+    (left / "copy").write_bytes(b"half")
+    assert groups_in(state) == {"a"}
+    assert not left.exists()
+
+
+# Putting one in the state's place.
+
+
+def test_a_copy_becomes_the_state(tmp_path: Path) -> None:
+    backup = copied(grown(tmp_path / "old.db", "a", "b"), tmp_path / "backup")
+    state = tmp_path / "new" / "state.db"
+    done = restored(backup, state)
+    assert done.contents == whole(backup)
+    assert done.kept is None
+    assert state.stat().st_mode & 0o777 == 0o600
+    assert groups_in(state) == {"a", "b"}
+    with checking.reading(state) as connection:  # until somebody serves it
+        assert verifying.contents(connection, state).copied_at == COPIED
+
+
+def test_a_raw_state_file_can_be_restored_too_and_counts_as_a_copy(tmp_path: Path) -> None:
+    raw = killed(tmp_path / "raw.db", "a", "b")
+    restored(raw, tmp_path / "state.db")
+    assert whole(tmp_path / "state.db").copied_at == COPIED + 1
+    assert groups_in(tmp_path / "state.db") == {"a", "b"}
+
+
+def test_a_state_that_is_there_stays_unless_one_insists_and_is_kept_then(tmp_path: Path) -> None:
+    state = killed(tmp_path / "state.db", "a", "b", "c")
+    backup = copied(grown(tmp_path / "old.db", "a"), tmp_path / "backup")
+    before = names(tmp_path)
+    with pytest.raises(StoreUnusable, match=r"state\.db exists; say --force"):
+        restored(backup, state)
+    assert names(tmp_path) == before
+    first = restored(backup, state, force=True)
+    assert first.kept == tmp_path / "state.db.before-restore"
+    assert not checking.beside(state, "-wal").exists()
+    assert groups_in(state) == {"a"}
+    again = restored(backup, state, force=True)
+    assert again.kept == tmp_path / "state.db.before-restore-2"
+    assert groups_in(first.kept) == {"a", "b", "c"}  # with what was only in its log
+    assert groups_in(again.kept) == {"a"}
+
+
+def test_a_file_system_without_second_names_will_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsupported(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", unsupported)
+    state = grown(tmp_path / "state.db", "a", "b")
+    backup = copied(grown(tmp_path / "old.db", "a"), tmp_path / "backup")
+    done = restored(backup, state, force=True)
+    assert done.kept is not None
+    assert groups_in(done.kept) == {"a", "b"}
+    assert groups_in(state) == {"a"}
+
+
+def test_a_damaged_state_is_replaced_and_kept_with_its_log(tmp_path: Path) -> None:
+    state = killed(tmp_path / "state.db", "a")
+    backup = copied(grown(tmp_path / "old.db", "b"), tmp_path / "backup")
+    state.write_bytes(b"garbage" * 1_000)
+    log = checking.beside(state, "-wal").read_bytes()
+    done = restored(backup, state, force=True)
+    assert done.kept is not None
+    assert done.kept.read_bytes() == b"garbage" * 1_000
+    assert checking.beside(done.kept, "-wal").read_bytes() == log
+    assert groups_in(state) == {"b"}
+
+
+def test_a_log_without_its_state_is_in_nobodys_way_but_kept(tmp_path: Path) -> None:
+    state = killed(tmp_path / "state.db", "a")
+    backup = copied(grown(tmp_path / "old.db", "b"), tmp_path / "backup")
+    state.unlink()
+    with pytest.raises(StoreUnusable, match="--force"):
+        restored(backup, state)
+    done = restored(backup, state, force=True)
+    assert done.kept is not None
+    assert checking.beside(done.kept, "-wal").exists()
+    assert groups_in(state) == {"b"}
+
+
+def test_nothing_is_restored_while_a_service_has_the_state(tmp_path: Path) -> None:
+    backup = copied(grown(tmp_path / "old.db", "a"), tmp_path / "backup")
+
+    async def serving() -> None:
+        store = SqliteStore(tmp_path / "state.db")
+        await store.open()
+        try:
+            with pytest.raises(StoreUnusable, match=f"in use by process {os.getpid()}"):
+                restored(backup, tmp_path / "state.db", force=True)
+            await store.transact(defining("b"))
+        finally:
+            await store.close()
+
+    asyncio.run(serving())
+    assert groups_in(tmp_path / "state.db") == {"b"}
+
+
+def sql(*statements: str) -> Callable[[Path], None]:
+    def wreck(path: Path) -> None:
+        with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+            for statement in statements:
+                connection.execute(statement)
+
+    return wreck
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        page = connection.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'history'"
+        ).fetchone()[0]
+    begins = (page - 1) * 4096
+    data[begins : begins + 64] = bytes(byte ^ 0xFF for byte in data[begins : begins + 64])
+    path.write_bytes(data)
+
+
+WRECKS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no database": (lambda path: path.write_bytes(b"not at all" * 100), "no SQLite database"),
+    "empty": (lambda path: path.write_bytes(b""), "is empty"),
+    "truncated": (lambda path: os.truncate(path, 20_000), "is damaged"),
+    "a flipped page": (flip, "is damaged"),
+    "something else": (
+        sql("DROP TABLE commits"),
+        "database of something else",
+    ),
+    "a newer schema": (
+        sql("UPDATE alembic_version SET version_num = '0999'"),
+        "schema 0999, which this version does not know",
+    ),
+    "a row that is none": (
+        sql("UPDATE machines SET body = '{\"name\": 5}' WHERE name = 'a-0'"),
+        "is damaged .a row of machines",
+    ),
+    "a commit that is none": (sql("UPDATE commits SET body = '{}'"), "is damaged .commit 1"),
+    "a group the commits know nothing of": (
+        sql("INSERT INTO groups VALUES ('c', CAST('{\"name\":\"c\"}' AS BLOB))"),
+        "commits lead to something else",
+    ),
+    "a machine that got lost": (
+        sql("DELETE FROM machines WHERE name = 'b-0'"),
+        "commits lead to something else.*: b",
+    ),
+    "a table that got lost": (sql("DROP TABLE tokens"), "is damaged"),
+}
+
+
+@pytest.mark.parametrize("how", WRECKS)
+def test_a_copy_that_is_not_whole_is_refused_and_changes_nothing(tmp_path: Path, how: str) -> None:
+    wreck, says = WRECKS[how]
+    backup = copied(grown(tmp_path / "old.db", "a", "b"), tmp_path / "backup")
+    wreck(backup)
+    state = grown(tmp_path / "state.db", "c")
+    before = names(tmp_path)
+    with pytest.raises(StoreUnusable, match=says) as said:
+        restored(backup, state, force=True)
+    assert "\n" not in str(said.value)
+    assert names(tmp_path) == before
+    assert groups_in(state) == {"c"}
+
+
+def test_a_copy_of_itself_a_directory_or_nothing_is_refused(tmp_path: Path) -> None:
+    state = grown(tmp_path / "state.db", "a")
+    for backup, says in (
+        (state, "the state itself"),
+        (tmp_path, "is no file"),
+        (tmp_path / "nothing", "is no file"),
+    ):
+        with pytest.raises(StoreUnusable, match=says):
+            restored(backup, state, force=True)
+    with pytest.raises(StoreUnusable, match="is a directory"):
+        restored(copied(state, tmp_path / "backup"), tmp_path)
+
+
+def test_what_root_restores_belongs_to_whom_the_directory_belongs(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to give files away")
+    backup = copied(grown(tmp_path / "old.db", "a"), tmp_path / "backup")
+    home = tmp_path / "home"
+    home.mkdir()
+    os.chown(home, 12_345, 12_346)
+    restored(backup, home / "state.db")
+    for name in ("state.db", "state.db.lock"):
+        made = (home / name).stat()
+        assert (made.st_uid, made.st_gid) == (12_345, 12_346), name
+
+
+DYING = """
+import os, signal, sys
+from pathlib import Path
+from forewarn.store.restoring import restore
+
+WATCHED = ("open", "os.link", "os.rename", "os.remove", "os.rmdir", "os.chown", "os.mkdir",
+           "os.scandir", "sqlite3.connect")
+
+def dying(die_at):
+    steps = 0
+    def step(event, args):
+        nonlocal steps
+        if event in WATCHED:
+            steps += 1
+            if steps == die_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+    return step
+
+die_at = 0
+for state in map(Path, sys.argv[2:]):
+    die_at += 1
+    if child := os.fork():
+        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
+            break  # there are no more steps
+    else:
+        sys.addaudithook(dying(die_at))
+        restore(Path(sys.argv[1]), state, 7, force=True)
+        os._exit(0)
+print(die_at)
+"""
+STEPS_AT_MOST = 80
+
+
+def test_a_restore_that_is_killed_at_any_step_leaves_the_one_or_the_other(tmp_path: Path) -> None:
+    """Audit events are raised before what they tell of: a death at each is one between any two."""
+    backup = copied(grown(tmp_path / "old.db", "a"), tmp_path / "backup")
+    killed(tmp_path / "state.db", "b", "c")
+    states = [tmp_path / f"{n}" / "state.db" for n in range(1, STEPS_AT_MOST)]
+    for state in states:
+        state.parent.mkdir()
+        for name in ("state.db", "state.db-wal"):
+            (state.parent / name).write_bytes((tmp_path / name).read_bytes())
+    argv = [sys.executable, "-c", DYING, str(backup), *map(str, states)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
+    steps = int(done.stdout)
+    assert 20 < steps < STEPS_AT_MOST - 1
+    found = []
+    for state in states[:steps]:
+        now = groups_in(state)
+        assert now in ({"a"}, {"b", "c"}), state
+        found.append(now == {"a"})
+        if now == {"b", "c"}:  # it can simply be done again
+            restored(backup, state, force=True)
+            assert groups_in(state) == {"a"}
+        assert groups_in(checking.beside(state, ".before-restore")) == {"b", "c"}
+        assert not [name for name in names(state.parent) if copying.TEMPORARY in name]
+    assert found == sorted(found)  # first always the old, then always the new
+    assert found.count(True) > 1

@@ -1,0 +1,325 @@
+"""A state file that is not as it should be, at the start and while it is in use: one clear line,
+nothing overwritten, and nothing acknowledged that is not there afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_copies import WRECKS, defining, groups_in, grown, killed, names, sql
+
+from forewarn.core import Now
+from forewarn.store import MemoryStore, StoreFailed, StoreUnusable, checking
+from forewarn.store.port import Sightings, StoreUnreadable, Wanted
+from forewarn.store.sqlite import SqliteStore
+
+NOW = Now(at=1_800_000_000_000_000)
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(work)
+
+
+async def opened(path: Path) -> SqliteStore:
+    store = SqliteStore(path)
+    await store.open()
+    return store
+
+
+def everything(directory: Path) -> dict[str, tuple[int, bytes]]:
+    """Of every file its rights and its bytes."""
+    return {
+        str(file.relative_to(directory)): (
+            file.stat().st_mode,
+            file.read_bytes() if file.is_file() else b"",
+        )
+        for file in sorted(directory.rglob("*"))
+    }
+
+
+def refused(path: Path) -> str:
+    """What is said to whoever starts a service on it, having changed nothing."""
+    before = everything(path.parent)
+    with pytest.raises(StoreUnusable) as said:
+        run(_open(path))
+    assert everything(path.parent) == before
+    line = str(said.value)
+    assert "\n" not in line
+    assert path.name in line
+    return line
+
+
+async def _open(path: Path) -> None:
+    await (await opened(path)).close()
+
+
+# At the start.
+
+AT_THE_START = {
+    how: wreck
+    for how, wreck in WRECKS.items()
+    # What only a look at every row finds is looked for in copies.
+    if how not in ("a group the commits know nothing of", "a machine that got lost")
+    and how not in ("a commit that is none", "a row that is none", "a table that got lost")
+}
+
+
+@pytest.mark.parametrize("how", AT_THE_START)
+def test_a_wreck_is_refused_and_left_alone(tmp_path: Path, how: str) -> None:
+    wreck, says = AT_THE_START[how]
+    path = grown(tmp_path / "state.db", *(f"g{n}" for n in range(30)))
+    wreck(path)
+    assert says.partition(".")[0] in refused(path)
+
+
+def test_a_state_with_a_row_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    path = grown(tmp_path / "state.db", "a")
+    sql("UPDATE machines SET body = '{}'")(path)
+    with pytest.raises(StoreUnusable, match="cannot be used as state: Object missing"):
+        run(_open(path))
+
+
+def test_a_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "state.db").mkdir()
+    assert "is a directory; name a file" in refused(tmp_path / "state.db")
+
+
+def test_what_a_killed_service_left_is_taken_up(tmp_path: Path) -> None:
+    path = killed(tmp_path / "state.db", "a", "b")
+    assert groups_in(path) == {"a", "b"}
+
+
+def damage(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0xFF
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("at", [0, 5, 9, 17, 27], ids=["magic", "form", "page", "salt", "sum"])
+def test_a_log_that_cannot_be_read_is_not_taken_for_an_empty_one(tmp_path: Path, at: int) -> None:
+    """SQLite would go on without a word, and without the commits in it."""
+    path = killed(tmp_path / "state.db", "a", "b")
+    log = checking.beside(path, "-wal")
+    damage(log, at)
+    said = refused(path)
+    assert "state.db-wal is damaged, and the newest commits of state.db are in it" in said
+    log.rename(tmp_path / "moved-away")  # as it says
+    assert groups_in(path) < {"a", "b"}
+
+
+def test_a_log_that_is_damaged_in_its_middle_is_not_read_half(tmp_path: Path) -> None:
+    """SQLite would take the damage for the end."""
+    groups = [f"g{n}" for n in range(8)]
+    path = killed(tmp_path / "state.db", *groups)
+    log = checking.beside(path, "-wal")
+    whole = log.read_bytes()
+    for at in (100, len(whole) // 3, len(whole) // 2):
+        damage(log, at)
+        with pytest.raises(StoreUnusable, match="wal is damaged, and the newest commits"):
+            run(_open(path))
+        log.write_bytes(whole)
+    assert groups_in(path) == set(groups)
+
+
+def test_a_log_that_a_crash_has_cut_off_is_read_to_there(tmp_path: Path) -> None:
+    path = killed(tmp_path / "state.db", "a", "b")
+    log = checking.beside(path, "-wal")
+    os.truncate(log, log.stat().st_size - 100)
+    assert groups_in(path) == {"a"}
+
+
+def test_a_log_without_its_file_is_not_thrown_away(tmp_path: Path) -> None:
+    path = killed(tmp_path / "state.db", "a")
+    path.rename(tmp_path / "elsewhere.db")
+    assert "is not there, but its log state.db-wal is" in refused(path)
+    (tmp_path / "elsewhere.db").rename(path)  # as it says
+    assert groups_in(path) == {"a"}
+
+
+def as_nobody(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """In a process that is not root's, whoever runs the tests."""
+    drop = "import os\nif os.geteuid() == 0: os.setgid(65534); os.setuid(65534)\n"
+    imports = "import asyncio, sys\nfrom pathlib import Path\n"
+    imports += "from forewarn.store import StoreUnusable\n"
+    imports += "from forewarn.store.sqlite import SqliteStore\nimport forewarn.store.migrate\n"
+    argv = [sys.executable, "-c", imports + drop + code, *arguments]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60)
+
+
+OPENING = """
+for path in sys.argv[1:]:
+    try:
+        asyncio.run(SqliteStore(Path(path)).open())
+    except StoreUnusable as error:
+        print(error)
+"""
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A directory that others may look at, other than those that pytest gives."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+RIGHTS = [  # of the file and of its directory
+    (0o444, 0o777, "state.db cannot be read and written by user"),
+    (0o000, 0o777, "state.db cannot be read and written by user"),
+    (0o666, 0o555, "cannot be written by user"),
+]
+
+
+def test_rights_that_are_not_enough_are_named(shared: Path) -> None:
+    homes = []
+    for n, (file, directory, _) in enumerate(RIGHTS):
+        home = shared / f"{n}"
+        home.mkdir()
+        grown(home / "state.db", "a").chmod(file)
+        home.chmod(directory)
+        homes.append(home)
+    before = [names(home) for home in homes]
+    try:
+        done = as_nobody(OPENING, *(str(home / "state.db") for home in homes))
+        assert done.stderr == ""
+        lines = done.stdout.splitlines()
+        for line, home, (_, _, says) in zip(lines, homes, RIGHTS, strict=True):
+            assert says in line
+            assert str(home) in line
+        assert [names(home) for home in homes] == before
+    finally:
+        for home in homes:
+            home.chmod(0o755)
+
+
+def test_a_state_that_cannot_be_created_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("forewarn.store.copying.sync", full)
+    with pytest.raises(StoreUnusable, match="No space left on device"):
+        run(_open(tmp_path / "state.db"))
+    assert names(tmp_path) == {"state.db.lock"}
+    monkeypatch.undo()
+    run(_open(tmp_path / "state.db"))
+
+
+# While it is in use.
+
+
+def troubled(
+    path: Path, body: Callable[[SqliteStore], Coroutine[Any, Any, None]]
+) -> Callable[[], Coroutine[Any, Any, None]]:
+    async def work() -> None:
+        store = await opened(path)
+        try:
+            await store.transact(defining("a"))
+            assert store.healthy() == ""
+            await body(store)
+        finally:
+            await store.close()
+
+    return work
+
+
+def test_a_file_that_was_removed_takes_no_commits_until_it_is_back(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+
+    async def body(store: SqliteStore) -> None:
+        path.rename(tmp_path / "elsewhere.db")
+        with pytest.raises(StoreFailed, match="removed or replaced while in use; put it back"):
+            await store.transact(defining("b"))
+        assert "removed or replaced" in store.healthy()
+        with pytest.raises(StoreFailed, match="removed or replaced"):
+            await store.save(Sightings(seen={"a": 1}))
+        assert set(store.groups) == {"a"}  # what is in memory is still shown
+        (tmp_path / "elsewhere.db").rename(path)
+        await store.transact(defining("c"))
+        assert store.healthy() == ""
+
+    run(troubled(path, body)())
+    assert groups_in(path) == {"a", "c"}
+
+
+def test_a_file_that_was_replaced_is_not_written_to(tmp_path: Path) -> None:
+    path, other = tmp_path / "state.db", grown(tmp_path / "other.db", "x")
+
+    async def body(store: SqliteStore) -> None:
+        path.rename(tmp_path / "elsewhere.db")
+        path.write_bytes(other.read_bytes())
+        with pytest.raises(StoreFailed, match="removed or replaced"):
+            await store.transact(defining("b"))
+
+    run(troubled(path, body)())
+    assert path.read_bytes() == other.read_bytes()
+
+
+def test_a_save_tells_whether_there_is_room_again(tmp_path: Path) -> None:
+    """So that a service on which nobody decides anything knows how it stands."""
+
+    async def body(store: SqliteStore) -> None:
+        def limit(pages: int) -> None:
+            assert store._engine is not None
+            with store._engine.connect() as connection:
+                used = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+                connection.exec_driver_sql(f"PRAGMA max_page_count={used + pages}")
+
+        await store._in_thread(limit, 0)
+        many = {f"group-{n}": n for n in range(2_000)}
+        with pytest.raises(StoreFailed, match="full"):
+            await store.save(Sightings(seen=many))
+        assert "full" in store.healthy()
+        await store._in_thread(limit, 10_000)
+        await store.save(Sightings(seen=many))
+        assert store.healthy() == ""
+
+    run(troubled(tmp_path / "state.db", body)())
+
+
+def test_a_page_that_cannot_be_read_is_told_as_such_and_harms_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+
+    async def body(store: SqliteStore) -> None:
+        assert await store.history(Wanted())
+        assert store._engine is not None
+        await store._in_thread(_checkpoint, store)
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            page = connection.execute(
+                "SELECT rootpage FROM sqlite_master WHERE name = 'history_by_time'"
+            ).fetchone()[0]
+        with path.open("r+b") as file:
+            file.seek((page - 1) * 4096)
+            file.write(b"\xff" * 4096)
+        store._close_reader()  # which has the page in its cache
+        with pytest.raises(StoreUnreadable, match="malformed"):
+            await store.history(Wanted(since=1))
+        assert set(store.groups) == {"a"}
+
+    run(troubled(path, body)())
+
+
+def _checkpoint(store: SqliteStore) -> None:
+    assert store._engine is not None
+    with store._engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def test_what_is_kept_in_memory_is_always_well_and_has_no_copy() -> None:
+    async def work() -> None:
+        store = MemoryStore()
+        await store.open()
+        assert store.healthy() == ""
+        assert await store.copy(NOW.at) is None
+
+    run(work())

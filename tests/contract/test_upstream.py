@@ -1,0 +1,241 @@
+"""What the guests' face is promised by the service, in the same process or in another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from forewarn.core import Event, EventType, Refused, Rules
+from forewarn.metadata.remote import RemoteUpstream
+from forewarn.metadata.upstream import GroupNews, LocalUpstream, NotTaken, Upstream
+from forewarn.node import Config, Node
+from forewarn.node.local_line import dialler
+from forewarn.service import guard
+from forewarn.service.fleetfile import parse
+from forewarn.store import MemoryStore
+from forewarn.store.port import StoreFailed
+
+FLEET = """
+groups:
+  - name: web
+    kind: scale-set
+    machines:
+      - {name: web_0, address: 127.1.0.1}
+      - {name: web_1, address: 127.1.0.2}
+  - name: db
+    kind: standalone
+    machines: [{name: db_0, address: 127.1.0.3}]
+"""
+START = 1_800_000_000 * 1_000_000
+
+
+class Fragile(MemoryStore):
+    """An engine whose disk can be taken away."""
+
+    broken = False
+
+    async def _persist(self, *args: object) -> None:
+        if self.broken:
+            raise StoreFailed("the disk is gone")
+        await super()._persist(*args)  # type: ignore[arg-type]
+
+
+class Scene:
+    """A service, a face's port to it, and all that the face was told."""
+
+    def __init__(self, node: Node, upstream: Upstream, store: Fragile) -> None:
+        self.node = node
+        self.upstream = upstream
+        self.store = store
+        self.told: list[GroupNews] = []
+        upstream.attach(self.told.append)
+
+    def last(self, group: str) -> GroupNews:
+        return next(news for news in reversed(self.told) if news.view.name == group)
+
+    async def reboot(self, machine: str = "web_0") -> Event:
+        done = await self.node.platform.schedule(
+            type=EventType.REBOOT, machines=(machine,), by="test"
+        )
+        assert not isinstance(done, Refused)
+        return done.event
+
+
+Stage: TypeAlias = Callable[[Callable[[Scene], Awaitable[None]]], None]
+
+
+@asynccontextmanager
+async def served(tmp_path: Path, remote: bool) -> AsyncIterator[Scene]:
+    store = Fragile()
+    config = Config(
+        fleet=parse(FLEET),
+        rules=Rules(silence=None),
+        virtual=START,
+        workers=1 if remote else 0,
+        upstream=tmp_path / "upstream",
+    )
+    node = Node(config, store=store)
+    if not remote:
+        async with node:
+            yield Scene(node, LocalUpstream(node.platform, store), store)
+        return
+    tasks = guard.Tasks()
+    upstream = RemoteUpstream(dialler(tmp_path / "upstream"), 0, node.clock)
+    tasks.start(upstream.run(), "line")
+    tasks.start(upstream.report(), "reports")
+    try:
+        async with node:
+            await upstream.told.wait()
+            yield Scene(node, upstream, store)
+    finally:
+        await tasks.end()
+
+
+@pytest.fixture(params=["local", "remote"])
+def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
+    def play(body: Callable[[Scene], Awaitable[None]]) -> None:
+        async def all_of_it() -> None:
+            async with asyncio.timeout(30), served(tmp_path, request.param == "remote") as scene:
+                await body(scene)
+
+        asyncio.run(all_of_it())
+
+    return play
+
+
+async def until(says: Callable[[], bool]) -> None:
+    while not says():
+        await guard.pause(0.01)
+
+
+def test_a_face_is_told_every_group_as_it_is(stage: Stage) -> None:
+    async def body(scene: Scene) -> None:
+        assert {news.view.name for news in scene.told} == {"web", "db"}
+        assert [m.name for m in scene.last("web").machines] == ["web_0", "web_1"]
+        assert not scene.last("web").view.enabled
+
+    stage(body)
+
+
+def test_whoever_enables_a_group_has_been_told_its_document_before(stage: Stage) -> None:
+    async def body(scene: Scene) -> None:
+        await scene.upstream.enable("web")
+        view = scene.last("web").view
+        assert (view.enabled, view.incarnation) == (True, 1)
+        assert not scene.last("db").view.enabled
+
+    stage(body)
+
+
+def test_whoever_approves_has_been_told_what_that_brought_about_before(stage: Stage) -> None:
+    async def body(scene: Scene) -> None:
+        await scene.upstream.enable("web")
+        event = await scene.reboot()
+        assert await scene.upstream.approve("web_1", "web", [event.id])
+        (shown,) = scene.last("web").view.events
+        assert (shown.id, shown.status.value) == (event.id, "Started")
+
+    stage(body)
+
+
+def test_what_an_operator_does_is_shown_before_the_operator_hears(stage: Stage) -> None:
+    async def body(scene: Scene) -> None:
+        await scene.upstream.enable("web")
+        event = await scene.reboot()
+        await until(lambda: bool(scene.last("web").view.events))
+        assert scene.last("web").view.events[0].id == event.id
+
+    stage(body)
+
+
+def test_an_id_that_was_never_listed_is_refused_and_nothing_takes_effect(stage: Stage) -> None:
+    async def body(scene: Scene) -> None:
+        await scene.upstream.enable("web")
+        event = await scene.reboot()
+        elsewhere = "00000000-0000-0000-0000-000000000000"
+        assert not await scene.upstream.approve("web_1", "web", [event.id, elsewhere])
+        found = scene.store.groups["web"].event(event.id)
+        assert found is not None
+        assert found.approved is None
+
+    stage(body)
+
+
+def test_what_cannot_be_made_durable_is_not_taken(stage: Stage) -> None:
+    async def body(scene: Scene) -> None:
+        await scene.upstream.enable("web")
+        event = await scene.reboot()
+        scene.store.broken = True
+        with pytest.raises(NotTaken):
+            await scene.upstream.approve("web_1", "web", [event.id])
+        with pytest.raises(NotTaken):
+            await scene.upstream.enable("db")
+        with pytest.raises(NotTaken):
+            await scene.upstream.prepare("web_1", "web", event.id, True, "")
+        scene.store.broken = False
+        assert await scene.upstream.approve("web_1", "web", [event.id])
+
+    stage(body)
+
+
+def test_readiness_is_remembered_and_can_be_asked_for(stage: Stage) -> None:
+    async def body(scene: Scene) -> None:
+        await scene.upstream.enable("web")
+        event = await scene.reboot()
+        said = await scene.upstream.prepare("web_1", "web", event.id, True, "drained")
+        assert said is not None
+        assert [(r.machine, r.note) for r in said.event.ready] == [("web_1", "drained")]
+        asked = await scene.upstream.prepared("web", event.id)
+        assert asked is not None
+        assert asked == said
+        assert asked.alive == {"web_0", "web_1"}
+        assert await scene.upstream.prepared("db", event.id) is None
+        assert await scene.upstream.prepare("db_0", "db", event.id, True, "") is None
+
+    stage(body)
+
+
+def test_what_a_face_has_answered_is_witnessed(stage: Stage) -> None:
+    async def body(scene: Scene) -> None:
+        await scene.upstream.enable("web")
+        event = await scene.reboot()
+        for machine in ("web_0", "web_0", "web_0", "web_1"):
+            now = scene.upstream.now()
+            scene.upstream.witness(machine, "web", "2020-07-01", 2, (event.id,), now)
+        scene.upstream.alive("db")
+        witness = scene.node.witness
+        await until(lambda: witness.polls("web_1") is not None)
+        polls = witness.polls("web_0")
+        assert polls is not None
+        assert (polls.count, polls.version, polls.incarnation) == (3, "2020-07-01", 2)
+        assert set(witness.first_sights(event.id, ["web_0", "web_1"])) == {"web_0", "web_1"}
+        await until(lambda: witness.seen("db") > 0)
+
+    stage(body)
+
+
+def test_a_face_is_told_of_machines_that_come_and_go(stage: Stage) -> None:
+    async def body(scene: Scene) -> None:
+        grown = FLEET.replace(
+            "  - name: db", "      - {name: web_2, address: 127.1.0.9}\n  - name: db"
+        )
+        await scene.node.applying.fleet(parse(grown), by="test")
+        await until(lambda: len(scene.last("web").machines) == 3)
+        assert scene.last("web").machines[2].addresses == ("127.1.0.9",)
+        await scene.node.applying.fleet(parse(FLEET), by="test")
+        await until(lambda: len(scene.last("web").machines) == 2)
+
+    stage(body)
+
+
+def test_time_is_that_of_the_service(stage: Stage) -> None:
+    async def body(scene: Scene) -> None:
+        assert scene.upstream.now().at == scene.node.writer.now().at
+        assert scene.upstream.now().rules == scene.node.writer.rules
+
+    stage(body)

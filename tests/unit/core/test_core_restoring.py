@@ -1,0 +1,40 @@
+"""Numbers after a restore: beyond all that can have been used since the copy."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forewarn.core import Group, Machine, apply, view
+from forewarn.core.restoring import beyond_commits, beyond_documents, renumbered
+from forewarn.core.time import DAY, SECOND
+
+INT32 = 2**31 - 1  # what some clients keep an incarnation in
+
+
+@given(st.integers(0, 3650 * DAY), st.integers(SECOND, 3650 * DAY))
+def test_two_restores_of_one_copy_leave_numbers_apart(first: int, later: int) -> None:
+    """Whatever was shown after the first, below ten changes a second, the second is beyond."""
+    changes = 10 * (later // SECOND) - 1
+    assert beyond_documents(first + later) > beyond_documents(first) + changes
+    assert beyond_commits(first + later) > beyond_commits(first) + changes
+
+
+@given(st.integers(-DAY, 365 * DAY), st.integers(1, 10_000_000))
+def test_an_incarnation_goes_up_and_stays_a_small_integer(unknown: int, incarnation: int) -> None:
+    group = Group(name="web", enabled=True, incarnation=incarnation)
+    after = apply(group, renumbered([group], unknown)["web"])
+    assert incarnation + 1_000 <= after.incarnation <= INT32
+
+
+def test_nothing_else_about_a_group_is_changed() -> None:
+    machine = Machine(name="web_0")
+    group = Group(name="web", enabled=True, incarnation=5, machines=(machine,), seen=7)
+    after = apply(group, renumbered([group], 0)["web"])
+    assert after.machines is group.machines or after.machines == group.machines
+    assert view(after).events == view(group).events
+    assert (after.enabled, after.seen, after.events) == (True, 7, ())
+
+
+def test_a_group_that_has_no_document_begins_with_1_as_ever() -> None:
+    assert renumbered([Group(name="web")], DAY) == {}
