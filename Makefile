@@ -5,6 +5,7 @@
 #   make lint    the part of it that only reads
 #   make fuzz    look for requests that two ways of answering take differently
 #   make bench   measurements, never part of the tests (BENCH=poll or BENCH=platform)
+#   make deb     a Debian package of the service, in dist/
 #   make lock    write the requirement locks anew
 
 PYTHON ?= python3
@@ -17,12 +18,13 @@ BENCH_PYTHON ?= $(firstword $(wildcard /usr/bin/python3) $(PYTHON))
 BENCH ?= poll
 BENCH_ARGS ?=
 
-.PHONY: dev test lint fuzz bench lock clean
+.PHONY: dev test lint fuzz bench deb lock clean
 
 dev: $(VENV)/.ready
 	@exec $(BIN)/forewarn dev $(DEV_ARGS)
 
 test: lint $(CLIENTS)/.ready
+	tools/test-packages
 	tools/run-tests $(BIN)/pytest
 
 lint: $(VENV)/.ready
@@ -39,6 +41,11 @@ fuzz: $(VENV)/.ready
 bench: $(BENCHES)/.ready
 	@if [ "$(BENCH)" = poll ]; then tools/bench-packages; fi
 	$(BENCHES)/bin/python -m bench.$(BENCH) $(BENCH_ARGS)
+
+# For the distribution's own Python, whatever the environment above was made with.
+DEB_PYTHON ?= /usr/bin/python3
+deb: $(VENV)/.ready
+	tools/build-deb $(VENV) $(DEB_PYTHON) dist
 
 $(VENV)/.ready: requirements/dev.lock pyproject.toml tools/make-venv
 	tools/make-venv $(PYTHON) $(VENV) requirements/dev.lock
@@ -64,6 +71,9 @@ lock:
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--python-version 3.11 --upgrade --extra server --extra test --group dev \
 		pyproject.toml --output-file requirements/dev.lock
+	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+		--python-version 3.11 --extra server --constraints requirements/dev.lock \
+		pyproject.toml --output-file requirements/server.lock
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--python-version 3.11 --upgrade requirements/clients.in \
 		--output-file requirements/clients.lock

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,7 +10,11 @@ import typer
 from forewarn import __version__
 from forewarn.cli import (
     clock,
+    configuring,
+    copies,
+    credentials,
     events,
+    feed,
     fleet,
     groups,
     history,
@@ -18,6 +23,7 @@ from forewarn.cli import (
     machines,
     rollouts,
     serving,
+    tokens,
 )
 
 app = typer.Typer(
@@ -39,12 +45,22 @@ def top(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which.")
     ] = False,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="A file with a token for the service; or FOREWARN_TOKEN(_FILE)."),
+    ] = None,
+    ca: Annotated[
+        Path | None,
+        typer.Option(help="Who vouches for the service's certificate (PEM); or FOREWARN_CA."),
+    ] = None,
 ) -> None:
     del version
+    credentials.named(token_file, ca)
 
 
 app.command("dev")(serving.dev)
 app.command("serve")(serving.serve)
+app.add_typer(configuring.app, name="config", help="The settings of a service.")
 app.command("apply")(fleet.apply)
 app.add_typer(machines.app, name="machine", help="Machines, and what their users may ask for.")
 app.add_typer(groups.app, name="group", help="Groups: who shares a document.")
@@ -52,5 +68,9 @@ app.add_typer(hosts.app, name="host", help="Hosts, and the machines on them.")
 app.add_typer(events.app, name="event", help="Events: schedule, approve, cancel, explain.")
 app.add_typer(rollouts.app, name="rollout", help="Rollouts over groups, labels or hosts.")
 app.command("history")(history.history)
+app.command("feed")(feed.feed)
 app.add_typer(clock.app, name="clock", help="The service's time.")
+app.add_typer(tokens.app, name="token", help="Tokens: who may ask.")
+app.command("backup")(copies.backup)
+app.command("restore")(copies.restore)
 app.command("judge")(judging.judge)

@@ -37,6 +37,10 @@ def apply(
     force: Annotated[
         bool, typer.Option("--force", help="Also remove what has an active event.")
     ] = False,
+    if_match: Annotated[
+        str | None,
+        typer.Option("--if-match", help="Only if the fleet is still the one that --plan named."),
+    ] = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema.")] = False,
     json: Json = False,
     url: Url = None,
@@ -60,7 +64,8 @@ def apply(
         client.timeout = APPLY_TIMEOUT
         try:
             with _progress(client):
-                found = client.apply(text, plan=plan, force=force)
+                wanted = if_match.strip('"') if if_match else None
+                found = client.apply(text, plan=plan, force=force, if_match=wanted)
         except ControlError as error:
             fail(_in_file(file, str(error)))
     if json:
@@ -100,6 +105,9 @@ def _show(found: FleetDifference, file: Path) -> None:
                 f" {one.type} {one.event} ({one.status})"
             )
         say(f"it is refused as long as this is so: forewarn apply {file} --force")
+    if found.etag:
+        tag = found.etag.strip('"')
+        say(f"to apply it to this very fleet: forewarn apply {file} --if-match {tag}", err=True)
 
 
 def _totals(found: FleetDifference) -> Iterator[tuple[str, str, int]]:

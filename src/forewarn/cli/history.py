@@ -11,9 +11,10 @@ from typing import IO, Annotated
 
 import typer
 
-from forewarn.cli.output import Url, fail, json_line, moment, pace, say, service, table
+from forewarn.cli.output import Url, fail, moment, pace, say, service, table
 from forewarn.control.client import ControlClient
 from forewarn.control.history_schema import HistoryRecord
+from forewarn.core.words import escaped
 
 LINES = 50  # records that are shown, unless somebody says how many
 
@@ -64,7 +65,7 @@ def history(
             say(f"{_export(client, asked, export)} records in {export}", err=True)
         elif json:
             for line in _json_lines(client, asked, limit, after_seq):
-                sys.stdout.buffer.write(json_line(line.decode().rstrip("\n")).encode() + b"\n")
+                sys.stdout.buffer.write(escaped(line.decode().rstrip("\n")).encode() + b"\n")
             sys.stdout.buffer.flush()
         else:
             if after_seq is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,23 +11,16 @@ from typing import Annotated, Any, NoReturn
 import msgspec
 import typer
 
+from forewarn.cli.credentials import CredentialError, door, in_the_clear
 from forewarn.cli.running import NotFound, find
 from forewarn.control.client import ControlClient, ControlError
+from forewarn.core.words import escaped, visible
 
 Url = Annotated[
     str | None,
     typer.Option("--url", envvar="FOREWARN_URL", help="The control address of the service."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-
-
-# What moves a terminal's cursor, ends a line or turns the direction of writing.
-_CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\u202a-\\u202e\\u2066-\\u2069]")
-
-
-def visible(text: str) -> str:
-    """As it is, but that nothing in it acts upon the terminal: who knows who wrote it."""
-    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def say(line: str, *, err: bool = False) -> None:
@@ -41,12 +33,22 @@ def fail(says: str) -> NoReturn:
     raise typer.Exit(1)
 
 
+def fail_all(problems: Sequence[str]) -> NoReturn:
+    """Several, a line each."""
+    for problem in problems:
+        say(f"forewarn: {problem}", err=True)
+    raise typer.Exit(1)
+
+
 @contextmanager
 def service(url: str | None) -> Iterator[ControlClient]:
     """The service to talk to; whatever it refuses becomes one line and exit code 1."""
     try:
-        yield ControlClient(url or find())
-    except (ControlError, NotFound) as error:
+        found = door(url or find())
+        if in_the_clear(found):
+            say(f"note: the token goes to {found.url} in the clear; use https://", err=True)
+        yield ControlClient(found)
+    except (ControlError, CredentialError, NotFound) as error:
         fail(str(error))
 
 
@@ -62,12 +64,7 @@ def parsed(parse: Callable[[str], Any], text: str | None) -> Any:
 
 def as_json(value: object) -> None:
     text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-    typer.echo("\n".join(map(json_line, text.split("\n"))))
-
-
-def json_line(line: str) -> str:
-    """The same JSON, with what is left in it of the kind escaped."""
-    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
+    typer.echo("\n".join(map(escaped, text.split("\n"))))
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -1,7 +1,8 @@
 """How a command finds the service that runs on this machine: each leaves a note while it runs.
 
-The notes lie in a directory that only their owner can write to. A note whose process is gone
-is removed by whoever finds it.
+The notes lie in a directory that only their owner can write to: that of the user, or, for a
+service of the system, the one that its manager made for it and that everybody may read. A note
+whose process is gone is removed by whoever finds it and may.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+
+SYSTEM = Path("/run/forewarn")  # RuntimeDirectory= of the unit; only root can make it
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -31,8 +34,10 @@ def note(metadata: str, control: str) -> Iterator[None]:
     pid = os.getpid()
     path = None
     try:
-        path = _directory() / f"{pid}.json"
+        path = _own_directory() / f"{pid}.json"
         path.write_bytes(msgspec.json.encode(Note(pid, metadata, control)))
+        if path.parent == SYSTEM:
+            path.chmod(0o644)
     except (OSError, NotFound):
         path = None
     try:
@@ -57,20 +62,40 @@ def find() -> str:
 
 
 def _notes() -> Iterator[Note]:
-    try:
-        paths = sorted(_directory().glob("*.json"))
-    except (OSError, NotFound):
-        return
+    paths = sorted(SYSTEM.glob("*.json"))
+    with contextlib.suppress(OSError, NotFound):
+        paths += sorted(_directory().glob("*.json"))
     for path in paths:
         try:
             found = msgspec.json.decode(path.read_bytes(), type=Note)
-            os.kill(found.pid, 0)
+            if _runs(found.pid, path.stat().st_uid):
+                yield found
+                continue
         except PermissionError:
             continue
         except (OSError, msgspec.MsgspecError):
+            pass
+        with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
-            continue
-        yield found
+
+
+def _runs(pid: int, owner: int) -> bool:
+    """A process of somebody else may not be asked, but it is there if it is whose note it is."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        if owner == os.getuid():
+            raise  # ours was another: the number has been given away
+    return True
+
+
+def _own_directory() -> Path:
+    """Where a service leaves its note."""
+    if os.environ.get("RUNTIME_DIRECTORY") == str(SYSTEM):
+        return SYSTEM
+    return _directory()
 
 
 def _directory() -> Path:

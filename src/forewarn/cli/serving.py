@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
-from forewarn.cli.output import fail, parsed
+from forewarn.cli.output import fail, fail_all, parsed
 from forewarn.core.announce import TIGHT_NOTICE
 from forewarn.core.events import PROMISES
 from forewarn.core.time import MAX_SPEED, MIN_SPEED, Rules
 from forewarn.core.words import in_words, listing, parse_duration
 
 if TYPE_CHECKING:
+    from forewarn.cli.settings import Said
     from forewarn.node import Config
 
 DEV_METADATA = "127.0.0.1:8169"
 DEV_CONTROL = "127.0.0.1:8170"
 
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", envvar="FOREWARN_CONFIG", help="The settings (TOML)."),
+]
 Metadata = Annotated[str | None, typer.Option(help="HOST:PORT for guests; port 0 picks one.")]
 Control = Annotated[str | None, typer.Option(help="HOST:PORT for operators; port 0 picks one.")]
 FleetFile = Annotated[Path | None, typer.Option("--fleet", help="A fleet file (YAML).")]
@@ -64,7 +72,7 @@ def dev(
     if clock == "virtual" and speed != 1.0:
         raise typer.BadParameter("a virtual clock has no speed; give one of the two")
     delay = parsed(parse_duration, enable_delay)
-    _need_server()
+    need_server()
     from forewarn.cli.development import configure, welcome
 
     with contextlib.ExitStack() as stack:
@@ -92,38 +100,51 @@ def dev(
 
 
 def serve(
-    config: Annotated[Path | None, typer.Option(help="The settings (TOML).")] = None,
+    config: ConfigFile = None,
     fleet: FleetFile = None,
     metadata: Metadata = None,
     control: Control = None,
     state: State = None,
     record: Record = None,
     no_front: NoFront = False,
+    migrate: Annotated[
+        bool, typer.Option("--migrate", help="Bring an older state file up to date.")
+    ] = False,
 ) -> None:
     """The service for real: guests are known by their source address."""
-    _need_server()
+    # It means to read the settings anew, which is about to be done.
+    signal.signal(signal.SIGHUP, lambda *_: None)
+    need_server()
     from forewarn.cli import settings as s
+    from forewarn.cli.supervising import become_if_wanted, take_sockets
+    from forewarn.node import CannotListen
+    from forewarn.node.opening import with_handed
+
+    flags: dict[str, Any] = {"fleet": fleet, "metadata": metadata, "control": control}
+    flags |= {"state": state, "record": record, "no_front": no_front}
+
+    handed = take_sockets()
+    become_if_wanted(config, flags, migrate, handed)
+
+    def load() -> tuple[s.Said, Config]:
+        said, made = s.load(config, os.environ, flags)
+        anywhere = said.settings.allow_other_addresses
+        return said, with_handed(msgspec.structs.replace(made, migrate=migrate), handed, anywhere)
 
     try:
-        said = s.read(config) if config else s.Settings()
-        flags = {"fleet": fleet, "metadata": metadata, "control": control}
-        flags |= {"state": state, "record": record}
-        for key, value in flags.items():
-            if value is not None:
-                setattr(said, key, str(value))
-        if no_front:
-            said.front = False
-        made = s.config(said)
+        said, made = load()
     except s.SettingsError as error:
+        fail_all(error.problems)
+    except CannotListen as error:
         fail(str(error))
     machines = made.fleet.machines if made.fleet else []
     silent = [machine.name for machine in machines if not machine.addresses]
     if silent:
         typer.echo(f"note: without an address these can never ask: {listing(silent)}", err=True)
-    _run(made, lambda _: None)
+    _run(made, lambda _: None, said, load)
 
 
-def _need_server() -> None:
+def need_server() -> None:
     """The base install has what talks to a service; running one takes more."""
     missing = [name for name in ("litestar", "sqlalchemy", "uvicorn") if not find_spec(name)]
     if missing:
@@ -142,17 +163,18 @@ def _warn_of(speed: float) -> None:
             )
 
 
-def _run(config: Config, welcome: Any) -> None:
+def _run(config: Config, welcome: Any, said: Said | None = None, load: Any = None) -> None:
     import uvloop
 
     from forewarn.cli.running import note
     from forewarn.cli.runtime import run
     from forewarn.node import CannotListen
-    from forewarn.store import StoreUnusable
+    from forewarn.service.tracing import TracesUnusable
+    from forewarn.store import StoreFailed, StoreUnusable
 
     try:
-        uvloop.run(run(config, welcome, note))
-    except (CannotListen, StoreUnusable) as error:
+        uvloop.run(run(config, welcome, note, said, load))
+    except (CannotListen, StoreFailed, StoreUnusable, TracesUnusable) as error:
         fail(str(error))
     except OSError as error:
         fail(f"{error.filename or 'cannot start'}: {error.strerror}")

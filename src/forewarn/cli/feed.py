@@ -1,0 +1,71 @@
+"""`forewarn feed`: every change as it happens, also over restarts of the service."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import typer
+
+from forewarn.cli.output import Url, moment, say, service
+from forewarn.control.feed_schema import FeedChange, FeedCommit
+from forewarn.core.words import escaped
+
+
+def feed(
+    after: Annotated[
+        int | None, typer.Option(min=0, help="What came after this commit; else from now on.")
+    ] = None,
+    group: Annotated[str | None, typer.Option(help="Only what happens to this group.")] = None,
+    what: Annotated[str | None, typer.Option(help="Only this, or these: raised,started,…")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Stop after so many commits; else never.")
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print each commit as a line of JSON.")
+    ] = False,
+    url: Url = None,
+) -> None:
+    """Follow every change, each commit once and in order, until ctrl-C."""
+    gone = ""
+
+    def away(why: str) -> None:
+        nonlocal gone
+        if not gone:
+            say(f"{why}; waiting for the service", err=True)
+        gone = why
+
+    with service(url) as client:
+        try:
+            for commit in client.follow(after, {"group": group, "what": what}, away):
+                gone = ""
+                _show(commit, json)
+                if limit is not None:
+                    limit -= 1
+                    if not limit:
+                        return
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+
+
+def _show(commit: FeedCommit, json: bool) -> None:
+    if json:
+        typer.echo(escaped(msgspec.json.encode(commit).decode()))
+        return
+    for change in commit.changes:
+        say(f"{commit.seq}  {moment(commit.at)}  {_words(change)}")
+
+
+def _words(change: FeedChange) -> str:
+    """What happened, to what, by whom, and why."""
+    who = ", ".join(change.machines) or change.group or change.host or change.cause
+    if change.what.startswith("host-"):
+        who = change.host
+    if change.what.startswith("rollout-"):
+        who = change.cause
+    said = [change.what, f"{change.type} {who}".strip(), change.event]
+    if change.by:
+        said.append(f"by {change.by}")
+    if change.note:
+        said.append(f"({change.note})")
+    return "  ".join(one for one in said if one)

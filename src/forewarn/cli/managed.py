@@ -1,0 +1,74 @@
+"""A running node and whoever manages it: SIGHUP reads the settings anew, and systemd (or another
+that speaks its protocol) is told when the service is ready, how it is, and that it lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator
+
+import structlog
+
+from forewarn.cli.reloading import Reloading
+from forewarn.node import Node
+from forewarn.node.notifying import Notifier
+from forewarn.service import guard
+
+log = structlog.get_logger("forewarn")
+
+
+@contextlib.asynccontextmanager
+async def managed(
+    node: Node, notifier: Notifier, reloading: Reloading | None
+) -> AsyncIterator[None]:
+    """Entered when connections are accepted, left when they are no longer to be."""
+    tasks = guard.Tasks(_surprise)
+    loop = asyncio.get_running_loop()
+    asked = asyncio.Event()
+
+    async def reload_when_asked() -> None:
+        while True:
+            await asked.wait()
+            asked.clear()
+            notifier.reloading()
+            try:
+                if reloading is not None:
+                    await reloading.node(node)
+            except Exception as error:  # the service goes on as it was
+                log.error("the settings could not be read anew", exc_info=error)
+            notifier.ready(status(node))
+
+    if reloading is not None:
+        loop.add_signal_handler(signal.SIGHUP, asked.set)
+        tasks.start(reload_when_asked(), "reloader")
+    notifier.ready(status(node))
+    if notifier.heard:
+        tasks.start(notifier.keep_telling(lambda: status(node), lambda: _well(node)), "notifier")
+    try:
+        yield
+    finally:
+        notifier.stopping()
+        if reloading is not None:
+            loop.remove_signal_handler(signal.SIGHUP)
+            signal.signal(signal.SIGHUP, lambda *_: None)  # too late, and no reason to die of it
+        await tasks.end()
+
+
+def status(node: Node) -> str:
+    """For people who look at the service manager."""
+    machines = node.inventory.count
+    return (
+        f"{machines:,} machine{'' if machines == 1 else 's'}, {len(node.active):,} active events;"
+        f" guests at {node.metadata_url}, operators at {node.control_url}"
+    )
+
+
+def _well(node: Node) -> str:
+    """What is not well with it, so that a new one would be better; nothing, if all is."""
+    return "; ".join(f"{part}: {says}" for part, says in node.wellbeing.healthy().items() if says)
+
+
+def _surprise(name: str, error: BaseException) -> None:
+    log.error("a task died", task=name, exc_info=error)

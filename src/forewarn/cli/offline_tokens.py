@@ -1,0 +1,63 @@
+"""The verbs of `forewarn token` on a state file: the same shapes in and out as through the API.
+
+Needs the server's packages; `tokens.py` imports it when a state file is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from forewarn.control import token_schema as t
+from forewarn.control.answers import RefusedError
+from forewarn.control.tokens import view, wanted
+from forewarn.core import Refused
+from forewarn.core.access import Token
+from forewarn.service.offline import opened
+from forewarn.service.tokens import LOCAL_NAME, Tokens
+from forewarn.service.writer import Writer
+
+
+class Refusal(Exception):
+    """The message is one clear line."""
+
+
+class OfflineTokens:
+    def __init__(self, tokens: Tokens, writer: Writer) -> None:
+        self._tokens = tokens
+        self._writer = writer
+
+    @classmethod
+    @asynccontextmanager
+    async def at(cls, state: Path) -> AsyncIterator[OfflineTokens]:
+        async with opened(state) as (tokens, writer):
+            yield cls(tokens, writer)
+
+    async def create(self, request: t.TokenRequest) -> t.CreatedToken:
+        try:
+            made = _allowed(await self._tokens.create(wanted(request), LOCAL_NAME))
+        except RefusedError as error:
+            raise Refusal(str(error)) from error
+        fields = msgspec.structs.asdict(self._shown(made.token))
+        return t.CreatedToken(**fields, token=made.secret.text, notes=list(made.notes))
+
+    async def list(self) -> list[t.Token]:
+        return [self._shown(token) for token in self._tokens.all()]
+
+    async def revoke(self, said: str, request: t.RevokeRequest) -> t.Token:
+        return self._shown(
+            _allowed(await self._tokens.revoke(said, LOCAL_NAME, force=request.force))
+        )
+
+    def _shown(self, token: Token) -> t.Token:
+        return view(token, self._writer.now().at, self._tokens.last_used(token.id))
+
+
+def _allowed(done: Any) -> Any:
+    if isinstance(done, Refused):
+        raise Refusal(done.says)
+    return done

@@ -1,0 +1,200 @@
+"""What one process of a service with several of them does: control, or a worker.
+
+Started by the supervisor, never by people. Says on standard output what the supervisor is to know
+(see `node.child`), and everything else on standard error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import select
+import signal
+import sys
+import threading
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import typer
+
+from forewarn.cli.output import fail, fail_all
+from forewarn.cli.reloading import LIVE, Reloading
+from forewarn.cli.runtime import COLLECT, logging_as
+from forewarn.cli.runtime import _within_the_open_files as fitted
+from forewarn.cli.runtime import run as run_node
+from forewarn.cli.settings import Said, Settings, SettingsError
+from forewarn.cli.settings import config as checked
+from forewarn.cli.settings import load as load_settings
+from forewarn.metadata.remote import NotWelcome
+from forewarn.node import Address, CannotListen, Config, Node
+from forewarn.node.child import FOR_GOOD, READY, SETTINGS
+from forewarn.node.handed import adopted
+from forewarn.node.worker import Worker
+from forewarn.service import guard
+from forewarn.store import StoreFailed, StoreUnusable
+
+SIGN_OF_LIFE = 2.0  # seconds between two signs of life for the supervisor
+
+
+class Spec(msgspec.Struct, frozen=True, kw_only=True):
+    """What the supervisor says."""
+
+    parent: int  # the supervisor
+    metadata: str  # where guests ask, HOST:PORT
+    control: str
+    number: int | None = None  # which of the workers; None: control
+    metadata_fd: int | None = None  # a worker's socket
+    control_fd: int | None = None
+    settings: dict[str, Any]
+    config: str | None = None  # the file that they come from, to read it anew
+    flags: dict[str, Any] = {}
+    migrate: bool = False
+    speed: float = 1.0  # for tests
+
+
+def main() -> None:
+    spec = msgspec.json.decode(sys.stdin.buffer.read(), type=Spec)
+    _die_with(spec.parent)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    import uvloop
+
+    try:
+        said = Said(msgspec.convert(spec.settings, Settings))
+        made = _made(spec, checked(said, with_fleet=spec.number is None))
+        uvloop.run(_control(spec, said, made) if spec.number is None else _worker(spec, said, made))
+    except SettingsError as error:
+        fail_all(error.problems)
+    except (CannotListen, NotWelcome, StoreFailed, StoreUnusable) as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"{error.filename or 'cannot start'}: {error.strerror}")
+
+
+def _made(spec: Spec, config: Config) -> Config:
+    """The sockets are the supervisor's, and so is where they are."""
+    return msgspec.structs.replace(
+        config,
+        metadata=Address.parse(spec.metadata),
+        control=Address.parse(spec.control),
+        control_fd=spec.control_fd,
+        migrate=spec.migrate,
+        rules=msgspec.structs.replace(config.rules, speed=spec.speed),
+    )
+
+
+async def _control(spec: Spec, said: Said, config: Config) -> None:
+    tasks = guard.Tasks()
+
+    def welcome(_node: Node) -> None:
+        tasks.start(_keep_living(), "signs of life")
+
+    def load() -> tuple[Said, Config]:
+        new, made = _read_anew(spec, with_fleet=True)
+        _say(SETTINGS, _live(said.settings, new.settings))
+        return new, made
+
+    await run_node(config, welcome, lambda *_: contextlib.nullcontext(), said, load)
+
+
+async def _worker(spec: Spec, said: Said, config: Config) -> None:
+    assert spec.number is not None
+    assert spec.metadata_fd is not None
+    logging_as(said.settings)
+    worker = Worker(fitted(config), spec.number, adopted(spec.metadata_fd))
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def stop_for_good() -> None:
+        worker.outlived = False
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(FOR_GOOD, stop_for_good)
+    loop.add_signal_handler(signal.SIGHUP, lambda: None)  # what it reads at the start is new
+    tasks = guard.Tasks()
+    answering = tasks.start(_answer_guests(worker, spec, said), "answering guests")
+    stopped = tasks.start(stop.wait(), "waiting to be stopped")
+    await asyncio.wait([answering, stopped], return_when=asyncio.FIRST_COMPLETED)
+    if answering.done():
+        await answering  # it says why
+    await tasks.end()
+
+
+async def _answer_guests(worker: Worker, spec: Spec, said: Said) -> None:
+    """For ever; from when it knows whom to answer."""
+    tasks = guard.Tasks()
+    async with worker:
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*COLLECT)
+        load = partial(_read_anew, spec, with_fleet=False)
+        reloading = Reloading(said, load, relog=logging_as, fit=fitted)
+        endpoint, fronted = worker.endpoint, worker.front is not None
+        asyncio.get_running_loop().add_signal_handler(
+            signal.SIGHUP, lambda: reloading.worker(endpoint, fronted)
+        )
+        _say(READY, {})
+        tasks.start(_keep_living(), "signs of life")
+        try:
+            await worker.following
+        finally:
+            await tasks.end()
+
+
+def _read_anew(spec: Spec, *, with_fleet: bool) -> tuple[Said, Config]:
+    path = Path(spec.config) if spec.config else None
+    new, made = load_settings(path, os.environ, spec.flags, with_fleet=with_fleet)
+    return new, _made(spec, made)
+
+
+def _live(old: Settings, new: Settings) -> dict[str, Any]:
+    """What a process that is started later goes by: of what needs a restart, the old."""
+    kept = msgspec.to_builtins(old)
+    changed: dict[str, Any] = msgspec.to_builtins(new)
+    live = {key.partition(".")[0] for key in LIVE}
+    return {**kept, **{key: value for key, value in changed.items() if key in live}}
+
+
+async def _keep_living() -> None:
+    while True:
+        _say("alive", "")
+        await guard.pause(SIGN_OF_LIFE)
+
+
+def _say(what: str, said: object) -> None:
+    with contextlib.suppress(OSError):  # the supervisor is gone, and we are about to be
+        os.write(1, what.encode() + (msgspec.json.encode(said) if said != "" else b"") + b"\n")
+
+
+def _die_with(parent: int) -> None:
+    """A supervisor that is killed leaves nobody behind who holds its sockets.
+
+    A thread waits for it, and nothing else: the loop may be busy, or not run yet. (The kernel
+    could do it alone, but only ctypes could ask it to, and that is not to be had in a service
+    which may not make memory executable.)"""
+    try:
+        watched = os.pidfd_open(parent)
+    except ProcessLookupError:
+        sys.exit(1)
+    if os.getppid() != parent:  # it was quicker, and the number is somebody else's
+        sys.exit(1)
+
+    def wait() -> None:
+        waiting = select.poll()
+        waiting.register(watched, select.POLLIN)
+        waiting.poll()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=wait, name="supervisor", daemon=True).start()
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except typer.Exit as end:  # it has said why
+        sys.exit(end.exit_code)

@@ -1,0 +1,275 @@
+"""From settings to what a node is told. All that cannot be used is told at once, each with its
+place. Looks at the files that are named, and at nothing else of the machine: what else may be
+wrong there is `configuring.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from forewarn.cli import settings_values as values
+from forewarn.cli.settings_reading import gather
+from forewarn.cli.settings_shape import (
+    DEFAULT,
+    DRIVERS,
+    LOG_LEVELS,
+    LOGS,
+    Origin,
+    Said,
+    Settings,
+    SettingsError,
+)
+from forewarn.core.time import Rules
+from forewarn.core.words import in_words
+from forewarn.drivers.command import Program
+from forewarn.drivers.program import ProgramUnusable, found
+from forewarn.metadata.limits import Limits
+from forewarn.node.config import Address, Config
+from forewarn.node.sockets import confined, local
+from forewarn.service import fleetfile
+from forewarn.service.fleetfile import Fleet, FleetError
+from forewarn.service.history import HISTORY, HISTORY_LEAST
+from forewarn.service.suggest import instead_of
+
+AT_LEAST_ONE = (
+    "max_head",
+    "max_head_lines",
+    "max_body",
+    "max_pipelined",
+    "max_connections_per_machine",
+    "max_connections",
+)
+MAX_WORKERS = 64  # processes that answer guests
+MAX_SOCKET_PATH = 107  # bytes of the path of a UNIX socket, as the system has it
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+def config(said: Settings | Said, *, with_fleet: bool = True) -> Config:
+    """Raises SettingsError with all that cannot be used. Without its fleet it is made for a
+    process that has no use for it."""
+    if isinstance(said, Settings):
+        said = Said(said)
+    return _Checking(said, with_fleet).config()
+
+
+def load(
+    path: Path | None,
+    environment: Mapping[str, str],
+    flags: Mapping[str, Any] | None = None,
+    *,
+    with_fleet: bool = True,
+) -> tuple[Said, Config]:
+    """Gathered and checked: all that is wrong in one go, whether with its shape or its value."""
+    problems: tuple[str, ...] = ()
+    try:
+        said = gather(path, environment, flags)
+    except SettingsError as error:
+        problems, said = error.problems, error.usable or Said(Settings())
+    try:
+        made = config(said, with_fleet=with_fleet)
+    except SettingsError as error:
+        problems += error.problems
+    if problems:
+        raise SettingsError(*problems)
+    return said, made
+
+
+class _Checking:
+    """Goes on after what is wrong, with the default in its place, and remembers it."""
+
+    def __init__(self, said: Said, with_fleet: bool) -> None:
+        self._said = said
+        self._settings = said.settings
+        self._with_fleet = with_fleet
+        self._problems: list[str] = []
+
+    def config(self) -> Config:
+        settings = self._settings
+        self._choices()
+        metadata = self._get("metadata", self._metadata, Address("127.0.0.1", 0))
+        made = Config(
+            fleet=self._get("fleet", self._fleet, None),
+            fleet_file=settings.fleet,
+            insist=False,
+            state=Path(settings.state),
+            rules=Rules(
+                silence=self._duration("silence"),
+                start_grace=self._duration("start_grace"),
+                enable_delay=self._duration("enable_delay"),
+            ),
+            limits=self._limits(),
+            history=self._get("history", self._history, HISTORY),
+            front=settings.front,
+            metadata=metadata,
+            control=self._get("control", self._control, Address("127.0.0.1", 0)),
+            control_names=self._get("control_names", self._names, ()),
+            tls=self._get("tls_certificate", lambda: values.tls(settings), None),
+            allow_plain_control=settings.allow_plain_control,
+            workers=settings.workers,
+            upstream=self._get("upstream", self._upstream, None),
+            record=Path(settings.record) if settings.record else None,
+            program=self._program(),
+            gates=self._gates(),
+        )
+        if self._problems:
+            raise SettingsError(*self._problems)
+        return made
+
+    def _wrong(self, key: str, says: str, origin: Origin | None = None) -> None:
+        self._problems.append((origin or self._said.origin(key)).before(says))
+
+    def _get(self, key: str, make: Callable[[], T], instead: U) -> T | U:
+        try:
+            return make()
+        except SettingsError as error:
+            self._wrong(key, str(error))
+            return instead
+
+    def _duration(self, key: str) -> int:
+        text: str = getattr(self._settings, key)
+        return self._get(key, lambda: values.duration(key, text), 1)
+
+    def _choices(self) -> None:
+        settings = self._settings
+        for key, known in (("driver", DRIVERS), ("log", LOGS), ("log_level", LOG_LEVELS)):
+            value = getattr(settings, key)
+            if value not in known:
+                self._wrong(key, f"{key} = '{value}': {instead_of(value, known)}")
+        for key in AT_LEAST_ONE:
+            if getattr(settings, key) < 1:
+                self._wrong(key, f"{key} must be at least 1")
+        if settings.throttle < 0:
+            self._wrong("throttle", "throttle must not be negative; 0 means no limit")
+        if not 0 <= settings.workers <= MAX_WORKERS:
+            self._wrong(
+                "workers",
+                f"workers = {settings.workers}: there are 0 to {MAX_WORKERS}; 0 means that one"
+                " process does everything",
+            )
+        if settings.traces and not values.is_url(settings.traces):
+            self._wrong(
+                "traces",
+                "traces is an address of an OTLP receiver over HTTP, for example"
+                " http://127.0.0.1:4318",
+            )
+
+    def _metadata(self) -> Address:
+        metadata = values.address("metadata", self._settings.metadata)
+        if not self._settings.allow_other_addresses and not confined(metadata.host):
+            raise SettingsError(
+                f"metadata = {metadata}: guests are known by their address alone, so the endpoint"
+                " is bound to link-local or loopback; set allow_other_addresses = true if you"
+                " mean it"
+            )
+        return metadata
+
+    def _control(self) -> Address:
+        control = values.address("control", self._settings.control)
+        plain = not self._settings.tls_certificate and not self._settings.allow_plain_control
+        if plain and not local(control.host):
+            raise SettingsError(
+                f"control = {control}: beyond loopback tokens would be sent in the clear; set"
+                " tls_certificate and tls_key, or allow_plain_control = true if something else"
+                " protects the way there"
+            )
+        return control
+
+    def _names(self) -> tuple[str, ...]:
+        names = tuple(self._settings.control_names or ())
+        for name in names:
+            if not re.fullmatch(r"[A-Za-z0-9._:-]{1,253}", name, re.ASCII):
+                raise SettingsError(
+                    f"control_names: '{name[:80]}' is no name of a host; write it without scheme"
+                    " and port, for example forewarn.example.net"
+                )
+        return names
+
+    def _history(self) -> int | None:
+        text = self._settings.history
+        if not text.strip():
+            return None
+        kept = values.duration("history", text)
+        if kept < HISTORY_LEAST:
+            raise SettingsError(
+                f"history = '{text}': it is kept for at least {in_words(HISTORY_LEAST)};"
+                ' write for example 90d, or "" to keep all of it'
+            )
+        return kept
+
+    def _upstream(self) -> Path:
+        path = Path(self._settings.upstream or f"{self._settings.state}.upstream")
+        if self._settings.workers and len(bytes(path.absolute())) > MAX_SOCKET_PATH:
+            raise SettingsError(
+                f"upstream: {path.absolute()} is too long for a socket, which has at most"
+                f" {MAX_SOCKET_PATH} bytes; name a shorter path"
+            )
+        return path
+
+    def _fleet(self) -> Fleet | None:
+        if not self._settings.fleet or not self._with_fleet:
+            return None
+        try:
+            return fleetfile.load(Path(self._settings.fleet))
+        except FleetError as error:
+            raise SettingsError(str(error)) from error
+
+    def _limits(self) -> Limits:
+        settings = self._settings
+        return Limits(
+            max_head=settings.max_head,
+            max_head_lines=settings.max_head_lines,
+            head_timeout=self._duration("head_timeout") / 1e6,
+            max_body=settings.max_body,
+            body_timeout=self._duration("body_timeout") / 1e6,
+            answer_timeout=self._duration("answer_timeout") / 1e6,
+            keep_alive=max(1, self._duration("keep_alive") // 1_000_000),
+            max_pipelined=settings.max_pipelined,
+            max_connections_per_machine=settings.max_connections_per_machine,
+            max_connections=settings.max_connections,
+            throttle=settings.throttle,
+        )
+
+    def _program(self) -> Program | None:
+        settings, table = self._settings, self._settings.command
+        if settings.driver != "command":
+            if table is not None and settings.driver in DRIVERS:
+                origins = self._said.origins
+                origin = next((o for k, o in origins.items() if k.startswith("command.")), DEFAULT)
+                says = '[command] is only used with driver = "command"; say both, or none'
+                self._wrong("command", says, origin)
+            return None
+        if table is None:
+            self._wrong(
+                "driver",
+                'driver = "command" needs to know the program:'
+                ' [command] with program = ["/usr/local/lib/forewarn/carry"]',
+            )
+            return None
+        timeout = self._get("command.timeout", lambda: values.timeout(table.timeout), 1.0)
+        if table.max_at_once < 1:
+            self._wrong("command.max_at_once", "command.max_at_once must be at least 1")
+        try:
+            words = found(table.program)
+        except ProgramUnusable as error:
+            self._wrong("command.program", f"command.program: {error}")
+            words = ()
+        return Program(
+            words=words,
+            timeout=timeout,
+            repeatable=table.repeatable,
+            max_at_once=max(1, table.max_at_once),
+        )
+
+    def _gates(self) -> dict[str, tuple[str, ...]]:
+        made: dict[str, tuple[str, ...]] = {}
+        for name, words in (self._settings.gates or {}).items():
+            try:
+                made |= values.gates({name: words})
+            except SettingsError as error:
+                self._wrong(f"gates.{name}", str(error))
+        return made

@@ -1,0 +1,65 @@
+"""What one setting means by itself, or why it cannot be used."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from forewarn.cli.settings_shape import Settings, SettingsError
+from forewarn.core.words import parse_duration
+from forewarn.drivers.program import ProgramUnusable, found
+from forewarn.node.config import Address, Tls
+
+
+def gates(said: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """The commands of gates by name, each a program that is there."""
+    made = {}
+    for name, words in said.items():
+        if not re.fullmatch(r"[A-Za-z0-9._-]{1,80}", name, re.ASCII):
+            raise SettingsError(
+                f"gate '{name[:80]}': a gate is named with letters, digits, '.', '_' and '-'"
+            )
+        try:
+            made[name] = tuple(found(list(words)))
+        except ProgramUnusable as error:
+            raise SettingsError(f"gate '{name}': {error}") from error
+    return made
+
+
+def tls(settings: Settings) -> Tls | None:
+    if bool(settings.tls_certificate) != bool(settings.tls_key):
+        raise SettingsError("tls_certificate and tls_key belong together; say both, or none")
+    if not settings.tls_certificate:
+        return None
+    return Tls(Path(settings.tls_certificate), Path(settings.tls_key))
+
+
+def timeout(text: str) -> float:
+    timeout = duration("command.timeout", text) / 1e6
+    if timeout <= 0:
+        raise SettingsError("command.timeout must be more than 0")
+    return timeout
+
+
+def address(key: str, text: str) -> Address:
+    try:
+        return Address.parse(text)
+    except ValueError as error:
+        raise SettingsError(f"{key}: {error}, for example 127.0.0.1:8169") from error
+
+
+def duration(key: str, text: str) -> int:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise SettingsError(f"{key}: {error}") from error
+
+
+def is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False

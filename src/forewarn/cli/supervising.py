@@ -1,0 +1,100 @@
+"""`forewarn serve` with workers: open the sockets, or take those that are handed over, and become
+the supervisor. The process stays the same one, so that whoever started it need not know.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from forewarn.cli.output import fail, fail_all
+
+if TYPE_CHECKING:
+    from forewarn.cli.settings import Said
+    from forewarn.node import Config
+    from forewarn.node.handed import Handed
+
+PROGRAM = "forewarn.cli.supervisor"
+
+
+def take_sockets() -> Handed:
+    """What whoever started us has opened for us."""
+    from forewarn.node import CannotListen
+    from forewarn.node.handed import Handed
+
+    try:
+        return Handed.taken_from(os.environ)
+    except CannotListen as error:
+        fail(str(error))
+
+
+def become_if_wanted(
+    config: Path | None, flags: Mapping[str, Any], migrate: bool, handed: Handed
+) -> None:
+    """Does not return if the settings want workers. Settings that are wrong are somebody else's
+    to complain of."""
+    from forewarn.cli import settings as s
+
+    try:
+        if not s.gather(config, os.environ, flags).settings.workers:
+            return
+    except s.SettingsError:
+        return
+    try:
+        # The fleet is read by the process that needs it.
+        said, made = s.load(config, os.environ, flags, with_fleet=False)
+    except s.SettingsError as error:
+        fail_all(error.problems)
+    become(said, made, handed, config=config, flags=flags, migrate=migrate)
+
+
+def become(
+    said: Said,
+    made: Config,
+    handed: Handed,
+    *,
+    config: Path | None = None,
+    flags: Mapping[str, Any] | None = None,
+    migrate: bool = False,
+    speed: float = 1.0,
+) -> NoReturn:
+    import msgspec
+
+    from forewarn.node import CannotListen
+    from forewarn.node.opening import open_all
+
+    try:
+        opened = open_all(made, handed, said.settings.allow_other_addresses)
+    except CannotListen as error:
+        fail(str(error))
+    spec = {
+        "workers": made.workers,
+        "metadata": str(opened.metadata),
+        "control": str(opened.control),
+        "metadata_fds": opened.metadata_fds,
+        "control_fd": opened.control_fd,
+        "outlived": bool(handed.metadata),
+        "settings": msgspec.to_builtins(said.settings),
+        "config": str(config.absolute()) if config else None,
+        "flags": {key: _text(value) for key, value in (flags or {}).items()},
+        "migrate": migrate,
+        "speed": speed,
+    }
+    told = os.memfd_create("forewarn", 0)
+    os.write(told, json.dumps(spec).encode())
+    os.lseek(told, 0, os.SEEK_SET)
+    os.dup2(told, 0)
+    os.close(told)
+    for fd in (*opened.metadata_fds, opened.control_fd):
+        os.set_inheritable(fd, True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, [sys.executable, "-m", PROGRAM])
+
+
+def _text(value: Any) -> Any:
+    return str(value) if isinstance(value, Path) else value

@@ -1,0 +1,238 @@
+"""What may be wrong on this machine with settings that are right in themselves: files that cannot
+be written, addresses that are not here, keys that others can read. Only looks; changes nothing.
+
+A problem keeps the service from starting; a warning may be as it is meant to be.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib.util
+import os
+import resource
+import socket
+import sqlite3
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from forewarn.cli.certificates import EXPIRES_SOON, examine
+from forewarn.cli.runtime import FILES_OF_A_PROGRAM, SPARE_FILES
+from forewarn.cli.settings import Said
+from forewarn.core.words import listing
+from forewarn.node import Address, Config
+from forewarn.service import guard
+from forewarn.store import StoreUnusable
+from forewarn.store.checking import INSTEAD, check_header, check_schema, reading, schema_of
+
+
+class Finding(msgspec.Struct, frozen=True):
+    says: str
+    fatal: bool = False
+
+
+def findings(said: Said, config: Config, path: Path | None) -> Iterator[Finding]:
+    yield from _settings_file(path)
+    yield from _fleet(config)
+    yield from _state(said, config)
+    yield from _directory_of(said, "record", config.record)
+    if config.workers:
+        yield from _directory_of(said, "upstream", config.upstream)
+    yield from _addresses(said, config)
+    yield from _certificate(said, config)
+    yield from _programs(config)
+    yield from _workers(said, config)
+    yield from _open_files(said, config)
+    yield from _traces(said)
+
+
+def _settings_file(path: Path | None) -> Iterator[Finding]:
+    if path is not None and _writable_by_others(path):
+        yield Finding(
+            f"{path} can be written by others, and names programs that are run: chmod go-w {path}"
+        )
+
+
+def _fleet(config: Config) -> Iterator[Finding]:
+    machines = config.fleet.machines if config.fleet else []
+    silent = [machine.name for machine in machines if not machine.addresses]
+    if silent:
+        yield Finding(f"fleet: without an address these can never ask: {listing(silent)}")
+
+
+def _state(said: Said, config: Config) -> Iterator[Finding]:
+    state = config.state
+    if state is None:
+        return
+    yield from _directory_of(said, "state", state)
+    if state.is_dir():
+        yield _fatal(said, "state", f"{state} is a directory; name a file in it")
+    elif state.exists() and not os.access(state, os.R_OK | os.W_OK):
+        yield _fatal(said, "state", f"{state} cannot be read and written by {_whoami()}")
+    elif state.exists():
+        if stat.S_IMODE(state.stat().st_mode) & 0o077:
+            yield _warning(said, "state", f"{state} can be read by others: chmod 600 {state}")
+        if says := _unusable(state):
+            yield _fatal(said, "state", says)
+    if state.parent.is_dir() and _writable_by_others(state.parent):
+        yield _warning(
+            said,
+            "state",
+            f"the directory {state.parent.absolute()} can be written by others, who could put"
+            " another state in its place: chmod go-w it",
+        )
+
+
+def _unusable(state: Path) -> str:
+    """Why the state that is there cannot be taken up, if so. A service may be at work on it."""
+    try:
+        check_header(state)
+        with reading(state) as connection:
+            check_schema(state, schema_of(connection, state), migrate=False)
+    except StoreUnusable as error:
+        return str(error)
+    except sqlite3.DatabaseError as error:
+        return f"{state} is damaged ({error}): {INSTEAD}"
+    return ""
+
+
+def _directory_of(said: Said, key: str, path: Path | None) -> Iterator[Finding]:
+    if path is None:
+        return
+    directory = path.parent.absolute()
+    if not directory.is_dir():
+        yield _fatal(said, key, f"there is no directory {directory}; create it, or name another")
+    elif not os.access(directory, os.W_OK | os.X_OK):
+        yield _fatal(said, key, f"{_whoami()} may not write in {directory}")
+
+
+def _addresses(said: Said, config: Config) -> Iterator[Finding]:
+    """Whether they could be bound to. Under systemd the sockets may be handed over, and then it
+    does not matter; hence a warning."""
+    for key, address in (("metadata", config.metadata), ("control", config.control)):
+        if address is None:
+            continue
+        if says := _not_here(address):
+            yield _warning(said, key, says)
+        if 0 < address.port < _first_free_port() and os.geteuid() != 0:
+            yield _warning(
+                said,
+                key,
+                f"port {address.port} needs privileges: have the socket handed over by systemd,"
+                " or allow it (CAP_NET_BIND_SERVICE)",
+            )
+
+
+def _not_here(address: Address) -> str:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as tried:
+            tried.bind((address.host, 0))
+    except OSError as error:
+        if error.errno == errno.EADDRNOTAVAIL:
+            return (
+                f"{address.host} is not an address of this machine; add it to an interface, for"
+                f" example ip address add {address.host}/{128 if ':' in address.host else 32}"
+                " dev lo"
+            )
+        return f"{address.host}: {error.strerror or error}"
+    return ""
+
+
+def _first_free_port() -> int:
+    try:
+        text = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text("ascii")
+        return int(text)
+    except (OSError, ValueError):
+        return 1024
+
+
+def _certificate(said: Said, config: Config) -> Iterator[Finding]:
+    if config.tls is None:
+        return
+    key = config.tls.key
+    pair = examine(config.tls.certificate, key)
+    if pair.problem:
+        yield _fatal(said, "tls_certificate", pair.problem)
+        return
+    if stat.S_IMODE(key.stat().st_mode) & 0o077:
+        yield _warning(said, "tls_key", f"{key} can be read by others: chmod 600 {key}")
+    left = pair.ends - guard.wall_us() / 1e6
+    if left < EXPIRES_SOON:
+        yield _warning(
+            said,
+            "tls_certificate",
+            f"{config.tls.certificate} expires in {max(0, int(left // 86_400))} days",
+        )
+    for name in config.control_names:
+        if name not in pair.names and f"*.{name.partition('.')[2]}" not in pair.names:
+            good = listing(pair.names) if pair.names else "no name"
+            yield _warning(
+                said, "control_names", f"the certificate is not good for '{name}', but for {good}"
+            )
+
+
+def _programs(config: Config) -> Iterator[Finding]:
+    """That they can be run has been checked; the question is who decides what they do."""
+    programs = {"command.program": config.program.words[0]} if config.program else {}
+    programs |= {f"gate '{name}'": words[0] for name, words in config.gates.items()}
+    for what, program in programs.items():
+        if _writable_by_others(Path(program)):
+            yield Finding(
+                f"{what}: {program} can be written by others, and is run by the service:"
+                f" chmod go-w {program}"
+            )
+
+
+def _workers(said: Said, config: Config) -> Iterator[Finding]:
+    cores = len(os.sched_getaffinity(0))
+    if config.workers > cores:
+        yield _warning(
+            said, "workers", f"{config.workers} processes for guests on {cores} processor cores"
+        )
+    if config.workers and config.state is None:
+        yield _fatal(said, "workers", "several processes need a state file")
+
+
+def _open_files(said: Said, config: Config) -> Iterator[Finding]:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = config.limits.max_connections + SPARE_FILES
+    if config.program is not None:
+        wanted += FILES_OF_A_PROGRAM * config.program.max_at_once
+    if most != resource.RLIM_INFINITY and most < wanted:
+        yield _warning(
+            said,
+            "max_connections",
+            f"{config.limits.max_connections} connections take {wanted} open files, and the system"
+            f" allows {most} here; raise it with ulimit -n or LimitNOFILE=",
+        )
+
+
+def _traces(said: Said) -> Iterator[Finding]:
+    if said.settings.traces and not importlib.util.find_spec("opentelemetry"):
+        yield _fatal(
+            said, "traces", "traces need more packages: pip install 'forewarn[server,otel]'"
+        )
+
+
+def _writable_by_others(path: Path) -> bool:
+    try:
+        found = path.stat()
+    except OSError:
+        return False
+    sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
+    return bool(found.st_mode & 0o022) and not sticky
+
+
+def _whoami() -> str:
+    return f"user {os.geteuid()}"
+
+
+def _fatal(said: Said, key: str, says: str) -> Finding:
+    return Finding(said.origin(key).before(f"{key}: {says}"), fatal=True)
+
+
+def _warning(said: Said, key: str, says: str) -> Finding:
+    return Finding(said.origin(key).before(f"{key}: {says}"))

@@ -1,0 +1,174 @@
+"""`forewarn token`: who may ask. Through the service, or on a state file while none runs.
+
+A new token goes to standard output alone, so that it can be piped into a file; all else that is
+said about it goes to standard error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from forewarn.cli.output import (
+    Json,
+    Url,
+    as_json,
+    fail,
+    moment,
+    notes,
+    parsed,
+    say,
+    service,
+    table,
+)
+from forewarn.control import token_schema as t
+from forewarn.core.time import SECOND
+from forewarn.core.words import parse_duration
+
+app = typer.Typer(no_args_is_help=True)
+
+State = Annotated[
+    Path | None,
+    typer.Option(help="Do it to this state file, while no service runs, instead of asking one."),
+]
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Argument(help="Who will use it, as the history is to say.")],
+    role: Annotated[str, typer.Option(help="viewer, operator or admin.")],
+    group: Annotated[
+        list[str] | None, typer.Option(help="Only for this group; repeatable.")
+    ] = None,
+    label: Annotated[
+        str, typer.Option(help="Only for groups with these labels: tier=web,!canary.")
+    ] = "",
+    expires: Annotated[
+        str | None, typer.Option(help="After 90d, or at 2027-01-15T08:00:00Z; else never.")
+    ] = None,
+    state: State = None,
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """Make a token, and show it this once."""
+    request = t.TokenRequest(
+        name=name, role=role, groups=group or [], label=label, **_expiry(expires)
+    )
+    made: t.CreatedToken
+    if state is not None:
+        new = not state.exists()
+        made = _offline(state, url, lambda there: there.create(request))
+        if new:
+            say(f"note: {state} was made; the service's user must be able to write it", err=True)
+    else:
+        with service(url) as client:
+            made = client.create_token(request)
+    notes(made.notes)
+    if json:
+        as_json(made)
+        return
+    ends = f"until {moment(made.expires_at)}" if made.expires_at else "until it is revoked"
+    say(f"token {made.id} for '{made.name}', {made.role}{_limit(made)}, valid {ends}", err=True)
+    say("it is shown this once; put it where only its user can read it", err=True)
+    typer.echo(made.token)
+
+
+@app.command("list")
+def list_(state: State = None, json: Json = False, url: Url = None) -> None:
+    """All tokens, those that are no longer valid too."""
+    found: list[t.Token]
+    if state is not None:
+        _there(state)
+        found = _offline(state, url, lambda there: there.list())
+    else:
+        with service(url) as client:
+            found = client.tokens()
+    if json:
+        as_json(found)
+        return
+    if not found:
+        say("there are no tokens: local programs are let in without")
+        return
+    rows = [
+        (
+            token.id,
+            token.name,
+            token.role + _limit(token),
+            token.state,
+            moment(token.created_at),
+            moment(token.expires_at) or "never",
+            moment(token.last_used) or "never",
+        )
+        for token in found
+    ]
+    table(("ID", "NAME", "ROLE", "STATE", "CREATED", "EXPIRES", "LAST USED"), rows)
+
+
+@app.command()
+def revoke(
+    token: Annotated[str, typer.Argument(help="Its id or its name.", metavar="ID-OR-NAME")],
+    force: Annotated[bool, typer.Option("--force", help="Also the last one of an admin.")] = False,
+    state: State = None,
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """Let a token open nothing from now on."""
+    request = t.RevokeRequest(force=force)
+    done: t.Token
+    if state is not None:
+        _there(state)
+        done = _offline(state, url, lambda there: there.revoke(token, request))
+    else:
+        with service(url) as client:
+            done = client.revoke_token(token, request)
+    if json:
+        as_json(done)
+    else:
+        say(f"token {done.id} ({done.name}) is revoked")
+
+
+def _limit(token: t.Token) -> str:
+    said = [*token.groups, *([token.label] if token.label else [])]
+    return f" of {', '.join(said)}" if said else ""
+
+
+def _expiry(text: str | None) -> dict[str, Any]:
+    """How long it lasts, or until when."""
+    if text is None:
+        return {}
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        return {"expires_in": parsed(parse_duration, text) / SECOND}
+    return {"expires_at": at if at.tzinfo else at.replace(tzinfo=UTC)}
+
+
+def _there(state: Path) -> None:
+    if not state.is_file():
+        fail(f"{state}: there is no such state file")
+
+
+def _offline(state: Path, url: str | None, work: Callable[[Any], Awaitable[Any]]) -> Any:
+    if url is not None:
+        raise typer.BadParameter("name a state file or a service, one of the two")
+    from forewarn.cli.serving import need_server
+
+    need_server()
+    from forewarn.cli.offline_tokens import OfflineTokens, Refusal
+    from forewarn.store import StoreFailed, StoreUnusable
+
+    async def done() -> Any:
+        async with OfflineTokens.at(state) as there:
+            return await work(there)
+
+    try:
+        return asyncio.run(done())
+    except (Refusal, StoreUnusable, StoreFailed) as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"{error.filename or state}: {error.strerror}")

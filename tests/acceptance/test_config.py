@@ -1,0 +1,241 @@
+"""`forewarn config`: the command itself, and what it finds on the machine."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import resource
+import subprocess
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from serving import FOREWARN, environment, made
+from typer.testing import CliRunner
+
+from forewarn.cli import surroundings
+from forewarn.cli.app import app
+from forewarn.cli.settings import Said, Settings, config
+
+RUNNER = CliRunner()
+SCHEMAS = Path(__file__).parents[1] / "contract/schemas"
+
+
+def run(*argv: str, env: dict[str, str] | None = None) -> Any:
+    clean = {name: None for name in os.environ if name.startswith("FOREWARN_")}
+    return RUNNER.invoke(app, ["config", *argv], env={**clean, **(env or {})})
+
+
+def findings(**settings: Any) -> list[str]:
+    """With what is wrong marked as such."""
+    said = Said(Settings(metadata="127.0.0.1:0", control="127.0.0.1:0", **settings))
+    found = surroundings.findings(said, config(said), None)
+    return [f"{'!' if one.fatal else '?'} {one.says}" for one in found]
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> str:
+    directory = tmp_path / "state"
+    directory.mkdir(mode=0o700)
+    return str(directory / "forewarn.db")
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    return certificate(tmp_path_factory.mktemp("pair"), days=365)
+
+
+def certificate(directory: Path, days: int, begins: int = -1) -> tuple[str, str]:
+    """Signed by somebody whose own certificate is not at hand."""
+    key, signer = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "forewarn")])
+    issuer = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "somebody")])
+    now = datetime.now(UTC)  # noqa: TID251 - certificates are about real time
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now + timedelta(days=begins))
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("a.example")]), critical=False)
+        .sign(signer, hashes.SHA256())
+    )
+    files = directory / "cert.pem", directory / "key.pem"
+    files[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    files[1].write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    files[1].chmod(0o600)
+    return str(files[0]), str(files[1])
+
+
+# The command.
+
+
+def test_settings_that_can_be_used_are_said_to_be(tmp_path: Path) -> None:
+    """As a process: nothing is started, and nothing is left."""
+    settings = made(tmp_path)
+    checked = subprocess.run(
+        [*FOREWARN, "config", "check", "--config", settings],
+        capture_output=True,
+        text=True,
+        env=environment(tmp_path),
+        timeout=60,
+    )
+    assert (checked.returncode, checked.stdout) == (0, "the settings can be used\n")
+    assert checked.stderr == ""
+    assert list((tmp_path / "state").iterdir()) == []
+
+
+def test_problems_are_exit_code_1_and_warnings_are_not(tmp_path: Path) -> None:
+    settings = made(tmp_path, 'histroy = "1d"\n')
+    checked = run("check", "--config", str(settings))
+    assert checked.exit_code == 1
+    assert checked.stderr == (
+        f"forewarn: {settings}:6: histroy: unknown key; did you mean 'history'?\n"
+    )
+    settings = made(tmp_path)
+    settings.chmod(0o666)
+    checked = run("check", "--config", str(settings))
+    assert checked.exit_code == 0
+    assert checked.stderr.startswith(f"warning: {settings} can be written by others")
+
+
+def test_a_program_is_told_the_same(tmp_path: Path) -> None:
+    settings = made(tmp_path, 'tls_key = "k"\nthrottle = -1\n')
+    checked = run("check", "--config", str(settings), "--json")
+    assert checked.exit_code == 1
+    told = json.loads(checked.stdout)
+    assert (told["usable"], told["warnings"], len(told["problems"])) == (False, [], 2)
+
+
+def test_every_setting_is_shown_with_where_it_comes_from(tmp_path: Path) -> None:
+    settings = made(tmp_path, '[gates]\nwell = ["sh"]\n')
+    env = {
+        "FOREWARN_TRACES": "http://me:secret@collector:4318/v1",
+        "FOREWARN_CONFIG": str(settings),
+    }
+    shown = run("show", "--json", env=env)
+    assert shown.exit_code == 0
+    found = {one["key"]: (one["value"], one["from"]) for one in json.loads(shown.stdout)}
+    assert found["state"] == (str(tmp_path / "state/forewarn.db"), f"{settings}:3")
+    assert found["gates.well"] == (["sh"], f"{settings}:7")
+    assert found["history"] == ("90d", "default")
+    assert found["traces"] == ("http://***@collector:4318/v1", "environment FOREWARN_TRACES")
+    assert set(found) | {"gates"} >= set(Settings.__struct_fields__)
+    table = run("show", env=env).stdout
+    assert "secret" not in table + shown.stdout
+    assert "history" in table
+
+
+def test_what_cannot_be_read_is_not_shown(tmp_path: Path) -> None:
+    shown = run("show", env={"FOREWARN_THROTTLE": "x"})
+    assert (shown.exit_code, shown.stdout) == (1, "")
+    assert "throttle is a whole number" in shown.stderr
+
+
+# The machine.
+
+
+def test_directories_must_be_there_and_belong_to_the_service(tmp_path: Path, state: str) -> None:
+    assert findings(state=state) == []
+    (gone,) = findings(state=f"{tmp_path}/gone/x.db")
+    assert gone == f"! state: there is no directory {tmp_path}/gone; create it, or name another"
+    (gone,) = findings(state=state, record=f"{tmp_path}/gone/x")
+    assert gone.startswith("! record: there is no directory")
+    (is_one,) = findings(state=str(tmp_path / "state"))
+    assert is_one.startswith("! state:")
+    Path(state).touch(0o644)
+    assert f"? state: {state} can be read by others: chmod 600 {state}" in findings(state=state)
+    Path(state).unlink()
+    Path(state).parent.chmod(0o777)
+    (open_,) = findings(state=state)
+    assert "can be written by others" in open_
+
+
+def test_a_state_that_cannot_be_taken_up_is_found_before_it_is_tried(state: str) -> None:
+    older = SCHEMAS / "0001.db.gz"
+    Path(state).write_bytes(gzip.decompress(older.read_bytes()))
+    Path(state).chmod(0o600)
+    before = sorted(Path(state).parent.iterdir())
+    (old,) = findings(state=state)
+    assert old.startswith(f"! state: {state} has schema 0001, this version has")
+    assert "start with --migrate" in old
+    Path(state).write_text("something else")
+    (other,) = findings(state=state)
+    assert other.startswith(f"! state: {state}")
+    assert sorted(Path(state).parent.iterdir()) == before  # it was only looked at
+
+
+def test_a_certificate_must_fit_its_key_and_be_valid(
+    tmp_path: Path, state: str, pair: tuple[str, str]
+) -> None:
+    def found(certificate: str, key: str, **more: Any) -> list[str]:
+        return findings(state=state, tls_certificate=certificate, tls_key=key, **more)
+
+    assert found(*pair) == []
+    (tmp_path / "other").mkdir()
+    other = certificate(tmp_path / "other", days=3)
+    (mismatch,) = found(pair[0], other[1])
+    assert mismatch == f"! tls_certificate: {other[1]} is not the key of {pair[0]}"
+    (soon,) = found(*other)
+    assert soon == f"? tls_certificate: {other[0]} expires in 2 days"
+    (tmp_path / "old").mkdir()
+    old = certificate(tmp_path / "old", days=-1, begins=-9)
+    assert found(*old) == [f"! tls_certificate: {old[0]} has expired"]
+    (tmp_path / "new").mkdir()
+    new = certificate(tmp_path / "new", days=90, begins=9)
+    assert found(*new) == [f"! tls_certificate: {new[0]} is not valid yet"]
+    assert found(pair[0], f"{tmp_path}/gone") == [
+        f"! tls_certificate: {tmp_path}/gone: No such file or directory"
+    ]
+    (tmp_path / "nonsense").write_text("nonsense")
+    (nonsense,) = found(str(tmp_path / "nonsense"), pair[1])
+    assert "cannot be used" in nonsense
+    Path(other[1]).chmod(0o640)
+    assert f"? tls_key: {other[1]} can be read by others: chmod 600 {other[1]}" in found(*other)
+    (name,) = found(*pair, control_names=["a.example", "b.example"])
+    assert "is not good for 'b.example', but for a.example" in name.replace(
+        "'a.example'", "a.example"
+    )
+
+
+def test_programs_that_others_can_change_are_warned_of(tmp_path: Path, state: str) -> None:
+    program = tmp_path / "carry"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o777)
+    (warned,) = findings(state=state, gates={"well": [str(program)]})
+    assert warned.startswith(f"? gate 'well': {program} can be written by others")
+
+
+def test_addresses_that_are_not_here_are_warned_of(state: str) -> None:
+    said = Said(Settings(state=state, metadata="169.254.1.2:80", control="127.0.0.1:0"))
+    (warned, *_) = surroundings.findings(said, config(said), None)
+    assert "169.254.1.2 is not an address of this machine" in warned.says
+    assert "ip address add 169.254.1.2/32 dev lo" in warned.says
+
+
+def test_more_connections_than_open_files_are_warned_of(state: str) -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most == resource.RLIM_INFINITY:
+        most = 1 << 30
+    (warned,) = findings(state=state, max_connections=most)
+    assert warned.startswith(f"? max_connections: {most} connections take")
+
+
+def test_more_processes_than_cores_are_warned_of(state: str) -> None:
+    cores = len(os.sched_getaffinity(0))
+    if cores < 64:
+        (warned,) = findings(state=state, workers=cores + 1)
+        assert warned.endswith(f"{cores + 1} processes for guests on {cores} processor cores")

@@ -1,0 +1,149 @@
+"""The container file, followed step by step where no image can be had: what stands in for the base
+image is this machine's Debian. Every other line is carried out as it is written, and what comes
+out is run as it would be: as its user, with a read-only root, its volume, its health check.
+
+Not tried here: the base image itself, and a container engine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cleanroot import CleanRoot, needed
+from running import Running
+from serving import Serving
+
+ROOT = Path(__file__).parents[2]
+FILE = ROOT / "deploy/container/Containerfile"
+KNOWN = {
+    *("FROM", "WORKDIR", "RUN", "COPY", "ENV", "USER", "VOLUME", "STOPSIGNAL"),
+    *("HEALTHCHECK", "ENTRYPOINT"),
+}
+
+
+def instructions() -> list[tuple[str, str]]:
+    text = re.sub(r"\\\n", " ", FILE.read_text())
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    return [(line.split(None, 1)[0], line.split(None, 1)[1]) for line in lines]
+
+
+def said(what: str) -> list[str]:
+    """In the last stage, which is the image."""
+    last = max(i for i, (word, _) in enumerate(instructions()) if word == "FROM")
+    return [rest for word, rest in instructions()[last:] if word == what]
+
+
+def environment() -> dict[str, str]:
+    return dict(line.split("=", 1) for line in said("ENV"))
+
+
+def test_it_is_written_in_what_every_builder_knows() -> None:
+    found = instructions()
+    assert {word for word, _ in found} <= KNOWN
+    assert found[0][0] == "FROM"
+    for word, rest in found:
+        if word in ("ENTRYPOINT", "VOLUME") and rest.startswith("["):
+            assert all(isinstance(one, str) for one in json.loads(rest))
+
+
+def test_images_come_from_wherever_the_builder_takes_them_from_and_are_named_exactly() -> None:
+    for rest in [rest for word, rest in instructions() if word == "FROM"]:
+        image = rest.split()[0]
+        name, _, tag = image.partition(":")
+        assert "/" not in name
+        assert re.fullmatch(r"3\.\d+-slim-[a-z]+", tag)
+
+
+def test_it_copies_only_what_is_in_the_project() -> None:
+    for word, rest in instructions():
+        if word == "COPY" and not rest.startswith("--from"):
+            for source in rest.split()[:-1]:
+                assert (ROOT / source).exists(), source
+
+
+def test_it_is_not_run_as_root() -> None:
+    (user,) = said("USER")
+    assert re.fullmatch(r"[1-9]\d+:[1-9]\d+", user)
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CleanRoot]:
+    needed("unshare", "nsenter", "useradd", "python3")
+    root = CleanRoot(tmp_path_factory.mktemp("image"))
+    root.done("ln", "-sf", "/usr/bin/python3", "/usr/local/bin/python")
+    index = {key: value for key, value in os.environ.items() if key.startswith(("PIP_", "SSL_"))}
+    path = {"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+    here = "/"
+    for word, rest in instructions():
+        if word == "WORKDIR":
+            here = rest
+            root.done("mkdir", "-p", here)
+        elif word == "RUN":
+            root.done("sh", "-ec", f"cd {here}\n{rest}", env={**index, **path})
+        elif word == "COPY" and not rest.startswith("--from"):
+            *sources, target = rest.split()
+            _copy(root, sources, f"{here}/{target}")
+        elif word == "COPY":
+            _, source, target = rest.split()
+            assert source == target  # one root stands for both stages
+        elif word == "USER":
+            break
+    yield root
+    root.close()
+
+
+def _copy(root: CleanRoot, sources: list[str], target: str) -> None:
+    """As COPY does: of a directory, what is in it."""
+    root.done("mkdir", "-p", target)
+    for source in sources:
+        path = ROOT / source
+        within, what = (path, ".") if path.is_dir() else (path.parent, path.name)
+        pack = subprocess.Popen(
+            ["tar", "-C", within, "--exclude=__pycache__", "-c", what], stdout=subprocess.PIPE
+        )
+        subprocess.run(root.argv(["tar", "-C", target, "-x"]), stdin=pack.stdout, check=True)
+        assert pack.stdout is not None
+        pack.stdout.close()
+        assert pack.wait() == 0
+
+
+def test_what_it_builds_serves_with_a_read_only_root_as_its_user(image: CleanRoot) -> None:
+    (volume,), (user,), (entry,) = said("VOLUME"), said("USER"), said("ENTRYPOINT")
+    image.done("mount", "--bind", volume, volume)
+    image.done("sh", "-c", "for at in / /run /tmp; do mount -o remount,ro,bind $at || exit; done")
+    (where,) = said("WORKDIR")
+    # Port 0, since others listen on this machine as well; else as it is.
+    more = {"FOREWARN_METADATA": "127.0.0.1:0", "FOREWARN_CONTROL": "127.0.0.1:0"}
+    words = [f"{key}={value}" for key, value in {**environment(), **more}.items()]
+    start = ["sh", "-c", f"cd {where} && exec {shlex.join(json.loads(entry))}"]
+    argv = image.argv([*words, *start], user=user)
+    process = subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    running = Running(process, argv)
+    try:
+        word, _, urls = running.line(60).partition(" ")
+        assert word == "ready"
+        service = Serving(running, json.loads(urls))
+        assert Path(f"/proc/{process.pid}").stat().st_uid == int(user.partition(":")[0])
+        (health,) = said("HEALTHCHECK")
+        command = json.loads(health.partition("CMD ")[2])
+        command = [one.replace("http://127.0.0.1:8170", service.control) for one in command]
+        image.done(*command, user=user, env=environment())
+    finally:
+        assert running.stop() == 0
+    broken = image.run(*(f"{k}={v}" for k, v in environment().items()), *command, user=user)
+    assert broken.returncode != 0  # the check finds it when nobody answers
+    assert image.run("touch", "/usr/written").returncode != 0  # it was read-only
+    assert image.done("ls", volume).split() != []

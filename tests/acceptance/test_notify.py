@@ -1,0 +1,123 @@
+"""What systemd is told: a real service, and a socket that listens as systemd's would."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from manager import Manager
+from serving import made, serving
+
+from forewarn.node.notifying import Notifier
+from forewarn.service import guard
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[Manager]:
+    """On a path; the others below are abstract."""
+    with Manager(str(tmp_path / "notify")) as manager:
+        yield manager
+
+
+def test_systemd_hears_that_the_service_is_ready_reloads_lives_and_stops(
+    manager: Manager, tmp_path: Path
+) -> None:
+    settings = made(tmp_path)
+    env = {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "600000"}
+    with serving(tmp_path, settings, env=env) as service:
+        first = manager.message()
+        assert first["READY"] == "1"
+        assert first["STATUS"].startswith("2 machines, 0 active events; guests at http://127.0.0.1")
+        service.poll()  # connections are accepted
+        assert manager.until("WATCHDOG") == {"WATCHDOG": "1"}
+        service.running.process.send_signal(signal.SIGHUP)
+        reloading = manager.until("RELOADING")
+        assert reloading["RELOADING"] == "1"
+        assert int(reloading["MONOTONIC_USEC"]) > 0
+        assert manager.until("READY")["READY"] == "1"
+        manager.until("WATCHDOG")  # and goes on
+        service.running.process.terminate()
+        assert manager.until("STOPPING")["STOPPING"] == "1"
+        assert service.running.wait() == 0
+        assert [one for one in manager.drain() if "WATCHDOG" in one or "READY" in one] == []
+
+
+def test_a_service_that_stands_still_gives_no_sign_of_life(tmp_path: Path) -> None:
+    """A process that is stopped stands for a loop that is stuck: neither comes to it."""
+    settings = made(tmp_path)
+    env = {"NOTIFY_SOCKET": f"@forewarn-stuck-{os.getpid()}", "WATCHDOG_USEC": "600000"}
+    with (
+        Manager(env["NOTIFY_SOCKET"]) as manager,
+        serving(tmp_path, settings, env=env) as service,
+    ):
+        manager.until("WATCHDOG")
+        service.running.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, service.running.process.pid, os.WSTOPPED | os.WNOWAIT)
+        manager.drain()
+        assert manager.silent(1.2)  # twice the time after which it is taken for dead
+        service.running.process.send_signal(signal.SIGCONT)
+        manager.until("WATCHDOG")
+
+
+def test_there_is_a_sign_of_life_only_while_all_is_well() -> None:
+    address = f"@forewarn-well-{os.getpid()}"
+    looked: list[str] = []
+
+    def well() -> str:
+        looked.append("scheduler: it does not run" if 3 <= len(looked) < 6 else "")
+        return looked[-1]
+
+    async def life() -> None:
+        telling = asyncio.ensure_future(  # noqa: TID251 - the test is its owner
+            Notifier(address, watchdog=0.003).keep_telling(lambda: "fine", well)
+        )
+        while len(looked) < 8:
+            await guard.pause(0.001)
+        telling.cancel()
+        await asyncio.wait([telling])
+
+    with Manager(address) as manager:
+        asyncio.run(life())
+        said = manager.drain()
+    assert said[:4] == [{"WATCHDOG": "1"}, {"STATUS": "fine"}, *[{"WATCHDOG": "1"}] * 2]
+    assert said[4:6] == [{"STATUS": "not well: scheduler: it does not run"}, {"WATCHDOG": "1"}]
+    assert sum("WATCHDOG" in one for one in said) == looked.count("")
+
+
+@pytest.mark.parametrize(
+    ("environment", "heard", "watchdog"),
+    [
+        ({}, False, 0.0),
+        ({"NOTIFY_SOCKET": ""}, False, 0.0),
+        ({"NOTIFY_SOCKET": "vsock:2:1234"}, False, 0.0),
+        ({"NOTIFY_SOCKET": "@x", "WATCHDOG_USEC": "3000000"}, True, 3.0),
+        ({"NOTIFY_SOCKET": "/x", "WATCHDOG_USEC": "3000000", "WATCHDOG_PID": "1"}, True, 0.0),
+        ({"NOTIFY_SOCKET": "/x", "WATCHDOG_USEC": "soon"}, True, 0.0),
+    ],
+)
+def test_only_what_is_meant_for_us_is_taken_and_nothing_is_left_for_programs_that_we_start(
+    environment: dict[str, str], heard: bool, watchdog: float
+) -> None:
+    environment["PATH"] = "/bin"
+    notifier = Notifier.taken_from(environment)
+    assert (notifier.heard, notifier.watchdog) == (heard, watchdog)
+    assert environment == {"PATH": "/bin"}
+
+
+def test_a_manager_that_is_gone_stops_nobody(tmp_path: Path) -> None:
+    notifier = Notifier(str(tmp_path / "nobody"))
+    notifier.ready("all is well")
+    notifier.alive()
+    notifier.stopping()
+
+
+def test_words_of_others_cannot_say_something_else_to_the_manager() -> None:
+    with Manager(f"@forewarn-words-{os.getpid()}") as manager:
+        Notifier(manager.address).status("fine\nREADY=1\nMAINPID=1")
+        assert manager.message() == {"STATUS": "fine READY=1 MAINPID=1"}
+        Notifier(manager.address).status("x" * 100_000)
+        assert len(manager.message()["STATUS"]) == 400

@@ -1,0 +1,272 @@
+"""SIGHUP: what is taken over while the service runs, what is not, and that a wrong file changes
+nothing. The signal with real processes; what it brings about with a service in this one."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import urllib.error
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from manager import Manager
+from serving import FLEET, Serving, made, serving
+
+from forewarn.cli.reloading import Reloading, Report
+from forewarn.cli.settings import load
+from forewarn.core.time import DAY, SECOND, Rules
+from forewarn.drivers.command import Command, Program
+from forewarn.testing import Service
+
+
+class Watched:
+    """A service whose manager hears when it has reloaded."""
+
+    def __init__(self, service: Serving, manager: Manager, settings: Path) -> None:
+        self.service = service
+        self.settings = settings
+        self._manager = manager
+        manager.until("READY")
+
+    def reload(self, text: str = "") -> None:
+        if text:
+            self.settings.write_text(text)
+        self.service.running.process.send_signal(signal.SIGHUP)
+        self._manager.until("RELOADING")
+        self._manager.until("READY")
+
+    def stopped(self) -> list[dict[str, Any]]:
+        """All that it logged in its life."""
+        assert self.service.running.stop() == 0
+        return [json.loads(line) for line in self.service.running.stderr if line.startswith("{")]
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[Watched]:
+    settings = made(tmp_path, 'log_level = "debug"\n')
+    address = f"@forewarn-reload-{os.getpid()}"
+    with (
+        Manager(address) as manager,
+        serving(tmp_path, settings, env={"NOTIFY_SOCKET": address}) as service,
+    ):
+        yield Watched(service, manager, settings)
+
+
+def about(log: list[dict[str, Any]], event: str) -> list[dict[str, Any]]:
+    return [line for line in log if line["event"] == event]
+
+
+def test_a_signal_takes_over_what_can_be_and_says_what_needs_a_restart(watched: Watched) -> None:
+    service = watched.service
+    assert service.poll()["Events"] == []
+    text = watched.settings.read_text()
+    watched.reload(text + 'throttle = 1\nhistory = "7d"\nfront = false\n')
+    with pytest.raises(urllib.error.HTTPError, match="429"):
+        [service.poll() for _ in range(20)]
+    fleet = FLEET + "      - {name: web-2, update_domain: 2, addresses: [127.0.0.3]}\n"
+    watched.settings.with_name("fleet.yaml").write_text(fleet)
+    watched.reload()
+    names = {one["name"] for one in service.get("/v1/machines")}
+    assert names == {"web-0", "web-1", "web-2"}
+    watched.reload(text)
+    for _ in range(20):
+        service.poll()
+    log = watched.stopped()
+    first, second, third = about(log, "the settings were read anew")
+    assert set(first["reloaded"]) == {"throttle", "history", "fleet"}
+    assert second["reloaded"] == ["fleet"]
+    assert set(third["reloaded"]) == {"throttle", "history", "fleet"}
+    restart = "these settings need a restart, and stay as they were"
+    assert [line["keys"] for line in about(log, restart)] == [["front"], ["front"]]
+    told = [line for line in log if line["event"] == restart or "reloaded" in line]
+    assert told[-1] == third  # it is as it was again: nothing is left to restart for
+
+
+def test_a_wrong_file_changes_nothing_and_is_one_line(watched: Watched) -> None:
+    text = watched.settings.read_text()
+    watched.reload(text + 'throttle = 1\nhistroy = "1d"\nkeep_alive = "soon"\n')
+    watched.reload("this is not TOML")
+    watched.settings.unlink()
+    watched.reload()
+    for _ in range(20):
+        watched.service.poll()
+    log = watched.stopped()
+    first, second, third = about(log, "the settings are wrong and stay as they were")
+    assert len(first["problems"]) == 2
+    assert first["problems"][0].endswith("histroy: unknown key; did you mean 'history'?")
+    assert len(second["problems"]) == len(third["problems"]) == 1
+    assert about(log, "the settings were read anew") == []
+    assert {line["level"] for line in (first, second, third)} == {"error"}
+
+
+def test_another_level_of_the_log_holds_at_once(watched: Watched) -> None:
+    text = watched.settings.read_text()
+    watched.reload(text.replace('log_level = "debug"', 'log_level = "error"'))
+    watched.reload(text + "front = false\n")
+    log = watched.stopped()
+    # At the level of errors neither what was taken over nor what needs a restart is told.
+    assert [line["level"] for line in about(log, "the settings were read anew")] == ["info"]
+
+
+def test_with_several_processes_the_signal_reaches_all_of_them(tmp_path: Path) -> None:
+    settings = made(tmp_path, "workers = 1\n")
+    with serving(tmp_path, settings) as service:
+        service.poll()
+        fleet = FLEET + "      - {name: web-2, update_domain: 2, addresses: [127.0.0.3]}\n"
+        settings.with_name("fleet.yaml").write_text(fleet)
+        settings.write_text(settings.read_text() + "throttle = 1\n")
+        service.running.process.send_signal(signal.SIGHUP)
+        service.wait_for("/v1/machines/web-2", name="web-2")  # the one that decides
+        with pytest.raises(urllib.error.HTTPError, match="429"):
+            [service.poll() for _ in range(5_000)]  # the one that answers guests
+        assert service.running.stop() == 0
+    log = [json.loads(line) for line in service.running.stderr if line.startswith("{")]
+    assert len(about(log, "the settings were read anew")) == 2
+
+
+# What it brings about, in a service of our own.
+
+
+class Reloaded:
+    def __init__(self, directory: Path, service: Service, before: str = "") -> None:
+        self._file = directory / "serve.toml"
+        self._service = service
+        self._file.write_text(before)
+        said, _ = load(self._file, {})
+        self.reloading = Reloading(said, lambda: load(self._file, {}))
+
+    def __call__(self, text: str) -> Report:
+        self._file.write_text(text)
+        return self._service.run(self.reloading.node(self._service.node))
+
+
+def test_a_longer_grace_holds_for_the_outage_there_was_and_a_shorter_one_frees_at_once(
+    tmp_path: Path,
+) -> None:
+    with Service() as service:
+        reload = Reloaded(tmp_path, service)
+        service.schedule("Reboot", "web_0")
+        service.document("web_0")
+        service.clock.interrupt("20m")
+        assert reload('start_grace = "10m"').reloaded == ("start_grace",)
+        service.clock.advance("9m59s")
+        assert service.document("web_0")["Events"][0]["EventStatus"] == "Scheduled"
+        reload('start_grace = "5m"')
+        service.settle()
+        service.clock.advance("1s")
+        assert service.document("web_0")["Events"][0]["EventStatus"] == "Started"
+
+
+def test_a_shorter_silence_disables_a_group_when_it_has_passed(tmp_path: Path) -> None:
+    with Service(rules=Rules(silence=DAY)) as service:
+        reload = Reloaded(tmp_path, service)
+        service.document("web_0")
+        service.clock.advance("2h")
+        assert reload('silence = "3h"').reloaded == ("silence",)
+        service.clock.advance("59m")
+        assert service.node.inventory.group("web").enabled  # type: ignore[union-attr]
+        service.clock.advance("2m")
+        assert not service.node.inventory.group("web").enabled  # type: ignore[union-attr]
+
+
+def test_the_grace_that_a_trace_is_judged_by_stays_while_it_is_recorded(tmp_path: Path) -> None:
+    with Service(record=tmp_path / "trace") as service:
+        reload = Reloaded(tmp_path, service)
+        report = reload('start_grace = "10m"\nenable_delay = "1s"')
+        assert (report.reloaded, report.restart) == (("enable_delay",), ("start_grace",))
+        rules = service.node.writer.rules
+        assert (rules.start_grace, rules.enable_delay) == (60 * SECOND, SECOND)
+
+
+def test_limits_hold_for_connections_there_are_but_not_below_what_the_short_way_needs(
+    tmp_path: Path,
+) -> None:
+    with Service(sockets=True) as service:
+        reload = Reloaded(tmp_path, service)
+        report = reload("max_body = 10\nmax_head = 1000\n")
+        assert (report.reloaded, report.restart) == (("max_body",), ("max_head",))
+        assert service.post("web_0", b"x" * 11).status == 413
+        assert service.node.endpoint.limits.max_head == 16_384
+        report = reload("max_body = 10\nmax_head = 4096\n")
+        assert (report.reloaded, report.restart) == (("max_head",), ())
+        assert service.node.endpoint.limits.max_head == 4_096
+        assert reload("max_connections_per_machine = 1").reloaded[-1].startswith("max_connections")
+        service.document("web_0")  # the first of all closes its connection
+        with connection(service) as first, connection(service) as second:
+            assert [asked(first), asked(second)] == [200, 429]
+
+
+def test_gates_and_programs_are_others_from_the_next_call_on(tmp_path: Path) -> None:
+    driver = Command(Program(words=("/bin/false",)))
+    before = 'driver = "command"\n[command]\nprogram = ["false"]\n'
+    with Service(driver=driver) as service:
+        reload = Reloaded(tmp_path, service, before)
+        refused = service.node.gates.wrong(_gate("well"))
+        assert refused is not None
+        report = reload(before.replace("false", "true") + 'timeout = "9s"\n[gates]\nwell = ["sh"]')
+        assert set(report.reloaded) == {"command.program", "command.timeout", "gates"}
+        assert service.node.gates.wrong(_gate("well")) is None
+        service.document("web_0")
+        event = service.schedule("Reboot", "web_0")
+        service.document("web_0")
+        assert service.approve("web_0", event).status == 200
+        service.settle()
+        assert service.document("web_0")["Events"] == []  # carried out by the one that can
+
+
+def test_another_driver_takes_a_restart(tmp_path: Path) -> None:
+    with Service() as service:
+        report = Reloaded(tmp_path, service)('driver = "command"\n[command]\nprogram = ["true"]')
+        assert report.reloaded == ()
+        assert set(report.restart) >= {"driver", "command.program"}
+
+
+def test_a_fleet_that_would_remove_what_has_an_event_is_not_applied(tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.yaml"
+    fleet.write_text(FLEET)
+    with Service(FLEET) as service:
+        reload = Reloaded(tmp_path, service)
+        service.schedule("Reboot", "web-0")
+        fleet.write_text(FLEET.replace("web-0", "web-9"))
+        report = reload('fleet = "fleet.yaml"')
+        (problem,) = report.problems
+        assert "is not applied, the inventory stays as it was" in problem
+        assert service.node.inventory.machine("web-0") is not None
+
+
+def test_other_names_of_the_control_api_hold_at_once(tmp_path: Path) -> None:
+    with Service() as service:
+        assert Reloaded(tmp_path, service)('control_names = ["a.example"]').reloaded == (
+            "control_names",
+        )
+        assert service.node.control_names == ("a.example",)
+
+
+@contextlib.contextmanager
+def connection(service: Service) -> Iterator[http.client.HTTPConnection]:
+    where = urlsplit(service.url("web_0"))
+    made = http.client.HTTPConnection(where.hostname or "", where.port, timeout=20)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def asked(connection: http.client.HTTPConnection) -> int:
+    path = "/metadata/scheduledevents?api-version=2020-07-01"
+    connection.request("GET", path, headers={"Metadata": "true"})
+    answer = connection.getresponse()
+    answer.read()
+    return answer.status
+
+
+def _gate(command: str) -> Any:
+    from forewarn.core.rollout import Gate
+
+    return Gate(command=command, timeout=60 * SECOND)

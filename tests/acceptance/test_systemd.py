@@ -1,0 +1,83 @@
+"""The service as its unit runs it: confined, with sockets handed over, without any privilege."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cleanroot import needed
+from manager import Manager
+from serving import made, serving
+
+HERE = Path(__file__).parent
+UNIT = HERE.parents[1] / "deploy/systemd/forewarn.service"
+CONFINED = [sys.executable, str(HERE / "confined.py"), str(UNIT)]
+SOCKETS = "metadata=127.0.0.1:0 control=127.0.0.1:0"
+
+
+@pytest.fixture(autouse=True)
+def _needed() -> None:
+    needed("systemd-analyze", "mount")
+
+
+def confined(directory: Path, *program: str) -> subprocess.CompletedProcess[str]:
+    argv = [*CONFINED, str(directory), SOCKETS, *program]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_service_does_all_it_has_to_within_what_its_unit_allows(
+    tmp_path: Path, workers: int
+) -> None:
+    program = tmp_path / "carry"
+    program.write_text("#!/bin/sh\nenv > carried\nexit 0\n")
+    program.chmod(0o755)
+    settings = made(tmp_path, f"workers = {workers}\n" 'driver = "command"\n'
+                    '[command]\nprogram = ["./carry"]\n')  # fmt: skip
+    before = [*CONFINED, str(tmp_path), SOCKETS]
+    env = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "3000000"}
+    with (
+        Manager(env["NOTIFY_SOCKET"]) as manager,
+        serving(tmp_path, settings, before=before, env=env, cwd=tmp_path) as service,
+    ):
+        assert manager.until("READY")["READY"] == "1"
+        assert service.poll()["Events"] == []
+        event = service.post("/v1/events", {"type": "Reboot", "machines": ["web-0"]})["id"]
+        assert [one["EventId"] for one in service.poll()["Events"]] == [event]
+        service.post(f"/v1/events/{event}/approve")
+        service.wait_for(f"/v1/events/{event}", status="Finished")
+        carried = (tmp_path / "carried").read_text()
+        for name in ("NOTIFY_SOCKET", "LISTEN_", "WATCHDOG_"):
+            assert name not in carried
+        service.get("/readyz")
+        service.running.process.send_signal(signal.SIGHUP)
+        if not workers:
+            assert manager.until("RELOADING")
+            manager.until("READY")
+        manager.drain()
+        manager.until("WATCHDOG")
+        service.running.process.terminate()
+        manager.until("STOPPING")
+        assert service.running.wait() == 0
+
+
+@pytest.mark.parametrize(
+    ("tried", "ends"),
+    [
+        ("import os; os.chroot('/')", -signal.SIGSYS),
+        ("import mmap as m; m.mmap(-1, 4096, prot=m.PROT_WRITE | m.PROT_EXEC)", -signal.SIGSYS),
+        ("import socket; socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)", 1),
+        ("open('/usr/lib/forewarn-was-here', 'w')", 1),
+        ("import socket; socket.create_server(('127.0.0.1', 79))", 1),
+        ("pass", 0),
+    ],
+    ids=["another root", "code that it writes", "netlink", "writing", "a low port", "nothing"],
+)
+def test_what_the_unit_does_not_allow_is_really_refused_here(
+    tmp_path: Path, tried: str, ends: int
+) -> None:
+    """Else the test above would prove nothing."""
+    assert confined(tmp_path, sys.executable, "-c", tried).returncode == ends

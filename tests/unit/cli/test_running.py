@@ -1,0 +1,73 @@
+"""How a service on this machine is found: by the note that it leaves."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from forewarn.cli import running
+from forewarn.cli.running import Note, NotFound, find, note
+
+GONE = 2**22 + 1  # no process has such a number
+
+
+@pytest.fixture(autouse=True)
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A place for notes of our own, and one of the system."""
+    (tmp_path / "system").mkdir(mode=0o755)
+    (tmp_path / "own").mkdir()
+    monkeypatch.setattr(running, "SYSTEM", tmp_path / "system")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "own"))
+    monkeypatch.delenv("RUNTIME_DIRECTORY", raising=False)
+    return tmp_path
+
+
+def test_a_service_is_found_while_it_runs() -> None:
+    with note("http://guests", "http://control"):
+        assert find() == "http://control"
+    with pytest.raises(NotFound, match="no service runs on this machine"):
+        find()
+
+
+def test_a_service_of_the_system_is_found_by_everybody(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(own / "system"))
+    with note("http://guests", "http://system"):
+        (left,) = (own / "system").iterdir()
+        assert stat.S_IMODE(left.stat().st_mode) == 0o644
+        assert list((own / "own").iterdir()) == []
+        monkeypatch.delenv("RUNTIME_DIRECTORY")
+        assert find() == "http://system"
+    assert list((own / "system").iterdir()) == []
+
+
+def test_a_service_of_somebody_else_is_taken_for_what_its_note_says(own: Path) -> None:
+    """It may not be asked whether it is there, but its number is in use by somebody else."""
+    left = own / "system/1.json"
+    left.write_bytes(msgspec.json.encode(Note(1, "http://guests", "http://control")))
+    assert find() == "http://control"
+
+
+def test_a_note_whose_process_is_gone_is_removed(own: Path) -> None:
+    for directory in (own / "system", own / "own/forewarn"):
+        directory.mkdir(exist_ok=True, mode=0o700)
+        (directory / "x.json").write_bytes(msgspec.json.encode(Note(GONE, "a", "b")))
+        (directory / "y.json").write_text("nonsense")
+    with pytest.raises(NotFound):
+        find()
+    assert list(own.rglob("*.json")) == []
+
+
+def test_several_services_have_to_be_told_apart(own: Path) -> None:
+    left = own / "system/0.json"
+    left.write_bytes(msgspec.json.encode(Note(os.getppid(), "http://guests", "http://other")))
+    with (
+        note("http://guests", "http://control"),
+        pytest.raises(NotFound, match="several services run here"),
+    ):
+        find()

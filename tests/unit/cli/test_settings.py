@@ -1,0 +1,229 @@
+"""Where settings come from, which wins, and what is said when they are wrong."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from forewarn.cli.reloading import LIVE
+from forewarn.cli.settings import CommandTable, Settings, SettingsError, gather, load
+from forewarn.cli.settings_lines import lines
+
+ROOT = Path(__file__).parents[3]
+EXAMPLE = ROOT / "deploy/forewarn.toml"
+
+
+def problems(path: Path | None = None, environment: dict[str, str] | None = None) -> list[str]:
+    with pytest.raises(SettingsError) as refused:
+        load(path, environment or {})
+    return list(refused.value.problems)
+
+
+def written(directory: Path, text: str) -> Path:
+    path = directory / "serve.toml"
+    path.write_text(text)
+    return path
+
+
+# Which wins.
+
+
+def test_a_flag_wins_over_the_environment_which_wins_over_the_file_which_wins_over_defaults(
+    tmp_path: Path,
+) -> None:
+    file = written(tmp_path, 'log = "json"\nlog_level = "debug"\ncontrol = "127.0.0.1:1"\n')
+    environment = {"FOREWARN_LOG_LEVEL": "error", "FOREWARN_CONTROL": "127.0.0.1:2"}
+    said = gather(file, environment, {"control": "127.0.0.1:3", "state": None})
+    assert said.settings.history == "90d"
+    assert said.settings.log == "json"
+    assert said.settings.log_level == "error"
+    assert said.settings.control == "127.0.0.1:3"
+    origins = {key: str(said.origin(key)) for key in ("history", "log", "log_level", "control")}
+    assert origins == {
+        "history": "default",
+        "log": f"{file}:1",
+        "log_level": "environment FOREWARN_LOG_LEVEL",
+        "control": "flag --control",
+    }
+
+
+def test_paths_in_the_file_are_as_seen_from_it_and_others_from_where_one_stands(
+    tmp_path: Path,
+) -> None:
+    file = written(tmp_path, 'state = "a.db"\nrecord = "/abs"\n')
+    said = gather(file, {"FOREWARN_FLEET": "fleet.yaml"}).settings
+    assert (said.state, said.record, said.fleet) == (str(tmp_path / "a.db"), "/abs", "fleet.yaml")
+
+
+def test_a_table_in_the_environment_adds_to_the_files_and_replaces_it_when_said_as_a_whole(
+    tmp_path: Path,
+) -> None:
+    file = written(tmp_path, '[command]\nprogram = ["sh"]\ntimeout = "1m"\n[gates]\na = ["sh"]\n')
+    said = gather(file, {"FOREWARN_COMMAND__TIMEOUT": "2m", "FOREWARN_GATES__b": "true"}).settings
+    assert said.command == CommandTable(program=["sh"], timeout="2m")
+    assert said.gates == {"a": ["sh"], "b": ["true"]}
+    whole = {"FOREWARN_COMMAND": '{"program": ["true"]}', "FOREWARN_GATES": '{c = ["sh", "-c"]}'}
+    said = gather(file, whole).settings
+    assert said.command == CommandTable(program=["true"])
+    assert said.gates == {"c": ["sh", "-c"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "key", "value"),
+    [
+        ("FOREWARN_THROTTLE", "7", "throttle", 7),
+        ("FOREWARN_FRONT", "false", "front", False),
+        ("FOREWARN_FRONT", "True", "front", True),
+        ("FOREWARN_HISTORY", "", "history", ""),
+        ("FOREWARN_CONTROL_NAMES", "a.net, b.net", "control_names", ["a.net", "b.net"]),
+        ("FOREWARN_CONTROL_NAMES", '["a,b"]', "control_names", ["a,b"]),
+        ("FOREWARN_GATES", '{"a": ["x"]}', "gates", {"a": ["x"]}),
+    ],
+)
+def test_a_variable_means_what_the_setting_expects(
+    name: str, text: str, key: str, value: Any
+) -> None:
+    assert getattr(gather(None, {name: text}).settings, key) == value
+
+
+# What is wrong.
+
+
+def test_all_that_is_wrong_is_said_at_once_each_with_its_place(tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        'histroy = "1d"\n# a comment\nlog = "jsno"\n\nthrottle = "a"\nkeep_alive = "soon"\n'
+        'control_names = [\n  "fine",\n  7,\n]\n[command]\ntimout = "3s"\n'
+        '[gates]\nwell = ["./nope"]\n',
+    )
+    environment = {"FOREWARN_THROTLE": "3", "FOREWARN_WORKERS": "many", "FOREWARN_TOKEN": "x"}
+    said = problems(file, environment)
+    for line, words in [
+        ("1", "histroy: unknown key; did you mean 'history'?"),
+        ("3", "log = 'jsno': did you mean 'json'?"),
+        ("5", "throttle: a whole number is expected, not text"),
+        ("6", "keep_alive: "),
+        ("7", "control_names[1]: text is expected, not a whole number; write it in quotes"),
+        ("12", "command.timout: unknown key; did you mean 'timeout'?"),
+        ("14", f"gate 'well': there is no program {tmp_path}/nope"),
+    ]:
+        assert [one for one in said if one.startswith(f"{file}:{line}: {words}")], (words, said)
+    assert "FOREWARN_THROTLE: no such setting; did you mean 'FOREWARN_THROTTLE'?" in said
+    assert "FOREWARN_WORKERS: workers is a whole number, not 'many'" in said
+    assert len(said) == 9
+
+
+@pytest.mark.parametrize(
+    ("environment", "says"),
+    [
+        ({"FOREWARN_FRONT": "yes"}, "front is true or false, not 'yes'"),
+        ({"FOREWARN_COMMAND__TIMOUT": "1"}, "did you mean 'FOREWARN_COMMAND__TIMEOUT'?"),
+        ({"FOREWARN_COMMAND__PROGRAM": "a, b"}, "command.program is written as in the file, or"),
+        ({"FOREWARN_GATES": "{a"}, "gates is written as in the file, or as JSON"),
+        ({"FOREWARN_GATES__": "x"}, "no such setting"),
+        ({"FOREWARN_STATE__X": "x"}, "no such setting"),
+        ({"FOREWARN_CONTROL": "nowhere"}, "FOREWARN_CONTROL: control: 'nowhere' is not HOST:PORT"),
+        ({"FOREWARN_MAX_BODY": "0"}, "FOREWARN_MAX_BODY: max_body must be at least 1"),
+        ({"FOREWARN_WORKERS": "1000"}, "workers = 1000: there are 0 to 64"),
+        ({"FOREWARN_TRACES": "ftp://x"}, "traces is an address of an OTLP receiver"),
+        ({"FOREWARN_CONTROL_NAMES": "http://a"}, "'http://a' is no name of a host"),
+    ],
+)
+def test_a_variable_that_cannot_be_is_refused(environment: dict[str, str], says: str) -> None:
+    (problem,) = problems(None, environment)
+    assert says in problem
+    assert problem.startswith(next(iter(environment)))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a = 1\n\nb = x", ":3: Invalid value (column 5)"),
+        ("a = [", "Invalid value (at end of document)"),
+        ('command = "x"', ":1: command: a mapping is expected, not text"),
+        ("command = {}", ":1: command: key 'program' is missing"),
+        ("gates.a = 3", ":1: gates.a: a list is expected, not a whole number"),
+        ("[[gates]]", ":1: gates: "),
+        ("\xff", "invalid"),
+        ('"x.timeout" = "1s"', ":1: x.timeout: unknown key"),
+    ],
+)
+def test_a_file_that_cannot_be_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    file = tmp_path / "serve.toml"
+    file.write_bytes(text.encode("latin-1"))
+    (problem,) = problems(file)
+    assert problem.startswith(str(file))
+    assert says in problem.lower() if says == "invalid" else says in problem
+
+
+def test_a_file_that_is_not_there_or_too_large_is_refused(tmp_path: Path) -> None:
+    assert problems(tmp_path / "gone.toml") == [f"{tmp_path}/gone.toml: No such file or directory"]
+    file = written(tmp_path, "#" * (1024 * 1024 + 1))
+    assert problems(file) == [f"{file}: a settings file has at most 1,048,576 bytes"]
+
+
+def test_the_secret_in_a_misspelt_variable_is_not_repeated() -> None:
+    assert "fw_1_secret" not in " ".join(problems(None, {"FOREWARN_TOKN": "fw_1_secret"}))
+
+
+# Lines.
+
+
+def test_every_key_is_found_on_the_line_on_which_it_begins() -> None:
+    text = (
+        "# a\na = 1\n\nb = '''\n[not.a.table]\nc = 3\n'''\nd = [\n 1, # ]\n 2,\n]\n"
+        '[t]\n"e f" = 1\ng.h = 2\ni = {j = 3}\n[[u]]\nv = 1\n[[u]]\nw = 2\n'
+    )
+    assert lines(text) == {
+        ("a",): 2,
+        ("b",): 4,
+        ("d",): 8,
+        ("t",): 12,
+        ("t", "e f"): 13,
+        ("t", "g"): 14,
+        ("t", "g", "h"): 14,
+        ("t", "i"): 15,
+        ("t", "i", "j"): 15,
+        ("u",): 16,
+    }
+    tomllib.loads(text)
+
+
+# What is shipped, and what is written down.
+
+
+def test_the_example_names_every_setting_at_its_default() -> None:
+    text = EXAMPLE.read_text()
+    raw = tomllib.loads(re.sub(r"^#(?=[a-z_]+ = |\[)", "", text, flags=re.MULTILINE))
+    command = raw.pop("command")
+    raw.pop("gates")
+    fields = {field.name: field.default for field in msgspec.structs.fields(Settings)}
+    assert set(raw) == set(fields) - {"command", "gates"}
+    theirs = {"state": "/var/lib/forewarn/forewarn.db", "upstream": "/run/forewarn/upstream"}
+    for key, value in raw.items():
+        assert value == theirs.get(key, fields[key] if fields[key] is not None else []), key
+    defaults = {f.name: f.default for f in msgspec.structs.fields(CommandTable) if not f.required}
+    assert {key: command[key] for key in defaults} == defaults
+    assert set(command) == {field.name for field in msgspec.structs.fields(CommandTable)}
+
+
+def test_the_example_can_be_used_as_it_is() -> None:
+    said, _ = load(EXAMPLE, {})
+    assert set(said.origins) == {"state", "upstream"}
+
+
+def test_it_is_documented_which_settings_are_reloaded_and_which_are_not() -> None:
+    text = (ROOT / "docs/settings.md").read_text()
+    section = text.partition("### Reloading")[2].partition("\n## ")[0]
+    taken, _, left = section.partition("Only a restart")
+    left = left.partition(".")[0]
+    every = {f.name for f in msgspec.structs.fields(Settings)} - {"command"}
+    every |= {f"command.{f.name}" for f in msgspec.structs.fields(CommandTable)}
+    assert set(re.findall(r"`([a-z_.]+)`", taken)) & every == set(LIVE) & every
+    assert set(LIVE) <= every
+    assert set(re.findall(r"`([a-z_.]+)`", left)) & every == every - set(LIVE)

@@ -1,0 +1,39 @@
+"""What is installed on a fleet is what was tested: the locks agree, and name no place."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+LOCKS = ROOT / "requirements"
+
+
+def pinned(name: str) -> dict[str, str]:
+    text = (LOCKS / name).read_text()
+    return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE))
+
+
+def test_the_service_is_installed_with_the_versions_that_the_tests_run_with() -> None:
+    tested, installed = pinned("dev.lock"), pinned("server.lock")
+    assert installed
+    assert {name: tested.get(name) for name in installed} == installed
+
+
+def test_all_that_the_server_needs_is_in_its_lock_and_nothing_that_only_tests_need() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needed = [*project["dependencies"], *project["optional-dependencies"]["server"]]
+    names = {re.split(r"[<>=!;\[ ]", need)[0].lower() for need in needed}
+    installed = pinned("server.lock")
+    assert names <= set(installed)
+    assert not {"pytest", "hypothesis", "mypy", "ruff"} & set(installed)
+
+
+def test_every_lock_has_hashes_and_no_address() -> None:
+    for lock in LOCKS.glob("*.lock"):
+        text = lock.read_text()
+        assert "://" not in text, lock
+        assert "--index-url" not in text
+        blocks = re.split(r"^(?=[a-z0-9-]+==)", text, flags=re.MULTILINE)[1:]
+        assert [block[:40] for block in blocks if "--hash=sha256:" not in block] == []

@@ -1,0 +1,125 @@
+"""The systemd units that are shipped: valid, confined, and in agreement with the settings."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from forewarn.cli.settings import gather
+from forewarn.node.handed import CONTROL, METADATA
+from forewarn.service.wellbeing import LOOP_PATIENCE, OVERDUE_PATIENCE, STORE_PATIENCE
+
+ROOT = Path(__file__).parents[2]
+UNITS = ROOT / "deploy/systemd"
+NAMES = ("forewarn.service", "forewarn-metadata.socket", "forewarn-control.socket")
+MOST_EXPOSED = 2.0  # of 10
+
+
+def unit(name: str) -> configparser.RawConfigParser:
+    made = configparser.RawConfigParser(strict=False, delimiters=["="], comment_prefixes=["#"])
+    made.optionxform = str  # type: ignore[assignment,method-assign]
+    made.read(UNITS / name)
+    return made
+
+
+def analyze(*argv: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    if shutil.which("systemd-analyze") is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("needs systemd-analyze: tools/test-packages as root")
+        pytest.skip("needs systemd-analyze: apt-get install systemd")
+    argv = ("systemd-analyze", *argv)
+    return subprocess.run(argv, cwd=cwd, capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """The units, with a program that is there."""
+    for name in NAMES:
+        text = (UNITS / name).read_text().replace("/usr/bin/forewarn", "/bin/true")
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_systemd_has_nothing_to_say_about_them(directory: Path) -> None:
+    checked = analyze("verify", *(f"./{name}" for name in NAMES), cwd=directory)
+    ours = [line for line in checked.stderr.splitlines() if "forewarn" in line]
+    assert (checked.returncode, ours) == (0, [])
+
+
+def test_a_mistake_in_a_unit_would_be_found(directory: Path) -> None:
+    file = directory / "forewarn.service"
+    file.write_text(file.read_text().replace("ProtectSystem=strict", "ProtectSytem=strict"))
+    checked = analyze("verify", "./forewarn.service", cwd=directory)
+    assert "ProtectSytem" in checked.stderr
+
+
+def test_the_service_is_exposed_as_little_as_promised(directory: Path) -> None:
+    found = analyze("security", "--offline=true", "--no-pager", "./forewarn.service", cwd=directory)
+    level = re.search(r"Overall exposure level for forewarn\.service: ([0-9.]+)", found.stdout)
+    assert level is not None, found.stderr
+    assert float(level[1]) < MOST_EXPOSED
+    promised = re.search(r"gives it ([0-9.]+)", (ROOT / "docs/install.md").read_text())
+    assert promised is not None
+    assert promised[1] == level[1]
+
+
+def test_what_confines_it_is_what_the_level_comes_from(directory: Path) -> None:
+    """Without it the same unit is far above."""
+    file = directory / "forewarn.service"
+    head = file.read_text().partition("CapabilityBoundingSet=")[0]
+    file.write_text(head)
+    argv = (
+        "security",
+        "--offline=true",
+        f"--threshold={MOST_EXPOSED * 10:.0f}",
+        "./forewarn.service",
+    )
+    assert analyze(*argv, cwd=directory).returncode == 1  # fmt: skip
+
+
+def test_sockets_listen_where_the_settings_say_and_are_named_as_they_are_looked_for() -> None:
+    settings = gather(ROOT / "deploy/forewarn.toml").settings
+    for name, where in ((METADATA, settings.metadata), (CONTROL, settings.control)):
+        socket = unit(f"forewarn-{name}.socket")["Socket"]
+        assert (socket["FileDescriptorName"], socket["ListenStream"]) == (name, where)
+        assert socket["Service"] == "forewarn.service"
+
+
+def test_a_restart_of_the_service_keeps_its_sockets_open() -> None:
+    for name in NAMES[1:]:
+        assert "PartOf" not in unit(name)["Unit"]
+        assert "BindsTo" not in unit(name)["Unit"]
+
+
+def test_the_service_can_do_what_it_is_asked() -> None:
+    service = unit("forewarn.service")["Service"]
+    assert service["Type"] == "notify"
+    assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
+    settings = gather(ROOT / "deploy/forewarn.toml").settings
+    assert settings.state.startswith(f"/var/lib/{service['StateDirectory']}/")
+    assert settings.upstream.startswith(f"/run/{service['RuntimeDirectory']}/")
+    assert (
+        f"--config /etc/{service['ConfigurationDirectory']}/forewarn.toml" in service["ExecStart"]
+    )
+    assert int(service["LimitNOFILE"]) > settings.max_connections
+
+
+def test_the_watchdog_bites_only_after_the_service_itself_says_that_it_is_not_well() -> None:
+    watchdog = int(unit("forewarn.service")["Service"]["WatchdogSec"].removesuffix("s"))
+    assert watchdog > max(LOOP_PATIENCE, OVERDUE_PATIENCE, STORE_PATIENCE)
+
+
+def test_the_drop_in_for_programs_is_valid_when_all_of_it_is_used(directory: Path) -> None:
+    example = (UNITS / "forewarn.service.d/programs.conf.example").read_text()
+    drop_in = directory / "forewarn.service.d/programs.conf"
+    drop_in.parent.mkdir()
+    drop_in.write_text(re.sub(r"^#(?=[A-Z]\w+=)", "", example, flags=re.MULTILINE))
+    checked = analyze("verify", "./forewarn.service", cwd=directory)
+    ours = [line for line in checked.stderr.splitlines() if "forewarn" in line]
+    assert (checked.returncode, ours) == (0, [])
