@@ -1,12 +1,14 @@
 """What handlers share: from what the platform says to answers, and from what callers say to values.
 
-Problems are RFC 9457.
+Problems are RFC 9457; their kinds are in `problems.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -14,18 +16,22 @@ import structlog
 from litestar import Request, Response
 from litestar.exceptions import HTTPException
 
+from forewarn.control import problems, views
 from forewarn.control import schema as s
-from forewarn.control import views
+from forewarn.control.problems import BY_NAME, BY_STATUS, MEDIA_TYPE, Kind
 from forewarn.core import Duration, Refused, Time
 from forewarn.core.refusal import Reason, invalid
 from forewarn.core.selection import Selector, SelectorError, parse
 from forewarn.core.time import LAST, SECOND
-from forewarn.core.words import listing
+from forewarn.core.words import listing, parse_duration
 from forewarn.service.platform import Outcome
 from forewarn.store.port import StoreFailed
 
-STATUS = {Reason.INVALID: 400, Reason.UNKNOWN: 404, Reason.CONFLICT: 409}
-TITLES = {400: "Bad request", 404: "Not found", 409: "Conflict", 503: "Not stored"}
+TITLES = {kind.status: kind.title for kind in BY_STATUS.values()}
+MAX_BODY = 10 * 1024 * 1024  # bytes, of a call that says nothing else
+SHOWN_VALUE = 40  # characters of a value that cannot be read
+
+_ID = re.compile(r"[0-9A-Fa-f-]{1,36}", re.ASCII)
 
 log = structlog.get_logger("forewarn.control")
 
@@ -34,6 +40,15 @@ class RefusedError(Exception):
     def __init__(self, refused: Refused) -> None:
         super().__init__(refused.says)
         self.refused = refused
+
+
+class ProblemError(Exception):
+    """A refusal of the API itself, of a kind that the platform does not know."""
+
+    def __init__(self, kind: str, says: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(says)
+        self.kind = BY_NAME[kind]
+        self.headers = dict(headers or {})
 
 
 def outcome(done: Outcome | Refused) -> s.Outcome:
@@ -56,11 +71,37 @@ def named(enum: Any, what: str, said: str) -> Any:
     )
 
 
+def id_of(key: str, said: str) -> str:
+    """An id, as it is written in the state."""
+    if _ID.fullmatch(said) is None:
+        raise RefusedError(invalid(f"{key}: '{said[:SHOWN_VALUE]}' is no id"))
+    return said.upper()
+
+
 def instant(time: Any) -> Time:
     try:
         return s.instant_of(time)
     except ValueError as error:
         raise RefusedError(invalid(str(error))) from error
+
+
+def when(key: str, said: str | None, now: Time) -> Time | None:
+    """An instant, or how long ago."""
+    if said is None:
+        return None
+    try:
+        return instant(datetime.fromisoformat(said))
+    except ValueError:
+        pass
+    try:
+        return now - parse_duration(said)  # which is never longer than any time there is
+    except ValueError as error:
+        raise RefusedError(
+            invalid(
+                f"{key}: '{said[:SHOWN_VALUE]}' is neither a time nor how long ago;"
+                " write for example 2027-01-15T08:00:00Z or 2h"
+            )
+        ) from error
 
 
 def length(what: str, seconds: float) -> Duration:
@@ -85,34 +126,52 @@ async def aside(build: Callable[[], object]) -> Response[bytes]:
 
 
 def refused(_request: object, error: RefusedError) -> Response[s.Problem]:
-    status = STATUS[error.refused.reason]
-    return problem(status, TITLES[status], error.refused.says)
+    return answer(_KINDS[error.refused.reason], error.refused.says)
+
+
+def refused_here(_request: object, error: ProblemError) -> Response[s.Problem]:
+    return answer(error.kind, str(error), headers=error.headers)
 
 
 def not_stored(_request: object, error: StoreFailed) -> Response[s.Problem]:
-    return problem(503, TITLES[503], f"it could not be stored and did not happen: {error}")
+    says = f"it could not be stored and did not happen: {error}"
+    return answer(BY_NAME["not-stored"], says)
 
 
 def http_problem(_request: object, error: HTTPException) -> Response[s.Problem]:
     detail = error.detail
-    if isinstance(error.extra, list) and error.extra:
-        said = [f"{e.get('key', '')} {e.get('message', '')}".strip() for e in error.extra]
-        detail = f"{detail}: {'; '.join(said)}"
-    return problem(error.status_code, "Request not understood", detail)
+    faults: list[s.Fault] = []
+    if isinstance(error.extra, list):
+        faults = [_fault(one) for one in error.extra]
+        detail = f"{detail}: {'; '.join(f'{f.pointer} {f.detail}'.strip() for f in faults)}"
+    status = error.status_code
+    if status == 413 and "bytes" not in detail:
+        detail = f"the body is too large; this call takes at most {MAX_BODY:,} bytes"
+    if status >= 500:
+        return answer(BY_NAME["failed"], detail, status=status)
+    kind = BY_STATUS.get(status, BY_NAME["invalid"])
+    return answer(kind, detail, faults, status=status, headers=error.headers)
+
+
+def _fault(said: Mapping[str, Any]) -> s.Fault:
+    message, key = str(said.get("message", "")), str(said.get("key", ""))
+    if said.get("source") == "body":
+        key = problems.pointer(f".{key.removeprefix('data.').removeprefix('data')}")
+    return s.Fault(pointer=key, detail=message)
 
 
 def surprise(request: Request[Any, Any, Any], error: Exception) -> Response[s.Problem]:
     """A fault of ours: all of it is for the log, and whoever asked is told only that."""
     if isinstance(error, RecursionError) and _while_decoding(error):
-        return problem(400, TITLES[400], "the body is nested too deeply")
+        return answer(BY_NAME["invalid"], "the body is nested too deeply")
     log.error(
         "a request could not be answered",
         method=request.method,
         path=request.url.path,
+        request_id=problems.request_id.get(),
         exc_info=error,
     )
-    says = "the service has failed at this; its log says why"
-    return problem(500, "Internal error", says)
+    return answer(BY_NAME["failed"], "the service has failed at this; its log says why")
 
 
 def _while_decoding(error: Exception) -> bool:
@@ -124,9 +183,30 @@ def _while_decoding(error: Exception) -> bool:
     return str(where).startswith("litestar.serialization")
 
 
-def problem(status: int, title: str, detail: str) -> Response[s.Problem]:
-    return Response(
-        s.Problem(title=title, status=status, detail=detail),
-        status_code=status,
-        media_type="application/problem+json",
-    )
+def answer(
+    kind: Kind,
+    detail: str,
+    errors: list[s.Fault] | None = None,
+    *,
+    status: int | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response[s.Problem]:
+    made = problems.described(kind, detail, errors, status)
+    return Response(made, status_code=made.status, media_type=MEDIA_TYPE, headers=headers)
+
+
+def problem(
+    status: int, title: str, detail: str, headers: Mapping[str, str] | None = None
+) -> Response[s.Problem]:
+    """For those who know the status only; the kind's own title is the one that is given."""
+    del title
+    kind = BY_STATUS.get(status, BY_NAME["failed" if status >= 500 else "invalid"])
+    return answer(kind, detail, status=status, headers=headers)
+
+
+_KINDS = {
+    Reason.INVALID: BY_NAME["invalid"],
+    Reason.UNKNOWN: BY_NAME["unknown"],
+    Reason.CONFLICT: BY_NAME["conflict"],
+    Reason.STALE: BY_NAME["stale"],
+}

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import http.client
-from collections.abc import Iterator, Mapping
+import re
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from email.message import Message
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
+from forewarn.control import following
 from forewarn.control import rollout_schema as r
 from forewarn.control import schema as s
+from forewarn.control import token_schema as t
+from forewarn.control.backup_schema import HEADER, BackupContents
+from forewarn.control.connecting import ControlError as ControlError
+from forewarn.control.connecting import Door
+from forewarn.control.connecting import Unreachable as Unreachable
+from forewarn.control.feed_schema import ChangesPage, FeedCommit
 from forewarn.control.fleet_schema import FleetDifference, FleetProgress
 from forewarn.control.history_schema import HistoryPage, HistoryRecord
 
@@ -19,18 +29,15 @@ READ_AT_ONCE = 64 * 1024  # bytes of an export
 
 T = TypeVar("T")
 
-
-class ControlError(Exception):
-    """The service refused, or is not there; the message is one clear line."""
-
-
-class Unreachable(ControlError):
-    """The service is not there, or not now."""
+KEY = "Idempotency-Key"
+_BROKEN = (ConnectionResetError, BrokenPipeError, http.client.HTTPException)
+_NEXT = re.compile(r'<([^>]*)>; rel="next"')
 
 
 class ControlClient:
-    def __init__(self, url: str) -> None:
-        self.url = url.rstrip("/")
+    def __init__(self, where: str | Door) -> None:
+        self._door = Door(where) if isinstance(where, str) else where
+        self.url = self._door.url.rstrip("/")
         self.timeout = TIMEOUT
 
     def status(self) -> s.Status:
@@ -61,8 +68,15 @@ class ControlClient:
     def events(
         self, *, group: str | None = None, past: bool = False, limit: int = 100
     ) -> list[s.Event]:
-        query = {"group": group, "past": str(past).lower(), "limit": str(limit)}
-        return self._call("GET", "/v1/events", list[s.Event], query=query)
+        """All that are not over, and at most so many that are."""
+        query = {"group": group, "past": str(past).lower()}
+        found: list[s.Event] = []
+        for event in self._pages("/v1/events", s.Event, query):
+            limit -= event.ended_at is not None
+            if limit < 0:
+                break
+            found.append(event)
+        return found
 
     def event(self, id: str) -> s.Event:
         return self._call("GET", f"/v1/events/{_segment(id)}", s.Event)
@@ -126,12 +140,35 @@ class ControlClient:
     def explain_rollout(self, id: str) -> r.RolloutExplanation:
         return self._call("GET", f"/v1/rollouts/{_segment(id)}/explain", r.RolloutExplanation)
 
-    def apply(self, text: bytes, *, plan: bool = False, force: bool = False) -> FleetDifference:
+    def apply(
+        self,
+        text: bytes,
+        *,
+        plan: bool = False,
+        force: bool = False,
+        if_match: str | None = None,
+    ) -> FleetDifference:
         query: dict[str, str | None] = {"plan": str(plan).lower(), "force": str(force).lower()}
-        return self._call("PUT", "/v1/fleet", FleetDifference, body=msgspec.Raw(text), query=query)
+        headers = {"If-Match": f'"{if_match}"'} if if_match else {}
+        return self._call(
+            *("PUT", "/v1/fleet", FleetDifference),
+            body=msgspec.Raw(text),
+            query=query,
+            headers=headers,
+        )
 
     def fleet_progress(self) -> FleetProgress:
         return self._call("GET", "/v1/fleet/progress", FleetProgress)
+
+    def tokens(self) -> list[t.Token]:
+        return self._call("GET", "/v1/tokens", list[t.Token])
+
+    def create_token(self, request: t.TokenRequest) -> t.CreatedToken:
+        return self._call("POST", "/v1/tokens", t.CreatedToken, body=request)
+
+    def revoke_token(self, said: str, request: t.RevokeRequest) -> t.Token:
+        path = f"/v1/tokens/{_segment(said)}/revoke"
+        return self._call("POST", path, t.Token, body=request)
 
     def clock(self) -> s.Clock:
         return self._call("GET", "/v1/clock", s.Clock)
@@ -184,6 +221,45 @@ class ControlClient:
         finally:
             connection.close()
 
+    def changes(self, asked: Mapping[str, str | None]) -> ChangesPage:
+        """What came after a commit (`after`), waiting for it (`wait`, seconds)."""
+        return self._call("GET", "/v1/changes", ChangesPage, query=dict(asked))
+
+    def follow(
+        self,
+        after: int | None = None,
+        asked: Mapping[str, str | None] | None = None,
+        away: Callable[[str], None] = lambda _: None,
+    ) -> Iterator[FeedCommit]:
+        """Every change from now on, or after a commit, over restarts of the service: each commit
+        once and in order. `away` is told when the service has to be waited for."""
+        self.timeout = following.SILENCE
+        return following.follow(self._connection, self.url, asked or {}, after, away)
+
+    def backup(self, write: Callable[[bytes], object]) -> BackupContents:
+        """A copy of the state, written as it comes; what is in it."""
+        connection = self._connection()
+        try:
+            try:
+                connection.request("GET", urlsplit(self.url).path + "/v1/backup")
+                response = connection.getresponse()
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                raise Unreachable(f"no service answers at {self.url}: {error}") from error
+            if response.status >= 400:
+                raise self._refusal(response.status, "/v1/backup", response.read())
+            said, left = response.getheader(HEADER, ""), response.length or 0
+            while block := _block(response):
+                write(block)
+                left -= len(block)
+        finally:
+            connection.close()
+        if left:
+            raise ControlError(f"{self.url} broke off, {left:,} bytes before the end of the copy")
+        try:
+            return msgspec.json.decode(said, type=BackupContents)
+        except msgspec.MsgspecError as error:
+            raise ControlError(f"{self.url} is not a forewarn of this version: {error}") from error
+
     def _call(
         self,
         method: str,
@@ -191,13 +267,32 @@ class ControlClient:
         type: type[T],
         *,
         body: object = None,
-        query: dict[str, str | None] | None = None,
+        query: Mapping[str, str | None] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> T:
         said = {key: value for key, value in (query or {}).items() if value is not None}
         target = f"{path}?{urlencode(said)}" if said else path
-        status, answer = self._exchange(method, target, body)
+        named = {KEY: str(uuid.uuid4())} if method == "POST" and _once_only(path) else {}
+        status, _, answer = self._told(method, target, body, {**named, **(headers or {})})
         if status >= 400:
             raise self._refusal(status, path, answer)
+        return self._decoded(answer, type)
+
+    def _pages(
+        self, path: str, type: type[T], query: Mapping[str, str | None]
+    ) -> Iterator[T]:
+        """Everything of a list, however many pages that takes."""
+        said = {key: value for key, value in query.items() if value is not None}
+        target = f"{path}?{urlencode(said)}" if said else path
+        while target:
+            status, headers, answer = self._told("GET", target, None, {})
+            if status >= 400:
+                raise self._refusal(status, path, answer)
+            yield from self._decoded(answer, list[type])  # type: ignore[valid-type]
+            found = _NEXT.search(headers.get("Link", ""))
+            target = found[1] if found else ""
+
+    def _decoded(self, answer: bytes, type: type[T]) -> T:
         try:
             return msgspec.json.decode(answer, type=type)
         except msgspec.MsgspecError as error:
@@ -210,25 +305,50 @@ class ControlClient:
             return ControlError(f"{self.url}{path} answered {status}")
 
     def _connection(self) -> http.client.HTTPConnection:
-        parts = urlsplit(self.url)
-        return http.client.HTTPConnection(
-            parts.hostname or "", parts.port or 80, timeout=self.timeout
-        )
+        return self._door.connection(self.timeout)
 
-    def _exchange(self, method: str, target: str, body: object) -> tuple[int, bytes]:
+    def _told(
+        self, method: str, target: str, body: object, more: Mapping[str, str]
+    ) -> tuple[int, Message, bytes]:
+        """Under a key, what was lost on the way can be asked for once more."""
+        try:
+            return self._exchange(method, target, body, more)
+        except Unreachable as lost:
+            broken = isinstance(lost.__cause__, _BROKEN)
+            if KEY not in more or not broken:
+                raise
+        try:
+            return self._exchange(method, target, body, more)
+        except Unreachable as error:
+            raise Unreachable(
+                f"the connection to {self.url} broke before the answer, and now: {error.__cause__};"
+                " whether it has been done is not known, so look before you try again"
+            ) from error
+
+    def _exchange(
+        self, method: str, target: str, body: object, more: Mapping[str, str]
+    ) -> tuple[int, Message, bytes]:
         parts = urlsplit(self.url)
-        headers: dict[str, Any] = {"Content-Type": "application/json"}
+        headers: dict[str, Any] = {"Content-Type": "application/json", **more}
         try:
             connection = self._connection()
             try:
                 data = None if body is None else msgspec.json.encode(body)
                 connection.request(method, parts.path + target, data, headers)
                 response = connection.getresponse()
-                return response.status, response.read()
+                return response.status, response.headers, response.read()
             finally:
                 connection.close()
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise Unreachable(f"no service answers at {self.url}: {error}") from error
+
+
+def _block(response: http.client.HTTPResponse) -> bytes:
+    """The next bytes; none where it ends or breaks off, which its length tells apart."""
+    try:
+        return response.read(READ_AT_ONCE)
+    except (OSError, http.client.HTTPException):
+        return b""
 
 
 def _lines(response: http.client.HTTPResponse) -> Iterator[bytes]:
@@ -237,6 +357,11 @@ def _lines(response: http.client.HTTPResponse) -> Iterator[bytes]:
     while block := response.read(READ_AT_ONCE):
         *lines, rest = (rest + block).split(b"\n")
         yield from (line + b"\n" for line in lines)
+
+
+def _once_only(path: str) -> bool:
+    """Does it make something happen that must not happen twice? The rest can be repeated."""
+    return not path.startswith(("/v1/tokens", "/v1/clock", "/v1/rollouts/plan"))
 
 
 def _segment(text: str) -> str:

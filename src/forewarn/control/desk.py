@@ -1,29 +1,33 @@
 """What the handlers are given: the desk, the same for all, and what one request is asked through.
 
-`Asked` binds the verbs to whoever asks: `by` for the history, what a token is limited to, and the
-key that the caller has given its request. Handlers take it as their parameter
-`ask: Ask`.
+`Asked` binds the verbs to whoever asks: `by` for the history, what a token is limited to, the key
+that the caller has given its request, and what it expects to find. Handlers take it as their
+parameter `ask: Ask`; where it comes from is `asking.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
+from typing import TypeAlias
 
 import msgspec
-from litestar import Request
 from litestar.di import NamedDependency
 
 from forewarn.core import Machine, Time
 from forewarn.core.access import Limit, Role
 from forewarn.service.applying import Applying
+from forewarn.service.feed import Feed
 from forewarn.service.history import History
 from forewarn.service.hosts import Hosts
 from forewarn.service.leaving import Leaving
+from forewarn.service.measuring import Meter
 from forewarn.service.platform import Platform
-from forewarn.service.readings import Reading
+from forewarn.service.readings import Reading, Spreads
 from forewarn.service.rollouts import Rollouts
-from forewarn.store.port import Key
+from forewarn.service.tokens import LOCAL_NAME, Tokens
+from forewarn.service.wellbeing import Wellbeing
+from forewarn.service.writer import Check
+from forewarn.store.port import Copy, Key, Store
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,35 +39,46 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     token: str = ""  # its id; empty: a local program, while there are no tokens
 
 
-LOCAL = Caller(name="operator", role=Role.ADMIN)
+LOCAL = Caller(name=LOCAL_NAME, role=Role.ADMIN)
 
 
 class Desk(msgspec.Struct, frozen=True):
     """What the API is given: the platform, and the few things a node alone knows."""
 
+    store: Store
     platform: Platform
     leaving: Leaving
     hosts: Hosts
     rollouts: Rollouts
     history: History
     applying: Applying
+    tokens: Tokens
+    names: Callable[[], Collection[str]]  # that the API may be asked under, beside its address
     metadata: str
     url_of: Callable[[Machine], str]
     next_due: Callable[[], Time | None]
     advance: Callable[[Time], Awaitable[None]] | None  # where the clock is virtual
-    readings: Callable[[], Iterable[Reading]]
+    readings: Callable[[], Iterable[Reading | Spreads]]
+    copy: Callable[[Time], Awaitable[Copy | None]]  # of the state
+    feed: Feed
+    meter: Meter
+    wellbeing: Wellbeing
 
-    def ask(self, caller: Caller, key: Key | None = None) -> Asked:
-        if key is None:
-            return Asked(caller, self.platform, self.leaving, self.hosts, self.rollouts)
-        platform = self.platform.under(key)
+    def ask(self, caller: Caller, key: Key | None = None, unless: Check | None = None) -> Asked:
+        if key is None and unless is None:
+            return Asked(
+                caller, self.platform, self.leaving, self.hosts, self.rollouts, self.tokens
+            )
+        platform = self.platform.under(key, unless)
         return Asked(
             caller,
             platform,
             Leaving(platform),
             self.hosts.through(platform),
             self.rollouts.through(platform),
+            self.tokens,
             key,
+            unless,
         )
 
 
@@ -75,20 +90,22 @@ class Asked(msgspec.Struct, frozen=True):
     leaving: Leaving
     hosts: Hosts
     rollouts: Rollouts
+    tokens: Tokens
     key: Key | None = None
+    unless: Check | None = None  # what the caller expects, for those who do not go by `platform`
+    heads: MutableMapping[str, str] = {}  # headers that the answer is to have
 
     @property
     def by(self) -> str:
         return self.caller.name
 
+    @property
+    def limited(self) -> bool:
+        return not self.caller.limit.none
+
+    def sees(self, group: str) -> bool:
+        """Is it within what the caller is limited to, as the group is labelled now?"""
+        return not self.limited or self.tokens.allows(self.caller.limit, group)
+
 
 Ask: TypeAlias = NamedDependency[Asked]
-
-
-def asking(desk: Desk) -> Callable[[Request[Any, Any, Any]], Asked]:
-    """The dependency `ask`: the doorway has noted who asks, and under which key."""
-
-    def ask(request: Request[Any, Any, Any]) -> Asked:
-        return desk.ask(request.state.caller, request.state.get("key"))
-
-    return ask

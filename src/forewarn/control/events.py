@@ -4,38 +4,90 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from litestar import get, post
+from litestar import Request, get, post
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
+from forewarn.control import access, lists, views
 from forewarn.control import schema as s
-from forewarn.control import views
-from forewarn.control.answers import RefusedError, allowed, instant, length, named, outcome
+from forewarn.control.access import KEEPS_LIMITS
+from forewarn.control.answers import (
+    RefusedError,
+    allowed,
+    id_of,
+    instant,
+    length,
+    named,
+    outcome,
+    when,
+)
+from forewarn.control.conditions import event_tag
 from forewarn.control.desk import Ask, Desk
-from forewarn.core import EventType, Source
+from forewarn.control.lists import EventsWanted
+from forewarn.control.paging import After, linked, timed_mark
+from forewarn.core import Event, EventType, Source, Status
 from forewarn.core.refusal import unknown
-from forewarn.service.platform import Platform
 
-MAX_LISTED = 1_000  # events that are over, in one answer
+MAX_LISTED = 1_000  # events in one answer, and how many are unless somebody says
+
+Name = FromQuery[str | None]
 
 
 def handlers(desk: Desk) -> list[Any]:
     platform = desk.platform
 
-    @get("/v1/events")
+    @get("/v1/events", opt=KEEPS_LIMITS)
     async def events(
-        group: FromQuery[str | None] = None,
+        request: Request[Any, Any, Any],
+        ask: Ask,
+        group: Name = None,
+        machine: Name = None,
+        host: Name = None,
+        type: Name = None,
+        status: Name = None,
+        source: Name = None,
+        cause: Name = None,
+        rollout: Name = None,
+        raised_since: Name = None,
         past: FromQuery[bool] = False,
-        limit: Annotated[int, QueryParameter(ge=1, le=MAX_LISTED)] = 100,
+        limit: Annotated[int, QueryParameter(ge=1, le=MAX_LISTED)] = MAX_LISTED,
+        after: After = None,
     ) -> list[s.Event]:
-        active = [e for e in platform.active() if group in (None, e.group)]
-        over = list(await platform.past(group, limit)) if past else []
-        if group is not None and not active and not over:
-            _known(platform, group)  # one that is no more may still have events that are over
-        return [views.event(event) for event in (*active, *over)]
+        """Those that are not over in the order they were raised; then, if `past` says so or the
+        status wanted is one of theirs, those that are, the latest first."""
+        if group is not None:
+            access.group(ask, group)
+        if machine is not None:
+            access.machines(ask, machine)
+        if host is not None:
+            access.host(ask, host, whole=False)
+        wanted = EventsWanted(
+            group=group,
+            machine=machine,
+            host=host,
+            type=None if type is None else named(EventType, "type", type),
+            status=None if status is None else named(Status, "status", status),
+            source=None if source is None else named(Source, "source", source),
+            cause=cause,
+            rollout=None if rollout is None else id_of("rollout", rollout),
+            raised_since=when("raised_since", raised_since, platform.writer.now().at),
+            past=past,
+            sees=ask.sees,
+        )
+        page: list[Event] = []
+        async for event in lists.events(platform, wanted, timed_mark(after)):
+            if len(page) == limit:
+                ends = lists.event_place(page[-1])
+                linked(ask.heads, request.url.path, request.scope["query_string"], ends)
+                break
+            page.append(event)
+        if not page:  # one that is no more may still have events that are over
+            _known(desk, group, machine, host)
+        return [views.event(event) for event in page]
 
-    @post("/v1/events", status_code=201)
+    @post("/v1/events", status_code=201, opt=KEEPS_LIMITS)
     async def schedule(ask: Ask, data: JSONBody[s.ScheduleRequest]) -> s.Outcome:
-        return outcome(
+        access.machines(ask, *data.machines)
+        made = outcome(
             await ask.platform.schedule(
                 type=named(EventType, "type", data.type),
                 machines=tuple(data.machines),
@@ -48,34 +100,49 @@ def handlers(desk: Desk) -> list[Any]:
                 duration=data.duration,
             )
         )
+        ask.heads["Location"] = f"/v1/events/{made.id}"
+        return made
 
-    @get("/v1/events/{id:str}")
-    async def event(id: FromPath[str]) -> s.Event:
-        return views.event(allowed(await platform.event(id)))
+    @get("/v1/events/{id:str}", opt=KEEPS_LIMITS)
+    async def event(ask: Ask, id: FromPath[str]) -> s.Event:
+        id = await access.event(ask, id)
+        found = allowed(await platform.event(id))
+        ask.heads["ETag"] = event_tag(found)
+        return views.event(found)
 
-    @post("/v1/events/{id:str}/approve", status_code=200)
+    @post("/v1/events/{id:str}/approve", status_code=200, opt=KEEPS_LIMITS)
     async def approve(ask: Ask, id: FromPath[str]) -> s.Outcome:
+        id = await access.event(ask, id, whole=True)
         return outcome(await ask.platform.approve(id, ask.by))
 
-    @post("/v1/events/{id:str}/cancel", status_code=200)
+    @post("/v1/events/{id:str}/cancel", status_code=200, opt=KEEPS_LIMITS)
     async def cancel(ask: Ask, id: FromPath[str]) -> s.Outcome:
+        id = await access.event(ask, id, whole=True)
         return outcome(await ask.platform.cancel(id, ask.by))
 
-    @post("/v1/events/{id:str}/retry", status_code=200)
+    @post("/v1/events/{id:str}/retry", status_code=200, opt=KEEPS_LIMITS)
     async def retry(ask: Ask, id: FromPath[str]) -> s.Outcome:
+        id = await access.event(ask, id, whole=True)
         return outcome(await ask.platform.retry(id, ask.by))
 
-    @post("/v1/events/{id:str}/finish", status_code=200)
+    @post("/v1/events/{id:str}/finish", status_code=200, opt=KEEPS_LIMITS)
     async def finish(ask: Ask, id: FromPath[str], data: JSONBody[s.FinishRequest]) -> s.Outcome:
+        id = await access.event(ask, id, whole=True)
         return outcome(await ask.platform.finish(id, ask.by, data.reason))
 
-    @get("/v1/events/{id:str}/explain")
-    async def explain(id: FromPath[str]) -> s.Explanation:
-        return views.explanation(allowed(await platform.explain(id)))
+    @get("/v1/events/{id:str}/explain", opt=KEEPS_LIMITS)
+    async def explain(ask: Ask, id: FromPath[str]) -> s.Explanation:
+        id = await access.event(ask, id)
+        return views.explanation(access.explained(ask, allowed(await platform.explain(id))))
 
     return [events, schedule, event, approve, cancel, retry, finish, explain]
 
 
-def _known(platform: Platform, group: str) -> None:
-    if platform.inventory.group(group) is None:
-        raise RefusedError(unknown(platform.inventory.unknown_group(group)))
+def _known(desk: Desk, group: str | None, machine: str | None, host: str | None) -> None:
+    inventory = desk.platform.inventory
+    if group is not None and inventory.group(group) is None:
+        raise RefusedError(unknown(inventory.unknown_group(group)))
+    if machine is not None and inventory.machine(machine) is None:
+        raise RefusedError(unknown(inventory.unknown_machine(machine)))
+    if host is not None:
+        allowed(desk.hosts.host(host))

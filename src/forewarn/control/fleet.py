@@ -14,10 +14,13 @@ from litestar.exceptions import HTTPException
 from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from litestar.params import FromPath, FromQuery
 
+from forewarn.control.access import KEEPS_LIMITS
 from forewarn.control.answers import RefusedError, allowed
+from forewarn.control.conditions import bytes_tag, fleet_tag
 from forewarn.control.desk import Ask, Desk
 from forewarn.control.fleet_schema import MAX_FLEET_BYTES, FleetDifference, FleetProgress
-from forewarn.core import Refused
+from forewarn.core import Group, Refused
+from forewarn.core.fleet import Host
 from forewarn.core.refusal import invalid
 from forewarn.service import changing, fleetentries
 from forewarn.service.declaring import entry_of
@@ -30,6 +33,9 @@ JSON = "application/json"
 def handlers(desk: Desk) -> list[Any]:
     applying = desk.applying
 
+    def snapshot() -> tuple[dict[str, Group], dict[str, Host]]:
+        return dict(desk.store.groups), dict(desk.store.registry.hosts)
+
     @put("/v1/fleet", status_code=200, request_max_body_size=MAX_FLEET_BYTES)
     async def put_fleet(
         ask: Ask,
@@ -38,15 +44,20 @@ def handlers(desk: Desk) -> list[Any]:
         force: FromQuery[bool] = False,
     ) -> FleetDifference:
         text = await _text(request)
-        return _shown(await applying.text(text, by=ask.by, force=force, plan=plan), planned=plan)
+        # Before it is compared, so that a change in between is noticed by whoever says If-Match.
+        tag = await asyncio.to_thread(fleet_tag, *snapshot()) if plan else ""
+        done = await applying.text(text, by=ask.by, force=force, plan=plan, unless=ask.unless)
+        return _shown(done, planned=plan, etag=tag)
 
     @get("/v1/fleet")
-    async def fleet() -> Response[bytes]:
+    async def fleet(ask: Ask) -> Response[bytes]:
+        """Putting it back changes nothing."""
         current = applying.current()
         encoded = await asyncio.to_thread(lambda: msgspec.json.encode(entry_of(current)))
+        ask.heads["ETag"] = bytes_tag(encoded)
         return Response(encoded, media_type=JSON)
 
-    @get("/v1/fleet/schema", sync_to_thread=False)
+    @get("/v1/fleet/schema", sync_to_thread=False, opt=KEEPS_LIMITS)
     def schema() -> dict[str, Any]:
         return fleetentries.schema()
 
@@ -56,7 +67,8 @@ def handlers(desk: Desk) -> list[Any]:
         return FleetProgress(now.stage, now.fraction)
 
     async def changed(ask: Ask, change: changing.Change, *, force: bool) -> FleetDifference:
-        return _shown(await applying.change(change, by=ask.by, force=force), planned=False)
+        done = await applying.change(change, by=ask.by, force=force, unless=ask.unless)
+        return _shown(done, planned=False)
 
     def host_of(machine: str) -> str:
         found = desk.platform.inventory.machine(machine)
@@ -116,6 +128,6 @@ async def _text(
         raise RefusedError(invalid(f"the body is not UTF-8: {error}")) from error
 
 
-def _shown(done: Difference | Refused, *, planned: bool) -> FleetDifference:
-    found = msgspec.structs.asdict(allowed(done))
-    return msgspec.convert({**found, "planned": planned}, FleetDifference, from_attributes=True)
+def _shown(done: Difference | Refused, *, planned: bool, etag: str = "") -> FleetDifference:
+    found = {**msgspec.structs.asdict(allowed(done)), "planned": planned, "etag": etag}
+    return msgspec.convert(found, FleetDifference, from_attributes=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+
+from forewarn.control.schema_words import documented
 
 MAX_FLEET_BYTES = 64 * 1024 * 1024  # of a fleet that is put
 
@@ -16,8 +18,8 @@ class FieldChange(msgspec.Struct):
 
 
 class FleetItem(msgspec.Struct, kw_only=True, omit_defaults=True):
-    what: str  # host, group or machine
-    how: str  # added, changed, moved or removed
+    what: Annotated[str, documented(enum=["host", "group", "machine"])]
+    how: Annotated[str, documented(enum=["added", "changed", "moved", "removed"])]
     name: str
     group: str = ""
     was_in: str = ""
@@ -55,6 +57,7 @@ class FleetDifference(msgspec.Struct, kw_only=True):
     left_out: int = 0
     in_the_way: list[InTheWay] = []  # without force it is refused because of these
     warnings: list[str] = []  # hosts that are not well and are given machines all the same
+    etag: str = ""  # of a plan: the fleet that it was compared with, for If-Match
 
     @property
     def total(self) -> int:

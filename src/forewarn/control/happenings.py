@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from litestar import Response, get, patch, post
+from litestar import Request, Response, get, patch, post
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, FromQuery, JSONBody
 
+from forewarn.control import access, lists, views
 from forewarn.control import schema as s
-from forewarn.control import views
+from forewarn.control.access import KEEPS_LIMITS
 from forewarn.control.answers import (
-    RefusedError,
     allowed,
     aside,
     instant,
@@ -21,69 +21,98 @@ from forewarn.control.answers import (
     outcome,
     selector,
 )
+from forewarn.control.conditions import host_tag
 from forewarn.control.desk import Ask, Desk
+from forewarn.control.paging import MAX_PAGE, After, Limit, cut, linked, named_mark
 from forewarn.core import EventType, Policy
-from forewarn.core.refusal import unknown
+from forewarn.core.fleet import Health
 from forewarn.service.hosts import DEGRADED_NOTICE, How
 
 
 def handlers(desk: Desk) -> list[Any]:
     platform, hosts = desk.platform, desk.hosts
 
-    @post("/v1/machines/{name:str}/evict", status_code=200)
+    @post("/v1/machines/{name:str}/evict", status_code=200, opt=KEEPS_LIMITS)
     async def evict(ask: Ask, name: FromPath[str]) -> s.Outcome:
+        access.machines(ask, name)
         return outcome(await ask.leaving.evict(name, ask.by))
 
-    @post("/v1/machines/{name:str}/delete", status_code=200)
+    @post("/v1/machines/{name:str}/delete", status_code=200, opt=KEEPS_LIMITS)
     async def delete(ask: Ask, name: FromPath[str]) -> s.Outcome:
+        access.machines(ask, name)
         return outcome(await ask.leaving.delete(name, ask.by))
 
-    @post("/v1/machines/{name:str}/fail", status_code=200)
+    @post("/v1/machines/{name:str}/fail", status_code=200, opt=KEEPS_LIMITS)
     async def fail_machine(
         ask: Ask, name: FromPath[str], data: JSONBody[s.FailMachineRequest]
     ) -> s.Outcome:
+        access.machines(ask, name)
         type = named(EventType, "type", data.type)
         return outcome(await ask.leaving.fail(name, type, ask.by))
 
-    @post("/v1/groups/{name:str}/evict", status_code=200)
+    @post("/v1/groups/{name:str}/evict", status_code=200, opt=KEEPS_LIMITS)
     async def evict_group(ask: Ask, name: FromPath[str]) -> s.Outcomes:
+        access.group(ask, name)
         return views.outcomes(allowed(await ask.leaving.evict_all(name, ask.by)))
 
-    @post("/v1/groups/{name:str}/scale-in", status_code=200)
+    @post("/v1/groups/{name:str}/scale-in", status_code=200, opt=KEEPS_LIMITS)
     async def scale_in(
         ask: Ask, name: FromPath[str], data: JSONBody[s.ScaleInRequest]
     ) -> s.Outcomes:
+        access.group(ask, name)
         return views.outcomes(
             allowed(await ask.leaving.scale_in(name, ask.by, count=data.count, to=data.to))
         )
 
-    @patch("/v1/groups/{name:str}/policy", status_code=200)
+    @patch("/v1/groups/{name:str}/policy", status_code=200, opt=KEEPS_LIMITS)
     async def policy(ask: Ask, name: FromPath[str], data: JSONBody[s.PolicyRequest]) -> s.Group:
-        group = platform.inventory.group(name)
-        if group is None:
-            raise RefusedError(unknown(platform.inventory.unknown_group(name)))
-        wanted = _policy(group.policy, data)
-        return views.group(allowed(await ask.platform.set_policy(name, wanted, ask.by)))
+        access.group(ask, name)
+        _policy(Policy(), data)  # what cannot be meant is refused before anything is changed
+        done = await ask.platform.set_policy(name, lambda was: _policy(was, data), ask.by)
+        return views.group(allowed(done))
 
-    @get("/v1/hosts", responses={200: ResponseSpec(list[s.Host])})
-    async def list_hosts(label: FromQuery[str | None] = None) -> Response[bytes]:
-        wanted = selector(label) or ()
-        found, groups = hosts.hosts(), list(platform.inventory.groups())
-        return await aside(lambda: views.hosts(found, wanted, groups))
+    @get("/v1/hosts", responses={200: ResponseSpec(list[s.Host])}, opt=KEEPS_LIMITS)
+    async def list_hosts(
+        request: Request[Any, Any, Any],
+        ask: Ask,
+        label: FromQuery[str | None] = None,
+        health: FromQuery[str | None] = None,
+        limit: Limit = MAX_PAGE,
+        after: After = None,
+    ) -> Response[bytes]:
+        """By their names."""
+        labels, ends = selector(label) or (), named_mark(after)
+        wanted = None if health is None else named(Health, "health of a host", health)
+        there = [one for one in hosts.hosts() if access.host_seen(ask, one.name)]
+        groups = [one for one in platform.inventory.groups() if ask.sees(one.name)]
 
-    @get("/v1/hosts/{name:str}", sync_to_thread=False)
-    def host(name: FromPath[str]) -> s.Host:
+        def page() -> list[s.Host]:
+            found, more = cut(lists.hosts(there, labels, wanted, ends), limit)
+            if more:
+                last = (found[-1].name,)
+                linked(ask.heads, request.url.path, request.scope["query_string"], last)
+            return views.hosts(found, groups)
+
+        return await aside(page)
+
+    @get("/v1/hosts/{name:str}", sync_to_thread=False, opt=KEEPS_LIMITS)
+    def host(ask: Ask, name: FromPath[str]) -> s.Host:
+        access.host(ask, name, whole=False)
         found = allowed(hosts.host(name))
-        return views.host(found, hosts.machines_on(name), hosts.events_about(name))
+        if access.host_is_ones_own(ask, name):  # else it would tell when others' things change
+            ask.heads["ETag"] = host_tag(found, hosts.machines_on(name), hosts.events_about(name))
+        return views.host(found, *access.on_host(ask, name))
 
-    @get("/v1/hosts/{name:str}/explain", sync_to_thread=False)
-    def explain(name: FromPath[str]) -> s.HostExplanation:
+    @get("/v1/hosts/{name:str}/explain", sync_to_thread=False, opt=KEEPS_LIMITS)
+    def explain(ask: Ask, name: FromPath[str]) -> s.HostExplanation:
+        access.host(ask, name)
         return views.host_explanation(allowed(hosts.explain(name)))
 
-    @post("/v1/hosts/{name:str}/maintain", status_code=200)
+    @post("/v1/hosts/{name:str}/maintain", status_code=200, opt=KEEPS_LIMITS)
     async def maintain(
         ask: Ask, name: FromPath[str], data: JSONBody[s.MaintainRequest]
     ) -> s.Outcomes:
+        access.host(ask, name)
         return views.outcomes(
             allowed(
                 await ask.hosts.maintain(
@@ -100,21 +129,24 @@ def handlers(desk: Desk) -> list[Any]:
             )
         )
 
-    @post("/v1/hosts/{name:str}/degrade", status_code=200)
+    @post("/v1/hosts/{name:str}/degrade", status_code=200, opt=KEEPS_LIMITS)
     async def degrade(
         ask: Ask, name: FromPath[str], data: JSONBody[s.DegradeRequest]
     ) -> s.Outcomes:
+        access.host(ask, name)
         notice = DEGRADED_NOTICE if data.notice is None else length("notice", data.notice)
         return views.outcomes(
             allowed(await ask.hosts.degrade(name, ask.by, notice=notice, note=data.note))
         )
 
-    @post("/v1/hosts/{name:str}/fail", status_code=200)
+    @post("/v1/hosts/{name:str}/fail", status_code=200, opt=KEEPS_LIMITS)
     async def fail_host(ask: Ask, name: FromPath[str], data: JSONBody[s.FailRequest]) -> s.Outcomes:
+        access.host(ask, name)
         return views.outcomes(allowed(await ask.hosts.fail(name, ask.by, note=data.note)))
 
-    @post("/v1/hosts/{name:str}/repair", status_code=200)
+    @post("/v1/hosts/{name:str}/repair", status_code=200, opt=KEEPS_LIMITS)
     async def repair(ask: Ask, name: FromPath[str]) -> s.Outcomes:
+        access.host(ask, name)
         return views.outcomes(allowed(await ask.hosts.repair(name, ask.by)))
 
     return [

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
-from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
-from litestar import get
+from litestar import Request, get
 from litestar.params import FromQuery, QueryParameter
 from litestar.response import Stream
 
+from forewarn.control import access
 from forewarn.control import schema as s
-from forewarn.control.answers import RefusedError, allowed, instant, named
-from forewarn.control.desk import Desk
+from forewarn.control.access import KEEPS_LIMITS
+from forewarn.control.answers import RefusedError, allowed, named, when
+from forewarn.control.desk import Ask, Asked, Desk
 from forewarn.control.history_schema import HistoryPage, HistoryRecord
-from forewarn.core import Time
+from forewarn.control.paging import linked
 from forewarn.core.history import Record, What
 from forewarn.core.refusal import invalid
-from forewarn.core.words import parse_duration
 from forewarn.store.port import Mark, Wanted
 
 MAX_HISTORY_PAGE = 1_000  # records in one answer
@@ -38,13 +38,30 @@ def handlers(desk: Desk) -> list[Any]:
         now = desk.platform.writer.now().at
         return Wanted(
             what=tuple(named(What, "kind of record", said) for said in _listed(what)),
-            since=_when("since", since, now),
-            until=_when("until", until, now),
+            since=when("since", since, now),
+            until=when("until", until, now),
             **rest,
         )
 
-    @get("/v1/history")
+    async def narrowed(
+        ask: Asked, machine: str | None, group: str | None, host: str | None, event: str | None
+    ) -> dict[str, Any]:
+        """Whoever is limited asks for what it sees, and is told of that only."""
+        if group is not None:
+            access.group(ask, group)
+        if machine is not None:
+            access.machines(ask, machine)
+        if host is not None:
+            access.host(ask, host, whole=False)
+        if event is not None:
+            event = await access.event(ask, event)
+        asked = {"machine": machine, "group": group, "host": host, "event": event}
+        return {**asked, "groups": access.groups(ask)}
+
+    @get("/v1/history", opt=KEEPS_LIMITS)
     async def history(
+        request: Request[Any, Any, Any],
+        ask: Ask,
         machine: Name = None,
         group: Name = None,
         host: Name = None,
@@ -69,10 +86,7 @@ def handlers(desk: Desk) -> list[Any]:
                     what,
                     since,
                     until,
-                    machine=machine,
-                    group=group,
-                    host=host,
-                    event=event,
+                    **await narrowed(ask, machine, group, host, event),
                     before=_mark("before", before),
                     after=_mark("after", after),
                     after_seq=after_seq,
@@ -85,10 +99,13 @@ def handlers(desk: Desk) -> list[Any]:
         if page.next is not None:
             at, seq = page.next
             ends = f"{at}-{seq}" if after_seq is None else str(seq)
+            key = "after" if oldest_first else "before" if after_seq is None else "after_seq"
+            linked(ask.heads, request.url.path, request.scope["query_string"], (ends,), key)
         return HistoryPage(records=[_shape(record) for record in page.records], next=ends)
 
-    @get("/v1/history/export")
+    @get("/v1/history/export", media_type=JSON_LINES, opt=KEEPS_LIMITS)
     async def export(
+        ask: Ask,
         machine: Name = None,
         group: Name = None,
         host: Name = None,
@@ -98,7 +115,8 @@ def handlers(desk: Desk) -> list[Any]:
         until: Name = None,
     ) -> Stream:
         """All that matches, the oldest first, one JSON object a line."""
-        asked = wanted(what, since, until, machine=machine, group=group, host=host, event=event)
+        meant = await narrowed(ask, machine, group, host, event)
+        asked = wanted(what, since, until, **meant)
         records = allowed(await desk.history.export(asked))
         return Stream(_lines(records), media_type=JSON_LINES)
 
@@ -134,25 +152,6 @@ def _shape(record: Record) -> HistoryRecord:
 
 def _listed(what: str | None) -> list[str]:
     return [said.strip() for said in what.split(",") if said.strip()] if what else []
-
-
-def _when(key: str, said: str | None, now: Time) -> Time | None:
-    """An instant, or how long ago."""
-    if said is None:
-        return None
-    try:
-        return instant(datetime.fromisoformat(said))
-    except ValueError:
-        pass
-    try:
-        return now - parse_duration(said)  # which is never longer than any time there is
-    except ValueError as error:
-        raise RefusedError(
-            invalid(
-                f"{key}: '{said[:40]}' is neither a time nor how long ago;"
-                " write for example 2027-01-15T08:00:00Z or 2h"
-            )
-        ) from error
 
 
 def _mark(key: str, said: str | None) -> Mark | None:

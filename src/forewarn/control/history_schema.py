@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import msgspec
+
+from forewarn.control.schema_words import Moment
 
 
 class HistoryRecord(msgspec.Struct, kw_only=True):
     """One thing that happened; what does not apply is left empty."""
 
     seq: int
-    at: datetime
+    at: Moment
     what: str
     by: str = ""
     group: str = ""

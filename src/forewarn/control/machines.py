@@ -2,45 +2,72 @@
 
 from __future__ import annotations
 
-from itertools import islice
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from litestar import Response, get, post
+from litestar import Request, Response, get, post
 from litestar.openapi.datastructures import ResponseSpec
-from litestar.params import FromPath, FromQuery, QueryParameter
+from litestar.params import FromPath, FromQuery
 
+from forewarn.control import access, lists, views
 from forewarn.control import schema as s
-from forewarn.control import views
-from forewarn.control.answers import RefusedError, allowed, aside, outcome, selector
+from forewarn.control.access import KEEPS_LIMITS
+from forewarn.control.answers import RefusedError, allowed, aside, named, outcome, selector
+from forewarn.control.conditions import group_tag, machine_tag
 from forewarn.control.desk import Ask, Desk
-from forewarn.core import EventType, Group
+from forewarn.control.lists import MachinesWanted
+from forewarn.control.paging import MAX_PAGE, After, Limit, cut, linked, named_mark
+from forewarn.core import EventType, Group, GroupKind
+from forewarn.core.fleet import Health
 from forewarn.core.refusal import unknown
-from forewarn.core.selection import matches
-
-MAX_MACHINES = 1_000_000  # machines in one answer, and how many are unless somebody says
 
 
 def handlers(desk: Desk) -> list[Any]:
     platform = desk.platform
 
-    @get("/v1/machines", responses={200: ResponseSpec(list[s.Machine])})
+    @get("/v1/machines", responses={200: ResponseSpec(list[s.Machine])}, opt=KEEPS_LIMITS)
     async def machines(
+        request: Request[Any, Any, Any],
+        ask: Ask,
         group: FromQuery[str | None] = None,
         label: FromQuery[str | None] = None,
-        limit: Annotated[int, QueryParameter(ge=1, le=MAX_MACHINES)] = MAX_MACHINES,
-        after: FromQuery[str | None] = None,
+        host: FromQuery[str | None] = None,
+        health: FromQuery[str | None] = None,
+        gone: FromQuery[bool | None] = None,
+        listening: FromQuery[bool | None] = None,
+        limit: Limit = MAX_PAGE,
+        after: After = None,
     ) -> Response[bytes]:
-        """In the order of the inventory; `after` is the last machine of the page before."""
-        wanted = selector(label) or ()
-        every = platform.inventory.groups()
-        there = list(every) if group is None else [known_group(group)]
-        if after is not None and platform.inventory.machine(after) is None:
-            raise RefusedError(unknown(platform.inventory.unknown_machine(after)))
-        polls = platform.witness.polls
-        return await aside(
-            lambda: list(islice(views.machines(there, wanted, polls, desk.url_of, after), limit))
+        """By the names of their groups, then by their own; `health` is that of the host it is on,
+        `listening` whether its group asks for its events."""
+        if group is not None:
+            access.group(ask, group)
+        if host is not None:
+            access.host(ask, host, whole=False)
+            allowed(desk.hosts.host(host))
+        wanted = MachinesWanted(
+            labels=selector(label) or (),
+            host=host,
+            gone=gone,
+            listening=listening,
+            health=None if health is None else named(Health, "health of a host", health),
         )
+        every = (one for one in platform.inventory.groups() if ask.sees(one.name))
+        there = list(every) if group is None else [known_group(group)]
+        hosts = desk.store.registry.hosts
+        ends = named_mark(after)
+
+        def health_of(name: str) -> Health | None:
+            return hosts[name].health if name in hosts else None
+
+        def page() -> list[s.Machine]:
+            found, more = cut(lists.machines(there, wanted, health_of, ends), limit)
+            if more:
+                last = (found[-1][0].name, found[-1][1].name)
+                linked(ask.heads, request.url.path, request.scope["query_string"], last)
+            return views.machines(found, platform.witness.polls, desk.url_of)
+
+        return await aside(page)
 
     def one_machine(name: str) -> s.Machine:
         found = platform.inventory.machine(name)
@@ -57,37 +84,63 @@ def handlers(desk: Desk) -> list[Any]:
     def one_group(name: str) -> s.Group:
         return views.group(known_group(name))
 
-    @get("/v1/machines/{name:str}", sync_to_thread=False)
-    def machine(name: FromPath[str]) -> s.Machine:
-        return one_machine(name)
+    @get("/v1/machines/{name:str}", sync_to_thread=False, opt=KEEPS_LIMITS)
+    def machine(ask: Ask, name: FromPath[str]) -> s.Machine:
+        access.machines(ask, name)
+        shown = one_machine(name)
+        found = platform.inventory.machine(name)
+        ask.heads["ETag"] = machine_tag(*found) if found else ""
+        return shown
 
-    @post("/v1/machines/{name:str}/restart", status_code=200)
+    @post("/v1/machines/{name:str}/restart", status_code=200, opt=KEEPS_LIMITS)
     async def restart(ask: Ask, name: FromPath[str]) -> s.Outcome:
+        access.machines(ask, name)
         return outcome(await ask.platform.maintain(name, EventType.REBOOT, ask.by))
 
-    @post("/v1/machines/{name:str}/redeploy", status_code=200)
+    @post("/v1/machines/{name:str}/redeploy", status_code=200, opt=KEEPS_LIMITS)
     async def redeploy(ask: Ask, name: FromPath[str]) -> s.Outcome:
+        access.machines(ask, name)
         return outcome(await ask.platform.maintain(name, EventType.REDEPLOY, ask.by))
 
-    @post("/v1/machines/{name:str}/restore", status_code=200)
+    @post("/v1/machines/{name:str}/restore", status_code=200, opt=KEEPS_LIMITS)
     async def restore(ask: Ask, name: FromPath[str]) -> s.Restored:
+        access.machines(ask, name)
         notes = list(allowed(await ask.platform.restore(name, ask.by)))
         return s.Restored(**msgspec.structs.asdict(one_machine(name)), notes=notes)
 
-    @get("/v1/groups", responses={200: ResponseSpec(list[s.Group])})
-    async def groups(label: FromQuery[str | None] = None) -> Response[bytes]:
-        wanted = selector(label) or ()
-        there = list(platform.inventory.groups())
-        return await aside(
-            lambda: [views.group(group) for group in there if matches(wanted, group.labels)]
-        )
+    @get("/v1/groups", responses={200: ResponseSpec(list[s.Group])}, opt=KEEPS_LIMITS)
+    async def groups(
+        request: Request[Any, Any, Any],
+        ask: Ask,
+        label: FromQuery[str | None] = None,
+        kind: FromQuery[str | None] = None,
+        enabled: FromQuery[bool | None] = None,
+        limit: Limit = MAX_PAGE,
+        after: After = None,
+    ) -> Response[bytes]:
+        """By their names."""
+        labels, ends = selector(label) or (), named_mark(after)
+        wanted = None if kind is None else named(GroupKind, "kind of group", kind)
+        there = [one for one in platform.inventory.groups() if ask.sees(one.name)]
 
-    @get("/v1/groups/{name:str}", sync_to_thread=False)
-    def group(name: FromPath[str]) -> s.Group:
+        def page() -> list[s.Group]:
+            found, more = cut(lists.groups(there, labels, wanted, enabled, ends), limit)
+            if more:
+                last = (found[-1].name,)
+                linked(ask.heads, request.url.path, request.scope["query_string"], last)
+            return [views.group(group) for group in found]
+
+        return await aside(page)
+
+    @get("/v1/groups/{name:str}", sync_to_thread=False, opt=KEEPS_LIMITS)
+    def group(ask: Ask, name: FromPath[str]) -> s.Group:
+        access.group(ask, name)
+        ask.heads["ETag"] = group_tag(known_group(name))
         return one_group(name)
 
-    @post("/v1/groups/{name:str}/disable", status_code=200)
+    @post("/v1/groups/{name:str}/disable", status_code=200, opt=KEEPS_LIMITS)
     async def disable(ask: Ask, name: FromPath[str]) -> s.Group:
+        access.group(ask, name)
         allowed(await ask.platform.disable(name, ask.by))
         return one_group(name)
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import msgspec
 
+from forewarn.control import schema_words as w
 from forewarn.control.schema import Hold
 
 
 class RolloutRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    type: str
-    groups: list[str] = []
-    labels: list[str] = []  # selectors; one of them must match
-    hosts: list[str] = []  # names, or patterns with * and ?
-    notice: float | None = None
+    type: w.TypeName
+    groups: w.Few = []
+    labels: w.Few = []  # selectors; one of them must match
+    hosts: w.Few = []  # names, or patterns with * and ?
+    notice: w.Notice | None = None
     short_notice: bool = False
-    description: str = ""
-    duration: int = -1
+    description: w.Words = ""
+    duration: w.Impact = -1
     at_once: int = 1
     windows: list[str] = []
     gate_http: str = ""
@@ -28,44 +27,44 @@ class RolloutRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class SwitchRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    why: str = ""
+    why: w.Words = ""
 
 
 class Switch(msgspec.Struct, kw_only=True):
     by: str
-    at: datetime
+    at: w.Moment
     why: str = ""
 
 
 class Step(msgspec.Struct, kw_only=True):
     lane: str
-    state: str
+    state: w.StepState
     machines: list[str]
     update_domain: int | None = None
     host: str = ""
     events: list[str] = []
-    not_before: datetime | None = None
-    started_at: datetime | None = None
-    ended_at: datetime | None = None
+    not_before: w.Moment | None = None
+    started_at: w.Moment | None = None
+    ended_at: w.Moment | None = None
 
 
 class Wait(msgspec.Struct, kw_only=True):
-    kind: str
+    kind: w.WaitKind
     says: str
-    since: datetime
+    since: w.Moment
     lane: str = ""
-    until: datetime | None = None
+    until: w.Moment | None = None
     movers: str = ""
     events: list[str] = []
 
 
 class Rollout(msgspec.Struct, kw_only=True):
     id: str
-    type: str
-    state: str
+    type: w.TypeName
+    state: w.StateName
     selection: str
     by: str
-    created_at: datetime
+    created_at: w.Moment
     steps_over: int
     steps_in_all: int
     at_once: int
@@ -78,7 +77,7 @@ class Rollout(msgspec.Struct, kw_only=True):
     paused: Switch | None = None
     resumed: Switch | None = None
     aborted: Switch | None = None
-    ended_at: datetime | None = None
+    ended_at: w.Moment | None = None
 
 
 class RolloutReport(Rollout, kw_only=True):
@@ -90,7 +89,7 @@ class EventHolds(msgspec.Struct, kw_only=True):
     """What one event of a rollout waits for."""
 
     event: str
-    status: str
+    status: w.StatusName
     says: str
     holds: list[Hold] = []
 
@@ -108,18 +107,18 @@ class RolloutExplanation(msgspec.Struct, kw_only=True):
 class Planned(msgspec.Struct, kw_only=True):
     lane: str
     machines: list[str]
-    announced_at: datetime
-    not_before: datetime
-    ends_at: datetime
+    announced_at: w.Moment
+    not_before: w.Moment
+    ends_at: w.Moment
     update_domain: int | None = None
     host: str = ""
 
 
 class RolloutPlan(msgspec.Struct, kw_only=True):
-    type: str
+    type: w.TypeName
     selection: str
     zone: str  # of the windows; UTC without one
     steps: list[Planned]
-    done_at: datetime | None = None
+    done_at: w.Moment | None = None
     left_out: int = 0  # steps that were not looked at
     says: str = ""

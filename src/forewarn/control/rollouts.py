@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from litestar import get, post
-from litestar.params import FromPath, JSONBody
+from litestar import Request, get, post
+from litestar.params import FromPath, JSONBody, QueryParameter
 
+from forewarn.control import access, lists, views
 from forewarn.control import rollout_schema as r
-from forewarn.control import views
+from forewarn.control.access import KEEPS_LIMITS, VIEWER
 from forewarn.control.answers import RefusedError, allowed, length, named
+from forewarn.control.conditions import shown_rollout
 from forewarn.control.desk import Ask, Desk
+from forewarn.control.paging import MAX_PAGE, After, Limit, cut, linked, timed_mark
 from forewarn.control.schema import time_of
+from forewarn.control.schema_words import STATES
 from forewarn.core import EventType
 from forewarn.core.forecast import Forecast
 from forewarn.core.lanes import MAX_SELECTED, Selection
@@ -22,6 +26,7 @@ from forewarn.core.selection import Selector, parse
 from forewarn.core.standing import StepStands, Wait
 from forewarn.core.time import SECOND, Time
 from forewarn.core.window_words import parse_window
+from forewarn.core.words import listing
 from forewarn.service.drafting import Wanted
 from forewarn.service.rollouts import Explained, Explanation, Report, Summary
 
@@ -29,41 +34,69 @@ from forewarn.service.rollouts import Explained, Explanation, Report, Summary
 def handlers(desk: Desk) -> list[Any]:
     rollouts = desk.rollouts
 
-    @get("/v1/rollouts")
-    async def rollouts_list() -> list[r.Rollout]:
-        return [summary(one) for one in await rollouts.list()]
+    @get("/v1/rollouts", opt=KEEPS_LIMITS)
+    async def rollouts_list(
+        request: Request[Any, Any, Any],
+        ask: Ask,
+        wanted: Annotated[str | None, QueryParameter(name="state")] = None,
+        limit: Limit = MAX_PAGE,
+        after: After = None,
+    ) -> list[r.Rollout]:
+        """Those under way first, then those that are over, each the latest first."""
+        if wanted is not None and wanted not in STATES:
+            raise RefusedError(invalid(f"'{wanted}' is no state; there are {listing(STATES)}"))
+        every = [one for one in await rollouts.list() if access.rollout_seen(ask, one.rollout)]
+        ends = timed_mark(after)
+        found, more = cut(lists.rollouts(every, wanted, ends), limit)
+        if more:
+            last = lists.rollout_place(found[-1])
+            linked(ask.heads, request.url.path, request.scope["query_string"], last)
+        return [summary(one) for one in found]
 
-    @post("/v1/rollouts", status_code=201)
+    @post("/v1/rollouts", status_code=201, opt=KEEPS_LIMITS)
     async def rollout_start(ask: Ask, data: JSONBody[r.RolloutRequest]) -> r.RolloutReport:
-        return whole(allowed(await ask.rollouts.start(_wanted(data, ask.by))))
+        wanted = _wanted(data, ask.by)
+        access.selected(ask, wanted)
+        made = whole(allowed(await ask.rollouts.start(wanted)))
+        ask.heads["Location"] = f"/v1/rollouts/{made.id}"
+        return made
 
-    @post("/v1/rollouts/plan", status_code=200)
+    @post("/v1/rollouts/plan", status_code=200, opt={**KEEPS_LIMITS, **VIEWER})
     async def rollout_plan(ask: Ask, data: JSONBody[r.RolloutRequest]) -> r.RolloutPlan:
         lasts = None if data.lasts is None else length("lasts", data.lasts)
-        return planned(*allowed(await ask.rollouts.plan(_wanted(data, ask.by), lasts)))
+        wanted = _wanted(data, ask.by)
+        access.selected(ask, wanted)
+        return planned(*allowed(await ask.rollouts.plan(wanted, lasts)))
 
-    @get("/v1/rollouts/{id:str}")
-    async def rollout_show(id: FromPath[str]) -> r.RolloutReport:
-        return whole(allowed(await rollouts.report(id)))
+    @get("/v1/rollouts/{id:str}", opt=KEEPS_LIMITS)
+    async def rollout_show(ask: Ask, id: FromPath[str]) -> r.RolloutReport:
+        id = await access.rollout(ask, id)
+        found: Report = allowed(await rollouts.report(id))
+        ask.heads["ETag"] = await shown_rollout(desk, found.rollout)
+        return whole(found)
 
-    @get("/v1/rollouts/{id:str}/explain")
-    async def rollout_explain(id: FromPath[str]) -> r.RolloutExplanation:
+    @get("/v1/rollouts/{id:str}/explain", opt=KEEPS_LIMITS)
+    async def rollout_explain(ask: Ask, id: FromPath[str]) -> r.RolloutExplanation:
+        id = await access.rollout(ask, id)
         return explained(allowed(await rollouts.explain(id)))
 
-    @post("/v1/rollouts/{id:str}/pause", status_code=200)
+    @post("/v1/rollouts/{id:str}/pause", status_code=200, opt=KEEPS_LIMITS)
     async def rollout_pause(
         ask: Ask, id: FromPath[str], data: JSONBody[r.SwitchRequest]
     ) -> r.RolloutReport:
+        id = await access.rollout(ask, id)
         return whole(allowed(await ask.rollouts.pause(id, ask.by, data.why)))
 
-    @post("/v1/rollouts/{id:str}/resume", status_code=200)
+    @post("/v1/rollouts/{id:str}/resume", status_code=200, opt=KEEPS_LIMITS)
     async def rollout_resume(ask: Ask, id: FromPath[str]) -> r.RolloutReport:
+        id = await access.rollout(ask, id)
         return whole(allowed(await ask.rollouts.resume(id, ask.by)))
 
-    @post("/v1/rollouts/{id:str}/abort", status_code=200)
+    @post("/v1/rollouts/{id:str}/abort", status_code=200, opt=KEEPS_LIMITS)
     async def rollout_abort(
         ask: Ask, id: FromPath[str], data: JSONBody[r.SwitchRequest]
     ) -> r.RolloutReport:
+        id = await access.rollout(ask, id)
         return whole(allowed(await ask.rollouts.abort(id, ask.by, data.why)))
 
     return [

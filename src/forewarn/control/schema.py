@@ -6,11 +6,13 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from forewarn.control import schema_words as w
+
 
 class Machine(msgspec.Struct, kw_only=True):
     name: str
     group: str
-    kind: str
+    kind: w.KindName
     update_domain: int
     fault_domain: int
     addresses: list[str] = []
@@ -20,7 +22,7 @@ class Machine(msgspec.Struct, kw_only=True):
     labels: dict[str, str] = {}  # its group's, overlaid with its own
     metadata_url: str = ""
     polls: int = 0
-    last_poll: datetime | None = None
+    last_poll: w.Moment | None = None
     api_version: str = ""
     events: list[str] = []
 
@@ -33,40 +35,40 @@ class Restored(Machine, kw_only=True):
 
 class Group(msgspec.Struct, kw_only=True):
     name: str
-    kind: str
+    kind: w.KindName
     enabled: bool
     incarnation: int
     machines: list[str]
     labels: dict[str, str] = {}
     events: list[str] = []
     user_event_limit: int | None = None
-    auto_approve: list[str] = []
+    auto_approve: list[w.TypeName] = []
     all_instances_down: bool = False
     terminate_notice: float | None = None  # seconds; None: not told of deletes
 
 
 class Approval(msgspec.Struct, kw_only=True):
     by: str
-    at: datetime
+    at: w.Moment
 
 
 class Event(msgspec.Struct, kw_only=True):
     id: str
     group: str
-    type: str
-    status: str
-    source: str
+    type: w.TypeName
+    status: w.StatusName
+    source: w.SourceName
     machines: list[str]
     update_domain: int
-    not_before: datetime
+    not_before: w.Moment
     description: str
     duration: int
-    raised_at: datetime
+    raised_at: w.Moment
     raised_by: str
     listed: bool
     approved: Approval | None = None
-    started_at: datetime | None = None
-    ended_at: datetime | None = None
+    started_at: w.Moment | None = None
+    ended_at: w.Moment | None = None
     ending: str = ""
     host: str = ""
     cause: str = ""
@@ -88,10 +90,10 @@ class Outcomes(msgspec.Struct, kw_only=True):
 
 
 class Hold(msgspec.Struct, kw_only=True):
-    kind: str
+    kind: w.HoldKind
     says: str
-    since: datetime
-    until: datetime | None = None
+    since: w.Moment
+    until: w.Moment | None = None
     waits_for: list[str] = []
     movers: str = ""
 
@@ -100,25 +102,25 @@ class Explanation(msgspec.Struct, kw_only=True):
     event: Event
     says: str
     holds: list[Hold] = []
-    seen_by: dict[str, datetime] = {}
+    seen_by: dict[str, w.Moment] = {}
 
 
 class ScheduleRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    type: str
-    machines: list[str]
-    notice: float | None = None  # seconds
-    not_before: datetime | None = None
+    type: w.TypeName
+    machines: w.Names
+    notice: w.Notice | None = None  # seconds
+    not_before: w.Moment | None = None
     short_notice: bool = False
-    description: str = ""
-    duration: int = -1
-    source: str = "Platform"
+    description: w.Words = ""
+    duration: w.Impact = -1
+    source: w.SourceName = "Platform"
 
 
 class Host(msgspec.Struct, kw_only=True):
     name: str
-    health: str
+    health: w.HealthName
     labels: dict[str, str] = {}
-    since: datetime | None = None  # when its health last changed
+    since: w.Moment | None = None  # when its health last changed
     note: str = ""
     machines: list[str] = []
     events: list[str] = []  # planned or under way for the host itself
@@ -134,24 +136,24 @@ class HostPlan(msgspec.Struct, kw_only=True):
 
 class HostExplanation(msgspec.Struct, kw_only=True):
     name: str
-    health: str
+    health: w.HealthName
     says: str
     machines: list[str] = []
     plans: list[HostPlan] = []
 
 
 class MaintainRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    how: str  # Freeze, Reboot or live-migration
+    how: w.HowName
     evacuate: bool = False
-    notice: float | None = None  # seconds
-    not_before: datetime | None = None
+    notice: w.Notice | None = None  # seconds
+    not_before: w.Moment | None = None
     short_notice: bool = False
-    description: str | None = None
-    duration: int | None = None
+    description: w.Words | None = None
+    duration: w.Impact | None = None
 
 
 class DegradeRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    notice: float | None = None  # seconds
+    notice: w.Notice | None = None  # seconds
     note: str = ""
 
 
@@ -160,7 +162,7 @@ class FailRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class FailMachineRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    type: str = "Redeploy"
+    type: w.TypeName = "Redeploy"
 
 
 class ScaleInRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -172,7 +174,7 @@ class PolicyRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What is left out stays as it is; null is no limit, and no notice of deletes."""
 
     user_event_limit: int | msgspec.UnsetType | None = msgspec.UNSET
-    auto_approve: list[str] | msgspec.UnsetType = msgspec.UNSET
+    auto_approve: list[w.TypeName] | msgspec.UnsetType = msgspec.UNSET
     all_instances_down: bool | msgspec.UnsetType = msgspec.UNSET
     terminate_notice: float | msgspec.UnsetType | None = msgspec.UNSET  # seconds
 
@@ -183,15 +185,15 @@ class FinishRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 class AdvanceRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     by: float | None = None  # seconds
-    to: datetime | None = None
+    to: w.Moment | None = None
 
 
 class Clock(msgspec.Struct, kw_only=True):
-    now: datetime
+    now: w.Moment
     virtual: bool
     speed: float = 1.0
-    steady_since: datetime | None = None
-    next_due: datetime | None = None
+    steady_since: w.Moment | None = None
+    next_due: w.Moment | None = None
 
 
 class Status(msgspec.Struct, kw_only=True):
@@ -203,13 +205,24 @@ class Status(msgspec.Struct, kw_only=True):
     events: int
 
 
-class Problem(msgspec.Struct, kw_only=True):
-    """RFC 9457."""
+class Fault(msgspec.Struct, kw_only=True):
+    """What is wrong at one place of a body, or with one parameter."""
+
+    pointer: str  # JSON Pointer, or the name of a parameter
+    detail: str
+
+
+class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """RFC 9457. What does not apply is left out."""
 
     title: str
     status: int
     detail: str
     type: str = "about:blank"
+    instance: str = ""  # the request's id, which the service's log has as well
+    did_you_mean: str = ""
+    line: int | None = None  # of a fleet file
+    errors: list[Fault] = []
 
 
 def time_of(at: int) -> datetime:

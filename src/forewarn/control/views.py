@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -11,7 +11,7 @@ from forewarn.control.schema import time_of
 from forewarn.core import Event, Group, Machine
 from forewarn.core.fleet import Host
 from forewarn.core.holds import Hold
-from forewarn.core.selection import Selector, labels_of, matches
+from forewarn.core.selection import labels_of
 from forewarn.core.time import SECOND
 from forewarn.service import platform as p
 from forewarn.service.explaining import Explanation
@@ -20,25 +20,22 @@ from forewarn.service.witness import Polls
 
 
 def machines(
-    groups: Iterable[Group],
-    wanted: Selector,
+    found: Iterable[tuple[Group, Machine]],
     polls: Callable[[str], Polls | None],
     url: Callable[[Machine], str],
-    after: str | None = None,
-) -> Iterator[s.Machine]:
-    """Those that are wanted, in the order of their groups, from behind one on."""
-    found = after is None
-    for there in groups:
-        if not found and there.machine(after or "") is None:
-            continue
-        events: dict[str, list[str]] = {}
-        for event in there.events:
-            for name in event.resources:
-                events.setdefault(name, []).append(event.id)
-        for one in there.machines:
-            if found and matches(wanted, labels_of(there, one)):
-                yield machine(there, one, polls(one.name), url, events.get(one.name, []))
-            found = found or one.name == after
+) -> list[s.Machine]:
+    """Those of a group stand together, and its events are looked through once."""
+    shown: list[s.Machine] = []
+    looked: Group | None = None
+    events: dict[str, list[str]] = {}
+    for there, one in found:
+        if there is not looked:
+            looked, events = there, {}
+            for event in there.events:
+                for name in event.resources:
+                    events.setdefault(name, []).append(event.id)
+        shown.append(machine(there, one, polls(one.name), url, events.get(one.name, [])))
+    return shown
 
 
 def machine(
@@ -125,8 +122,8 @@ def outcomes(outcomes: p.Outcomes) -> s.Outcomes:
     return s.Outcomes(events=[event(one) for one in outcomes.events], notes=list(outcomes.notes))
 
 
-def hosts(hosts: Iterable[Host], wanted: Selector, groups: Iterable[Group]) -> list[s.Host]:
-    """All that are wanted, with what a look at every group says about them."""
+def hosts(hosts: Iterable[Host], groups: Iterable[Group]) -> list[s.Host]:
+    """With what a look at every group says about them."""
     machines: dict[str, list[Machine]] = {}
     events: dict[str, list[Event]] = {}
     for there in groups:
@@ -143,7 +140,6 @@ def hosts(hosts: Iterable[Host], wanted: Selector, groups: Iterable[Group]) -> l
             sorted(events.get(one.name, []), key=lambda e: (e.raised_at, e.group, e.id)),
         )
         for one in hosts
-        if matches(wanted, one.labels)
     ]
 
 

@@ -1,0 +1,38 @@
+"""Where `ask` comes from: who asks (the doorway has noted it), under which key, and what the caller
+expects to find."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from litestar import Request
+
+from forewarn.control import conditions
+from forewarn.control.answers import ProblemError
+from forewarn.control.desk import Asked, Desk
+from forewarn.control.envelope import heads_of
+from forewarn.control.idempotency import Keys
+
+
+def asking(desk: Desk, keys: Keys) -> Callable[[Request[Any, Any, Any]], Awaitable[Asked]]:
+    async def ask(request: Request[Any, Any, Any]) -> Asked:
+        await _as_it_is(request)
+        key = await keys.taken(request)
+        unless = await conditions.expected(desk, request)
+        asked = desk.ask(request.scope["state"]["caller"], key, unless)
+        return msgspec.structs.replace(asked, heads=heads_of(request.scope))
+
+    return ask
+
+
+async def _as_it_is(request: Request[Any, Any, Any]) -> None:
+    """A body is taken at its word: 0 is no false, and "5" is no number."""
+    field = request.route_handler.parsed_fn_signature.parameters.get("data")
+    if field is None:
+        return
+    try:
+        msgspec.json.decode(await request.body(), type=field.annotation)
+    except msgspec.MsgspecError as error:
+        raise ProblemError("invalid", f"the body is not what this call takes: {error}") from error

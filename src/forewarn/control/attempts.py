@@ -1,0 +1,88 @@
+"""Who keeps trying tokens that are none: counted by address, in guard time, and told in the log.
+
+A secret has 256 bits and is not guessed; this keeps the log readable and a broken program from
+hammering. Whoever has been let in from an address before is not locked out by a neighbour there.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import OrderedDict
+
+import structlog
+
+from forewarn.core.access import Token
+from forewarn.service import guard
+
+MAX_FAILED = 20  # attempts from one address within the window; then it waits for the window's end
+FAILED_WINDOW = 60.0  # seconds
+MAX_FAILING = 4_096  # addresses that are remembered; the longest silent are forgotten first
+MAX_KNOWN = 4_096  # pairs of an address and a token that was let in from there
+TELL_FAILED = 60.0  # seconds between two lines in the log about one address
+
+log = structlog.get_logger("forewarn.control")
+
+
+class _Failing:
+    __slots__ = ("count", "since", "told")
+
+    def __init__(self, now: float) -> None:
+        self.since = now
+        self.count = 0
+        self.told: float | None = None
+
+
+class Attempts:
+    def __init__(self) -> None:
+        self._failing: OrderedDict[str, _Failing] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    def wait(self, address: str, token: Token | None) -> float:
+        """How long this address has to wait before it may try another token, or use this one, if
+        it was one; 0: not at all."""
+        found = self._failing.get(_network(address))
+        if found is None or found.count < MAX_FAILED:
+            return 0.0
+        if token is not None and (address, token.id) in self._known:
+            return 0.0
+        return max(0.0, found.since + FAILED_WINDOW - guard.monotonic())
+
+    def failed(self, address: str, token: str) -> None:
+        """With a token that says it is this one, if it is one at all."""
+        network, now = _network(address), guard.monotonic()
+        found = self._failing.get(network)
+        if found is None or now - found.since >= FAILED_WINDOW:
+            told = found.told if found else None
+            found = self._failing[network] = _Failing(now)
+            found.told = told
+        found.count += 1
+        self._failing.move_to_end(network)
+        while len(self._failing) > MAX_FAILING:
+            self._failing.popitem(last=False)
+        if found.told is None or now - found.told >= TELL_FAILED or found.count == MAX_FAILED:
+            found.told = now
+            log.warning(
+                "somebody was refused: the token is unknown, wrong, expired or revoked",
+                address=address,
+                token=token or "not a token",
+                attempts=found.count,
+            )
+
+    def succeeded(self, address: str, token: str) -> None:
+        self._known[address, token] = None
+        self._known.move_to_end((address, token))
+        while len(self._known) > MAX_KNOWN:
+            self._known.popitem(last=False)
+
+
+def _network(address: str) -> str:
+    """One IPv6 host has more addresses than one could count: its network stands for it."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return address
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((parsed, 64), strict=False))

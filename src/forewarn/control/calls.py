@@ -1,0 +1,82 @@
+"""Every call of the control API as a whole: measured, traced, and told in the log if it was meant
+to change something, or if we have failed at it. It stands outside of everything else.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import structlog
+
+from forewarn.control.desk import Desk
+from forewarn.service import guard, tracing
+from forewarn.service.secret import hidden
+
+LOOKS = ("GET", "HEAD", "OPTIONS")
+LASTING = ("/v1/feed", "/v1/changes")  # how long they last says nothing
+MAX_LOGGED_PATH = 200  # characters
+
+log = structlog.get_logger("forewarn.control")
+
+
+class Calls:
+    """An ASGI application before another."""
+
+    def __init__(self, app: Any, desk: Desk) -> None:
+        self._app = app
+        self._meter = desk.meter
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began, status = guard.monotonic(), 0
+
+        async def sent(message: Any) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        method = scope["method"]
+        with _span(scope, method) as span:
+            try:
+                await self._app(scope, receive, sent)
+            finally:
+                seconds = guard.monotonic() - began
+                lasting = scope["path"] in LASTING
+                self._meter.called(method, status, None if lasting else seconds)
+                tracing.answered(span, status, _by(scope), f"{method} {_route(scope)}")
+                if method not in LOOKS or status >= 500:
+                    _tell(scope, status, seconds)
+
+
+def _span(scope: Any, method: str) -> Any:
+    if not tracing.active():
+        return tracing.span("")
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    return tracing.call(method, headers, **{"http.request.method": method})
+
+
+def _route(scope: Any) -> str:
+    """As it is declared, so that no name or id is in it."""
+    return str(scope.get("path_template") or "unknown path")
+
+
+def _by(scope: Any) -> str:
+    caller = scope.get("state", {}).get("caller")
+    return caller.name if caller is not None else ""
+
+
+def _tell(scope: Any, status: int, seconds: float) -> None:
+    tell = log.error if status >= 500 else log.info
+    said = "carried out" if 0 < status < 400 else "refused" if 0 < status < 500 else "failed"
+    tell(
+        f"a call was {said}" if said != "failed" else "a call failed",
+        by=_by(scope) or "nobody known",
+        method=scope["method"],
+        path=hidden(scope["path"][:MAX_LOGGED_PATH]),
+        status=status,
+        seconds=round(seconds, 4),
+        request_id=scope.get("state", {}).get("request_id", ""),
+    )

@@ -1,0 +1,250 @@
+"""Conditional requests: what a thing's state is called (its ETag), and whether it is still the one
+that a caller has seen (If-Match).
+
+A tag covers what operators decide upon, not how often a machine has asked. It is compared inside
+the transaction, with the state that is changed, and never only before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+from litestar import Request
+
+from forewarn.control import operations, views
+from forewarn.control.answers import ProblemError
+from forewarn.core import Event, Group, Machine, Refused
+from forewarn.core.fleet import Host
+from forewarn.core.refusal import stale
+from forewarn.core.rollout import Rollout
+from forewarn.service.applying import inventory
+from forewarn.service.declaring import entry_of
+from forewarn.service.difference import declared
+from forewarn.store.port import States, Store
+
+if TYPE_CHECKING:
+    from forewarn.control.desk import Desk
+
+ANY = "*"
+SHOWN_TAG = 80  # characters of an If-Match that are repeated
+
+Current: TypeAlias = Callable[[States], str | None]
+
+_TAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"')
+
+
+def machine_tag(group: Group, machine: Machine) -> str:
+    shown = views.machine(group, machine, None, lambda _: "")
+    return _digest(shown, machine)
+
+
+def group_tag(group: Group) -> str:
+    return _digest(views.group(group), group.machines, group.place)
+
+
+def host_tag(host: Host, machines: Iterable[Machine], events: Iterable[Event]) -> str:
+    on_it = sorted(machine.name for machine in machines)
+    return _digest(host, on_it, sorted(event.id for event in events))
+
+
+def event_tag(event: Event) -> str:
+    return _digest(views.event(event))
+
+
+def rollout_tag(rollout: Rollout, events: Iterable[Event]) -> str:
+    """With how far it has come: where its events stand."""
+    return _digest(rollout, sorted((event.id, event.status.value) for event in events))
+
+
+def bytes_tag(answer: bytes) -> str:
+    return f'"{hashlib.sha256(answer).hexdigest()[:32]}"'
+
+
+def _digest(*parts: object) -> str:
+    return bytes_tag(b"\0".join(map(msgspec.json.encode, parts)))
+
+
+def matching(said: str, tag: str, *, weakly: bool = False) -> bool:
+    if said.strip() == ANY:
+        return True
+    tags = _TAG.findall(said)
+    return tag in ([one.removeprefix("W/") for one in tags] if weakly else tags)
+
+
+class Expectation:
+    """What a caller has seen, asked of the states that its request is committed to."""
+
+    def __init__(self, said: str, what: str, current: Current, store: Store) -> None:
+        self._said, self._what, self._current, self._store = said, what, current, store
+        self.looked = False
+
+    def __call__(self, states: States) -> Refused | None:
+        self.looked = True
+        tag = self._current(states)
+        if tag is not None and matching(self._said, tag):
+            return None
+        return stale(
+            f"{self._what} has changed since: If-Match says {self._said[:SHOWN_TAG]}, and it is"
+            f" {tag or 'not as it was'} now; look at it again and decide anew"
+        )
+
+    def now(self) -> Refused | None:
+        return self(States({}, dict(self._store.groups), registry=self._store.registry))
+
+
+async def expected(desk: Desk, request: Request[Any, Any, Any]) -> Expectation | None:
+    """What If-Match says of the thing that the path names. Of one that is not there, the call
+    itself will tell; what is no tag is no state's name, either."""
+    said = ", ".join(request.headers.getall("if-match", []))
+    if not said:
+        return None
+    if not operations.of(request).conditional:
+        raise ProblemError("invalid", "this call takes no If-Match: it changes no one thing")
+    kind = request.scope["path_template"].split("/")[2]
+    name = next(iter(request.path_params.values()), "")
+    found = await _CURRENT[kind](desk, name)
+    if found is None:
+        return None
+    what, current = found
+    made = Expectation(said, what, current, desk.store)
+    request.scope["state"]["expects"] = made
+    return made
+
+
+async def _machine(desk: Desk, name: str) -> tuple[str, Current] | None:
+    group = desk.platform.inventory.group_of(name)
+    if group is None:
+        return None
+
+    def current(states: States) -> str | None:
+        there = states[group]
+        machine = there.machine(name)
+        return None if machine is None else machine_tag(there, machine)
+
+    return f"machine '{name}'", current
+
+
+async def _group(_desk: Desk, name: str) -> tuple[str, Current] | None:
+    def current(states: States) -> str | None:
+        group = states[name]
+        return group_tag(group) if group.machines else None
+
+    return f"group '{name}'", current
+
+
+async def _host(desk: Desk, name: str) -> tuple[str, Current] | None:
+    hosts, inventory = desk.hosts, desk.platform.inventory
+
+    def current(states: States) -> str | None:
+        host = states.registry.hosts.get(name)
+        if host is None:
+            return None
+        near = {inventory.group_of(machine.name) or "" for machine in hosts.machines_on(name)}
+        near |= {event.group for event in hosts.events_about(name)}
+        # What was decided in this very batch is not in the indexes yet.
+        groups = [states[one] for one in near | set(states.maps[0])]
+        return host_tag(
+            host,
+            [m for group in groups for m in group.machines if m.host == name and m.alive],
+            [e for group in groups for e in group.events if e.host == name],
+        )
+
+    return f"host '{name}'", current
+
+
+async def _event(desk: Desk, id: str) -> tuple[str, Current] | None:
+    found = await desk.platform.event(id)
+    if isinstance(found, Refused):
+        return None
+    if found.status.over:
+        return f"event {found.id}", lambda _: event_tag(found)
+
+    def current(states: States) -> str | None:
+        event = states[found.group].event(found.id)
+        return None if event is None else event_tag(event)
+
+    return f"event {found.id}", current
+
+
+async def _rollout(desk: Desk, id: str) -> tuple[str, Current] | None:
+    found = await desk.rollouts.find(id)
+    if isinstance(found, Refused):
+        return None
+    over = await over_of(desk.store, found)
+
+    def current(states: States) -> str | None:
+        rollout = states.registry.rollouts.get(found.id)
+        if rollout is None:
+            return None
+        return rollout_tag(rollout, [*over, *_active(desk, states, rollout)])
+
+    return f"rollout {found.id}", current
+
+
+async def over_of(store: Store, rollout: Rollout) -> list[Event]:
+    caused = await store.caused_under(rollout.prefix)
+    return [event for event in caused if event.status.over]
+
+
+def _active(desk: Desk, states: States, rollout: Rollout) -> list[Event]:
+    caused = [e.group for e in desk.platform.active() if e.cause.startswith(rollout.prefix)]
+    groups: Collection[str] = {*caused, *states.maps[0]}
+    return [e for one in groups for e in states[one].events if e.cause.startswith(rollout.prefix)]
+
+
+async def shown_rollout(desk: Desk, rollout: Rollout) -> str:
+    """The tag of a rollout as it is now."""
+    over = await over_of(desk.store, rollout)
+    states = States({}, dict(desk.store.groups), registry=desk.store.registry)
+    return rollout_tag(rollout, [*over, *_active(desk, states, rollout)])
+
+
+async def _fleet(desk: Desk, _name: str) -> tuple[str, Current] | None:
+    """Too large to be told again in a transaction: there, it only has to be the one it was."""
+    groups, hosts = dict(desk.store.groups), dict(desk.store.registry.hosts)
+    tag = await asyncio.to_thread(fleet_tag, groups, hosts)
+
+    def current(states: States) -> str | None:
+        same = _same_groups(groups, states) and _same_hosts(hosts, states.registry.hosts)
+        return tag if same else None
+
+    return "the fleet", current
+
+
+def fleet_tag(groups: Mapping[str, Group], hosts: Mapping[str, Host]) -> str:
+    return bytes_tag(msgspec.json.encode(entry_of(inventory(groups, hosts))))
+
+
+def _same_groups(before: Mapping[str, Group], states: States) -> bool:
+    """A group that nothing has happened to is the very same value, so this takes no time."""
+    committed = states.maps[-1]
+    names = {name for name, group in committed.items() if before.get(name) is not group}
+    nothing = Group(name="")
+    changed = [(before.get(name, nothing), states[name]) for name in names | set(states.maps[0])]
+    return all(_inventory_of(old) == _inventory_of(new) for old, new in changed)
+
+
+def _inventory_of(group: Group) -> tuple[object, ...]:
+    machines = tuple(map(declared, group.machines))
+    return group.kind, group.policy, group.place, group.labels, machines
+
+
+def _same_hosts(before: Mapping[str, Host], now: Mapping[str, Host]) -> bool:
+    return before.keys() == now.keys() and all(
+        host.labels == now[name].labels for name, host in before.items()
+    )
+
+
+_CURRENT: dict[str, Callable[[Any, str], Any]] = {
+    "machines": _machine,
+    "groups": _group,
+    "hosts": _host,
+    "events": _event,
+    "rollouts": _rollout,
+    "fleet": _fleet,
+}

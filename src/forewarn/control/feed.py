@@ -1,0 +1,247 @@
+"""Every change as it happens: a stream of server-sent events, and a long-poll for those who cannot.
+
+One message for each commit, numbered as the commits are. Whoever says which was the last it had
+goes on behind it, after a restart of either side as well; if that is not possible it is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+from litestar import Request, Response, get
+from litestar.params import FromQuery, QueryParameter
+from litestar.response import Stream
+
+from forewarn.control import feed_schema as f
+from forewarn.control import feed_views
+from forewarn.control.access import KEEPS_LIMITS, still
+from forewarn.control.answers import ProblemError, RefusedError, named
+from forewarn.control.desk import Ask, Asked, Desk
+from forewarn.control.problems import BY_NAME, MEDIA_TYPE, described
+from forewarn.core.history import What
+from forewarn.core.refusal import conflict, invalid
+from forewarn.service.feed import Feed, Lost, Told
+
+KEEP_ALIVE = 15.0  # seconds of guard time after which a stream that has nothing to say says so
+COME_BACK = 1_000  # milliseconds after which a client that was cut off is to come back
+MAX_STREAMS = 1_024  # streams and long-polls at a time
+MAX_CHANGES_WAIT = 60  # seconds that a long-poll lasts at most
+MAX_COMMITS = 1_000  # commits in one answer to a long-poll
+MAX_CHANGES = 10_000  # changes in it, unless a single page of commits has more
+SENT_AT_ONCE = 64 * 1024  # bytes of a message that are sent at a time
+ASIDE = 500  # changes in a commit from which on it is put into bytes in a thread
+MAX_SEQ = 10**18 - 1
+
+EVENT_STREAM = "text/event-stream"
+
+Keep: TypeAlias = Callable[[f.FeedChange], bool]
+Name = FromQuery[str | None]
+After = Annotated[int | None, QueryParameter(ge=0, le=MAX_SEQ)]
+
+_encode = msgspec.json.Encoder().encode
+
+
+def handlers(desk: Desk) -> list[Any]:
+    feed = desk.feed
+
+    @get("/v1/feed", media_type=EVENT_STREAM, opt=dict(KEEPS_LIMITS))
+    async def stream(
+        request: Request[Any, Any, Any],
+        ask: Ask,
+        after: After = None,
+        group: Name = None,
+        what: Name = None,
+    ) -> Stream:
+        """Server-sent events: a `hello`, then a `change` for each commit, with its number as id."""
+        cursor = _resumed(request.headers.get("last-event-id"), after)
+        keep = _wanted(ask, group, what)
+        _room(feed)
+        begins = feed.seq if cursor is None else cursor
+        first = await _begun(feed, begins)
+        return Stream(
+            _messages(feed, begins, first, keep, lambda: still(ask)),
+            media_type=EVENT_STREAM,
+            headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+        )
+
+    @get("/v1/changes", opt=dict(KEEPS_LIMITS))
+    async def changes(
+        ask: Ask,
+        after: After = None,
+        wait: Annotated[int, QueryParameter(ge=0, le=MAX_CHANGES_WAIT)] = 0,
+        limit: Annotated[int, QueryParameter(ge=1, le=MAX_COMMITS)] = 100,
+        group: Name = None,
+        what: Name = None,
+    ) -> f.ChangesPage:
+        """What came after a commit, waiting for it if there is nothing yet. Without `after`: only
+        where to begin."""
+        keep = _wanted(ask, group, what)
+        if after is None:
+            return f.ChangesPage(commits=[], next=feed.seq)
+        _room(feed)
+        found = await _begun(feed, after)
+        with feed.following(after):
+            if not found and wait:
+                await feed.news(after, wait)
+        page = await _gathered(feed, after, limit)
+        commits = await asyncio.to_thread(_shown, page, keep)
+        return f.ChangesPage(commits=commits, next=page[-1].seq if page else after)
+
+    return [stream, changes]
+
+
+def _resumed(last: str | None, after: int | None) -> int | None:
+    """A browser that comes back says what it had last in a header, and asks as it did at first."""
+    if last is None or not last.strip():
+        return after
+    if not last.isascii() or not last.strip().isdecimal() or len(last.strip()) > 18:
+        raise RefusedError(
+            invalid(f"Last-Event-ID: '{last[:40]}' is no number of a commit, for example 42")
+        )
+    return int(last)
+
+
+def _wanted(ask: Asked, group: str | None, what: str | None) -> Keep | None:
+    """Which changes somebody wants of those that it may see; None: all. Whoever is limited sees
+    what happens to its groups, and nothing that is about no group."""
+    words = [said.strip() for said in what.split(",") if said.strip()] if what else []
+    kinds = {named(What, "kind of change", said).value for said in words}
+    if not ask.limited and group is None and not kinds:
+        return None
+
+    def keep(change: f.FeedChange) -> bool:
+        return (
+            group in (None, change.group)
+            and (not kinds or change.what in kinds)
+            and (not ask.limited or (bool(change.group) and ask.sees(change.group)))
+        )
+
+    return keep
+
+
+def _room(feed: Feed) -> None:
+    if feed.followers >= MAX_STREAMS:
+        detail = f"{MAX_STREAMS:,} follow the feed already; come back later"
+        raise ProblemError("unavailable", detail, {"Retry-After": "10"})
+
+
+async def _begun(feed: Feed, after: int) -> Sequence[Told]:
+    """What comes first after this commit, if it is one."""
+    if after > feed.seq:
+        raise RefusedError(
+            conflict(
+                f"there is no commit {after} yet, the newest is {feed.seq}: the state may be a copy"
+                " that was restored; read everything anew and follow from there"
+            )
+        )
+    found = await feed.read(after)
+    if isinstance(found, Lost):
+        raise Gone(after, found.first)
+    return found
+
+
+async def _gathered(feed: Feed, after: int, limit: int) -> list[Told]:
+    """As many as somebody wants, but not more changes than fit into one answer."""
+    page: list[Told] = []
+    size = 0
+    while len(page) < limit and size < MAX_CHANGES:
+        found = await feed.read(page[-1].seq if page else after)
+        if isinstance(found, Lost):
+            if page:
+                break  # the next one who asks is told
+            raise Gone(after, found.first)
+        if not found:
+            break
+        page += found[: limit - len(page)]
+        size += sum(told.size for told in found)
+    return page
+
+
+class Gone(Exception):
+    """What somebody wants to go on with is no longer there."""
+
+    def __init__(self, after: int, first: int) -> None:
+        super().__init__(
+            f"what came after commit {after} is no longer there, the oldest that is kept is"
+            f" {first}: read everything anew and follow from there"
+        )
+        self.first = first
+
+
+def gone(_request: object, error: Gone) -> Response[f.FeedProblem]:
+    said = described(BY_NAME["gone"], str(error))
+    return Response(
+        f.FeedProblem(**msgspec.structs.asdict(said), first=error.first),
+        status_code=said.status,
+        media_type=MEDIA_TYPE,
+    )
+
+
+async def _messages(
+    feed: Feed,
+    cursor: int,
+    page: Sequence[Told],
+    keep: Keep | None,
+    allowed: Callable[[], bool],
+) -> AsyncIterator[bytes]:
+    """A page at a time; only the number of the last one sent is kept meanwhile."""
+    with feed.following(cursor) as follower:
+        hello = _encode(f.FeedHello(after=cursor, newest=feed.seq))
+        yield b"retry: %d\nid: %d\nevent: hello\ndata: %b\n\n" % (COME_BACK, cursor, hello)
+        while allowed():
+            passed = 0
+            for told in page:
+                message = await _message(told, keep)
+                if message is None:
+                    passed = told.seq
+                else:
+                    passed = 0
+                    for start in range(0, len(message), SENT_AT_ONCE):
+                        yield message[start : start + SENT_AT_ONCE]
+                follower.seq = told.seq
+            if passed:  # nothing for this one, but it need not ask for it again
+                yield b"id: %d\n\n" % passed
+            page = ()
+            while not await feed.news(follower.seq, KEEP_ALIVE):
+                yield b": still here\n\n"
+                if not allowed():
+                    return
+            if feed.ended:
+                yield b": the service stops\nretry: %d\n\n" % COME_BACK
+                return
+            found = await feed.read(follower.seq)
+            if isinstance(found, Lost):
+                yield b"event: gone\ndata: %b\n\n" % _encode({"first": found.first})
+                return
+            page = found
+
+
+async def _message(told: Told, keep: Keep | None) -> bytes | None:
+    if keep is None and told.rendered is not None:
+        return told.rendered
+    if told.size > ASIDE:
+        return await asyncio.to_thread(_render, told, keep)
+    return _render(told, keep)
+
+
+def _render(told: Told, keep: Keep | None) -> bytes | None:
+    """All of it, which is kept for the others; or what is left of it, if anything is."""
+    shown = feed_views.commit(told.commit)
+    if keep is not None:
+        shown = feed_views.only(shown, keep)
+        if not shown.changes:
+            return None
+    message = b"id: %d\nevent: change\ndata: %b\n\n" % (told.seq, _encode(shown))
+    if keep is None:
+        told.rendered = message
+    return message
+
+
+def _shown(page: Sequence[Told], keep: Keep | None) -> list[f.FeedCommit]:
+    shown = [feed_views.commit(told.commit) for told in page]
+    if keep is None:
+        return shown
+    return [left for one in shown if (left := feed_views.only(one, keep)).changes]

@@ -1,0 +1,149 @@
+"""From commits to the shapes of the feed, whole or only what somebody wants or may see of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from forewarn.control import feed_schema as f
+from forewarn.control import views
+from forewarn.control.schema import time_of
+from forewarn.core import Event
+from forewarn.core.changes import (
+    Disabled,
+    Enabled,
+    EventMoved,
+    GroupDefined,
+    MachinePut,
+    MachineRemoved,
+)
+from forewarn.core.fleet import Host, Machine
+from forewarn.core.history import Record
+from forewarn.core.registry import HostPut, HostRemoved, Put, RolloutPut, RolloutRemoved
+from forewarn.core.retelling import Reteller
+from forewarn.core.rollout import Rollout
+from forewarn.store.port import Commit
+
+
+def commit(commit: Commit) -> f.FeedCommit:
+    told = [(entry.group, entry.items) for entry in commit.entries]
+    records = Reteller(commit.words).records(commit.at, told, commit.puts)
+    made = f.FeedCommit(
+        seq=commit.seq, at=time_of(commit.at), changes=[_change(record) for record in records]
+    )
+    _beside(made, commit.puts)
+    events: dict[str, Event] = {}
+    machines: dict[str, f.FeedMachine | None] = {}
+    for group, items in told:
+        now = f.FeedGroup(name=group)
+        for item in items:
+            match item:
+                case EventMoved(event=event):
+                    events[event.id] = event
+                case MachinePut(machine=machine):
+                    machines[machine.name] = _machine(group, machine)
+                case MachineRemoved(name=name):
+                    machines.setdefault(name, None)  # it may be in another group by now
+                case GroupDefined(kind=kind, labels=labels):
+                    now.kind, now.labels = kind.value, labels
+                case Enabled():
+                    now.enabled = True
+                case Disabled():
+                    now.enabled = False
+        if now != f.FeedGroup(name=group):
+            made.groups.append(now)
+    made.events = [views.event(event) for event in events.values()]
+    made.machines = [machine for machine in machines.values() if machine is not None]
+    made.machines_removed = [name for name, machine in machines.items() if machine is None]
+    return made
+
+
+def only(whole: f.FeedCommit, keep: Callable[[f.FeedChange], bool]) -> f.FeedCommit:
+    """What is left if only these changes count: values that none of them is about go as well."""
+    changes = [change for change in whole.changes if keep(change)]
+    events = {change.event for change in changes}
+    groups = {change.group for change in changes if not change.event and not change.machines}
+    hosts = {change.host for change in changes if change.what.startswith("host-")}
+    rollouts = {change.cause for change in changes if change.what.startswith("rollout-")}
+    machines = {
+        name for change in changes if change.what.startswith("machine-") for name in change.machines
+    }
+    return f.FeedCommit(
+        seq=whole.seq,
+        at=whole.at,
+        changes=changes,
+        events=[event for event in whole.events if event.id in events],
+        machines=[machine for machine in whole.machines if machine.name in machines],
+        machines_removed=[name for name in whole.machines_removed if name in machines],
+        groups=[group for group in whole.groups if group.name in groups],
+        hosts=[host for host in whole.hosts if host.name in hosts],
+        hosts_removed=[name for name in whole.hosts_removed if name in hosts],
+        rollouts=[rollout for rollout in whole.rollouts if rollout.id in rollouts],
+        rollouts_removed=[id for id in whole.rollouts_removed if id in rollouts],
+    )
+
+
+def _beside(made: f.FeedCommit, puts: Iterable[Put]) -> None:
+    hosts: dict[str, f.FeedHost | None] = {}
+    rollouts: dict[str, f.FeedRollout | None] = {}
+    for put in puts:
+        match put:
+            case HostPut(host=host):
+                hosts[host.name] = _host(host)
+            case HostRemoved(name=name):
+                hosts[name] = None
+            case RolloutPut(rollout=rollout):
+                rollouts[rollout.id] = _rollout(rollout)
+            case RolloutRemoved(id=id):
+                rollouts[id] = None
+    made.hosts = [host for host in hosts.values() if host is not None]
+    made.hosts_removed = [name for name, host in hosts.items() if host is None]
+    made.rollouts = [rollout for rollout in rollouts.values() if rollout is not None]
+    made.rollouts_removed = [id for id, rollout in rollouts.items() if rollout is None]
+
+
+def _change(record: Record) -> f.FeedChange:
+    return f.FeedChange(
+        what=record.what.value,
+        by=record.by,
+        group=record.group,
+        event=record.event,
+        type=record.type,
+        machines=list(record.machines),
+        host=record.host,
+        cause=record.cause,
+        note=record.note,
+    )
+
+
+def _machine(group: str, machine: Machine) -> f.FeedMachine:
+    return f.FeedMachine(
+        name=machine.name,
+        group=group,
+        update_domain=machine.update_domain,
+        fault_domain=machine.fault_domain,
+        addresses=list(machine.addresses),
+        host=machine.host,
+        spot=machine.spot,
+        labels=machine.labels,
+        gone=machine.gone,
+    )
+
+
+def _host(host: Host) -> f.FeedHost:
+    return f.FeedHost(
+        name=host.name,
+        health=host.health.value,
+        labels=host.labels,
+        since=None if host.since is None else time_of(host.since),
+        note=host.note,
+    )
+
+
+def _rollout(rollout: Rollout) -> f.FeedRollout:
+    return f.FeedRollout(
+        id=rollout.id,
+        type=rollout.type.value,
+        paused=rollout.paused is not None,
+        aborted=rollout.aborted is not None,
+        ended_at=None if rollout.ended_at is None else time_of(rollout.ended_at),
+    )

@@ -1,0 +1,39 @@
+"""/healthz and /readyz: for those who look after the service, without a token and in few words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from litestar import Response, get
+
+from forewarn.control.access import OPEN
+from forewarn.control.desk import Desk
+from forewarn.service.wellbeing import parts
+
+
+class Wellness(msgspec.Struct, kw_only=True):
+    """How it is as a whole, and each part: `ok`, or what is wrong with it."""
+
+    status: str  # ok, or failing
+    parts: dict[str, str]
+
+
+def handlers(desk: Desk) -> list[Any]:
+    @get("/healthz", opt=dict(OPEN), sync_to_thread=False)
+    def healthz() -> Response[Wellness]:
+        """Does it work at all? 503 if not: starting it anew is the remedy."""
+        return _answer(desk.wellbeing.healthy())
+
+    @get("/readyz", opt=dict(OPEN), sync_to_thread=False)
+    def readyz() -> Response[Wellness]:
+        """Can it do what it is there for? 503 if not, with the reasons."""
+        return _answer(desk.wellbeing.ready())
+
+    return [healthz, readyz]
+
+
+def _answer(said: dict[str, str]) -> Response[Wellness]:
+    failing = any(said.values())
+    wellness = Wellness(status="failing" if failing else "ok", parts=parts(said))
+    return Response(wellness, status_code=503 if failing else 200, media_type="application/json")

@@ -1,0 +1,82 @@
+"""Operators' connections: uvicorn's protocol, with an end to what somebody without a token could
+use up. Whoever has been let in may take its time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+MAX_OPERATOR_CONNECTIONS = 2_048  # at a time; the feed's are among them
+MAX_OPERATOR_HEAD = 64 * 1024  # bytes of a request before its body
+OPERATOR_HEAD_TIMEOUT = 10.0  # seconds to send them
+UNREAD_TIMEOUT = 10.0  # seconds to send the rest of a body that nobody reads any more
+
+_FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\n"
+    b"retry-after: 10\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b"
+)
+_SAYS = b'{"title":"Not now","status":503,"detail":"too many connections; come back later"}'
+
+
+class OperatorsProtocol(HttpToolsProtocol):
+    _timer: asyncio.TimerHandle | None = None
+    _head = 0  # bytes of the one that is being sent
+    _in_head = True
+    _unread = False  # is there more to come of the body?
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        if len(self.connections) > MAX_OPERATOR_CONNECTIONS:
+            transport.write(_FULL % (len(_SAYS), _SAYS))
+            transport.close()
+            return
+        self._within(OPERATOR_HEAD_TIMEOUT)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._in_time()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        if self._in_head:
+            self._head += len(data)
+        super().data_received(data)
+        if self._in_head and self._head > MAX_OPERATOR_HEAD:
+            self.send_400_response("The head of the request is too long.")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head, self._head, self._unread = True, 0, True
+        self._within(OPERATOR_HEAD_TIMEOUT)
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._in_time()
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._unread = False
+        self._in_time()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        if self._unread:
+            self._within(UNREAD_TIMEOUT)
+        super().on_response_complete()
+
+    def _within(self, seconds: float) -> None:
+        self._in_time()
+        self._timer = self.loop.call_later(seconds, self._too_late)
+
+    def _in_time(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _too_late(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.abort()

@@ -1,0 +1,275 @@
+"""Tokens: who may ask. Made, looked up, revoked; and when each was last used.
+
+They are part of the state, in the same commits and the same history as everything else. What a
+secret is and how it is compared is `secret.py`; what a caller needs for what is the control API's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from forewarn.core import Group, Refused, Time
+from forewarn.core.access import Limit, Role, Token, forgettable
+from forewarn.core.refusal import conflict, invalid, unknown
+from forewarn.core.registry import TokenPut, TokenRemoved
+from forewarn.core.time import DAY, Duration
+from forewarn.core.words import in_words, listing
+from forewarn.service import secret
+from forewarn.service.fleetentries import MAX_NAME
+from forewarn.service.secret import Secret
+from forewarn.service.suggest import instead_of
+from forewarn.service.witness import Witness
+from forewarn.service.writer import Plan, Writer
+from forewarn.store.port import States, Store
+
+MAX_TOKENS = 1_000  # in all; those that are no longer valid make room
+MAX_TOKEN_NAME = 64  # characters
+MAX_TOKEN_GROUPS = 100  # that one token is limited to by name
+MAX_TOKEN_LIFE: Duration = 3_650 * DAY  # of one that expires; it may also never do
+LOCAL_NAME = "operator"  # who local programs are while there is no token
+TAKEN = (LOCAL_NAME, "driver", "start", "restore")  # who is somebody else in the history
+
+_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._@-]{{0,{MAX_TOKEN_NAME - 1}}}", re.ASCII)
+
+
+class NewToken(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody wants a token for."""
+
+    name: str
+    role: Role
+    limit: Limit = Limit()
+    lasts: Duration | None = None  # from now on
+    expires_at: Time | None = None  # or until then
+
+
+class Created(msgspec.Struct, frozen=True, kw_only=True):
+    token: Token
+    secret: Secret
+    notes: tuple[str, ...] = ()
+
+
+class Tokens:
+    def __init__(self, store: Store, writer: Writer, witness: Witness) -> None:
+        self._store = store
+        self._writer = writer
+        self._witness = witness
+
+    # Letting in.
+
+    @property
+    def needed(self) -> bool:
+        """Has there ever been one? From then on nobody is let in without."""
+        return bool(self._store.registry.tokens)
+
+    @property
+    def administered(self) -> bool:
+        """Is there one that may make others?"""
+        return bool(_admins(self._store.registry.tokens.values(), self._now()))
+
+    def of(self, text: str) -> Token | None:
+        """The valid token that this is the secret of. An id that nobody has and a secret that is
+        wrong take the same way."""
+        token = self._store.registry.tokens.get(secret.id_of(text))
+        if not secret.same(text, token.digest if token else None):
+            return None
+        return token if token is not None and token.valid(self._now()) else None
+
+    def used(self, token: Token) -> None:
+        """Somebody was let in with it."""
+        self._witness.used(token.id, self._now())
+
+    def valid(self, id: str) -> bool:
+        """Is it still?"""
+        token = self._store.registry.tokens.get(id)
+        return token is not None and token.valid(self._now())
+
+    def allows(self, limit: Limit, group: str) -> bool:
+        """By the labels that the group has now, or had last."""
+        found = self._store.groups.get(group)
+        return limit.allows(group, found.labels if found else {})
+
+    def allowed(self, limit: Limit) -> list[str]:
+        """All groups there are, or have been, that it allows."""
+        return [name for name, g in self._store.groups.items() if limit.allows(name, g.labels)]
+
+    # Looking, making, revoking.
+
+    def last_used(self, id: str) -> Time | None:
+        return self._witness.last_used(id)
+
+    def all(self) -> list[Token]:
+        """The newest last."""
+        tokens = self._store.registry.tokens.values()
+        return sorted(tokens, key=lambda token: (token.created_at, token.id))
+
+    def find(self, said: str) -> Token | Refused:
+        """By its id, or by its name, of which only one can be valid."""
+        tokens = self._store.registry.tokens
+        if found := tokens.get(said):
+            return found
+        named = [token for token in tokens.values() if token.name == said]
+        valid = [token for token in named if token.valid(self._now())]
+        if len(valid or named) == 1:
+            return (valid or named)[0]
+        if named:
+            ids = listing([token.id for token in named])
+            return invalid(f"'{secret.hidden(said)}' could be {ids}; say which by its id")
+        known = [name for token in tokens.values() for name in (token.name, token.id)]
+        there = instead_of(said, known) if known else "there is none yet (forewarn token create)"
+        return unknown(f"no token '{secret.hidden(said[:MAX_TOKEN_NAME])}'; {there}")
+
+    async def create(self, wanted: NewToken, by: str) -> Created | Refused:
+        made: list[Created] = []
+
+        def plan(states: States) -> Plan | Refused:
+            made.clear()
+            tokens, now = states.registry.tokens, self._now()
+            expires = _expiry(wanted, now)
+            if isinstance(expires, Refused):
+                return expires
+            if wrong := _wrong(wanted) or _taken(wanted, tokens, states, now):
+                return wrong
+            room = _room(tokens, now)
+            if isinstance(room, Refused):
+                return room
+            id = secret.new_id()
+            while id in tokens:
+                id = secret.new_id()
+            shown = secret.new(id)
+            token = Token(
+                id=id,
+                name=wanted.name,
+                role=wanted.role,
+                digest=secret.digest(shown.text),
+                created_at=now,
+                created_by=by,
+                limit=wanted.limit,
+                expires_at=expires,
+            )
+            made.append(Created(token=token, secret=shown, notes=_notes(wanted, states)))
+            removed = [TokenRemoved(old.id) for old in room]
+            return Plan(puts=[*removed, TokenPut(token, "created", by)])
+
+        done = await self._writer.submit_planned(plan)
+        return done if isinstance(done, Refused) else made[0]
+
+    async def revoke(self, said: str, by: str, *, force: bool = False) -> Token | Refused:
+        """It opens nothing from now on. The last that could make others only if that is meant."""
+        found = self.find(said)
+        if isinstance(found, Refused):
+            return found
+
+        def plan(states: States) -> Plan | Refused:
+            tokens, now = states.registry.tokens, self._now()
+            token = tokens.get(found.id)
+            if token is None:
+                return unknown(f"token {found.id} is forgotten already")
+            if token.revoked_at is not None:
+                return conflict(
+                    f"token {token.id} ({token.name}) is revoked already, by {token.revoked_by}"
+                )
+            if [one.id for one in _admins(tokens.values(), now)] == [token.id] and not force:
+                return conflict(
+                    f"token {token.id} ({token.name}) is the last of an admin: without it a token"
+                    " can be made only where the state file is (forewarn token create --state"
+                    " FILE, while no service runs). Create another one first, or say that you"
+                    " mean it (--force)"
+                )
+            revoked = msgspec.structs.replace(token, revoked_at=now, revoked_by=by)
+            return Plan(puts=[TokenPut(revoked, "revoked", by)])
+
+        done = await self._writer.submit_planned(plan)
+        return done if isinstance(done, Refused) else self._store.registry.tokens[found.id]
+
+    def _now(self) -> Time:
+        return self._writer.now().at
+
+
+def _admins(tokens: Iterable[Token], now: Time) -> list[Token]:
+    """Those that can make others; an admin is never limited."""
+    return [token for token in tokens if token.role is Role.ADMIN and token.valid(now)]
+
+
+def _expiry(wanted: NewToken, now: Time) -> Time | Refused | None:
+    if wanted.lasts is not None and wanted.expires_at is not None:
+        return invalid("say how long the token lasts or when it expires, one of the two")
+    at = wanted.expires_at if wanted.lasts is None else now + wanted.lasts
+    if at is not None and not now < at <= now + MAX_TOKEN_LIFE:
+        return invalid(
+            f"a token expires within {in_words(MAX_TOKEN_LIFE)} from now, or never;"
+            " write for example 90d"
+        )
+    return at
+
+
+def _wrong(wanted: NewToken) -> Refused | None:
+    if not _NAME.fullmatch(wanted.name):
+        return invalid(
+            f"a token's name has 1 to {MAX_TOKEN_NAME} letters, digits, '.', '_', '@' or '-', and"
+            " begins with a letter or digit"
+        )
+    if secret.hidden(wanted.name) != wanted.name:
+        return invalid("that name is a token itself; name it for who uses it")
+    if wanted.name.lower() in TAKEN:
+        return invalid(
+            f"'{wanted.name}' is somebody else in the history; name the token for who uses it"
+        )
+    if wanted.role is Role.ADMIN and not wanted.limit.none:
+        return invalid(
+            "an admin is not limited: it may make itself any token; leave the limit out, or choose"
+            " the role viewer or operator"
+        )
+    if len(wanted.limit.groups) > MAX_TOKEN_GROUPS:
+        return invalid(
+            f"a token is limited to at most {MAX_TOKEN_GROUPS} groups by name; use a label"
+        )
+    if any(not group or len(group) > MAX_NAME for group in wanted.limit.groups):
+        return invalid("a token is limited to groups by their names")
+    return None
+
+
+def _taken(
+    wanted: NewToken, tokens: Mapping[str, Token], states: Mapping[str, Group], now: Time
+) -> Refused | None:
+    for token in tokens.values():
+        if token.name == wanted.name and token.valid(now):
+            return conflict(
+                f"there is a token of that name, {token.id}; choose another name, or revoke it"
+                f" first (forewarn token revoke {token.id})"
+            )
+    if any(group.machine(wanted.name) is not None for group in states.values()):
+        return conflict(
+            f"a machine is called '{wanted.name}', and what it approves is in the history under"
+            " that name; name the token for who uses it"
+        )
+    if wanted.role is not Role.ADMIN and not _admins(tokens.values(), now):
+        return conflict(
+            "the first token is an admin's: as soon as there is one, nobody is let in without, and"
+            " only an admin can make another (forewarn token create NAME --role admin)"
+        )
+    return None
+
+
+def _room(tokens: Mapping[str, Token], now: Time) -> list[Token] | Refused:
+    """Which ones go, so that there is room for one more."""
+    surplus = len(tokens) + 1 - MAX_TOKENS
+    if surplus <= 0:
+        return []
+    over = forgettable(tokens.values(), now)
+    if len(over) < surplus:
+        return conflict(f"there are {MAX_TOKENS:,} tokens, the most there can be; revoke some")
+    return [token for _, token in over[:surplus]]
+
+
+def _notes(wanted: NewToken, states: Mapping[str, Group]) -> tuple[str, ...]:
+    """A limit may be to what is yet to come, or a slip."""
+    there = [name for name, group in states.items() if group.machines]
+    missing = [group for group in wanted.limit.groups if group not in there]
+    return tuple(f"there is no group '{name}' now; {_meant(name, there)}" for name in missing)
+
+
+def _meant(name: str, there: Sequence[str]) -> str:
+    return instead_of(name, there) if there else "there are no groups yet"

@@ -1,0 +1,224 @@
+"""A browser on the operator's machine is everybody's program: no page of anybody else's reads or
+does anything here, with tokens or without. What is sent is what browsers send."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Mapping
+
+import pytest
+from bearing import FLEET, Answer, Api, bearing
+
+from forewarn.core.access import Role
+from forewarn.testing import Service
+
+NAME = "forewarn.example.net"
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with Service(FLEET, sockets=True, control_names=(NAME,)) as service:
+        yield service
+
+
+@pytest.fixture
+def api(service: Service) -> Api:
+    return Api(service.control_url)
+
+
+def port(api: Api) -> str:
+    return api.url.rpartition(":")[2]
+
+
+def raw(api: Api, text: str) -> bytes:
+    with socket.create_connection(("127.0.0.1", int(port(api))), 20) as connection:
+        connection.sendall(text.replace("\n", "\r\n").encode("latin-1"))
+        said = b""
+        while block := connection.recv(65_536):
+            said += block
+    return said
+
+
+def changed(service: Service) -> int:
+    return service.node.store.seq
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["localhost", "LOCALHOST", "127.0.0.1", "127.9.9.9", "[::1]", NAME, NAME.upper(), f"{NAME}."],
+)
+def test_it_is_asked_under_its_own_names(api: Api, host: str) -> None:
+    for said in (host, f"{host}:{port(api)}", f"{host}:1"):
+        assert api.get("/v1/status", Host=said).status == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        f"x.{NAME}",
+        "localhost@evil.example",
+        "169.254.169.254",
+        "0.0.0.0",
+        "10.0.0.1",
+        "[::2]",
+        "[",
+        "",
+        "localhost evil",
+        "\xff",
+    ],
+)
+def test_a_name_that_was_made_to_lead_here_gets_nothing(api: Api, host: str) -> None:
+    """DNS rebinding: the browser takes it for the page's own site, and says so."""
+    for target in ("/v1/status", "/metrics", "/healthz", "/nowhere"):
+        refused = api.get(target, Host=host)
+        assert refused.status == 421
+        assert "control_names" in refused.detail
+
+
+def test_two_hosts_are_none(api: Api) -> None:
+    said = raw(
+        api,
+        "GET /v1/status HTTP/1.1\nHost: localhost\nHost: evil.example\nConnection: close\n\n",
+    )
+    assert said.startswith((b"HTTP/1.1 421", b"HTTP/1.1 400"))
+
+
+def test_an_old_program_that_names_no_host_is_answered(api: Api) -> None:
+    assert raw(api, "GET /v1/status HTTP/1.0\n\n").startswith(b"HTTP/1.1 200")
+
+
+# What browsers send along with what a page makes them do.
+FOREIGN: list[Mapping[str, str]] = [
+    {"Origin": "https://evil.example"},
+    {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"},
+    {"Origin": "null"},
+    {"Origin": "http://localhost:3000"},
+    {"Origin": "http://localhost:3000", "Sec-Fetch-Site": "same-site"},
+    {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"},
+    {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate"},
+    {"Sec-Fetch-Site": "something new"},
+]
+
+
+@pytest.mark.parametrize("headers", FOREIGN, ids=str)
+def test_pages_of_other_sites_read_nothing_and_do_nothing(
+    service: Service, api: Api, headers: dict[str, str]
+) -> None:
+    before = changed(service)
+    for target in ("/v1/status", "/v1/machines", "/metrics"):
+        refused = api.get(target, **headers)
+        assert (refused.status, "other sites" in refused.detail) == (403, True)
+    for method, target in (
+        ("POST", "/v1/machines/web_0/restart"),
+        ("POST", "/v1/machines/web_0/delete"),
+        ("PUT", "/v1/fleet"),
+        ("DELETE", "/v1/groups/web"),
+        ("OPTIONS", "/v1/machines/web_0/restart"),
+        ("POST", "/nowhere"),
+    ):
+        assert api.call(method, target, headers=headers).status == 403
+    assert changed(service) == before
+
+
+def test_ones_own_page_and_a_typed_address_may_look(api: Api) -> None:
+    own = f"http://127.0.0.1:{port(api)}"
+    assert api.get("/v1/status", **{"Sec-Fetch-Site": "none"}).status == 200
+    assert api.get("/v1/status", **{"Sec-Fetch-Site": "same-origin"}).status == 200
+    same = {"Origin": own, "Sec-Fetch-Site": "same-origin"}
+    assert api.get("/v1/status", **same).status == 200
+    assert api.get("/v1/status", Origin=own.replace("http", "https")).status == 403
+
+
+def test_a_link_from_elsewhere_leads_to_what_is_open(api: Api) -> None:
+    link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    assert api.get("/healthz", **link).status == 200
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+        "text/plain",
+        "text/plain;charset=UTF-8",
+        "application/octet-stream",
+        "application/jsonx",
+        "",
+    ],
+)
+def test_what_a_form_can_send_changes_nothing(service: Service, api: Api, kind: str) -> None:
+    """Without a token, a form is all that it would take."""
+    before = changed(service)
+    body = b'{"type":"Reboot","machines":["web_0"]}'
+    for target, method in (("/v1/events", "POST"), ("/v1/fleet", "PUT")):
+        refused = api.call(method, target, body, {"Content-Type": kind})
+        assert (refused.status, "application/json" in refused.detail) == (415, True)
+    assert api.call("POST", "/v1/machines/web_0/restart", b"x=1", {"Content-Type": kind}).status
+    assert changed(service) == before
+
+
+def test_a_body_that_does_not_say_what_it_is_is_not_read(service: Service, api: Api) -> None:
+    """A page can send one without a type."""
+    before = changed(service)
+    body = '{"type":"Reboot","machines":["web_0"]}'
+    for how in (f"Content-Length: {len(body)}", "Transfer-Encoding: chunked"):
+        sent = body if "Length" in how else f"{len(body):x}\n{body}\n0\n\n"
+        said = raw(
+            api,
+            f"POST /v1/events HTTP/1.1\nHost: localhost\nConnection: close\n{how}\n\n{sent}",
+        )
+        assert said.startswith(b"HTTP/1.1 415")
+    assert changed(service) == before
+
+
+@pytest.mark.parametrize(
+    "kind", ["application/json", "application/json; charset=utf-8", "Application/JSON"]
+)
+def test_what_programs_send_is_read(api: Api, kind: str) -> None:
+    body = b'{"type":"Reboot","groups":["web"]}'
+    assert api.call("POST", "/v1/rollouts/plan", body, {"Content-Type": kind}).status == 200
+
+
+@pytest.mark.parametrize("kind", ["application/yaml", "text/yaml", "application/x-yaml"])
+def test_a_fleet_may_be_yaml(api: Api, kind: str) -> None:
+    fleet = FLEET.encode()
+    done = api.call("PUT", "/v1/fleet?plan=true", fleet, {"Content-Type": kind})
+    assert done.status == 200, done
+
+
+def dressed(answer: Answer) -> None:
+    headers = answer.headers
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["cache-control"] == "no-store"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["cross-origin-resource-policy"] == "same-origin"
+    assert headers["x-frame-options"] == "DENY"
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert "frame-ancestors 'none'" in headers["content-security-policy"]
+    assert not [name for name in headers if name.startswith("access-control-")]
+
+
+def test_every_answer_keeps_browsers_from_doing_more_with_it(api: Api) -> None:
+    for target in (
+        *("/v1/status", "/metrics", "/healthz", "/schema/openapi.json", "/docs"),
+        *("/nowhere", "/v1/machines/nobody", "/v1/status?x=1"),
+    ):
+        dressed(api.get(target))
+    dressed(api.call("DELETE", "/v1/status"))
+    dressed(api.call("OPTIONS", "/v1/status"))
+    dressed(api.get("/v1/status", Host="evil.example"))
+    dressed(api.get("/v1/status", Origin="https://evil.example"))
+
+
+def test_all_this_holds_with_tokens_too() -> None:
+    with Service(FLEET, sockets=True) as service:
+        api = bearing(service, "alice", Role.ADMIN)
+        assert api.get("/v1/status").status == 200
+        assert api.get("/v1/status", Host="evil.example").status == 421
+        assert api.get("/v1/status", Origin="https://evil.example").status == 403
+        form = {"Content-Type": "text/plain"}
+        assert api.call("POST", "/v1/events", b"{}", form).status == 415
+        dressed(Api(service.control_url).get("/v1/status"))

@@ -1,0 +1,157 @@
+"""Every call that changes something is in the history, with who did it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from bearing import FLEET, Api, bearing
+
+from forewarn.core.access import Role
+from forewarn.testing import Service
+
+GROUP = {"name": "new", "kind": "standalone", "machines": [{"name": "new"}]}
+ROLLOUT = {"type": "Reboot", "groups": ["web"]}
+KEPT_NOWHERE = {"POST /v1/clock/advance", "POST /v1/rollouts/plan"}  # the first is logged
+
+
+@pytest.fixture
+def alice() -> Iterator[Api]:
+    with Service(FLEET, sockets=True) as service:
+        service.document("web_0")
+        yield bearing(service, "alice", Role.ADMIN)
+
+
+def done(api: Api, method: str, target: str, body: object = None) -> Any:
+    answer = api.call(method, target, body)
+    assert answer.status < 300, (method, target, answer)
+    return answer.json()
+
+
+def event(api: Api, machine: str = "web_0") -> str:
+    made = done(api, "POST", "/v1/events", {"type": "Reboot", "machines": [machine]})
+    return str(made["id"])
+
+
+def started(api: Api) -> str:
+    """One that its driver is busy with."""
+    id = event(api)
+    done(api, "POST", f"/v1/events/{id}/approve")
+    return id
+
+
+def rollout(api: Api) -> str:
+    return str(done(api, "POST", "/v1/rollouts", ROLLOUT)["id"])
+
+
+def paused(api: Api) -> str:
+    id = rollout(api)
+    done(api, "POST", f"/v1/rollouts/{id}/pause", {})
+    return id
+
+
+def unwell(api: Api) -> str:
+    done(api, "POST", "/v1/hosts/dune/degrade", {})
+    return "dune"
+
+
+def gone(api: Api) -> str:
+    """A machine that was deleted."""
+    id = done(api, "POST", "/v1/machines/web_1/delete")["id"]
+    done(api, "POST", f"/v1/events/{id}/approve")
+    done(api, "POST", "/v1/clock/advance", {"by": 7200})
+    assert done(api, "GET", "/v1/machines/web_1")["gone"]
+    return "web_1"
+
+
+def spare(api: Api) -> str:
+    done(api, "PUT", "/v1/groups/new", GROUP)
+    return "new"
+
+
+def host(api: Api) -> str:
+    done(api, "PUT", "/v1/hosts/empty", {"name": "empty"})
+    return "empty"
+
+
+def token(api: Api) -> str:
+    return str(done(api, "POST", "/v1/tokens", {"name": "bot", "role": "viewer"})["id"])
+
+
+def named(name: str) -> Callable[[Api], str]:
+    return lambda _: name
+
+
+def nothing(_api: Api) -> str:
+    return ""
+
+
+# The call, what has to be there before it, and what is sent.
+CALLS: dict[str, tuple[Callable[[Api], str], object]] = {
+    "POST /v1/events": (nothing, {"type": "Reboot", "machines": ["web_0"]}),
+    "POST /v1/events/{id}/approve": (event, None),
+    "POST /v1/events/{id}/cancel": (event, None),
+    "POST /v1/events/{id}/retry": (started, None),
+    "POST /v1/events/{id}/finish": (started, {"reason": "done by hand"}),
+    "POST /v1/machines/{name}/restart": (named("web_0"), None),
+    "POST /v1/machines/{name}/redeploy": (named("web_0"), None),
+    "POST /v1/machines/{name}/restore": (gone, None),
+    "POST /v1/machines/{name}/evict": (named("web_0"), None),
+    "POST /v1/machines/{name}/delete": (named("web_1"), None),
+    "POST /v1/machines/{name}/fail": (named("web_0"), {}),
+    "DELETE /v1/machines/{name}": (named("web_1"), None),
+    "POST /v1/groups/{name}/disable": (named("web"), None),
+    "POST /v1/groups/{name}/evict": (named("web"), None),
+    "POST /v1/groups/{name}/scale-in": (named("web"), {"count": 1}),
+    "PATCH /v1/groups/{name}/policy": (named("web"), {"user_event_limit": 3}),
+    "PUT /v1/groups/{name}": (named("new"), GROUP),
+    "DELETE /v1/groups/{name}": (spare, None),
+    "POST /v1/hosts/{name}/maintain": (named("dune"), {"how": "Freeze"}),
+    "POST /v1/hosts/{name}/degrade": (named("dune"), {}),
+    "POST /v1/hosts/{name}/fail": (named("dune"), {}),
+    "POST /v1/hosts/{name}/repair": (unwell, None),
+    "PUT /v1/hosts/{name}": (named("empty"), {"name": "empty"}),
+    "DELETE /v1/hosts/{name}": (host, None),
+    "PUT /v1/fleet": (nothing, {"hosts": [], "groups": [GROUP]}),
+    "POST /v1/rollouts": (nothing, ROLLOUT),
+    "POST /v1/rollouts/{id}/pause": (rollout, {}),
+    "POST /v1/rollouts/{id}/resume": (paused, None),
+    "POST /v1/rollouts/{id}/abort": (rollout, {}),
+    "POST /v1/tokens": (nothing, {"name": "bot", "role": "viewer"}),
+    "POST /v1/tokens/{id}/revoke": (token, {}),
+}
+
+
+def last(api: Api) -> int:
+    return max(int(record["seq"]) for record in done(api, "GET", "/v1/history")["records"])
+
+
+def test_no_call_that_changes_something_is_left_out(alice: Api) -> None:
+    paths = alice.get("/schema/openapi.json").json()["paths"]
+    found = {f"{m.upper()} {path}" for path, item in paths.items() for m in item if m != "get"}
+    assert found - KEPT_NOWHERE == set(CALLS)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_it_is_on_record_who_did_it(alice: Api, call: str) -> None:
+    before, body = CALLS[call]
+    method, path = call.split(" ")
+    name = before(alice)
+    since = last(alice)
+    target = path.replace("{id}", name).replace("{name}", name)
+    if method == "DELETE" or call == "PUT /v1/fleet":
+        target += "?force=true"
+    done(alice, method, target, body)
+    records = done(alice, "GET", f"/v1/history?after_seq={since}")["records"]
+    who = {record["by"] for record in records}
+    assert "alice" in who, records
+    assert "operator" not in who
+
+
+def test_without_tokens_it_is_the_operator() -> None:
+    with Service(FLEET, sockets=True) as service:
+        api = Api(service.control_url)
+        event(api)
+        (record,) = done(api, "GET", "/v1/history?what=raised")["records"]
+        assert record["by"] == "operator"

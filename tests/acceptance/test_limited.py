@@ -1,0 +1,309 @@
+"""A token that is limited to a group sees and moves that group, and learns nothing of the others:
+every call there is, asked about what is outside."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import msgspec
+import pytest
+from bearing import FLEET, Answer, Api, bearing
+
+from forewarn.core import Refused
+from forewarn.core.access import Role
+from forewarn.testing import Service
+
+ROLLOUT = {"type": "Reboot", "groups": ["amber"]}
+
+# What is sent to calls that want a body: all of it could be carried out, were it allowed.
+BODIES: dict[str, object] = {
+    "POST /v1/events": {"type": "Reboot", "machines": ["amber_1"]},
+    "POST /v1/events/{id}/finish": {"reason": "so"},
+    "POST /v1/machines/{name}/fail": {"type": "Redeploy"},
+    "POST /v1/groups/{name}/scale-in": {"count": 1},
+    "PATCH /v1/groups/{name}/policy": {"user_event_limit": 3},
+    "POST /v1/hosts/{name}/maintain": {"how": "Freeze"},
+    "POST /v1/hosts/{name}/degrade": {},
+    "POST /v1/hosts/{name}/fail": {},
+    "POST /v1/rollouts": ROLLOUT,
+    "POST /v1/rollouts/plan": ROLLOUT,
+    "POST /v1/rollouts/{id}/pause": {},
+    "POST /v1/rollouts/{id}/abort": {},
+    "POST /v1/clock/advance": {"by": 60},
+    "POST /v1/tokens": {"name": "more", "role": "admin"},
+    "POST /v1/tokens/{id}/revoke": {"force": True},
+    "PUT /v1/fleet": {"groups": []},
+    "PUT /v1/groups/{name}": {"name": "amber", "kind": "scale-set", "machines": []},
+    "PUT /v1/hosts/{name}": {"name": "dune"},
+}
+# Calls that name nothing, and answer with what the caller may see, or what is the same for all.
+OPEN = {"GET /healthz", "GET /readyz", "GET /v1/fleet/schema", "GET /v1/clock", "GET /v1/feed"}
+LISTS = {
+    *("GET /v1/machines", "GET /v1/groups", "GET /v1/hosts", "GET /v1/events"),
+    *("GET /v1/rollouts", "GET /v1/status", "GET /v1/history", "GET /v1/history/export"),
+    "GET /v1/changes",
+}
+
+
+class Scene(msgspec.Struct):
+    service: Service
+    admin: Api
+    theirs: dict[str, str]  # things outside, by kind
+    words: set[str]  # that nobody limited may read
+
+    @property
+    def seq(self) -> int:
+        return self.service.node.store.seq
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """A lot is going on in the group that is nobody's business."""
+    ids = (f"AAAA{n:04X}-0000-4000-8000-000000000000" for n in count())
+    state = tmp_path_factory.mktemp("limited") / "state.db"
+    with Service(FLEET, sockets=True, state=state, new_id=lambda: next(ids)) as service:
+        admin = bearing(service, "alice", Role.ADMIN)
+        for machine in ("web_0", "amber_0"):
+            service.document(machine)
+        event = admin.post("/v1/machines/amber_0/restart").json()["id"]
+        over = admin.post("/v1/machines/amber_1/restart").json()["id"]
+        admin.post(f"/v1/events/{over}/cancel")
+        joint = admin.post("/v1/hosts/shared/maintain", {"how": "Freeze"}).json()["events"]
+        started = admin.post("/v1/rollouts", {**ROLLOUT, "notice": 3600})
+        rollout = started.json()["id"]
+        admin.post("/v1/hosts/dune/degrade", {"note": "the fan of obsidian"})
+        theirs = {"group": "amber", "machine": "amber_0", "host": "dune", "rollout": rollout}
+        theirs |= {"event": event, "token": "alice"}
+        words = {"amber", "dune", "vault", "obsidian", event, over, rollout}
+        words |= {one["id"] for one in joint if one["group"] == "amber"}
+        words |= {one["id"] for one in admin.get("/v1/events").json() if one["group"] == "amber"}
+        yield Scene(service=service, admin=admin, theirs=theirs, words=words)
+
+
+def calls(scene: Scene) -> list[tuple[str, str]]:
+    paths = scene.admin.get("/schema/openapi.json").json()["paths"]
+    return [
+        (method.upper(), path)
+        for path, item in paths.items()
+        for method in item
+        if method in ("get", "post", "put", "patch", "delete")
+    ]
+
+
+def filled(scene: Scene, path: str, *, exists: bool = True) -> str:
+    """The path with something outside in it, or something that is nowhere but nearly so called."""
+    for kind in ("machine", "group", "host", "event", "rollout", "token"):
+        if path.startswith(f"/v1/{kind}s/"):
+            name = scene.theirs[kind]
+            near = name[:-1] + ("7" if name[-1] != "7" else "8")
+            return re.sub(r"\{\w+\}", name if exists else near, path)
+    return path
+
+
+def leaks(scene: Scene, answer: Answer, asked: str) -> set[str]:
+    """What it tells that was not in the question."""
+    text = answer.body.decode() + str(answer.headers)
+    for word in asked.replace("?", "/").replace("=", "/").split("/"):
+        text = text.replace(f"'{word}'", "")
+    return {word for word in scene.words if word in text}
+
+
+LIMITS: list[dict[str, Any]] = [{"groups": ("web",)}, {"label": "tier=web"}]
+
+
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR])
+@pytest.mark.parametrize("limit", LIMITS, ids=["by name", "by label"])
+def test_no_call_tells_of_what_is_outside_or_moves_it(
+    scene: Scene, role: Role, limit: dict[str, Any]
+) -> None:
+    api = bearing(scene.service, f"{role.value}-{'-'.join(limit)}", role, **limit)
+    before = scene.seq
+    walked = 0
+    for method, path in calls(scene):
+        name = f"{method} {path}"
+        if name in OPEN:
+            continue
+        body = BODIES.get(name, {} if method in ("PUT", "PATCH") else None)
+        target = filled(scene, path)
+        if name == "GET /v1/changes":
+            target += "?after=0"
+        answer = api.call(method, target, body)
+        said = "/".join(re.findall(r"\w+", str(body)))
+        assert leaks(scene, answer, f"{target}/{said}") == set(), name
+        if name in LISTS:
+            assert answer.status == 200, name
+        else:
+            assert answer.status == 403, (name, answer)
+        # What is not there at all is refused in the same words.
+        near = filled(scene, path, exists=False)
+        if "{" in path:
+            other = api.call(method, near, body)
+            assert other.status == answer.status, name
+            ends = [target.split("/")[3], near.split("/")[3]]
+            assert other.detail.replace(ends[1], "X") == answer.detail.replace(ends[0], "X"), name
+        walked += 1
+    assert walked > 50
+    assert scene.seq == before
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/v1/machines?group=amber",
+        "/v1/machines?host=dune",
+        "/v1/events?group=amber",
+        "/v1/events?machine=amber_0",
+        "/v1/events?host=dune",
+        "/v1/history?group=amber",
+        "/v1/history?machine=amber_0",
+        "/v1/history?host=dune",
+        "/v1/history/export?group=amber",
+        "/v1/history/export?machine=amber_0",
+    ],
+)
+def test_no_filter_tells_of_what_is_outside(scene: Scene, target: str) -> None:
+    api = bearing(scene.service, f"f{abs(hash(target))}", Role.VIEWER, groups=("web",))
+    answer = api.get(target)
+    assert answer.status == 403
+    assert leaks(scene, answer, target) == set()
+    near = target[:-1] + "7"
+    assert api.get(near).detail.replace(near.split("=")[1], "X") == answer.detail.replace(
+        target.split("=")[1], "X"
+    )
+
+
+def test_events_of_others_are_not_found_by_their_id_either(scene: Scene) -> None:
+    api = bearing(scene.service, "finder", Role.OPERATOR, groups=("web",))
+    before = scene.seq
+    for word in (scene.theirs["event"], scene.theirs["event"][:8], "AAAA", "0"):
+        for target in (f"/v1/events/{word}", f"/v1/history?event={word}"):
+            answer = api.get(target)
+            assert (answer.status, leaks(scene, answer, target)) == (403, set())
+        assert api.post(f"/v1/events/{word}/cancel").status == 403
+    assert scene.seq == before
+
+
+@pytest.mark.parametrize("header", ["If-Match", "If-None-Match", "Idempotency-Key"])
+def test_conditions_and_keys_tell_nothing_either(scene: Scene, header: str) -> None:
+    api = bearing(scene.service, f"h-{header}", Role.OPERATOR, groups=("web",))
+    for exists in (True, False):
+        for path in ("/v1/machines/{name}/restart", "/v1/groups/{name}/disable"):
+            target = filled(scene, path, exists=exists)
+            value = '"x"' if header != "Idempotency-Key" else f"k{exists}{len(path)}"
+            answer = api.call("POST", target, headers={header: value})
+            assert answer.status in (400, 403), answer
+            assert leaks(scene, answer, target) == set()
+        tag = scene.admin.get("/v1/machines/amber_0").headers.get("etag", '"x"')
+        answer = api.call("GET", "/v1/machines/amber_0", headers={"If-None-Match": tag})
+        assert answer.status == 403
+
+
+def test_what_is_inside_can_be_seen_and_moved(scene: Scene) -> None:
+    api = bearing(scene.service, "owner", Role.OPERATOR, groups=("web",))
+    assert [one["name"] for one in api.get("/v1/groups").json()] == ["web"]
+    assert [m["name"] for m in api.get("/v1/machines").json()] == ["web_0", "web_1", "web_2"]
+    assert {host["name"] for host in api.get("/v1/hosts").json()} == {"granite", "shared"}
+    status = api.get("/v1/status").json()
+    assert (status["groups"], status["machines"]) == (1, 3)
+    made = api.post("/v1/events", {"type": "Freeze", "machines": ["web_0"]})
+    assert made.status == 201
+    id = made.json()["id"]
+    assert id in [event["id"] for event in api.get("/v1/events").json()]
+    assert api.get(f"/v1/events/{id[:12]}").json()["id"] == id
+    assert api.get(f"/v1/events/{id}/explain").status == 200
+    assert api.post(f"/v1/events/{id}/cancel").status == 200
+    assert id in [event["id"] for event in api.get("/v1/events?past=true").json()]
+    page = api.get(f"/v1/history?event={id}").json()["records"]
+    assert [(one["what"], one["by"]) for one in page] == [
+        ("withdrawn", "owner"),
+        ("raised", "owner"),
+    ]
+    groups = {record["group"] for record in api.get("/v1/history?limit=1000").json()["records"]}
+    assert groups == {"web"}
+    assert api.post("/v1/rollouts/plan", {"type": "Reboot", "groups": ["web"]}).status == 200
+    begun = api.post("/v1/rollouts", {"type": "Reboot", "groups": ["web"]})
+    assert begun.status == 201
+    mine = begun.json()["id"]
+    assert [one["id"] for one in api.get("/v1/rollouts").json()] == [mine]
+    assert api.post(f"/v1/rollouts/{mine}/abort", {}).status == 200
+    assert api.post("/v1/hosts/granite/maintain", {"how": "Freeze"}).status == 200
+
+
+def test_a_host_is_moved_only_by_whoever_has_all_that_is_on_it(scene: Scene) -> None:
+    api = bearing(scene.service, "half", Role.OPERATOR, groups=("web",))
+    shown = api.get("/v1/hosts/shared")
+    assert (shown.status, shown.json()["machines"]) == (200, ["web_2"])
+    assert leaks(scene, shown, "") == set()
+    before = scene.seq
+    for verb, body in (("maintain", {"how": "Freeze"}), ("degrade", {}), ("fail", {})):
+        assert api.post(f"/v1/hosts/shared/{verb}", body).status == 403
+    assert api.get("/v1/hosts/shared/explain").status == 403
+    assert scene.seq == before
+
+
+def test_an_event_that_goes_together_with_others_is_shown_without_them(scene: Scene) -> None:
+    api = bearing(scene.service, "partner", Role.OPERATOR, groups=("web",))
+    (event,) = (e for e in api.get("/v1/events").json() if e["host"] == "shared")
+    told = api.get(f"/v1/events/{event['id']}/explain")
+    assert (told.status, leaks(scene, told, "")) == (200, set())
+    assert "goes together with events of other groups" in told.json()["says"]
+    before = scene.seq
+    for verb in ("approve", "cancel", "retry"):
+        refused = api.post(f"/v1/events/{event['id']}/{verb}")
+        assert (refused.status, leaks(scene, refused, "")) == (403, set())
+        assert "other groups on its host" in refused.detail
+    assert scene.seq == before
+    assert "amber" in scene.admin.get(f"/v1/events/{event['id']}/explain").json()["says"]
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"groups": ["web", "amber"]},
+        {"groups": ["web"], "hosts": ["dune"]},
+        {"groups": ["web"], "hosts": ["*"]},
+        {"hosts": ["shared"]},
+        {"hosts": ["d*"]},
+        {"labels": ["tier=vault"]},
+        {"labels": ["tier=web"]},
+        {"labels": ["tier=nothing"]},
+    ],
+)
+def test_a_rollout_goes_over_nothing_else(scene: Scene, wanted: dict[str, Any]) -> None:
+    api = bearing(scene.service, f"r{abs(hash(str(wanted)))}", Role.OPERATOR, groups=("web",))
+    before = scene.seq
+    for target in ("/v1/rollouts", "/v1/rollouts/plan"):
+        refused = api.post(target, {"type": "Reboot", **wanted})
+        assert refused.status == 403
+        asked = "/".join(str(part) for parts in wanted.values() for part in parts)
+        assert leaks(scene, refused, asked) == set()
+    assert scene.seq == before
+
+
+def test_the_feed_tells_of_ones_own_groups_only(scene: Scene) -> None:
+    api = bearing(scene.service, "follower", Role.OPERATOR, groups=("web",))
+    after = api.get("/v1/changes").json()["next"]
+    scene.admin.post("/v1/events", {"type": "Freeze", "machines": ["amber_1"]})
+    scene.admin.post("/v1/hosts/dune/repair")
+    own = scene.admin.post("/v1/events", {"type": "Freeze", "machines": ["web_1"]}).json()["id"]
+    page = api.get(f"/v1/changes?after={after}")
+    assert leaks(scene, page, "") == set()
+    changes = [one for commit in page.json()["commits"] for one in commit["changes"]]
+    assert {one["group"] for one in changes} == {"web"}
+    assert own in page.body.decode()
+
+
+def test_the_labels_that_count_are_those_of_the_moment(scene: Scene) -> None:
+    with Service(FLEET, sockets=True) as service:
+        bearing(service, "root", Role.ADMIN)
+        api = bearing(service, "bot", Role.VIEWER, label="tier=web")
+        assert api.get("/v1/machines/amber_0").status == 403
+        relabelled = FLEET.replace("tier: vault", "tier: web")
+        done = service.run(service.node.applying.text(relabelled, by="test"))
+        assert not isinstance(done, Refused)
+        assert api.get("/v1/machines/amber_0").status == 200
+        service.run(service.node.applying.text(FLEET, by="test"))
+        assert api.get("/v1/machines/amber_0").status == 403

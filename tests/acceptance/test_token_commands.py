@@ -1,0 +1,256 @@
+"""Tokens as an operator types them: made, piped, used, listed, revoked; through the service, or on
+a state file while none runs; and a service that is not to be reached without."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bearing import FLEET, Api, bearing
+from running import Running
+from typer.testing import CliRunner, Result
+
+from forewarn.cli.app import app
+from forewarn.core.access import Role
+from forewarn.core.time import DAY
+from forewarn.service import guard
+from forewarn.testing import Service
+
+FOREWARN = [sys.executable, "-m", "forewarn"]
+SECRET = re.compile(r"fw_[0-9a-f]{8}_[A-Za-z0-9]{43}")
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with Service(FLEET, sockets=True, state=tmp_path / "state.db") as service:
+        yield service
+
+
+def typed(service: Service, *words: str, token: str = "", **env: str) -> Result:
+    """In an environment without anything of whoever runs the tests."""
+    said = {"FOREWARN_TOKEN": token, "FOREWARN_TOKEN_FILE": "", "FOREWARN_CA": "", **env}
+    return CliRunner().invoke(app, list(words), env={**said, "FOREWARN_URL": service.control_url})
+
+
+def made(result: Result) -> str:
+    """The token, which is all that a command says on its standard output."""
+    assert result.exit_code == 0, result.output
+    assert SECRET.fullmatch(result.stdout.rstrip("\n"))
+    return result.stdout.strip()
+
+
+def refused(result: Result) -> str:
+    assert result.exit_code == 1, result.output
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("forewarn: ")
+    return line
+
+
+def test_a_token_is_made_used_listed_and_revoked(service: Service) -> None:
+    result = typed(service, "token", "create", "alice", "--role", "admin")
+    admin = made(result)
+    assert f"token {admin[3:11]} for 'alice', admin, valid until it is revoked" in result.stderr
+    assert admin not in result.stderr
+    assert "needs a token" in refused(typed(service, "machine", "list"))
+    assert typed(service, "machine", "list", token=admin).exit_code == 0
+    bot = made(
+        typed(
+            *(service, "token", "create", "bot", "--role", "operator", "--group", "web"),
+            *("--label", "tier=web", "--expires", "90d"),
+            token=admin,
+        )
+    )
+    listed = json.loads(typed(service, "token", "list", "--json", token=admin).stdout)
+    listed.sort(key=lambda one: one["name"])  # on a virtual clock both are of the same moment
+    assert [(t["name"], t["role"], t["groups"], t["label"]) for t in listed] == [
+        ("alice", "admin", [], ""),
+        ("bot", "operator", ["web"], "tier=web"),
+    ]
+    assert listed[1]["expires_at"].startswith("2027-04-15")
+    table = typed(service, "token", "list", token=admin).stdout
+    assert "operator of web, tier=web" in table
+    assert SECRET.search(table) is None
+    assert typed(service, "machine", "restart", "web_0", token=bot).exit_code == 0
+    gone = typed(service, "token", "revoke", "bot", token=admin)
+    assert gone.stdout == f"token {bot[3:11]} (bot) is revoked\n"
+    assert "expired or revoked" in refused(typed(service, "machine", "list", token=bot))
+
+
+def test_what_a_token_may_not_is_one_clear_line(service: Service) -> None:
+    admin = made(typed(service, "token", "create", "alice", "--role", "admin"))
+    viewer = made(typed(service, "token", "create", "v", "--role", "viewer", token=admin))
+    line = refused(typed(service, "machine", "restart", "web_0", token=viewer))
+    assert line == "forewarn: this needs the role operator; token 'v' has viewer"
+    line = refused(typed(service, "token", "revoke", "alice", token=admin))
+    assert "the last of an admin" in line
+    line = refused(typed(service, "token", "create", "x", "--role", "amdin", token=admin))
+    assert "'amdin' is no role; there are viewer, operator, admin" in line
+
+
+def test_json_has_the_token_and_all_about_it(service: Service) -> None:
+    result = typed(service, "token", "create", "alice", "--role", "admin", "--json")
+    shown = json.loads(result.stdout)
+    assert SECRET.fullmatch(shown["token"])
+    assert (shown["name"], shown["role"], shown["state"]) == ("alice", "admin", "valid")
+    done = typed(service, "token", "revoke", "alice", "--force", "--json", token=shown["token"])
+    assert json.loads(done.stdout)["state"] == "revoked"
+
+
+def test_a_token_may_be_in_a_file_that_is_named(service: Service, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(made(typed(service, "token", "create", "alice", "--role", "admin")) + "\n")
+    file.chmod(0o600)
+    assert typed(service, "machine", "list", FOREWARN_TOKEN_FILE=str(file)).exit_code == 0
+    assert typed(service, "--token-file", str(file), "machine", "list").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("mode", "text", "says"),
+    [
+        (0o644, None, "can be read by everybody"),
+        (0o600, "", "has no token in it"),
+        (0o600, "two words", "has no token in it"),
+        (0o600, "fw_" + "x" * 5_000, "has no token in it"),
+        (0o600, "secret of something else", "has no token in it"),
+    ],
+)
+def test_a_file_that_will_not_do_is_refused_without_what_is_in_it(
+    service: Service, tmp_path: Path, mode: int, text: str | None, says: str
+) -> None:
+    file = tmp_path / "token"
+    token = made(typed(service, "token", "create", "alice", "--role", "admin"))
+    file.write_text(token if text is None else text)
+    file.chmod(mode)
+    line = refused(typed(service, "machine", "list", FOREWARN_TOKEN_FILE=str(file)))
+    assert says in line
+    assert token not in line
+    assert not text or text not in line
+    missing = typed(service, "machine", "list", FOREWARN_TOKEN_FILE=str(tmp_path / "none"))
+    assert "No such file" in refused(missing)
+
+
+def test_a_token_that_is_none_is_not_repeated(service: Service) -> None:
+    typed(service, "token", "create", "alice", "--role", "admin")
+    for wrong in ("hunter2\u00e9", "hunter2 hunter2", "hunter2\x01"):
+        line = refused(typed(service, "machine", "list", token=wrong))
+        assert "hunter2" not in line
+
+
+def test_there_is_no_option_that_takes_a_token(service: Service) -> None:
+    result = typed(service, "machine", "list", "--token", "fw_x")
+    assert result.exit_code == 2
+    assert "No such option" in result.output
+
+
+def on_state(*words: str, state: Path) -> subprocess.CompletedProcess[str]:
+    argv = [*FOREWARN, "token", *words, "--state", str(state)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_tokens_are_made_where_the_state_is_while_no_service_runs(tmp_path: Path) -> None:
+    state = tmp_path / "state.db"
+    done = on_state("create", "alice", "--role", "admin", state=state)
+    assert (done.returncode, bool(SECRET.fullmatch(done.stdout.strip()))) == (0, True)
+    assert f"{state} was made" in done.stderr
+    with Service(FLEET, sockets=True, state=state, real_time=True) as service:
+        api = Api(service.control_url, done.stdout.strip())
+        assert api.get("/v1/status").status == 200
+        assert Api(service.control_url).get("/v1/status").status == 401
+        (record,) = api.get("/v1/history?what=token-created").json()["records"]
+        assert (record["by"], record["note"]) == ("operator", "alice (admin)")
+        used = on_state("list", state=state)
+        assert used.returncode == 1
+        assert "in use" in used.stderr
+    listed = on_state("list", "--json", state=state)
+    assert [one["name"] for one in json.loads(listed.stdout)] == ["alice"]
+    assert json.loads(listed.stdout)[0]["last_used"]
+    assert "the last of an admin" in on_state("revoke", "alice", state=state).stderr
+    assert on_state("revoke", "alice", "--force", state=state).returncode == 0
+
+
+def test_time_without_a_service_is_no_service_whoever_writes_meanwhile(tmp_path: Path) -> None:
+    """A token that is made offline must not look as if somebody had served until then."""
+    state = tmp_path / "state.db"
+    yesterday = guard.wall_us() - DAY
+    with Service(FLEET, state=state, start=yesterday) as service:
+        service.document("web_0")
+    assert on_state("create", "alice", "--role", "admin", state=state).returncode == 0
+    with Service(FLEET, state=state, real_time=True) as service:
+        assert service.node.writer.now().lost >= DAY
+
+
+@pytest.mark.parametrize("words", [("list",), ("revoke", "alice")])
+def test_a_state_file_that_is_not_there_is_not_made_by_looking(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    done = on_state(*words, state=tmp_path / "none.db")
+    assert (done.returncode, "no such state file" in done.stderr) == (1, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_state_file_that_is_none_is_left_alone(tmp_path: Path) -> None:
+    state = tmp_path / "state.db"
+    state.write_bytes(b"something else entirely" * 100)
+    done = on_state("create", "alice", "--role", "admin", state=state)
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert state.read_bytes() == b"something else entirely" * 100
+
+
+def served(tmp_path: Path, **settings: Any) -> Running:
+    lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
+    config = tmp_path / "forewarn.toml"
+    config.write_text("\n".join(['metadata = "127.0.0.1:0"', 'state = "state.db"', *lines]))
+    argv = [*FOREWARN, "serve", "--config", str(config)]
+    env = {k: v for k, v in os.environ.items() if not k.startswith("FOREWARN_")}
+    process = subprocess.Popen(
+        argv,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**env, "XDG_RUNTIME_DIR": str(tmp_path)},
+    )
+    return Running(process, argv)
+
+
+def test_beyond_loopback_nothing_is_served_without_tls_and_a_token(tmp_path: Path) -> None:
+    plain = served(tmp_path, control="0.0.0.0:0")
+    assert plain.wait() == 1
+    assert "set tls_certificate and tls_key, or allow_plain_control" in "".join(plain.stderr)
+    nobody = served(tmp_path, control="0.0.0.0:0", allow_plain_control=True)
+    assert nobody.wait() == 1
+    said = "".join(nobody.stderr)
+    assert "forewarn token create NAME --role admin --state" in said
+    token = on_state("create", "alice", "--role", "admin", state=tmp_path / "state.db")
+    running = served(tmp_path, control="0.0.0.0:0", allow_plain_control=True)
+    try:
+        ready = json.loads(running.line().removeprefix("ready "))
+        port = ready["control"].rpartition(":")[2]
+        api = Api(f"http://127.0.0.1:{port}")
+        assert api.get("/v1/status").status == 401
+        api.token = token.stdout.strip()
+        assert api.get("/v1/status").status == 200
+    finally:
+        running.stop()
+
+
+def test_a_token_that_goes_over_the_wire_in_the_clear_is_warned_of(service: Service) -> None:
+    api = bearing(service, "alice", Role.ADMIN)
+    env = {"FOREWARN_TOKEN": api.token, "FOREWARN_URL": "http://192.0.2.1:1"}
+    from forewarn.cli.credentials import door, in_the_clear
+
+    with pytest.MonkeyPatch.context() as patch:
+        for key, value in env.items():
+            patch.setenv(key, value)
+        assert in_the_clear(door("http://192.0.2.1:1"))
+        assert not in_the_clear(door("https://192.0.2.1:1"))
+        assert not in_the_clear(door(service.control_url))
+        patch.delenv("FOREWARN_TOKEN")
+        assert not in_the_clear(door("http://192.0.2.1:1"))
+        assert api.token not in repr(door("x"))

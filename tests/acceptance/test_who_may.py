@@ -1,0 +1,320 @@
+"""Who may ask: with no token everybody on this machine, with one only those who have one, and each
+what its role allows."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+from bearing import FLEET, Api, bearing, token
+from litestar.handlers import HTTPRouteHandler
+
+from forewarn.control import access, attempts
+from forewarn.core.access import Role
+from forewarn.service import guard
+from forewarn.service.tokens import Created
+from forewarn.testing import Service
+
+SECRET = re.compile(r"fw_[0-9a-f]{8}_[A-Za-z0-9]{43}")
+
+V, OP, A = Role.VIEWER, Role.OPERATOR, Role.ADMIN
+
+# Every call there is: what it needs, and whether whoever is limited is let in.
+ROLES: dict[str, tuple[Role | None, bool]] = {
+    "GET /": (None, False),
+    "GET /docs": (None, False),
+    "GET /schema/openapi.json": (None, False),
+    "GET /healthz": (None, False),
+    "GET /readyz": (None, False),
+    "GET /metrics": (V, False),
+    "GET /v1/status": (V, True),
+    "GET /v1/clock": (V, True),
+    "POST /v1/clock/advance": (OP, False),
+    "GET /v1/machines": (V, True),
+    "GET /v1/machines/{name:str}": (V, True),
+    "DELETE /v1/machines/{name:str}": (OP, False),
+    "POST /v1/machines/{name:str}/restart": (OP, True),
+    "POST /v1/machines/{name:str}/redeploy": (OP, True),
+    "POST /v1/machines/{name:str}/restore": (OP, True),
+    "POST /v1/machines/{name:str}/evict": (OP, True),
+    "POST /v1/machines/{name:str}/delete": (OP, True),
+    "POST /v1/machines/{name:str}/fail": (OP, True),
+    "GET /v1/groups": (V, True),
+    "GET /v1/groups/{name:str}": (V, True),
+    "PUT /v1/groups/{name:str}": (OP, False),
+    "DELETE /v1/groups/{name:str}": (OP, False),
+    "POST /v1/groups/{name:str}/disable": (OP, True),
+    "POST /v1/groups/{name:str}/evict": (OP, True),
+    "POST /v1/groups/{name:str}/scale-in": (OP, True),
+    "PATCH /v1/groups/{name:str}/policy": (OP, True),
+    "GET /v1/hosts": (V, True),
+    "GET /v1/hosts/{name:str}": (V, True),
+    "PUT /v1/hosts/{name:str}": (OP, False),
+    "DELETE /v1/hosts/{name:str}": (OP, False),
+    "GET /v1/hosts/{name:str}/explain": (V, True),
+    "POST /v1/hosts/{name:str}/maintain": (OP, True),
+    "POST /v1/hosts/{name:str}/degrade": (OP, True),
+    "POST /v1/hosts/{name:str}/fail": (OP, True),
+    "POST /v1/hosts/{name:str}/repair": (OP, True),
+    "GET /v1/events": (V, True),
+    "POST /v1/events": (OP, True),
+    "GET /v1/events/{id:str}": (V, True),
+    "GET /v1/events/{id:str}/explain": (V, True),
+    "POST /v1/events/{id:str}/approve": (OP, True),
+    "POST /v1/events/{id:str}/cancel": (OP, True),
+    "POST /v1/events/{id:str}/retry": (OP, True),
+    "POST /v1/events/{id:str}/finish": (OP, True),
+    "GET /v1/rollouts": (V, True),
+    "POST /v1/rollouts": (OP, True),
+    "POST /v1/rollouts/plan": (V, True),
+    "GET /v1/rollouts/{id:str}": (V, True),
+    "GET /v1/rollouts/{id:str}/explain": (V, True),
+    "POST /v1/rollouts/{id:str}/pause": (OP, True),
+    "POST /v1/rollouts/{id:str}/resume": (OP, True),
+    "POST /v1/rollouts/{id:str}/abort": (OP, True),
+    "GET /v1/fleet": (V, False),
+    "PUT /v1/fleet": (OP, False),
+    "GET /v1/fleet/schema": (V, True),
+    "GET /v1/fleet/progress": (V, False),
+    "GET /v1/history": (V, True),
+    "GET /v1/history/export": (V, True),
+    "GET /v1/feed": (V, True),
+    "GET /v1/changes": (V, True),
+    "GET /v1/backup": (A, False),
+    "GET /v1/tokens": (A, False),
+    "POST /v1/tokens": (A, False),
+    "GET /v1/tokens/{id:str}": (A, False),
+    "POST /v1/tokens/{id:str}/revoke": (A, False),
+}
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with Service(FLEET, sockets=True) as service:
+        yield service
+
+
+def routes(service: Service) -> dict[str, HTTPRouteHandler]:
+    """Every call there is."""
+    app: Any = service.node.control_app
+    return {
+        f"{method} {route.path}": handler
+        for route in app.routes
+        for handler in route.route_handlers
+        if isinstance(handler, HTTPRouteHandler)
+        for method in handler.http_methods
+        if method != "OPTIONS"
+    }
+
+
+def test_what_every_call_needs_is_decided(service: Service) -> None:
+    """A new call fails this until somebody has thought about it."""
+    found = {
+        name: (access.role_for(handler), bool(handler.opt.get("limits")))
+        for name, handler in routes(service).items()
+    }
+    assert found == ROLES
+
+
+def test_without_tokens_local_programs_are_let_in(service: Service) -> None:
+    api = Api(service.control_url)
+    assert api.get("/v1/status").status == 200
+    assert api.post("/v1/machines/web_0/restart").status == 200
+    assert api.get("/v1/tokens").json() == []
+
+
+def test_the_first_token_closes_the_door(service: Service) -> None:
+    api = Api(service.control_url)
+    made = api.post("/v1/tokens", {"name": "alice", "role": "admin"})
+    assert made.status == 201
+    assert SECRET.fullmatch(made.json()["token"])
+    assert made.headers["cache-control"] == "no-store"
+    for target in ("/v1/status", "/metrics", "/v1/tokens", "/v1/feed"):
+        refused = api.get(target)
+        assert refused.status == 401
+        assert refused.headers["www-authenticate"].startswith("Bearer")
+        assert "FOREWARN_TOKEN" in refused.detail
+    for target in ("/healthz", "/readyz", "/schema/openapi.json", "/docs"):
+        assert api.get(target).status == 200
+    api.token = made.json()["token"]
+    assert api.get("/v1/status").status == 200
+
+
+def test_a_secret_is_in_one_answer_only(service: Service) -> None:
+    admin = bearing(service, "alice", Role.ADMIN)
+    made = admin.post("/v1/tokens", {"name": "bot", "role": "viewer", "expires_in": 3600}).json()
+    everywhere = [
+        admin.get(f"/v1/{path}").body
+        for path in ("tokens", f"tokens/{made['id']}", "tokens/bot", "history", "changes?after=0")
+    ]
+    for body in everywhere:
+        assert made["token"][12:].encode() not in body
+        assert b"digest" not in body
+    shown = admin.get("/v1/tokens/bot").json()
+    assert (shown["role"], shown["state"], shown["created_by"]) == ("viewer", "valid", "alice")
+    assert shown["expires_at"] == "2027-01-15T09:00:00Z"
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_each_role_gets_as_far_as_it_should_with_every_call(service: Service, role: Role) -> None:
+    bearing(service, "root", Role.ADMIN)
+    api = bearing(service, "somebody", role)
+    before = service.node.store.seq
+    for name, (needed, _) in ROLES.items():
+        method, path = name.split(" ")
+        target = re.sub(r"\{\w+:str\}", "nobody", path)
+        if needed is not None and not role.includes(needed):
+            refused = api.call(method, target)
+            assert refused.status == 403, name
+            assert f"needs the role {needed.value}; token 'somebody'" in refused.detail
+    assert service.node.store.seq == before
+
+
+def test_what_is_revoked_or_expired_opens_nothing(service: Service) -> None:
+    admin = bearing(service, "alice", Role.ADMIN)
+    bot = bearing(service, "bot", Role.VIEWER)
+    short = bearing(service, "short", Role.VIEWER, lasts=60 * 1_000_000)
+    assert bot.get("/v1/status").status == short.get("/v1/status").status == 200
+    assert admin.post("/v1/tokens/bot/revoke", {}).json()["state"] == "revoked"
+    service.clock.advance("1m")
+    for api in (bot, short):
+        refused = api.get("/v1/status")
+        assert refused.status == 401
+        assert "unknown, wrong, expired or revoked" in refused.detail
+    states = {one["name"]: one["state"] for one in admin.get("/v1/tokens").json()}
+    assert states == {"alice": "valid", "bot": "revoked", "short": "expired"}
+
+
+def test_the_last_admins_token_is_revoked_only_with_force(service: Service) -> None:
+    admin = bearing(service, "alice", Role.ADMIN)
+    refused = admin.post("/v1/tokens/alice/revoke", {})
+    assert (refused.status, "--state" in refused.detail) == (409, True)
+    assert admin.post("/v1/tokens/alice/revoke", {"force": True}).status == 200
+    assert admin.get("/v1/status").status == 401
+    assert Api(service.control_url).get("/v1/status").status == 401  # it stays closed
+
+
+def test_it_is_said_when_a_token_was_last_used(service: Service) -> None:
+    admin = bearing(service, "alice", Role.ADMIN)
+    bot = bearing(service, "bot", Role.VIEWER)
+    assert admin.get("/v1/tokens/bot").json()["last_used"] is None
+    service.clock.advance("5m")
+    bot.get("/v1/status")
+    assert admin.get("/v1/tokens/bot").json()["last_used"] == "2027-01-15T08:05:00Z"
+
+
+def wrong(made: Created) -> list[str]:
+    text = made.secret.text
+    return [
+        "",
+        "Bearer",
+        "Bearer ",
+        f"bearer {text[:-1]}",
+        f"Bearer {text}x",
+        f"Bearer {text} {text}",
+        f"Basic {text}",
+        text,
+        f"Bearer fw_00000000_{text[12:]}",
+        f"Bearer {text[:12]}{'A' * 43}",
+        "Bearer " + "x" * 4_000,
+        "Bearer \xe9\xff",
+    ]
+
+
+def test_no_other_way_of_saying_it_lets_anybody_in(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempts, "MAX_FAILED", 1_000)
+    made = token(service, "alice", Role.ADMIN)
+    api = Api(service.control_url)
+    for said in wrong(made):
+        refused = api.get("/v1/status", Authorization=said)
+        assert refused.status == 401, said
+        assert made.secret.text[12:] not in refused.body.decode()
+    assert api.get("/v1/status", Authorization=f"bEARER  {made.secret.text}").status == 200
+
+
+def test_two_tokens_at_once_are_none(service: Service) -> None:
+    made = token(service, "alice", Role.ADMIN)
+    connection = Api(service.control_url).connection()
+    connection.putrequest("GET", "/v1/status")
+    connection.putheader("Authorization", f"Bearer {made.secret.text}")
+    connection.putheader("Authorization", f"Bearer {made.secret.text}")
+    connection.endheaders()
+    assert connection.getresponse().status == 401
+    connection.close()
+
+
+def test_whoever_keeps_trying_has_to_wait_and_is_told_of(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = token(service, "alice", Role.ADMIN)
+    other = token(service, "bot", Role.VIEWER)
+    guesser, owner = Api(service.control_url), Api(service.control_url, made.secret.text)
+    assert owner.get("/v1/status").status == 200  # from the same address as the guesser
+    guesser.token = f"fw_{made.token.id}_{'x' * 43}"
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(attempts.MAX_FAILED):
+            assert guesser.get("/v1/status").status == 401
+        waits = guesser.get("/v1/status")
+    assert waits.status == 429
+    assert 0 < int(waits.headers["retry-after"]) <= attempts.FAILED_WINDOW + 1
+    told = [entry for entry in logs if "was refused" in entry["event"] and "attempts" in entry]
+    assert [entry["attempts"] for entry in told] == [1, attempts.MAX_FAILED]
+    assert all("xxx" not in str(entry) for entry in logs)
+    # Even the right one has to wait now, but not for whoever has been let in from here before.
+    assert Api(service.control_url, other.secret.text).get("/v1/status").status == 429
+    assert owner.get("/v1/status").status == 200
+    late = guard.monotonic() + attempts.FAILED_WINDOW
+    monkeypatch.setattr(guard, "monotonic", lambda: late)
+    assert Api(service.control_url, other.secret.text).get("/v1/status").status == 200
+
+
+def test_the_count_of_failures_is_bounded_and_takes_networks_for_one() -> None:
+    kept = attempts.Attempts()
+    for n in range(attempts.MAX_FAILED):
+        kept.failed(f"2001:db8::{n:x}", "")
+    assert kept.wait("2001:db8::ffff", None) > 0
+    assert kept.wait("2001:db8:0:1::1", None) == 0
+    for n in range(attempts.MAX_FAILING + 10):
+        kept.failed(f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}", "")
+        kept.succeeded(f"10.0.0.{n}", "a")
+    assert len(kept._failing) == attempts.MAX_FAILING
+    assert len(kept._known) == attempts.MAX_KNOWN
+
+
+def test_a_stream_ends_when_its_token_is_revoked(service: Service) -> None:
+    admin = bearing(service, "alice", Role.ADMIN)
+    bot = bearing(service, "bot", Role.VIEWER)
+    connection = bot.connection()
+    connection.request("GET", "/v1/feed", headers={"Authorization": f"Bearer {bot.token}"})
+    stream = connection.getresponse()
+    assert stream.status == 200
+    begun, lines = threading.Event(), list[bytes]()
+
+    def follow(stream: http.client.HTTPResponse) -> None:
+        for line in stream:
+            lines.append(line)
+            begun.set()
+
+    reader = threading.Thread(target=follow, args=(stream,), daemon=True)
+    reader.start()
+    assert begun.wait(20)
+    admin.post("/v1/machines/web_0/restart")
+    admin.post("/v1/tokens/bot/revoke", {})
+    reader.join(20)
+    assert not reader.is_alive()
+    connection.close()
+
+
+def test_winding_the_clock_is_logged_with_who_did_it(service: Service) -> None:
+    api = bearing(service, "alice", Role.ADMIN)
+    with structlog.testing.capture_logs() as logs:
+        assert api.post("/v1/clock/advance", {"by": 60}).status == 200
+    (entry,) = (entry for entry in logs if entry["event"] == "the clock was wound")
+    assert (entry["by"], entry["seconds"]) == ("alice", 60)

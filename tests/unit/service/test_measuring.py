@@ -1,0 +1,131 @@
+"""Numbers that are kept along with commits are those that a look at everything would give."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from forewarn.core import Now
+from forewarn.core import commands as c
+from forewarn.core.events import EventType
+from forewarn.service.census import Census
+from forewarn.service.measuring import overdue
+from forewarn.service.readings import Reading, Spread, Spreads
+from forewarn.testing import Service
+from forewarn.testing.service import START
+
+MACHINES = ("web_0", "web_1", "web_2", "sql-0", "sql-1", "jumpbox")
+STATE = (
+    "forewarn_groups",
+    "forewarn_machines",
+    "forewarn_seats",
+    "forewarn_hosts",
+    "forewarn_rollouts",
+    "forewarn_events",
+    "forewarn_events_held",
+    "forewarn_notice_left_seconds",
+)
+
+
+def numbers(census: Census, now: int) -> dict[str, Any]:
+    return {
+        reading.name: sorted((labels, value) for labels, value in reading.samples if value)
+        for reading in census.readings(now)
+        if isinstance(reading, Reading) and reading.name in STATE
+    }
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_was_counted_along_is_what_there_is(seed: int) -> None:
+    chance = random.Random(seed)
+    with Service() as service:
+        node = service.node
+        for _ in range(40):
+            machine = chance.choice(MACHINES)
+            group = node.inventory.group_of(machine) or ""
+            match chance.randrange(9):
+                case 0:
+                    service.get(machine)
+                case 1:
+                    kind = chance.choice([EventType.REBOOT, EventType.FREEZE])
+                    service.run(node.platform.schedule(type=kind, machines=(machine,), by="test"))
+                case 2:
+                    service.run(node.platform.maintain(machine, EventType.REDEPLOY, "test"))
+                case 3:
+                    for event in node.platform.active()[:2]:
+                        service.approve(machine, event)
+                case 4:
+                    for event in node.platform.active()[:1]:
+                        service.run(node.platform.cancel(event.id, "test"))
+                case 5:
+                    service.clock.advance(f"{chance.randrange(1, 40)}m")
+                case 6:
+                    verb = chance.choice([node.hosts.degrade, node.hosts.fail, node.hosts.repair])
+                    service.run(verb(chance.choice(["host-a", "host-b", "host-c"]), "test"))
+                case 7:
+                    evict = c.Evict(id=node.platform.new_id(), machine=machine, by="test")
+                    service.run(node.writer.submit(group, evict))
+                case 8:
+                    service.run(node.platform.restore(machine, "test"))
+            service.settle()
+
+        async def counted() -> tuple[dict[str, Any], dict[str, Any]]:
+            now = node.writer.now().at
+            anew = Census(node.store)
+            anew.load()
+            return numbers(node.meter.census, now), numbers(anew, now)
+
+        along, anew = service.run(counted())
+        assert along == anew
+        assert along["forewarn_events"] or along["forewarn_machines"]
+
+
+def test_loading_twice_counts_nothing_twice() -> None:
+    with Service() as service:
+        service.schedule("Reboot", "web_0")
+        census = service.node.meter.census
+        before = numbers(census, START)
+        census.load()
+        assert numbers(census, START) == before
+
+
+def test_the_first_deadline_counts_and_goes_when_its_event_starts() -> None:
+    with Service() as service:
+        census = service.node.meter.census
+        for machine in ("web_0", "sql-0"):
+            service.get(machine)
+        late = service.schedule("Reboot", "web_0", notice="2h")
+        early = service.schedule("Reboot", "sql-0", notice="1h")
+        assert dict(census.notice_left(START)) == {"Reboot": 3_600}
+        service.cancel(early)
+        assert dict(census.notice_left(START)) == {"Reboot": 7_200}
+        service.approve("web_1", late)
+        assert dict(census.notice_left(START)) == {}
+
+
+def test_a_spread_counts_by_the_first_bound_that_is_not_exceeded() -> None:
+    spread = Spread((1, 5))
+    for value in (0.5, 1, 1.1, 5, 99):
+        spread.add(value)
+    assert spread.up_to() == [(1, 2), (5, 4), (float("inf"), 5)]
+    assert spread.sum == 106.6
+
+
+def test_what_is_due_later_is_not_overdue() -> None:
+    with Service() as service:
+        now: Now = service.node.writer.now()
+        assert overdue(None, now) == 0
+        assert overdue(now.at + 5, now) == 0
+        assert overdue(now.at - 2_000_000, now) == 2
+
+
+def test_every_reading_has_samples_for_all_it_can_say_before_anything_happened() -> None:
+    """So that a rate can be had from the first event on."""
+    with Service() as service:
+        for reading in service.node._readings():
+            if reading.name in ("forewarn_notice_left_seconds", "forewarn_control_requests"):
+                continue
+            assert reading.samples, reading.name
+            assert isinstance(reading, Reading | Spreads)

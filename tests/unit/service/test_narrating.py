@@ -1,0 +1,237 @@
+"""What becomes of a line of the log: for people, for programs, whoever has put what into it."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import structlog
+
+from forewarn.service import narrating, secret
+from forewarn.service.narrating import configure
+from forewarn.testing import Service
+
+log = structlog.get_logger("forewarn")
+
+
+@pytest.fixture(autouse=True)
+def as_it_was() -> Iterator[None]:
+    """The log is the process's: what a test makes of it does not stay."""
+    before, root = structlog.get_config(), logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    structlog.configure(**before)
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    stream = io.StringIO()
+    monkeypatch.setattr(narrating, "sys", SimpleNamespace(stderr=stream))
+    return stream
+
+
+def test_a_json_line_has_a_time_a_level_and_what_happened(said: io.StringIO) -> None:
+    configure("json")
+    log.warning("a limit was reached", limit="throttle", times=3)
+    line = json.loads(said.getvalue())
+    assert list(line)[:3] == ["timestamp", "level", "event"]
+    assert line["level"] == "warning"
+    assert (line["event"], line["limit"], line["times"]) == ("a limit was reached", "throttle", 3)
+    assert datetime.fromisoformat(line["timestamp"]).tzinfo == UTC
+
+
+def test_a_console_line_is_to_be_read(said: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forewarn.service.guard.wall_us", lambda: 1_800_000_000_000_000)
+    configure("console")
+    log.info("all is well", count=3, names=["a", "b"], why="two words")
+    log.error("it is not")
+    configure("console", dates=False)
+    log.info("all is well")
+    assert said.getvalue() == (
+        "2027-01-15 08:00:00Z  all is well  count=3  names=a,b  why='two words'\n"
+        "2027-01-15 08:00:00Z  error: it is not\n"
+        "08:00:00  all is well\n"
+    )
+
+
+def test_a_developer_is_not_told_of_calls_that_went_as_they_should(said: io.StringIO) -> None:
+    for dates in (True, False):
+        configure("console", dates=dates)
+        log.info("a call was carried out", request_id="1")
+        log.error("a call failed", request_id="2")
+    assert [line.partition("Z  ")[2] or line for line in said.getvalue().splitlines()][:2] == [
+        "a call was carried out  request_id=1",
+        "error: a call failed  request_id=2",
+    ]
+    assert said.getvalue().count("carried out") == 1
+    assert said.getvalue().count("failed") == 2
+
+
+def test_auto_is_for_programs_unless_somebody_sits_there(
+    said: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure("auto")
+    log.info("one")
+    monkeypatch.setattr(said, "isatty", lambda: True)
+    configure("auto")
+    log.info("two")
+    first, second = said.getvalue().splitlines()
+    assert json.loads(first)["event"] == "one"
+    assert second.endswith("  two")
+
+
+def test_what_is_below_the_level_is_not_said_and_the_level_can_change(said: io.StringIO) -> None:
+    configure("json", "warning")
+    log.info("no")
+    log.warning("yes")
+    configure("json", "debug")
+    log.debug("now this")
+    assert [json.loads(line)["event"] for line in said.getvalue().splitlines()] == [
+        "yes",
+        "now this",
+    ]
+
+
+@pytest.mark.parametrize("format", ["console", "json"])
+@pytest.mark.parametrize(
+    "bad", ["a\nfake line", "\x1b[2Jgone", "\r", "\x85", "\u2028", "\u202etxt", "\x00", "\x7f"]
+)
+def test_no_words_of_others_forge_a_line_or_move_a_terminal(
+    said: io.StringIO, format: str, bad: str
+) -> None:
+    configure(format)
+    log.info(f"said {bad}", why=bad, names=[bad])
+    text = said.getvalue()
+    assert text.endswith("\n")
+    assert text.splitlines() == [text[:-1]]
+    assert not set(text[:-1]) & {*map(chr, range(32)), "\x7f", "\x85", "\u2028", "\u202e"}
+    if format == "json":
+        line = json.loads(text)
+        assert (line["event"], line["why"], line["names"]) == (f"said {bad}", bad, [bad])
+
+
+def test_an_exception_is_told_whole_and_forges_nothing(said: io.StringIO) -> None:
+    for format in ("console", "json"):
+        configure(format)
+        try:
+            raise ValueError("first\n2027-01-15 08:00:00Z  forged\x1b[2J")
+        except ValueError as error:
+            log.error("a fault", exc_info=error)
+    *console, last = said.getvalue().splitlines()
+    assert console[0].endswith("error: a fault")
+    assert all(line.startswith("    ") for line in console[1:])
+    assert "\x1b" not in said.getvalue()
+    assert "ValueError: first" in json.loads(last)["exception"]
+
+
+def test_a_secret_is_cut_out_of_every_line(said: io.StringIO) -> None:
+    token = secret.new("0123abcd").text
+    for format in ("console", "json"):
+        configure(format)
+        log.info(f"somebody said {token}", path=f"/v1/{token}", exc_info=ValueError(token))
+    assert token not in said.getvalue()
+    assert token[-20:] not in said.getvalue()
+    assert "fw_0123abcd_…" in said.getvalue()
+
+
+def test_a_value_without_end_does_not_fill_the_log(said: io.StringIO) -> None:
+    configure("json")
+    log.info("much", why="x" * 1_000_000)
+    assert len(said.getvalue()) < 2 * narrating.MAX_VALUE
+
+
+def test_libraries_speak_in_the_same_form(said: io.StringIO) -> None:
+    configure("json")
+    logging.getLogger("uvicorn.error").error("cannot %s", "bind\nfake")
+    logging.getLogger("uvicorn.error").warning("not of interest")
+    logging.getLogger("some.library").warning("beware")
+    first, second = map(json.loads, said.getvalue().splitlines())
+    assert (first["event"], first["level"], first["logger"]) == (
+        "cannot bind\nfake",
+        "error",
+        "uvicorn.error",
+    )
+    assert (second["event"], second["logger"]) == ("beware", "some.library")
+
+
+def test_to_configure_again_doubles_nothing(said: io.StringIO) -> None:
+    for _ in range(3):
+        configure("json")
+    logging.getLogger("some.library").warning("once")
+    assert len(said.getvalue().splitlines()) == 1
+
+
+class Broken(io.StringIO):
+    def write(self, text: str) -> int:
+        raise OSError("no space left on device")
+
+    def flush(self) -> None:
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize("stream", [Broken(), None])
+def test_a_log_that_cannot_be_written_is_no_reason_to_stop(
+    monkeypatch: pytest.MonkeyPatch, stream: Any
+) -> None:
+    monkeypatch.setattr(narrating, "sys", SimpleNamespace(stderr=stream))
+    for format in ("console", "json", "auto"):
+        configure(format)
+        log.error("nobody hears it")
+        logging.getLogger("some.library").error("nor that")
+
+
+def test_each_visible_change_is_one_line_with_what_it_is_about(said: io.StringIO) -> None:
+    with Service() as service:
+        narrating.Narrator(service.node.store)
+        configure("json")
+        service.get("web_0")
+        event = service.schedule("Reboot", "web_0")
+        waiting = service.schedule("Freeze", "web_1")
+        service.approve("web_1", event)
+        service.approve("web_1", waiting)
+        service.clock.advance("1h")
+        service.disable("web")
+        structlog.configure(processors=[_drop])
+    lines = [json.loads(line) for line in said.getvalue().splitlines()]
+    told = [line for line in lines if line.get("event_id") == event.id]
+    assert [(line["status"], line.get("by")) for line in told] == [
+        ("Scheduled", "test"),
+        ("Started", "web_1"),
+        ("Finished", None),
+    ]
+    for line in told:
+        assert (line["type"], line["group"], line["machines"]) == ("Reboot", "web", ["web_0"])
+        assert line["event"].startswith(f"web: {line['status']} Reboot of web_0 (")
+        assert line["event"].endswith(event.id)
+        assert line["commit"] > 0
+        assert line["at"].startswith("2027-01-15T")
+    held = next(line for line in lines if "has to wait" in line["event"])
+    assert (held["event_id"], held["by"]) == (waiting.id, "web_1")
+    assert lines[0]["event"] == "web: listening, document 1"
+    assert lines[-1]["event"].startswith("web: no longer listening (")
+    assert lines[-1]["by"] == "test"
+
+
+def test_a_change_on_a_console_is_one_sentence_at_the_time_it_happened(said: io.StringIO) -> None:
+    with Service() as service:
+        narrating.Narrator(service.node.store)
+        configure("console", dates=False)
+        service.get("web_0")
+        event = service.schedule("Reboot", "web_0")
+        structlog.configure(processors=[_drop])
+    assert said.getvalue() == (
+        "08:00:00  web: listening, document 1\n"
+        f"08:00:00  web: Scheduled Reboot of web_0 (not before 08:15:00; document 2) {event.id}\n"
+    )
+
+
+def _drop(_logger: object, _method: str, _event: Any) -> Any:
+    raise structlog.DropEvent

@@ -1,0 +1,293 @@
+"""Tokens: made once and shown once, known again, revoked, forgotten; and their secrets."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from forewarn.core import Refused
+from forewarn.core.access import Limit, Role, Token
+from forewarn.core.selection import parse
+from forewarn.core.time import DAY, MINUTE
+from forewarn.service import secret, tokens
+from forewarn.service.tokens import Created, NewToken
+from forewarn.store.memory import Disk, MemoryStore
+from forewarn.testing import Service
+
+FLEET = """
+groups:
+  - name: web
+    kind: availability-set
+    labels: {tier: web}
+    machines: [{name: web-0}, {name: web-1}]
+  - {name: sql, kind: availability-set, labels: {tier: sql}, machines: [{name: sql-0}]}
+"""
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with Service(FLEET) as service:
+        yield service
+
+
+def created(service: Service, name: str = "alice", role: Role = Role.ADMIN, **how: Any) -> Created:
+    done = asked(service, name, role, **how)
+    assert isinstance(done, Created), done
+    return done
+
+
+def asked(
+    service: Service, name: str = "alice", role: Role = Role.ADMIN, **how: Any
+) -> Created | Refused:
+    wanted = NewToken(name=name, role=role, **how)
+    return service.run(service.node.tokens.create(wanted, by="operator"))
+
+
+def revoked(service: Service, said: str, *, force: bool = False) -> Token | Refused:
+    return service.run(service.node.tokens.revoke(said, "bob", force=force))
+
+
+def says(done: object) -> str:
+    assert isinstance(done, Refused), done
+    return done.says
+
+
+def test_a_secret_has_256_bits_and_a_form_that_scanners_know() -> None:
+    made = [secret.new(secret.new_id()) for _ in range(50)]
+    assert len({one.text for one in made}) == 50
+    for one in made:
+        assert re.fullmatch(r"fw_[0-9a-f]{8}_[A-Za-z0-9]{43}", one.text)
+        assert secret.id_of(one.text) == one.id
+    assert 62**secret.SECRET_LENGTH >= 2**256
+
+
+def test_only_the_very_secret_is_the_same() -> None:
+    one = secret.new("0123abcd")
+    known = secret.digest(one.text)
+    assert secret.same(one.text, known)
+    assert not secret.same(one.text[:-1] + ("a" if one.text[-1] != "a" else "b"), known)
+    assert not secret.same("", known)
+    assert not secret.same(one.text, None)
+    assert not secret.same("fw_0123abcd_", secret.digest("something else"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "fw_", "fw_0123abcd_", "fw_0123abcd_short", "Fw_0123abcd_" + "a" * 43, "x" * 500, "é"],
+)
+def test_what_is_no_token_has_no_id(text: str) -> None:
+    assert secret.id_of(text) == ""
+
+
+def test_secrets_are_hidden_wherever_they_are_cut() -> None:
+    text = secret.new("0123abcd").text
+    assert secret.hidden(f"no machine '{text}'; sorry") == "no machine 'fw_0123abcd_…'; sorry"
+    assert secret.hidden(text[:30]) == "fw_0123abcd_…"
+    assert secret.hidden("fw_bridge and fw_0123abcd") == "fw_bridge and fw_0123abcd"
+    assert secret.hidden_bytes(text.encode() * 2).count(b"fw_0123abcd_...") >= 1
+    assert text[12:] not in repr(secret.new("0123abcd")) + repr(secret.Secret("a", text))
+
+
+def test_a_token_lets_in_whoever_has_it_and_nobody_else(service: Service) -> None:
+    known = service.node.tokens
+    assert not known.needed
+    made = created(service)
+    assert known.needed
+    assert known.of(made.secret.text) == made.token
+    assert known.of(made.secret.text[:-1]) is None
+    assert known.of(secret.new(made.token.id).text) is None
+    assert known.of(secret.new("00000000").text) is None
+    assert known.of("") is None
+
+
+def test_only_a_digest_is_kept() -> None:
+    disk = Disk()
+    with Service(FLEET, store=MemoryStore(disk)) as service:
+        made = created(service)
+    letters = made.secret.text.rpartition("_")[2]
+    assert letters not in repr(disk.commits) + repr(disk.history) + repr(disk.registry)
+    assert made.token.digest in repr(disk.commits)
+    assert letters not in repr(made)
+    assert letters not in msgspec.json.encode(made.token).decode()
+
+
+def test_a_token_ends_when_it_expires(service: Service) -> None:
+    made = created(service, lasts=90 * DAY)
+    service.clock.advance("89d23h59m59s")
+    assert service.node.tokens.of(made.secret.text) is not None
+    service.clock.advance("1s")
+    assert service.node.tokens.of(made.secret.text) is None
+    assert service.node.tokens.needed  # nobody is let in without, although none is left
+
+
+def test_a_token_ends_when_it_is_revoked(service: Service) -> None:
+    created(service)
+    made = created(service, "bot", Role.VIEWER)
+    done = revoked(service, "bot")
+    assert isinstance(done, Token)
+    assert (done.id, done.revoked_by) == (made.token.id, "bob")
+    assert service.node.tokens.of(made.secret.text) is None
+    assert "revoked already, by bob" in says(revoked(service, made.token.id))
+
+
+def test_the_last_admin_goes_only_if_that_is_meant(service: Service) -> None:
+    first = created(service)
+    assert "the last of an admin" in says(revoked(service, "alice"))
+    assert service.node.tokens.of(first.secret.text) is not None
+    created(service, "carol")
+    assert isinstance(revoked(service, "alice"), Token)
+    assert isinstance(revoked(service, "carol", force=True), Token)
+    assert not service.node.tokens.administered
+
+
+def test_an_admin_that_expires_is_the_last_one_only_while_it_is_valid(service: Service) -> None:
+    created(service, lasts=DAY)
+    created(service, "carol")
+    service.clock.advance("1d")
+    assert "the last of an admin" in says(revoked(service, "carol"))
+
+
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR])
+def test_the_first_token_is_an_admins(service: Service, role: Role) -> None:
+    assert "the first token is an admin's" in says(asked(service, "bot", role))
+    assert not service.node.tokens.needed
+
+
+@pytest.mark.parametrize(
+    ("how", "complaint"),
+    [
+        ({"name": ""}, "a token's name has 1 to 64"),
+        ({"name": "a b"}, "a token's name has"),
+        ({"name": "-a"}, "begins with a letter or digit"),
+        ({"name": "x" * 65}, "a token's name has 1 to 64"),
+        ({"name": "Operator"}, "somebody else in the history"),
+        ({"name": "driver"}, "somebody else in the history"),
+        ({"name": "web-0"}, "a machine is called 'web-0'"),
+        ({"name": "fw_0123abcd_" + "a" * 43}, "that name is a token itself"),
+        ({"limit": Limit(groups=("web",))}, "an admin is not limited"),
+        ({"limit": Limit(labels=parse("tier=web"))}, "an admin is not limited"),
+        ({"role": Role.VIEWER, "limit": Limit(groups=("g",) * 101)}, "at most 100 groups"),
+        ({"role": Role.VIEWER, "limit": Limit(groups=("",))}, "by their names"),
+        ({"lasts": 0}, "within 3650 d"),
+        ({"lasts": -MINUTE}, "within 3650 d"),
+        ({"lasts": 3_651 * DAY}, "within 3650 d"),
+        ({"expires_at": 1}, "within 3650 d"),
+        ({"lasts": DAY, "expires_at": 1}, "one of the two"),
+    ],
+)
+def test_what_no_token_can_be_is_refused_and_changes_nothing(
+    service: Service, how: dict[str, Any], complaint: str
+) -> None:
+    created(service)
+    before = service.node.store.seq
+    assert complaint in says(asked(service, **{"name": "bot", **how}))
+    assert service.node.store.seq == before
+
+
+def test_a_name_is_one_valid_tokens_at_a_time(service: Service) -> None:
+    created(service)
+    created(service, "bot", Role.VIEWER)
+    assert "there is a token of that name" in says(asked(service, "bot", Role.VIEWER))
+    assert isinstance(revoked(service, "bot"), Token)
+    again = created(service, "bot", Role.VIEWER)
+    found = service.node.tokens.find("bot")
+    assert isinstance(found, Token)
+    assert found.id == again.token.id  # the valid one, of the two that are called so
+
+
+def test_of_two_who_want_the_same_name_at_once_one_gets_it(service: Service) -> None:
+    created(service)
+    wanted = NewToken(name="bot", role=Role.VIEWER)
+
+    async def both() -> list[Created | Refused]:
+        make = service.node.tokens.create
+        return list(await asyncio.gather(*(make(wanted, "operator") for _ in range(2))))
+
+    done = service.run(both())
+    assert sorted(isinstance(one, Refused) for one in done) == [False, True]
+
+
+def test_a_token_that_nobody_knows_is_refused_with_what_may_have_been_meant(
+    service: Service,
+) -> None:
+    assert "there is none yet" in says(revoked(service, "bot"))
+    created(service)
+    assert "did you mean 'alice'?" in says(revoked(service, "alicf"))
+    text = secret.new("0123abcd").text
+    assert text[12:] not in says(revoked(service, text))
+
+
+def test_a_limit_to_what_is_not_there_is_said(service: Service) -> None:
+    created(service)
+    made = created(service, "bot", Role.VIEWER, limit=Limit(groups=("wbe",)))
+    assert made.notes == ("there is no group 'wbe' now; did you mean 'web'?",)
+
+
+def test_a_limit_goes_by_the_labels_that_a_group_has_now(service: Service) -> None:
+    limit = Limit(labels=parse("tier=web"))
+    known = service.node.tokens
+    assert [known.allows(limit, name) for name in ("web", "sql", "nowhere")] == [True, False, False]
+    service.run(service.node.applying.text(FLEET.replace("tier: sql", "tier: web"), by="test"))
+    assert known.allows(limit, "sql")
+    assert known.allowed(limit) == ["web", "sql"]
+
+
+def test_who_made_and_revoked_a_token_is_in_the_history(service: Service) -> None:
+    created(service)
+    made = created(service, "bot", Role.OPERATOR)
+    revoked(service, "bot")
+    page = service.run(service.node.store.history(_tokens()))
+    assert [(r.what.value, r.by, r.cause, r.note) for r in page][-2:] == [
+        ("token-created", "operator", made.token.id, "bot (operator)"),
+        ("token-revoked", "bob", made.token.id, "bot (operator)"),
+    ]
+
+
+def test_when_a_token_was_last_used_is_known_after_a_restart() -> None:
+    disk = Disk()
+    with Service(FLEET, store=MemoryStore(disk)) as service:
+        made = created(service)
+        assert service.node.tokens.last_used(made.token.id) is None
+        service.clock.advance("5m")
+        service.node.tokens.used(made.token)
+        used = service.node.tokens.last_used(made.token.id)
+        assert used == service.node.writer.now().at
+    with Service(FLEET, store=MemoryStore(disk)) as service:
+        assert service.node.tokens.last_used(made.token.id) == used
+        assert service.node.tokens.of(made.secret.text) is not None
+
+
+def test_tokens_that_are_long_over_are_forgotten_but_never_the_last(service: Service) -> None:
+    created(service, lasts=DAY)
+    created(service, "bot", Role.VIEWER)
+    revoked(service, "bot")
+    service.clock.advance("95d")
+    service.run(service.node.history.prune())
+    left = service.node.tokens.all()
+    assert [token.name for token in left] == ["alice"]
+    assert service.node.tokens.needed
+
+
+def test_there_is_room_for_so_many_tokens_and_those_that_are_over_make_it(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokens, "MAX_TOKENS", 3)
+    created(service)
+    old = created(service, "one", Role.VIEWER)
+    created(service, "two", Role.VIEWER)
+    assert "3 tokens, the most there can be" in says(asked(service, "three", Role.VIEWER))
+    revoked(service, "one")
+    created(service, "three", Role.VIEWER)
+    assert old.token.id not in [token.id for token in service.node.tokens.all()]
+
+
+def _tokens() -> Any:
+    from forewarn.core.history import What
+    from forewarn.store.port import Wanted
+
+    return Wanted(what=(What.TOKEN_CREATED, What.TOKEN_REVOKED))
