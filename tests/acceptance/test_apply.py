@@ -72,7 +72,8 @@ def told(service: Service, *words: str | Path) -> Any:
 
 def asked(service: Service, method: str, path: str, body: str | None = None) -> tuple[int, Any]:
     data = None if body is None else body.encode()
-    request = urllib.request.Request(service.control_url + path, data, method=method)
+    headers = {} if data is None else {"Content-Type": "application/yaml"}
+    request = urllib.request.Request(service.control_url + path, data, headers, method=method)
     try:
         with urllib.request.urlopen(request) as answer:
             return answer.status, json.load(answer)
@@ -294,6 +295,7 @@ def test_a_host_of_too_many_bytes_is_refused_before_they_are_sent(service: Servi
     connection = http.client.HTTPConnection(urlsplit(service.control_url).netloc, timeout=30)
     try:
         connection.putrequest("PUT", "/v1/hosts/x")
+        connection.putheader("Content-Type", "application/yaml")
         connection.putheader("Content-Length", str(MAX_HOST_BYTES + 1))
         connection.endheaders()
         answer = connection.getresponse()
@@ -321,6 +323,7 @@ def test_what_is_too_large_is_refused_on_both_sides(service: Service, file: Path
     parts = urlsplit(service.control_url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
     connection.putrequest("PUT", "/v1/fleet")
+    connection.putheader("Content-Type", "application/yaml")
     connection.putheader("Content-Length", str(MAX_FLEET_BYTES + 1))
     connection.endheaders()
     answer = connection.getresponse()

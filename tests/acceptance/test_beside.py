@@ -36,7 +36,7 @@ from forewarn.core.events import MAX_READY_NOTE
 from forewarn.core.time import DAY, HOUR, MINUTE
 from forewarn.metadata.counts import Counts
 from forewarn.metadata.limits import Limits
-from forewarn.node import node as node_module
+from forewarn.node import listening
 from forewarn.node import servers
 from forewarn.service import guard
 from forewarn.store import MemoryStore, StoreFailed
@@ -471,7 +471,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         seen[1] += 1
 
     monkeypatch.setattr(guard, "monotonic", lambda: seen[0])
-    monkeypatch.setattr(node_module, "SWEEP_EVERY", 0.01)
+    monkeypatch.setattr(listening, "SWEEP_EVERY", 0.01)
     monkeypatch.setattr(Counts, "tell", told)
     return seen
 

@@ -256,7 +256,7 @@ def test_the_settings_choose_the_program(tmp_path: Path) -> None:
         ('driver = "command"', 'driver = "command" needs to know the program'),
         ('[command]\nprogram = ["./carry"]', 'only used with driver = "command"'),
         ('driver = "command"\n[command]\nprogam = []', "did you mean 'program'?"),
-        ('driver = "command"\n[command]\ntimeout = "1m"', "`program`"),
+        ('driver = "command"\n[command]\ntimeout = "1m"', "command.program is missing"),
         ('driver = "command"\n[command]\nprogram = []', "no program is named"),
         ('driver = "command"\n[command]\nprogram = ["./gone"]', "there is no program"),
         ('driver = "command"\n[command]\nprogram = ["./fleet.yaml"]', "is not executable"),

@@ -436,7 +436,7 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 250_000)
         return listeners
 
-    monkeypatch.setattr("forewarn.node.node.open_loopback", opened)
+    monkeypatch.setattr("forewarn.node.making.open_loopback", opened)
 
 
 def fill(service: Service, guest: Guest, size: int) -> int:

@@ -18,9 +18,10 @@ from forewarn.control import client as control_client
 from forewarn.control.client import ControlClient, ControlError
 from forewarn.core import Event, EventType, Group, Refused, apply
 from forewarn.core import commands as c
+from forewarn.core.access import Role, Token
 from forewarn.core.fleet import Host
 from forewarn.core.history import Record, Scribe, What
-from forewarn.core.registry import HostPut, HostRemoved, RolloutPut
+from forewarn.core.registry import HostPut, HostRemoved, RolloutPut, StateRestored, TokenPut
 from forewarn.core.rollout import Lane, Rollout, Step, prefix
 from forewarn.core.time import DAY
 from forewarn.service import history as service_history
@@ -147,6 +148,12 @@ def test_each_kind_of_record_comes_about_once_in_a_real_service(service: Service
     over = rollout(ended_at=START)
     for what in ("started", "paused", "resumed", "aborted", "ended", "changed"):
         put(service, RolloutPut(over, what, "test"))
+    # Tokens, and a state that was another.
+    token = Token(
+        id="T", name="bot", role=Role.VIEWER, digest="", created_at=START, created_by="test"
+    )
+    put(service, TokenPut(token, "created", "test"), TokenPut(token, "revoked", "test"))
+    put(service, StateRestored(1))
     found = {record.what for record in records(service)}
     assert found == set(What)
     by_hand = [r for r in records(service) if r.what.value.startswith(("host-", "rollout-"))]

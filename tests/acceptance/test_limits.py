@@ -36,7 +36,7 @@ from forewarn.core.time import MINUTE
 from forewarn.metadata.counts import Counts
 from forewarn.metadata.limits import OPEN_FILES, STRANGERS, Limits
 from forewarn.node import Node
-from forewarn.node import node as node_module
+from forewarn.node import listening
 from forewarn.node.sockets import open_loopback
 from forewarn.service import guard
 from forewarn.service.fleetfile import Fleet
@@ -84,7 +84,7 @@ def time() -> Iterator[Guard]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(guard, "monotonic", time)
-        patch.setattr(node_module, "SWEEP_EVERY", 0.01)
+        patch.setattr(listening, "SWEEP_EVERY", 0.01)
         patch.setattr(Counts, "tell", told)
         yield time
 
@@ -532,7 +532,7 @@ def large(monkeypatch: pytest.MonkeyPatch, time: Guard) -> Iterator[Guest]:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)
         return listeners
 
-    monkeypatch.setattr("forewarn.node.node.open_loopback", opened)
+    monkeypatch.setattr("forewarn.node.making.open_loopback", opened)
     limits = Limits(max_connections_per_machine=4)
     with Service(fleet_of(1), sockets=True, limits=limits) as service:
         guest = Guest(service, "web0_0")

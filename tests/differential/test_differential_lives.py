@@ -21,7 +21,7 @@ from forewarn.core import EventType, Refused
 from forewarn.core.time import MINUTE
 from forewarn.metadata.limits import Limits
 from forewarn.node import Node
-from forewarn.node import node as node_module
+from forewarn.node import listening
 from forewarn.service import guard
 
 Happening: TypeAlias = Callable[[Node], Awaitable[None]]
@@ -245,7 +245,7 @@ SLOW = {
 @pytest.mark.parametrize("wait", [9.0, 11.0, 119.0, 121.0])
 def test_who_is_too_slow_is_hung_up_on(monkeypatch: pytest.MonkeyPatch, wait: float) -> None:
     time = Time(monkeypatch)
-    monkeypatch.setattr(node_module, "SWEEP_EVERY", 0.002)
+    monkeypatch.setattr(listening, "SWEEP_EVERY", 0.002)
 
     async def slow(pair: Pair) -> dict[str, list[bytes]]:
         with pair.lines("quiet", len(SLOW)) as lines:

@@ -8,11 +8,26 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from forewarn.cli import certificates, settings_checking, settings_reading
 from forewarn.cli.app import app
+from forewarn.cli.credentials import MAX_TOKEN_FILE
 from forewarn.cli.settings import CommandTable, Settings
+from forewarn.control import (
+    access,
+    answers,
+    attempts,
+    backup,
+    doorway,
+    fleet_schema,
+    idempotency,
+    lists,
+    paging,
+)
+from forewarn.control import events as control_events
+from forewarn.control import feed as control_feed
 from forewarn.control import fleet as control_fleet
-from forewarn.control import fleet_schema, machines
-from forewarn.core import EventType, announce, events, selection
+from forewarn.control import protocol as operators
+from forewarn.core import EventType, announce, events, restoring, selection
 from forewarn.core.decide import BACK_OFF_FIRST, BACK_OFF_MOST
 from forewarn.core.history import What
 from forewarn.core.lifecycle import TABLE, diagram
@@ -20,14 +35,25 @@ from forewarn.core.words import in_words
 from forewarn.drivers import program, simulated
 from forewarn.drivers.command import ASK_AGAIN, CHECK_TIMEOUT, MAX_REASON
 from forewarn.drivers.room import GROUP_SHARE
+from forewarn.metadata import calls, hub, lines, remote, seen
+from forewarn.metadata.protocol import LINGER
+from forewarn.node import child, notifying, supervisor
+from forewarn.node.tls import CERTIFICATE_EVERY
 from forewarn.service import (
     clock,
     difference,
+    feed,
     fleetbuilding,
     fleetfile,
     fleetyaml,
     history,
+    narrating,
+    secret,
+    storekeeping,
     suggest,
+    tokens,
+    tracing,
+    wellbeing,
 )
 from forewarn.store.sqlite import PRUNE_SLICE
 from forewarn.testing.judge import RULES
@@ -67,7 +93,28 @@ def test_every_setting_of_a_program_is_documented(field: msgspec.structs.FieldIn
         ("TIGHT_NOTICE", in_words(announce.TIGHT_NOTICE)),
         ("MAX_PLACEMENT_GROUP", str(fleetfile.MAX_PLACEMENT_GROUP)),
         ("MAX_COMPARED", str(suggest.MAX_COMPARED)),
-        ("MAX_MACHINES", f"{machines.MAX_MACHINES:,}"),
+        ("MAX_PAGE", f"{paging.MAX_PAGE:,}"),
+        ("MAX_LISTED", f"{control_events.MAX_LISTED:,}"),
+        ("PAST_AT_ONCE", str(lists.PAST_AT_ONCE)),
+        ("MAX_KEY", f"{idempotency.MAX_KEY} characters"),
+        ("MAX_BODY", f"{answers.MAX_BODY // 1024**2} MiB"),
+        ("MAX_OPERATOR_CONNECTIONS", f"{operators.MAX_OPERATOR_CONNECTIONS:,}"),
+        ("MAX_OPERATOR_HEAD", f"{operators.MAX_OPERATOR_HEAD // 1024} KiB"),
+        ("OPERATOR_HEAD_TIMEOUT", f"{operators.OPERATOR_HEAD_TIMEOUT:.0f} s"),
+        ("UNREAD_TIMEOUT", f"{operators.UNREAD_TIMEOUT:.0f} s"),
+        ("MAX_TOKENS", f"{tokens.MAX_TOKENS:,}"),
+        ("MAX_SHOWN_NAME", f"{access.MAX_SHOWN_NAME} characters"),
+        ("MAX_HIDDEN_ANSWER", f"{doorway.MAX_HIDDEN_ANSWER // 1024**2} MiB"),
+        ("MAX_TOKEN_NAME", f"{tokens.MAX_TOKEN_NAME} characters"),
+        ("MAX_TOKEN_GROUPS", str(tokens.MAX_TOKEN_GROUPS)),
+        ("MAX_TOKEN_LIFE", in_words(tokens.MAX_TOKEN_LIFE)),
+        ("SECRET_LENGTH", f"{secret.SECRET_LENGTH} letters and digits"),
+        ("MAX_FAILED", str(attempts.MAX_FAILED)),
+        ("FAILED_WINDOW", f"{attempts.FAILED_WINDOW:.0f} s"),
+        ("MAX_FAILING`, `MAX_KNOWN", f"{attempts.MAX_FAILING:,}"),
+        ("TELL_FAILED", f"{attempts.TELL_FAILED:.0f} s"),
+        ("CERTIFICATE_EVERY", f"{CERTIFICATE_EVERY:.0f} s"),
+        ("MAX_TOKEN_FILE", f"{MAX_TOKEN_FILE:,} bytes"),
         ("MAX_HOST_BYTES", f"{control_fleet.MAX_HOST_BYTES // 1024**2} MiB"),
         ("MAX_NAME", f"{fleetfile.MAX_NAME} characters"),
         ("MAX_DOMAIN", str(fleetfile.MAX_DOMAIN)),
@@ -92,6 +139,43 @@ def test_every_setting_of_a_program_is_documented(field: msgspec.structs.FieldIn
         ("PRUNE_EVERY", f"{history.PRUNE_EVERY:.0f} s"),
         ("MEANT_AT_MOST", str(history.MEANT_AT_MOST)),
         ("PRUNE_SLICE", str(PRUNE_SLICE)),
+        ("MAX_SETTINGS_BYTES", f"{settings_reading.MAX_SETTINGS_BYTES // 1024**2} MiB"),
+        ("MAX_WORKERS", str(settings_checking.MAX_WORKERS)),
+        ("MAX_SOCKET_PATH", f"{settings_checking.MAX_SOCKET_PATH} bytes"),
+        ("EXPIRES_SOON", f"{certificates.EXPIRES_SOON // 86_400} d"),
+        (
+            "WATCH_SHARE`, `STATUS_EVERY`, `MAX_STATUS",
+            f"{notifying.WATCH_SHARE}, {notifying.STATUS_EVERY:g} s,"
+            f" {notifying.MAX_STATUS} characters",
+        ),
+        ("LINGER", f"{LINGER:g} s"),
+        ("RESTART_FIRST`, `RESTART_MOST", f"{child.RESTART_FIRST} s, {child.RESTART_MOST:g} s"),
+        ("LIVED_WELL", f"{child.LIVED_WELL:g} s"),
+        ("HUNG", f"{supervisor.HUNG:g} s"),
+        ("STOP_WITHIN", f"{supervisor.STOP_WITHIN:g} s"),
+        (
+            "MAX_FRAME`, `MAX_GREETING",
+            f"{lines.MAX_FRAME // 1024**2} MiB, {lines.MAX_GREETING:,} bytes",
+        ),
+        ("MAX_UNSENT", f"{hub.MAX_UNSENT // 1024**2} MiB"),
+        ("HEARD_WITHIN", f"{hub.HEARD_WITHIN:g} s"),
+        ("GATHER", f"{hub.GATHER:g} s"),
+        ("SILENT", f"{hub.SILENT:g} s"),
+        ("HOLD_MOST", f"{remote.HOLD_MOST:g} s"),
+        ("MAX_CALLS`, `MAX_ASKED", f"{calls.MAX_CALLS:,}"),
+        ("MAX_EARLIER", f"{seen.MAX_EARLIER:,}"),
+        ("DIAL_FIRST`, `DIAL_MOST", f"{remote.DIAL_FIRST:g} s, {remote.DIAL_MOST:g} s"),
+        ("REPORT_EVERY", f"{remote.REPORT_EVERY:g} s"),
+        ("FEED_PAGE", str(feed.FEED_PAGE)),
+        ("MAX_STREAMS", f"{control_feed.MAX_STREAMS:,}"),
+        ("KEEP_ALIVE", f"{control_feed.KEEP_ALIVE:.0f} s"),
+        ("COME_BACK", f"{control_feed.COME_BACK:,} ms"),
+        ("MAX_CHANGES_WAIT", f"{control_feed.MAX_CHANGES_WAIT} s"),
+        ("LOOK_EVERY", f"{wellbeing.LOOK_EVERY:.0f} s"),
+        ("MAX_VALUE", f"{narrating.MAX_VALUE:,} characters"),
+        ("REMEMBERED", f"{tracing.REMEMBERED:,}"),
+        ("REMIND_EVERY", f"{storekeeping.REMIND_EVERY:.0f} s"),
+        ("BACKUP_CHUNK", f"{backup.BACKUP_CHUNK:,} bytes"),
     ],
 )
 def test_every_fixed_limit_is_documented(name: str, value: str) -> None:
@@ -105,6 +189,13 @@ def test_the_promised_notices_and_back_off_are_documented() -> None:
         assert f"{notices[type]} {type.value}" in _settings()
     pauses = in_words(BACK_OFF_FIRST), in_words(BACK_OFF_MOST)
     assert f"| {', '.join(pauses)} |" in _settings()
+
+
+def test_how_far_numbers_go_on_after_a_restore_is_documented() -> None:
+    for what in ("DOCUMENTS", "COMMITS"):
+        least, each = getattr(restoring, f"{what}_LEAST"), getattr(restoring, f"{what}_PER_SECOND")
+        row = f"| `{what}_LEAST`, `{what}_PER_SECOND` | {least:,}, {each:,} |"
+        assert row in _settings()
 
 
 def test_every_kind_of_record_is_documented() -> None:

@@ -87,6 +87,7 @@ def _made(spec: Spec, config: Config) -> Config:
 
 
 async def _control(spec: Spec, said: Said, config: Config) -> None:
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: None)  # not yet
     tasks = guard.Tasks()
 
     def welcome(_node: Node) -> None:

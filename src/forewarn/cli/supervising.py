@@ -79,7 +79,7 @@ def become(
         "control_fd": opened.control_fd,
         "outlived": bool(handed.metadata),
         "settings": msgspec.to_builtins(said.settings),
-        "config": str(config.absolute()) if config else None,
+        "config": str(config) if config else None,
         "flags": {key: _text(value) for key, value in (flags or {}).items()},
         "migrate": migrate,
         "speed": speed,

@@ -14,8 +14,8 @@ from forewarn.core.selection import MAX_TERMS
 
 _NAME = r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?"
 _VALUE = r"([A-Za-z0-9]([A-Za-z0-9._/:@+-]{0,61}[A-Za-z0-9])?)?"
-_TERM = rf"({_NAME}!?={_VALUE}|!?{_NAME})"
-SELECTOR = rf"^({_TERM}(,{_TERM}){{0,{MAX_TERMS - 1}}})?$"
+_TERM = rf"({_NAME}\s*!?=\s*{_VALUE}|!?\s*{_NAME})"
+SELECTOR = rf"^\s*({_TERM}(\s*,\s*{_TERM}){{0,{MAX_TERMS - 1}}})?\s*$"
 ID = r"^[0-9A-Fa-f-]{1,36}$"
 MARK = r"^[0-9]{1,18}-[0-9]{1,18}$"
 DAYS = r"(000[1-9]|[1-9][0-9]{3})-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])"

@@ -7,7 +7,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from forewarn.control.problems import BY_NAME, described
 
 MAX_OPERATOR_CONNECTIONS = 2_048  # at a time; the feed's are among them
 MAX_OPERATOR_HEAD = 64 * 1024  # bytes of a request before its body
@@ -18,7 +21,14 @@ _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\n"
     b"retry-after: 10\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b"
 )
-_SAYS = b'{"title":"Not now","status":503,"detail":"too many connections; come back later"}'
+_BAD = (
+    b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/problem+json\r\n"
+    b"x-content-type-options: nosniff\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b"
+)
+_SAYS = (
+    b'{"type":"/docs#problem-unavailable","title":"Not now","status":503,'
+    b'"detail":"too many connections; come back later"}'
+)
 
 
 class OperatorsProtocol(HttpToolsProtocol):
@@ -34,6 +44,12 @@ class OperatorsProtocol(HttpToolsProtocol):
             transport.close()
             return
         self._within(OPERATOR_HEAD_TIMEOUT)
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP is refused like anything else that makes no sense."""
+        body = msgspec.json.encode(described(BY_NAME["invalid"], msg))
+        self.transport.write(_BAD % (len(body), body))
+        self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._in_time()

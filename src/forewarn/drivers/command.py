@@ -33,7 +33,7 @@ from forewarn.drivers.port import (
     Unknown,
     Veto,
 )
-from forewarn.drivers.program import Ended, run
+from forewarn.drivers.program import Ended, ProgramUnusable, found, run
 from forewarn.drivers.room import Room
 
 DONE, AGAIN, FAILED, HAPPENED, UNKNOWN = 0, 10, 20, 30, 40  # what a program ends with
@@ -74,9 +74,22 @@ class Command:
         self._papers = papers
         self._room = Room(program.max_at_once)
 
+    def use(self, program: Program) -> None:
+        """Another from the next call on; one that runs goes on as it was started."""
+        self._program = program
+        self._room.resize(program.max_at_once)
+
     @property
     def repeatable(self) -> bool:
         return self._program.repeatable
+
+    def usable(self) -> bool:
+        """Could it be started at all, as things are?"""
+        try:
+            found(self._program.words)
+        except ProgramUnusable:
+            return False
+        return True
 
     async def check(self, task: Task) -> Checked:
         try:
@@ -128,10 +141,11 @@ class Command:
     async def _call(self, verb: str, task: Task) -> Ended:
         """When there is room."""
         file = self._papers / task.event if self._papers and verb != "check" else None
-        limit = self._program.timeout
+        program = self._program
+        limit = program.timeout
         room = self._room.entered(task.group)
         async with room, paper(told(verb, task), file, limit) as stdin:
-            return await run([*self._program.words, verb], stdin, _environment(verb, task), limit)
+            return await run([*program.words, verb], stdin, _environment(verb, task), limit)
 
     def _how(self, ended: Ended) -> str:
         """How it ended, in words, with its last line if there is one."""

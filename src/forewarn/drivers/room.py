@@ -15,6 +15,14 @@ GROUP_SHARE = 4  # one in so many of the room that groups share is for one of th
 class Room:
     def __init__(self, most: int) -> None:
         self._running: Counter[str] = Counter()
+        self._most = 0
+        self.resize(most)
+
+    def resize(self, most: int) -> None:
+        """Whoever is in, or waits already, does so in the room as it was."""
+        if most == self._most:
+            return
+        self._most = most
         self._shared = asyncio.Semaphore(most)
         self._share = max(1, most // GROUP_SHARE)
         self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()

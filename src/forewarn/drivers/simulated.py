@@ -6,6 +6,8 @@ The writing is a `World`: in memory, or a file that outlives the process, so tha
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -106,12 +108,20 @@ class FileWorld(World):
                 file.flush()
                 os.fsync(file.fileno())
             fresh.replace(path)
-        self._file = path.open("ab")
+        self._file = path.open("ab", buffering=0)
 
     def strike(self, impact: Impact) -> None:
-        self._file.write(msgspec.json.encode(impact) + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        """A line that does not come to disk whole is taken back: it did not happen."""
+        line = msgspec.json.encode(impact) + b"\n"
+        before = os.fstat(self._file.fileno()).st_size
+        try:
+            if self._file.write(line) != len(line):
+                raise OSError(errno.ENOSPC, "there is no room for the whole line", self._file.name)
+            os.fsync(self._file.fileno())
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._file.truncate(before)
+            raise
         super().strike(impact)
 
     def close(self) -> None:

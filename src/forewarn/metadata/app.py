@@ -22,6 +22,7 @@ from forewarn.metadata.seats import Seat, Seats
 from forewarn.metadata.standing import Standing
 from forewarn.metadata.upstream import GroupNews, Moment, NotTaken, Upstream
 from forewarn.service import guard
+from forewarn.service.seldom import Seldom
 from forewarn.wire import beside, errors, requests
 from forewarn.wire.errors import Problem
 from forewarn.wire.instance import Found, NeedsText, NoSuchElement, answer, versions_body
@@ -49,7 +50,15 @@ class MetadataApp:
         self._polls = self.counts.polls
         self.detours: set[str] = set()  # machines whose every request takes the long way
         self.beside = Beside(upstream, seats, self._show)
+        self._not_taken = Seldom()
         upstream.attach(self._told)
+
+    def allow(self, limits: Limits) -> None:
+        """Other limits from now on; what is under way is measured by them too."""
+        self.limits = self.crowd.limits = limits
+        if limits.throttle != self._rates.per_second:
+            self._rates = Rates(limits.throttle)
+            self._throttled = limits.throttle > 0
 
     def look(self) -> Moment:
         """What time it is, for all that is had at once until the next look."""
@@ -97,10 +106,13 @@ class MetadataApp:
         except Gone:
             return
         except NotTaken as failure:
-            log.error("a request could not be carried out", why=str(failure))
+            if times := self._not_taken.again():
+                log.error("a request could not be carried out", why=str(failure), times=times)
             reply = refused(errors.NOT_TAKEN)
         except asyncio.CancelledError:  # the service stops, and this one was still waiting
             reply = refused(errors.STOPPING)
+        if reply.status >= 400:
+            self.counts.refused[reply.status] += 1
         head = [*reply.headers, *self.standing.headers(self.now().at)]
         if reply.status != 304:
             head += [("Content-Type", reply.content_type), ("Content-Length", str(len(reply.body)))]

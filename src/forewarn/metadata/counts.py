@@ -13,6 +13,7 @@ from forewarn.wire.versions import VERSIONS
 
 ROWS = {version.name: 2 * n for n, version in enumerate(VERSIONS)}
 NAMES = (*(field.name for field in msgspec.structs.fields(Limits)), OPEN_FILES)
+STATUSES = (400, 404, 405, 408, 413, 429, 500, 503)  # of refusals: all that there are
 TELL_EVERY = 60.0  # seconds of guard time between two lines in the log about the same limit
 
 log = structlog.get_logger("forewarn")
@@ -22,6 +23,7 @@ class Counts:
     def __init__(self) -> None:
         self.polls = [0, 0] * len(VERSIONS)  # answered 200 and 304, from its version's row on
         self.hits = Counter(dict.fromkeys(NAMES, 0))  # by the name of the limit that was reached
+        self.refused = Counter(dict.fromkeys(STATUSES, 0))  # requests, by the status they got
         self._last: dict[str, str] = {}
         self._told: dict[str, tuple[float, int]] = {}
 

@@ -23,7 +23,7 @@ import structlog
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.limits import OPEN_FILES, Limits, Room
 from forewarn.metadata.plans import ALLOWED, MAX_PLAN, known, learn
-from forewarn.metadata.protocol import NO_ROOM, MetadataProtocol
+from forewarn.metadata.protocol import LINGER, NO_ROOM, MetadataProtocol
 from forewarn.metadata.upstream import Moment
 from forewarn.service import guard
 
@@ -68,9 +68,13 @@ class Front:
         protocol: Callable[[], MetadataProtocol],
         server_connections: set[object],
         tasks: guard.Tasks,
+        *,
+        outlived: Callable[[], bool] = lambda: False,
     ) -> None:
         self._app = app
-        self._seats, self._crowd, self._limits = app.seats, app.crowd, app.limits
+        self._outlived = outlived  # does somebody else answer on these sockets after us?
+        self._hang_up_at: float | None = None  # while connections are kept for a last word
+        self._seats, self._crowd = app.seats, app.crowd
         self._protocol = protocol
         self._server_connections = server_connections
         self._tasks = tasks
@@ -100,10 +104,26 @@ class Front:
         if self._draining:
             return
         self._draining = True
-        self._loop.remove_reader(self._epoll.fileno())
         self._look()
+        if self._outlived():
+            self._linger()
+            return
         for listener in self._listeners.values():
             self._accept(listener, MAX_LAST)
+        self._hang_up()
+
+    def _linger(self) -> None:
+        """Whoever is in line waits for our successor. Whoever polls on a connection that is kept
+        does so soon, and is told then that it closes: hanging up first could cross a poll."""
+        for fd in self._listeners:
+            self._epoll.unregister(fd)
+        self._hang_up_at = self._at + LINGER
+        self._leave_if_done()
+
+    def _hang_up(self) -> None:
+        self._hang_up_at = None
+        self._loop.remove_reader(self._epoll.fileno())
+        for listener in self._listeners.values():
             listener.close()
         for connection in list(self._connections.values()):
             try:
@@ -115,11 +135,14 @@ class Front:
 
     def sweep(self, now: float) -> Iterator[None]:
         """Hang up on whoever has been silent for too long. Yields after each of them."""
+        if self._hang_up_at is not None and now >= self._hang_up_at:
+            self._look()
+            self._hang_up()
         if self._exhausted and not self._draining:
             self._exhausted = False
             for fd in self._listeners:
                 self._epoll.modify(fd, select.EPOLLIN)
-        silent_since = now - self._limits.keep_alive
+        silent_since = now - self._app.limits.keep_alive
         for connection in [c for c in self._connections.values() if c.since < silent_since]:
             # Others had their turn since then: it may have spoken, gone, or been handed over.
             if connection.since < silent_since and self._has(connection):
@@ -158,7 +181,7 @@ class Front:
                     data = b""
                 try:
                     plan = known(data)
-                    if plan is None or plan.close:
+                    if plan is None or plan.close or self._draining:
                         self._take(connection, data)
                     elif (answer := at_once(plan, connection.address, now)) is None:
                         self._hand_over(connection, first=data)
@@ -175,7 +198,8 @@ class Front:
                 if events != select.EPOLLIN and self._has(connection):
                     self._drop(connection)  # it had said, too, that it would say no more
             # Where there are several there will be more by now: that saves a turn of the loop.
-            ready = self._epoll.poll(0, left) if left > 0 and len(ready) > 1 else []
+            more = left > 0 and len(ready) > 1 and not self._draining
+            ready = self._epoll.poll(0, left) if more else []
 
     def _give_up(self, connection: _Connection, error: Exception) -> None:
         """Whatever is wrong with one caller is no concern of the others in the batch: of what
@@ -285,6 +309,8 @@ class Front:
         connection.sock.close()  # which takes it off the epoll
         if connection.who:
             self._crowd.leave(connection.who)
+        if self._draining:
+            self._leave_if_done()
 
     def _hand_over(
         self, connection: _Connection, first: bytes = b"", owed: bytes = b"", last: bool = False
@@ -314,8 +340,14 @@ class Front:
             self._leave_if_done()
 
     def _leave_if_done(self) -> None:
-        if self._draining and not self._handing_over:
-            self._server_connections.discard(self)
+        """Once nobody is left whom the server would have to wait for."""
+        if not self._draining or self._handing_over:
+            return
+        if self._hang_up_at is not None:
+            if self._connections:
+                return
+            self._hang_up()
+        self._server_connections.discard(self)
 
 
 def _more(fd: int) -> bytes:

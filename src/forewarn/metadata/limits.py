@@ -41,17 +41,17 @@ class Crowd:
     """Who is connected, and how often. A caller that is no machine is known by its address."""
 
     def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+        self.limits = limits
         self._held: dict[str, int] = {}
         self.total = 0
         self._strangers = 0
 
     def room(self, who: str) -> Room:
-        most = self._limits.max_connections
+        most = self.limits.max_connections
         share = max(1, most // STRANGERS)
         if self.total >= most or (_stranger(who) and self._strangers >= share):
             return Room.NONE_AT_ALL
-        if self._held.get(who, 0) >= self._limits.max_connections_per_machine:
+        if self._held.get(who, 0) >= self.limits.max_connections_per_machine:
             return Room.NONE_FOR_THE_MACHINE
         return Room.ENOUGH
 
@@ -78,15 +78,15 @@ class Rates:
     """One bucket per machine, filled at the rate it may ask."""
 
     def __init__(self, per_second: int) -> None:
-        self._per_second = per_second
+        self.per_second = per_second
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def admit(self, machine: str) -> bool:
-        if not self._per_second:
+        if not self.per_second:
             return True
         now = guard.monotonic()
-        level, since = self._buckets.get(machine, (float(self._per_second), now))
-        level = min(self._per_second, level + (now - since) * self._per_second)
+        level, since = self._buckets.get(machine, (float(self.per_second), now))
+        level = min(self.per_second, level + (now - since) * self.per_second)
         admitted = level >= 1
         self._buckets[machine] = (level - 1 if admitted else level, now)
         return admitted

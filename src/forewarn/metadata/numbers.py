@@ -19,6 +19,13 @@ def readings(app: MetadataApp, front: Front | None) -> list[Reading]:
             polls,
         ),
         Reading(
+            "forewarn_refusals",
+            "Guests' requests that were refused, by status",
+            Kind.COUNTER,
+            ("status",),
+            [((str(status),), n) for status, n in sorted(app.counts.refused.items())],
+        ),
+        Reading(
             "forewarn_limit_hits",
             "How often a caller reached a limit, by the name of its setting",
             Kind.COUNTER,

@@ -18,6 +18,7 @@ from forewarn.metadata.reply import HALF_CLOSED
 from forewarn.service import guard
 from forewarn.wire.errors import BUSY, MALFORMED, TOO_MANY_CONNECTIONS
 
+LINGER = 1.5  # seconds that an idle connection is kept when somebody else goes on with the socket
 NO_ROOM = {Room.NONE_FOR_THE_MACHINE: TOO_MANY_CONNECTIONS, Room.NONE_AT_ALL: BUSY}
 
 
@@ -31,6 +32,9 @@ class MetadataProtocol(ReadingProtocol):
     _running: RequestResponseCycle | None = None  # the request that is being answered
     _unwritten_since: float | None = None  # when an answer was first seen to be waiting
     _half_closed = False  # the caller will say no more
+    # When the server stops, is an idle connection kept for a last request?
+    lingers: Callable[[], bool] = staticmethod(lambda: False)
+    _last_words = False  # whatever is asked now is the last
 
     # The connection.
 
@@ -78,7 +82,11 @@ class MetadataProtocol(ReadingProtocol):
     def shutdown(self) -> None:
         """The server stops: whoever waits for news is told so now, not when its time is up."""
         self.endpoint.beside.stop()
-        super().shutdown()
+        idle = not self._in_flight()
+        if self.lingers() and idle and not self._last_words and not self.transport.is_closing():
+            self._last_words, self._waiting_since = True, guard.monotonic()
+        else:
+            super().shutdown()
 
     def _enter(self) -> None:
         source, asked = (self.client or ("", 0))[0], (self.server or ("", 0))[0]
@@ -115,6 +123,8 @@ class MetadataProtocol(ReadingProtocol):
             self._cut_off("head_timeout", waited > limits.head_timeout)
         elif self._in_message:  # a body that nobody waits for any more
             self._cut_off("body_timeout", waited > limits.body_timeout)
+        elif self._last_words and waited > LINGER:
+            self.transport.close()
         elif waited > limits.keep_alive:
             self.endpoint.counts.hits["keep_alive"] += 1
             self.transport.close()
@@ -141,6 +151,8 @@ class MetadataProtocol(ReadingProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
+        if self._last_words:
+            cycle.keep_alive = False
         if self._half_closed:
             cycle.scope[HALF_CLOSED] = True  # type: ignore[literal-required]
         super()._start_asgi_task(cycle, app)
@@ -173,10 +185,13 @@ class MetadataProtocol(ReadingProtocol):
             self.flow.resume_reading()
 
 
-def protocol(app: MetadataApp) -> type[MetadataProtocol]:
+def protocol(
+    app: MetadataApp, *, lingers: Callable[[], bool] = lambda: False
+) -> type[MetadataProtocol]:
     """The protocol's class for this endpoint."""
 
     class Bound(MetadataProtocol):
         endpoint = app
 
+    Bound.lingers = staticmethod(lingers)
     return Bound

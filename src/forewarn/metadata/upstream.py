@@ -97,11 +97,11 @@ class LocalUpstream:
     def attach(self, sink: Callable[[GroupNews], None]) -> None:
         def told(_commit: Commit, changed: Mapping[str, Group]) -> None:
             for group in changed.values():
-                sink(_news(group))
+                sink(group_news(group))
 
         self._store.attach(told)
         for group in self._store.groups.values():
-            sink(_news(group))
+            sink(group_news(group))
 
     def now(self) -> Now:
         return self._platform.writer.now()
@@ -135,6 +135,26 @@ class LocalUpstream:
     def alive(self, group: str) -> None:
         self._platform.witness.alive(group, self.now())
 
+    # For those who report what others have answered.
 
-def _news(group: Group) -> GroupNews:
+    def group_of(self, machine: str) -> str | None:
+        return self._platform.inventory.group_of(machine)
+
+    def knows(self, group: str) -> bool:
+        return group in self._store.groups
+
+    def also(self, machine: str, times: int) -> None:
+        """So many more polls, which showed nothing that is not known of already."""
+        if polls := self._platform.witness.polls(machine):
+            polls.count += times
+
+
+class Nobody(LocalUpstream):
+    """For a face that nobody sees, since others are it."""
+
+    def attach(self, sink: Callable[[GroupNews], None]) -> None:
+        del sink
+
+
+def group_news(group: Group) -> GroupNews:
     return GroupNews(view(group), group.machines, group.place)

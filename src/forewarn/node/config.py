@@ -51,8 +51,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     control: Address | None = None
     control_names: tuple[str, ...] = ()  # that it may be asked under, beside its address
     tls: Tls | None = None  # of the control API
+    allow_plain_control: bool = False  # beyond loopback, too
     workers: int = 0  # processes that answer guests, beside the one that decides; 0: all in one
     upstream: Path | None = None  # the socket between them
+    metadata_fds: tuple[int, ...] = ()  # sockets for guests that were handed over, listening
+    control_fd: int | None = None  # and one for operators
     record: Path | None = None
     program: Program | None = None  # an operator's, that carries events out; None: simulated
     history: Duration | None = HISTORY  # how long it is kept; None: for ever

@@ -7,30 +7,37 @@ it belongs on another floor.
 from __future__ import annotations
 
 import asyncio
-import socket
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from importlib import import_module
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from forewarn.core import Machine, Refused, Time
-from forewarn.drivers.command import Command
+from forewarn.core import Machine, Time
 from forewarn.drivers.port import Driver
-from forewarn.drivers.simulated import FileWorld, Simulated, World
 from forewarn.metadata.app import MetadataApp
-from forewarn.metadata.counts import Counts
+from forewarn.metadata.hub import Hub
+from forewarn.metadata.numbers import readings
 from forewarn.metadata.recorder import Recorder
 from forewarn.metadata.seats import Identity, Seats
-from forewarn.metadata.upstream import LocalUpstream
+from forewarn.metadata.upstream import LocalUpstream, Nobody
+from forewarn.node.beginning import define, take_up
 from forewarn.node.config import Address, Config
 from forewarn.node.dev import on_loopback
-from forewarn.node.servers import InnerServer, server
-from forewarn.node.sockets import open_loopback, open_one
-from forewarn.service import guard
+from forewarn.node.exposure import refuse_exposed
+from forewarn.node.listening import serve, serve_guests, url
+from forewarn.node.local_line import attend
+from forewarn.node.making import (
+    guests_sockets,
+    make_driver,
+    make_store,
+    make_trace,
+    operators_socket,
+)
+from forewarn.node.tls import Certificates
+from forewarn.service import guard, restoring
 from forewarn.service.active import Active
 from forewarn.service.applying import Applying
 from forewarn.service.carrier import Carrier
@@ -38,25 +45,26 @@ from forewarn.service.clock import Clock, Interruption, RealClock, VirtualClock
 from forewarn.service.conductor import Conductor
 from forewarn.service.feed import Feed
 from forewarn.service.gates import Gates
-from forewarn.service.history import PRUNE_EVERY, History
+from forewarn.service.history import History
 from forewarn.service.hosts import Hosts
 from forewarn.service.inventory import Inventory
 from forewarn.service.leaving import Leaving
 from forewarn.service.ledger import Ledger
+from forewarn.service.measuring import Meter
 from forewarn.service.places import Places
 from forewarn.service.platform import Platform, new_id
+from forewarn.service.readings import Reading, Spreads
 from forewarn.service.rollouts import Rollouts
 from forewarn.service.scheduler import Scheduler, advance
-from forewarn.service.trace import FileTrace, Trace, TracedWorld
-from forewarn.service.witness import SAVE_EVERY, Witness
+from forewarn.service.storekeeping import Storekeeper
+from forewarn.service.tokens import Tokens
+from forewarn.service.wellbeing import Wellbeing
+from forewarn.service.witness import Witness
 from forewarn.service.writer import Writer
-from forewarn.store import MemoryStore, Store
+from forewarn.store import Store
 
 if TYPE_CHECKING:
     from forewarn.metadata.front import Front
-
-SWEEP_SLICE = 64  # connections that are looked at before the loop gets its turn
-SWEEP_EVERY = 1.0  # seconds of guard time between two looks for callers that are too slow
 
 log = structlog.get_logger("forewarn")
 
@@ -77,14 +85,18 @@ class Node:
         self.clock = clock or (
             RealClock() if config.virtual is None else VirtualClock(config.virtual)
         )
-        self.store = store or _store(config)
+        self.store = store or make_store(config)
         self._driver = driver
         self._new_id = new_id
         self._stack = AsyncExitStack()
         self._winding = asyncio.Lock()
         self.front: Front | None = None
+        self.hub: Hub | None = None  # where workers answer the guests
         self.metadata_url = ""
         self.control_url = ""
+        self.control_names = config.control_names  # may change while it runs
+        self.certificates: Certificates | None = None  # of the control API
+        self.control_app: Any = None
 
     async def __aenter__(self) -> Node:
         try:
@@ -129,15 +141,20 @@ class Node:
         self.inventory = Inventory(store)
         self.active = Active(store)
         self.feed = Feed(store)
-        await self._take_up()
+        self.meter = Meter(store, self.feed, self.clock, config.state)
+        sightings, ends = await take_up(store, self.witness, self.clock)
         self.clock.on_interruption(_tell)
         self.writer = Writer(store, self.clock, config.rules, self.ledger)
-        trace = self._trace()
-        driver = self._make_driver(trace)
+        restored = await restoring.take_up(store, self.writer, sightings, ends)
+        self.tokens = Tokens(store, self.writer, self.witness)
+        trace = make_trace(config, store, self.clock, self.writer.now, self._stack)
+        driver = self.driver = self._driver or make_driver(config, trace, self._stack)
         tasks = guard.Tasks(_surprise)
         self._stack.push_async_callback(tasks.end)
         self.places = Places(store)
-        self.carrier = Carrier(store, self.writer, driver, self.places, self.ledger, tasks)
+        self.carrier = Carrier(
+            store, self.writer, driver, self.places, self.ledger, tasks, restored
+        )
         self.scheduler = Scheduler(store, self.writer, self.clock, self.ledger, self.witness.seen)
         self.platform = Platform(
             store,
@@ -151,7 +168,7 @@ class Node:
         )
         self.leaving = Leaving(self.platform)
         self.hosts = Hosts(store, self.platform, self.places)
-        gates = Gates(config.gates)
+        gates = self.gates = Gates(config.gates)
         self.conductor = Conductor(
             store,
             self.writer,
@@ -167,192 +184,120 @@ class Node:
         self.inventory.load()
         self.places.load()
         self.active.load()
+        self.meter.census.load()
         upstream = LocalUpstream(self.platform, store)
+        if config.workers:
+            await self._gather_workers(upstream, tasks)
         seats = Seats(config.identity, config.speak_as)
-        self.endpoint = MetadataApp(upstream, seats, config.limits)
+        face = Nobody(self.platform, store) if config.workers else upstream
+        self.endpoint = MetadataApp(face, seats, config.limits)
         self.app: Any = Recorder(self.endpoint, seats, upstream, trace) if trace else self.endpoint
         self.carrier.resume()  # before anything new is started, so that nothing is taken up twice
         prepare = on_loopback if config.identity is Identity.ASKED else None
         self.applying = Applying(store, self.writer, prepare)
-        await self._define()
-        self._stack.push_async_callback(self._save_or_say)
+        await define(config, self.applying, self.inventory)
+        keeper = Storekeeper(store, self.witness, self.writer, self.history)
+        self._stack.push_async_callback(keeper.save)
         if trace:
             trace.fleet(store, self.writer.now().at)
         self.scheduler.reread()
         await self.conductor.resume()
-        tasks.start(self.scheduler.run(), "scheduler")
-        tasks.start(self._keep_saving(), "saver")
-        tasks.start(self._keep_pruning(), "pruner")
-        await self._listen(tasks)
-
-    async def _take_up(self) -> None:
-        """Where did an earlier run end, and how long has nobody been serving since?"""
-        sightings = await self.witness.load()
-        served_until, lost = sightings.served_until or 0, sightings.lost
-        async for commit in self.store.commits(max(self.store.seq - 1, 0)):
-            if commit.at >= served_until:
-                served_until, lost = commit.at, max(lost, commit.lost)
-        self.clock.resume(served_until or None, lost, floor=served_until)
-
-    async def _define(self) -> None:
-        """Make the inventory what the fleet says; what it no longer names is removed."""
-        config = self.config
-        if config.fleet is None:
-            if not any(self.inventory.groups()):
-                log.info("there are no machines yet; say which: forewarn apply FLEET.yaml")
-            return
-        done = await self.applying.fleet(
-            config.fleet, by="start", force=config.insist, serving=False
+        self.carrier.measured = self.meter.attempted
+        self.wellbeing = Wellbeing(
+            store, self.scheduler, self.writer, self._guests_trouble, self._driver_trouble
         )
-        if isinstance(done, Refused):
-            log.warning(
-                "the fleet file is not applied, the inventory stays as it was",
-                why=done.says,
-                run=f"forewarn apply {config.fleet_file or 'FLEET.yaml'} --plan",
-            )
-        elif removed := done.machines.removed + done.hosts.removed:
-            log.warning("what the fleet file no longer names is removed", removed=removed)
+        tasks.start(self.scheduler.run(), "scheduler")
+        tasks.start(self.wellbeing.keep_looking(tasks), "wellbeing")
+        tasks.start(keeper.keep_saving(), "saver")
+        tasks.start(keeper.keep_pruning(), "pruner")
+        await self._listen(tasks)
+        self.wellbeing.started = True
+        self._stack.callback(self._stopping)
 
-    def _make_driver(self, trace: Trace | None) -> Driver:
-        if self._driver is not None:
-            return self._driver
-        state = self.config.state
-        if self.config.program is not None:
-            papers = state.with_name(state.name + ".programs") if state else None
-            return Command(self.config.program, papers)
-        world = FileWorld(state.with_name(state.name + ".impacts")) if state else World()
-        if trace:
-            world = TracedWorld(world, trace)
-        self._stack.callback(world.close)
-        return Simulated(world, self.config.rules.paced)
-
-    def _trace(self) -> Trace | None:
-        if self.config.record is None:
-            return None
-        trace = FileTrace(self.config.record, self.config.rules)
-        trace.follow(self.store, self.clock)
-        trace.write("up", self.writer.now().at)
-
-        def end() -> None:
-            now = self.writer.now().at
-            trace.write("down", now)
-            trace.write("end", now)
-            trace.close()
-
-        self._stack.callback(end)
-        return trace
+    async def _gather_workers(self, upstream: LocalUpstream, tasks: guard.Tasks) -> None:
+        """Before anything is decided, since they have to hear of it first."""
+        assert self.config.upstream is not None
+        hub = self.hub = Hub(upstream, self.store, self.clock, tasks, self.config.workers)
+        await attend(self.config.upstream, hub, self._stack.push_async_callback)
+        tasks.start(hub.keep_watch(), "attendance")
 
     async def _listen(self, tasks: guard.Tasks) -> None:
-        config = self.config
-        if config.metadata is not None:
-            from forewarn.metadata import front
-            from forewarn.metadata.protocol import protocol
-
-            sockets = (
-                open_loopback(config.metadata.port, self._loopback_hosts())
-                if config.whole_loopback
-                else [open_one(config.metadata)]
+        if self.hub is not None:
+            self.metadata_url = f"http://{self.config.metadata}"
+        elif self.config.metadata is not None:
+            sockets = guests_sockets(self.config, self._loopback_hosts())
+            self.metadata_url = url(self.config.metadata.host, sockets[0])
+            self.front = await serve_guests(
+                *(self.config, self.app, self.endpoint, sockets, tasks, self._stack),
+                outlived=lambda: bool(self.config.metadata_fds),
             )
-            self.metadata_url = _url(config.metadata.host, sockets[0])
-            fronted = config.front and front.possible(config.limits) and config.record is None
-            inner = await self._serve(
-                self.app, [] if fronted else sockets, tasks, protocol(self.endpoint)
-            )
-            connections: set[Any] = inner.server_state.connections
-            if fronted:
-                self.front = front.Front(
-                    self.endpoint, sockets, inner.make_protocol, connections, tasks
-                )
-            tasks.start(_sweeping(connections, self.endpoint.counts), "sweeper")
-        if config.control is not None:
-            # Which takes longer than all before it; polls are answered meanwhile.
-            await asyncio.to_thread(import_module, "forewarn.control.app")
-            from forewarn.control.app import create
-            from forewarn.control.desk import Desk
-            from forewarn.metadata.numbers import readings
+        if self.config.control is not None:
+            await self._listen_to_operators(self.config.control, tasks)
 
-            desk = Desk(
-                platform=self.platform,
-                hosts=self.hosts,
-                rollouts=self.rollouts,
-                history=self.history,
-                leaving=self.leaving,
-                applying=self.applying,
-                metadata=self.metadata_url,
-                url_of=self.url_of,
-                next_due=self.scheduler.next_due,
-                advance=self.advance if isinstance(self.clock, VirtualClock) else None,
-                readings=lambda: readings(self.endpoint, self.front),
-            )
-            app = create(desk)
-            listener = open_one(config.control)
-            self.control_url = _url(config.control.host, listener)
-            await self._serve(app, [listener], tasks, "httptools")
+    async def _listen_to_operators(self, address: Address, tasks: guard.Tasks) -> None:
+        # Which takes longer than all before it; polls are answered meanwhile.
+        await asyncio.to_thread(import_module, "forewarn.control.app")
+        from forewarn.control.app import create
+        from forewarn.control.desk import Desk
+        from forewarn.control.protocol import OperatorsProtocol
 
-    async def _serve(
-        self, app: Any, sockets: list[socket.socket], tasks: guard.Tasks, http: Any
-    ) -> InnerServer:
-        inner = server(app, http=http)
-        running = tasks.start(inner.serve(sockets), "server")
+        desk = Desk(
+            store=self.store,
+            platform=self.platform,
+            hosts=self.hosts,
+            rollouts=self.rollouts,
+            history=self.history,
+            leaving=self.leaving,
+            applying=self.applying,
+            tokens=self.tokens,
+            feed=self.feed,
+            meter=self.meter,
+            wellbeing=self.wellbeing,
+            names=lambda: self.control_names,
+            metadata=self.metadata_url,
+            url_of=self.url_of,
+            next_due=self.scheduler.next_due,
+            advance=self.advance if isinstance(self.clock, VirtualClock) else None,
+            readings=self._readings,
+            copy=self.store.copy,
+        )
+        listener = operators_socket(self.config)
+        self._stack.callback(listener.close)
+        refuse_exposed(listener, self.config, self.tokens)
+        tls = None
+        if self.config.tls is not None:
+            self.certificates = Certificates(self.config.tls)
+            tasks.start(self.certificates.watch(), "certificates")
+            tls = self.certificates.context
+        self.control_url = url(address.host, listener, "https" if tls else "http")
+        self.control_app = create(desk)
+        await serve(self.control_app, [listener], tasks, self._stack, OperatorsProtocol, tls)
 
-        async def stop() -> None:
-            inner.should_exit = True
-            await asyncio.wait([running])
+    def _readings(self) -> Iterable[Reading | Spreads]:
+        """Of the service, and of the endpoint, or of all the workers that are it."""
+        yield from self.meter.readings(
+            self.writer.now(), self.scheduler, self.history.pruned, self.wellbeing
+        )
+        yield from self.hub.readings() if self.hub else readings(self.endpoint, self.front)
 
-        self._stack.push_async_callback(stop)
-        await inner.ready.wait()
-        return inner
+    def _stopping(self) -> None:
+        self.wellbeing.stopping = True
+        self.feed.end()
+
+    def _guests_trouble(self) -> str:
+        if self.hub is not None:
+            away = self.config.workers - self.hub.there
+            return f"{away} of {self.config.workers} workers are away" if away > 0 else ""
+        listening = self.config.metadata is None or self.metadata_url
+        return "" if listening else "their endpoint does not listen yet"
+
+    def _driver_trouble(self) -> str:
+        usable = getattr(self.driver, "usable", None)
+        return "its program cannot be started" if usable is not None and not usable() else ""
 
     def _loopback_hosts(self) -> list[str]:
         groups = self.inventory.groups()
         return ["127.0.0.1", *(a for g in groups for m in g.machines for a in m.addresses)]
-
-    async def _keep_saving(self) -> None:
-        while True:
-            await guard.pause(SAVE_EVERY)
-            await self._save_or_say()
-
-    async def _keep_pruning(self) -> None:
-        while True:
-            await guard.pause(PRUNE_EVERY)
-            try:
-                await self.history.prune()
-            except Exception as error:
-                log.warning("the history could not be pruned", why=str(error))
-
-    async def _save_or_say(self) -> None:
-        try:
-            await self.witness.save(self.writer.now())
-        except Exception as error:
-            log.warning("last-seen times could not be saved", why=str(error))
-
-
-async def _sweeping(connections: Collection[Any], counts: Counts) -> None:
-    """All who are late may be late at once: nobody else is kept waiting for their sake."""
-    while True:
-        await guard.pause(SWEEP_EVERY)
-        now, looked = guard.monotonic(), 0
-        for connection in list(connections):
-            try:
-                for _ in connection.sweep(now):
-                    looked += 1
-                    if looked % SWEEP_SLICE == 0:
-                        await guard.pause(0)
-            except Exception as error:  # the others are to be looked after all the same
-                log.error("a connection could not be looked after", exc_info=error)
-        counts.tell(now)
-
-
-def _store(config: Config) -> Store:
-    if config.state is None:
-        return MemoryStore()
-    from forewarn.store.sqlite import SqliteStore
-
-    return SqliteStore(Path(config.state), migrate=config.migrate)
-
-
-def _url(host: str, listener: socket.socket) -> str:
-    return f"http://{Address(host, listener.getsockname()[1])}"
 
 
 def _tell(interruption: Interruption) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,9 +19,10 @@ GRACE = 3  # seconds that requests under way are given when the node stops
 class InnerServer(uvicorn.Server):
     """A server that says when it is ready and leaves signals to whoever runs the loop."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, tls: ssl.SSLContext | None = None) -> None:
         super().__init__(config)
         self.ready = asyncio.Event()
+        self._tls = tls
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -43,11 +45,12 @@ class InnerServer(uvicorn.Server):
         await guard.pause(0)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self.config.ssl = self._tls
         await super().startup(sockets)
         self.ready.set()
 
 
-def server(app: Any, *, http: Any = "httptools") -> InnerServer:
+def server(app: Any, *, http: Any = "httptools", tls: ssl.SSLContext | None = None) -> InnerServer:
     return InnerServer(
         uvicorn.Config(
             app,
@@ -60,5 +63,6 @@ def server(app: Any, *, http: Any = "httptools") -> InnerServer:
             server_header=False,
             date_header=False,
             timeout_graceful_shutdown=GRACE,
-        )
+        ),
+        tls,
     )

@@ -27,7 +27,7 @@ def open_one(address: Address) -> socket.socket:
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        raise CannotListen(_why(address, error)) from error
+        raise CannotListen(why_not(address, error)) from error
     return listener
 
 
@@ -46,7 +46,7 @@ def open_loopback(port: int, hosts: Sequence[str]) -> list[socket.socket]:
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        raise CannotListen(_why(Address("127.0.0.1", port), error)) from error
+        raise CannotListen(why_not(Address("127.0.0.1", port), error)) from error
     return [listener]
 
 
@@ -82,7 +82,7 @@ def _parsed(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def _why(address: Address, error: OSError) -> str:
+def why_not(address: Address, error: OSError) -> str:
     match error.errno:
         case errno.EADDRINUSE:
             return f"{address} is in use; choose another port, or port 0 for any that is free"

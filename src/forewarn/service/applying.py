@@ -21,7 +21,7 @@ from forewarn.service import fleetfile, rechecking
 from forewarn.service.difference import Difference, Found, compare, declared, with_carried
 from forewarn.service.fleetbuilding import Fleet
 from forewarn.service.fleetlines import FleetError
-from forewarn.service.writer import Decided, Plan, Writer
+from forewarn.service.writer import Check, Decided, Plan, Writer
 from forewarn.store.port import States, Store
 
 READ, COMPARED, DECIDED = 0.4, 0.5, 0.65  # how much of the work is done then, as a rule
@@ -49,14 +49,20 @@ class Applying:
         self.progress = Progress()
 
     async def text(
-        self, text: str, *, by: str, force: bool = False, plan: bool = False
+        self,
+        text: str,
+        *,
+        by: str,
+        force: bool = False,
+        plan: bool = False,
+        unless: Check | None = None,
     ) -> Difference | Refused:
         """Apply what a fleet file says, or only tell what that would change."""
 
         def read(_groups: Groups, _hosts: Mapping[str, Host]) -> Fleet:
             return fleetfile.parse(text, self._part("reading", 0, READ))
 
-        return await self._applied(read, by=by, force=force, plan=plan)
+        return await self._applied(read, by=by, force=force, plan=plan, unless=unless)
 
     async def fleet(
         self,
@@ -75,11 +81,19 @@ class Applying:
             self._serving = True
 
     async def change(
-        self, change: Callable[[Fleet], Fleet | Refused], *, by: str, force: bool = False
+        self,
+        change: Callable[[Fleet], Fleet | Refused],
+        *,
+        by: str,
+        force: bool = False,
+        unless: Check | None = None,
     ) -> Difference | Refused:
         """Apply what is there, with one thing changed."""
         return await self._applied(
-            lambda groups, hosts: change(inventory(groups, hosts)), by=by, force=force
+            lambda groups, hosts: change(inventory(groups, hosts)),
+            by=by,
+            force=force,
+            unless=unless,
         )
 
     def current(self) -> Fleet:
@@ -92,6 +106,7 @@ class Applying:
         by: str,
         force: bool,
         plan: bool = False,
+        unless: Check | None = None,
     ) -> Difference | Refused:
         if self._busy:
             done = f"{self.progress.stage or 'beginning'}, {self.progress.fraction:.0%}"
@@ -103,10 +118,10 @@ class Applying:
                 return found if isinstance(found, Refused) else found.difference
             if found.difference.in_the_way and not force:
                 return rechecking.in_the_way(found.difference.in_the_way)
-            return await self._committed(found, groups, by=by, force=force)
+            return await self._committed(found, groups, by=by, force=force, unless=unless)
 
     async def _committed(
-        self, found: Found, groups: Groups, *, by: str, force: bool
+        self, found: Found, groups: Groups, *, by: str, force: bool, unless: Check | None
     ) -> Difference | Refused:
         commands = {
             name: msgspec.structs.replace(define, force=force, by=by)
@@ -137,7 +152,7 @@ class Applying:
             puts = rechecking.as_they_are(found.puts, hosts, by)
             return Plan(tuple(fresh.items()), puts, {} if stale else decided)
 
-        done = await self._writer.submit_planned(plan)
+        done = await self._writer.under(None, unless).submit_planned(plan)
         return done if isinstance(done, Refused) else difference
 
     async def _aside(self, call: Callable[P, T], *arguments: P.args, **rest: P.kwargs) -> T:

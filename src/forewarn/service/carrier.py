@@ -6,20 +6,22 @@ at what is on record. It decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 import structlog
 
-from forewarn.core import Event, Group, Machine, Status
+from forewarn.core import Event, Group, Machine, Status, Time
 from forewarn.core.changes import EventMoved
 from forewarn.core.commands import Again, Answer, Done, Failed, Outcome, Unclear
 from forewarn.core.joint import members
 from forewarn.core.lifecycle import Move
 from forewarn.drivers.port import Driver, Happened, Observed, Part, Task, TaskMachine, Unknown
-from forewarn.service import guard
+from forewarn.service import guard, tracing
 from forewarn.service.ledger import Ledger
+from forewarn.service.narrating import about
 from forewarn.service.places import Places
+from forewarn.service.seldom import Seldom
 from forewarn.service.writer import Writer
 from forewarn.store.port import Commit, Store, StoreFailed
 
@@ -37,7 +39,13 @@ class Carrier:
         places: Places,
         ledger: Ledger,
         tasks: guard.Tasks,
+        restored: Time | None = None,
     ) -> None:
+        """`restored` is when a copy last became the state."""
+        self._restored = restored
+        self._sure: set[str] = set()  # from before, and known not to have been carried out by then
+        self._not_stored = Seldom()
+        self.measured: Callable[[str, float], None] = lambda *_: None  # its result, and seconds
         self._store = store
         self._writer = writer
         self._driver = driver
@@ -59,7 +67,7 @@ class Carrier:
         try:
             checked = await self._driver.check(self.task(event, together))
         except Exception as error:
-            log.warning("a driver could not be asked", id=event.id, why=repr(error))
+            log.warning("a driver could not be asked", **about(event), why=repr(error))
             return f"it could not be asked: {type(error).__name__}: {error}"
         return getattr(checked, "why", None)
 
@@ -102,34 +110,74 @@ class Carrier:
         for entry in commit.entries:
             for item in entry.items:
                 if isinstance(item, EventMoved) and _begins(item):
-                    self._carry(item.event, observe=False)
+                    self._carry(item.event, doubtful=self._doubtful(item))
 
-    def _carry(self, event: Event, *, observe: bool) -> None:
+    def _doubtful(self, item: EventMoved) -> bool:
+        """Is it from before a copy became the state, so that it may have been carried out by then?
+        An operator who has it tried again says that it was not."""
+        event = item.event
+        if self._restored is None or event.raised_at > self._restored:
+            return False
+        if item.by:
+            self._sure.add(event.id)
+        return event.id not in self._sure
+
+    def _carry(self, event: Event, *, observe: bool = False, doubtful: bool = False) -> None:
         what = f"driver call for {event.type.value} {event.id}"
         self._ledger.take(what)
-        self._tasks.start(self._run(event, what, observe=observe), what)
+        self._tasks.start(self._run(event, what, observe=observe, doubtful=doubtful), what)
 
-    async def _run(self, event: Event, what: str, *, observe: bool) -> None:
+    async def _run(self, event: Event, what: str, *, observe: bool, doubtful: bool) -> None:
         try:
-            outcome = await self._outcome(event, observe=observe)
-            attempt = event.attempt.number if event.attempt else 0
-            if isinstance(outcome, Unclear):
-                log.warning(
-                    "an event is held, since nobody knows whether it happened",
-                    id=event.id,
-                    why=outcome.why,
-                    run=f"forewarn event explain {event.id}",
-                )
-            answer = Answer(id=event.id, attempt=attempt, outcome=outcome)
-            while True:
-                try:
-                    await self._writer.submit(event.group, answer)
-                    return
-                except StoreFailed as failure:
-                    log.error("a driver's answer is not stored yet", id=event.id, why=str(failure))
-                    await guard.pause(RETRY_AFTER)
+            with tracing.attempt(event) as span:
+                outcome = await self._tried(event, observe=observe, doubtful=doubtful)
+                tracing.note(span, result=type(outcome).__name__.lower())
+                await self._answer(event, outcome)
         finally:
             self._ledger.release(what)
+
+    async def _answer(self, event: Event, outcome: Outcome) -> None:
+        attempt = event.attempt.number if event.attempt else 0
+        if isinstance(outcome, Unclear):
+            log.warning(
+                "an event is held, since nobody knows whether it happened",
+                **about(event),
+                why=outcome.why,
+                run=f"forewarn event explain {event.id}",
+            )
+        answer = Answer(id=event.id, attempt=attempt, outcome=outcome)
+        while True:
+            try:
+                await self._writer.submit(event.group, answer)
+                return
+            except StoreFailed as failure:
+                if times := self._not_stored.again():
+                    log.error(
+                        "a driver's answer is not stored yet",
+                        **about(event),
+                        why=str(failure),
+                        times=times,
+                    )
+                await guard.pause(RETRY_AFTER)
+
+    async def _tried(self, event: Event, *, observe: bool, doubtful: bool) -> Outcome:
+        """What came of it, measured."""
+        began = guard.monotonic()
+        outcome = await self._found(event) if doubtful else None
+        if outcome is None:
+            outcome = await self._outcome(event, observe=observe)
+        self.measured(type(outcome).__name__.lower(), guard.monotonic() - began)
+        return outcome
+
+    async def _found(self, event: Event) -> Outcome | None:
+        """What became of it already; None if it is still to be carried out."""
+        match await self._observed(self.task(event)):
+            case Happened(moved=moved, said=said):
+                return Done(moved, said)
+            case Unknown(why=why, said=said) if not self._driver.repeatable:
+                return Unclear(f"the state was restored from a copy, and asked now: {why}", said)
+        self._sure.add(event.id)
+        return None
 
     async def _outcome(self, event: Event, *, observe: bool) -> Outcome:
         """What became of the attempt. A driver that raises leaves that open, so it is asked."""
@@ -143,7 +191,7 @@ class Carrier:
                 trouble, said = done.why, done.said
             except Exception as error:
                 trouble = f"{type(error).__name__}: {error}"
-                log.warning("a driver failed", id=event.id, why=trouble)
+                log.warning("a driver failed", **about(event), why=trouble)
             task = msgspec.structs.replace(task, now=self._writer.now().at)  # that took its time
         match await self._observed(task):
             case Happened(moved=moved, said=seen):

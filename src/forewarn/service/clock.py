@@ -38,6 +38,10 @@ class Clock(Protocol):
 
     def on_interruption(self, tell: Callable[[Interruption], None]) -> None: ...
 
+    def unserved(self, what: str, lost: Duration) -> None:
+        """The last `lost` of time, up to now, have passed without the endpoint being there."""
+        ...
+
     async def wait(self, until: Time | None, woken: asyncio.Event) -> None:
         """Until the instant has come or somebody wakes the waiter. Only the scheduler calls it."""
         ...
@@ -54,6 +58,9 @@ class _Continuity:
 
     def on_interruption(self, tell: Callable[[Interruption], None]) -> None:
         self._tell.append(tell)
+
+    def unserved(self, what: str, lost: Duration) -> None:
+        self._interrupted(what, self._floor, lost)
 
     def _interrupted(self, what: str, at: Time, lost: Duration) -> None:
         self._lost += lost

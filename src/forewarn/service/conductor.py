@@ -21,7 +21,7 @@ from forewarn.core.rolling import Next, Seen, step
 from forewarn.core.rollout import BY_ITSELF, Gate, Rollout, Step, Switch, caused
 from forewarn.core.standing import covered
 from forewarn.core.time import Time
-from forewarn.service import guard
+from forewarn.service import guard, tracing
 from forewarn.service.announcing import Announcer, Came
 from forewarn.service.gates import Answer, Gates
 from forewarn.service.hosts import Hosts
@@ -220,7 +220,10 @@ class Conductor:
             current = self._store.registry.rollouts.get(rollout.id)
             if current is None or not current.going:
                 return
-            match await self._announcer.announce(rollout, wanted):
+            said = {"forewarn.rollout": rollout.id, "forewarn.step": wanted.cause}
+            with tracing.span("rollout announce", **said):
+                came = await self._announcer.announce(rollout, wanted)
+            match came:
                 case Came.ANNOUNCED:
                     continue
                 case Came.OVERTAKEN:

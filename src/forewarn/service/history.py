@@ -12,9 +12,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import msgspec
 
 from forewarn.core import Event, Refused
+from forewarn.core.access import forgettable
 from forewarn.core.history import Record
-from forewarn.core.refusal import invalid, unknown
-from forewarn.core.registry import RolloutRemoved
+from forewarn.core.refusal import conflict, invalid, unknown
+from forewarn.core.registry import Put, RolloutRemoved, TokenRemoved
 from forewarn.core.rollout import caused
 from forewarn.core.time import DAY, HOUR, Duration
 from forewarn.core.words import listing
@@ -46,6 +47,11 @@ class History:
         self._store = store
         self._inventory = inventory
         self._writer = writer
+        self.pruned = 0  # records, since the process began
+        self._kept = kept
+
+    def keep(self, kept: Duration | None) -> None:
+        """For another time from now on; None: for ever."""
         self._kept = kept
 
     async def page(self, wanted: Wanted) -> Page | Refused:
@@ -90,9 +96,14 @@ class History:
         cutoff = self._writer.now().at - self._kept
         rollouts = self._store.registry.rollouts.values()
         over = [r.id for r in rollouts if r.ended_at is not None and r.ended_at < cutoff]
-        if over:
-            await self._writer.submit_all([], [RolloutRemoved(id) for id in over])
-        return await self._store.prune(cutoff, self._keeps())
+        tokens = forgettable(self._store.registry.tokens.values(), self._writer.now().at)
+        gone: list[Put] = [RolloutRemoved(id) for id in over]
+        gone += [TokenRemoved(token.id) for since, token in tokens if since < cutoff]
+        if gone:
+            await self._writer.submit_all([], gone)
+        records = await self._store.prune(cutoff, self._keeps())
+        self.pruned += records
+        return records
 
     def _keeps(self) -> Callable[[Event], bool]:
         """A rollout reads its progress off the events it caused: they stay as long as it does."""
@@ -113,7 +124,7 @@ class History:
                 " (forewarn event list --all; what ended long ago may have been forgotten)"
             )
         if len(ids) > 1 and said not in ids:
-            return invalid(f"'{wanted.event}' could be {listing(ids)}")
+            return conflict(f"'{wanted.event}' could be {listing(ids)}")
         return msgspec.structs.replace(wanted, event=said if said in ids else ids[0])
 
     async def _nobody(self, wanted: Wanted) -> Refused | None:

@@ -20,6 +20,10 @@ class Inventory:
         for group in self._store.groups.values():
             self._index(group)
 
+    @property
+    def count(self) -> int:
+        return len(self._group_of)
+
     def group_of(self, machine: str) -> str | None:
         return self._group_of.get(machine)
 

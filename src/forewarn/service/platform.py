@@ -44,7 +44,7 @@ from forewarn.service.feed import Feed
 from forewarn.service.health import host_of_gone, unwell
 from forewarn.service.inventory import Inventory
 from forewarn.service.witness import Witness
-from forewarn.service.writer import Plan, Writer
+from forewarn.service.writer import Check, Plan, Writer
 from forewarn.store.port import Key, States, Store
 
 
@@ -87,11 +87,11 @@ class Platform:
         self.witness = witness
         self.inventory = inventory
 
-    def under(self, key: Key) -> Platform:
-        """For one request of a caller who has a name for it."""
+    def under(self, key: Key | None, unless: Check | None = None) -> Platform:
+        """For one request, as its caller wants it: see `Writer.under`."""
         return Platform(
             self._store,
-            self.writer.under(key),
+            self.writer.under(key, unless),
             self._carrier,
             self._feed,
             self.witness,
@@ -166,13 +166,22 @@ class Platform:
         command = c.Maintain(id=self.new_id(), type=type, machine=machine, by=by)
         return await self.announce(group, command)
 
-    async def set_policy(self, name: str, policy: Policy, by: str) -> Group | Refused:
-        group = self.inventory.group(name)
-        if group is None:
-            return unknown(self.inventory.unknown_group(name))
-        if wrong := policy_wrong(group.kind, policy):
-            return invalid(f"group '{name}': {wrong}")
-        done = await self.writer.submit(name, c.SetPolicy(policy=policy, by=by))
+    async def set_policy(
+        self, name: str, change: Callable[[Policy], Policy], by: str
+    ) -> Group | Refused:
+        """`change` is given the policy that is there when it is committed: two who change different
+        things of it both succeed."""
+
+        def plan(states: States) -> Plan | Refused:
+            group = states[name]
+            if not group.machines:
+                return unknown(self.inventory.unknown_group(name))
+            policy = change(group.policy)
+            if wrong := policy_wrong(group.kind, policy):
+                return invalid(f"group '{name}': {wrong}")
+            return Plan([(name, c.SetPolicy(policy=policy, by=by))])
+
+        done = await self.writer.submit_planned(plan)
         return done if isinstance(done, Refused) else self._store.groups[name]
 
     async def restore(self, machine: str, by: str) -> tuple[str, ...] | Refused:
@@ -193,7 +202,7 @@ class Platform:
                     " machine on another one (forewarn apply)"
                 )
             notes = () if host is None or host.healthy else (unwell(host, [machine]),)
-            return Plan([(name, c.Restore(machine=machine, by=by))])
+            return Plan([(name, c.Restore(machine=machine, by=by))], notes=notes)
 
         done = await self.writer.submit_planned(plan)
         return done if isinstance(done, Refused) else notes
@@ -207,19 +216,18 @@ class Platform:
         if isinstance(event, Refused) or event.joint is None or event.status.over:
             return await self._on_event(id, lambda id: c.Cancel(id=id, by=by, why=why))
         together = members(self._store.groups, event.joint)
-        done = await self.writer.submit_all(
-            [
-                (group, c.Cancel(id=one.id, by=by, why=why, jointly=True))
-                for group, one in together.items()
-            ]
-        )
-        if isinstance(done, Refused):
-            return done
         notes = (
             f"the whole maintenance of host '{event.host}' is cancelled,"
             f" for groups {listing(list(together))}",
         )
-        return _about(await self._events([event.id]), notes)
+        commands = [
+            (group, c.Cancel(id=one.id, by=by, why=why, jointly=True))
+            for group, one in together.items()
+        ]
+        done = await self.writer.submit_planned(lambda _: Plan(commands, notes=notes))
+        if isinstance(done, Refused):
+            return done
+        return _about(await self.events([event.id]), notes)
 
     async def retry(self, id: str, by: str) -> Outcome | Refused:
         return await self._on_event(id, lambda id: c.Retry(id=id, by=by))
@@ -238,8 +246,10 @@ class Platform:
     def active(self) -> list[Event]:
         return list(self._active)
 
-    async def past(self, group: str | None, limit: int) -> Sequence[Event]:
-        return await self._store.past(group=group, limit=limit)
+    async def past(
+        self, group: str | None, limit: int, before: str | None = None
+    ) -> Sequence[Event]:
+        return await self._store.past(group=group, limit=limit, before=before)
 
     async def event(self, id: str) -> Event | Refused:
         """By its id, or by the beginning of one, if that says which."""
@@ -256,7 +266,7 @@ class Platform:
             active = listing([event.id for event in self.active()])
             return unknown(f"no event '{id}'; active are {active}")
         if len(found) > 1:
-            return invalid(f"'{id}' could be {listing([event.id for event in found])}")
+            return conflict(f"'{id}' could be {listing([event.id for event in found])}")
         return found[0]
 
     async def explain(self, id: str) -> Explanation | Refused:
@@ -306,12 +316,14 @@ class Platform:
             ]
         if veto := await self._vetoed(raised):
             return veto
-        done = await self.writer.submit_planned(lambda s: unless(s) or Plan(commands, puts(s)))
+        done = await self.writer.submit_planned(
+            lambda s: unless(s) or Plan(commands, puts(s), notes=notes)
+        )
         if isinstance(done, Refused):
             return done
         said = dict.fromkeys((*notes, *(note for one in done for note in one.notes)))
         ids = dict.fromkeys(one.event for one in done if one.event)
-        return Outcomes(tuple(await self._events(ids)), tuple(said))
+        return Outcomes(tuple(await self.events(ids)), tuple(said))
 
     async def _vetoed(self, raised: Sequence[Event]) -> Refused | None:
         asked: set[str] = set()
@@ -343,9 +355,9 @@ class Platform:
         decision = await self.writer.submit(group, command)
         if isinstance(decision, Refused):
             return decision
-        return _about(await self._events([decision.event]), decision.notes)
+        return _about(await self.events([decision.event]), decision.notes)
 
-    async def _events(self, ids: Collection[str]) -> list[Event]:
+    async def events(self, ids: Collection[str]) -> list[Event]:
         """As they are now, over or not."""
         active = {id: event for id in ids if (event := self._active.get(id)) is not None}
         missing = [id for id in ids if id not in active]

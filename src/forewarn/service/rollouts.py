@@ -105,7 +105,7 @@ class Rollouts:
         self, wanted: Wanted, lasts: Duration | None = None
     ) -> tuple[Rollout, Forecast] | Refused:
         """What would happen when, if it were started now."""
-        draft = self._draft(wanted)
+        draft = self.draft(wanted)
         if isinstance(draft, Refused):
             return draft
         typical = TYPICAL if lasts is None else lasts
@@ -115,7 +115,7 @@ class Rollouts:
         return draft, await asyncio.to_thread(forecast, draft, self._writer.now(), typical)
 
     async def start(self, wanted: Wanted) -> Report | Refused:
-        draft = self._draft(wanted)
+        draft = self.draft(wanted)
         if isinstance(draft, Refused):
             return draft
 
@@ -203,7 +203,7 @@ class Rollouts:
         if not found:
             return unknown(f"no rollout '{id}'; there are {listing(list(rollouts))}")
         if len(found) > 1:
-            return invalid(f"'{id}' could be {listing([rollout.id for rollout in found])}")
+            return conflict(f"'{id}' could be {listing([rollout.id for rollout in found])}")
         return found[0]
 
     async def report(self, id: str) -> Report | Refused:
@@ -225,7 +225,8 @@ class Rollouts:
             waits.append(Explained(wait=wait, events=tuple(events)))
         return Explanation(report=report, says=_in_a_sentence(report), waits=tuple(waits))
 
-    def _draft(self, wanted: Wanted) -> Rollout | Refused:
+    def draft(self, wanted: Wanted) -> Rollout | Refused:
+        """What would be started. Nothing is kept of it."""
         now = self._writer.now()
         return drafted(wanted, self._platform.new_id(), self._store, self._gates, now)
 

@@ -19,6 +19,7 @@ from forewarn.core.joint import joint_due
 from forewarn.service import guard
 from forewarn.service.clock import Clock, VirtualClock
 from forewarn.service.ledger import Hung, Ledger
+from forewarn.service.seldom import Seldom
 from forewarn.service.writer import Writer
 from forewarn.store.port import Commit, Store
 
@@ -45,6 +46,9 @@ class Scheduler:
         self._heap: list[tuple[Time, str]] = []
         self._alarms: dict[str, tuple[Time, Callable[[], Awaitable[None]]]] = {}
         self._woken = asyncio.Event()
+        self._not_kept = Seldom()
+        self._firing: Time | None = None  # the first of those deadlines that are being kept
+        self.running = False
         store.attach(self._told)
         clock.on_interruption(lambda _: self.reread())
         if isinstance(clock, VirtualClock):
@@ -54,6 +58,7 @@ class Scheduler:
         """Read every group's deadline anew, as after an interruption."""
         self._due.clear()
         self._heap.clear()
+        self._firing = None
         for group in self._store.groups.values():
             self._read(group)
         for name, (at, _) in self._alarms.items():
@@ -77,7 +82,23 @@ class Scheduler:
             heapq.heappop(self._heap)
         return None
 
+    def oldest_due(self) -> Time | None:
+        """The first deadline that is not kept yet, be it that somebody is about to."""
+        times = [at for at in (self._firing, self.next_due()) if at is not None]
+        return min(times, default=None)
+
+    @property
+    def deadlines(self) -> int:
+        return len(self._due)
+
     async def run(self) -> None:
+        self.running = True
+        try:
+            await self._run()
+        finally:
+            self.running = False
+
+    async def _run(self) -> None:
         while True:
             await self._clock.wait(self.next_due(), self._woken)
             held = self._woken.is_set()
@@ -96,11 +117,13 @@ class Scheduler:
         while True:
             now = self._writer.now()
             names = []
+            self._firing = self.next_due()
             while (at := self.next_due()) is not None and at <= now.at:
                 name = heapq.heappop(self._heap)[1]
                 del self._due[name]  # an older entry for the same instant is void from here on
                 names.append(name)
             if not names:
+                self._firing = None
                 return
             outcomes = await asyncio.gather(*map(self._tick, names))
             for name, outcome in zip(names, outcomes, strict=True):
@@ -121,7 +144,10 @@ class Scheduler:
         try:
             decision = await self._writer.submit(name, Tick(seen=self._seen(name)))
         except Exception as failure:
-            log.error("a deadline could not be kept yet", group=name, why=repr(failure))
+            if times := self._not_kept.again():
+                log.error(
+                    "a deadline could not be kept yet", group=name, why=repr(failure), times=times
+                )
             return False
         return isinstance(decision, Changes) and bool(decision.items)
 

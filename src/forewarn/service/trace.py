@@ -5,6 +5,8 @@ Told as it happens and never waited for on disk: a trace is evidence, not state.
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -120,8 +122,12 @@ class FileTrace(Trace):
     def _append(self, record: dict[str, Any]) -> None:
         if self._broken:
             return
+        line = msgspec.json.encode(record) + b"\n"
         try:
-            self._file.write(msgspec.json.encode(record) + b"\n")
+            before = os.fstat(self._file.fileno()).st_size
+            if self._file.write(line) != len(line):
+                self._file.truncate(before)  # what is recorded ends with a whole line
+                raise OSError(errno.ENOSPC, "there is no room for the whole line")
         except OSError as error:  # evidence is lost, but nobody is kept waiting for it
             self._broken = True
             log.error("nothing more is recorded", file=self._file.name, why=str(error))

@@ -1,7 +1,7 @@
 """Who saw what, and when: counts and times of polls, and the first sight of every event.
 
-In memory; only when a group was last seen, and who was shown an event first, are written down
-now and then, and may be lost.
+In memory; only when a group was last seen, who was shown an event first, and when a token was last
+used are written down now and then, and may be lost.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ class Witness:
         self._unsaved: set[str] = set()
         self._shown: set[str] = set()  # active events that somebody has been shown
         self._firsts: dict[str, tuple[str, str, Time]] = {}  # group, machine: not yet saved
+        self._uses: dict[str, Time] = {}  # by token
+        self._unsaved_uses: set[str] = set()
         store.attach(self._told)
 
     def seen(self, group: str) -> int:
@@ -58,6 +60,14 @@ class Witness:
             if polls and event in polls.first_sights:
                 found[machine] = polls.first_sights[event]
         return found
+
+    def used(self, token: str, at: Time) -> None:
+        """A token was: by its id."""
+        self._uses[token] = at
+        self._unsaved_uses.add(token)
+
+    def last_used(self, token: str) -> Time | None:
+        return self._uses.get(token)
 
     def alive(self, group: str, now: Now) -> None:
         """A sign of life that shows nothing: a throttled poll."""
@@ -98,11 +108,13 @@ class Witness:
     async def load(self) -> Sightings:
         sightings = await self._store.sightings()
         self._seen.update(sightings.seen)
+        self._uses.update(sightings.used)
         return sightings
 
     async def save(self, now: Now) -> None:
         unsaved, self._unsaved = self._unsaved, set()
         firsts, self._firsts = self._firsts, {}
+        uses, self._unsaved_uses = self._unsaved_uses, set()
         try:
             await self._store.save(
                 Sightings(
@@ -110,11 +122,13 @@ class Witness:
                     served_until=now.at,
                     lost=now.lost,
                     firsts=tuple(await self._records(firsts)),
+                    used={token: self._uses[token] for token in uses},
                 )
             )
         except BaseException:
             self._unsaved |= unsaved
             self._firsts = {**self._firsts, **firsts}
+            self._unsaved_uses |= uses
             raise
 
     async def _records(self, firsts: Mapping[str, tuple[str, str, Time]]) -> list[Record]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeAlias
 
 import msgspec
 
@@ -11,9 +12,12 @@ from forewarn.core.commands import Approve
 from forewarn.core.joint import decide_together
 from forewarn.core.refusal import Reason
 from forewarn.core.registry import Put
+from forewarn.service import tracing
 from forewarn.service.clock import Clock
 from forewarn.service.ledger import Ledger
 from forewarn.store.port import Batch, Entry, Key, States, Store
+
+Check: TypeAlias = Callable[[States], Refused | None]
 
 
 class Decided(msgspec.Struct, frozen=True):
@@ -31,6 +35,7 @@ class Plan(msgspec.Struct, frozen=True):
     commands: Sequence[tuple[str, Command]] = ()
     puts: Sequence[Put] = ()
     decided: Mapping[str, Decided] = {}
+    notes: Sequence[str] = ()  # what the caller is to be told, whatever the commands say
 
 
 class Writer:
@@ -41,16 +46,19 @@ class Writer:
         rules: Rules,
         ledger: Ledger,
         key: Key | None = None,
+        unless: Check | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._ledger = ledger
         self._key = key
+        self._unless = unless
         self.rules = rules
 
-    def under(self, key: Key | None) -> Writer:
-        """For one request of a caller who has a name for it: what it does is committed with it."""
-        return Writer(self._store, self._clock, self.rules, self._ledger, key) if key else self
+    def under(self, key: Key | None, unless: Check | None = None) -> Writer:
+        """For one request: under the name that its caller has for it, which is committed with
+        what it does; and only if `unless` has no objection to the state that it is done to."""
+        return Writer(self._store, self._clock, self.rules, self._ledger, key, unless)
 
     def now(self) -> Now:
         return self._clock.now(self.rules)
@@ -82,7 +90,7 @@ class Writer:
             decisions.clear()
             refusal.clear()
             now = self.now()
-            planned = plan(states)
+            planned = (self._unless(states) if self._unless else None) or plan(states)
             if isinstance(planned, Refused):
                 refusal.append(planned)
                 return Batch(now.at, now.lost)
@@ -93,18 +101,21 @@ class Writer:
                 refusal.append(decided)
                 return Batch(now.at, now.lost)
             decisions.extend(decided.decisions)
+            tracing.remember(span, decided.items)
             entries = [Entry(n, d.changes.items) for n, d in known.items() if d.changes.items]
             entries += [Entry(group, items) for group, items in decided.items.items()]
             after = {**decided.after, **{name: one.after for name, one in known.items()}}
-            notes = tuple(note for one in decided.decisions for note in one.notes)
+            notes = (*planned.notes, *(note for one in decided.decisions for note in one.notes))
             return Batch(
                 *(now.at, now.lost, tuple(entries), tuple(planned.puts), after),
                 key=self._key,
-                notes=notes,
+                notes=tuple(dict.fromkeys(notes)),
+                about=tuple(dict.fromkeys(one.event for one in decided.decisions if one.event)),
             )
 
-        with self._ledger.hold("command"):
-            await self._store.transact(work)
+        with self._ledger.hold("command"), tracing.span("commit") as span:
+            commit = await self._store.transact(work)
+            tracing.committed(span, commit, refusal)
         return refusal[0] if refusal else decisions
 
     async def approve(self, group: str, ids: Collection[str], by: str) -> Changes | Refused:

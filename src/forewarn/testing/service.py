@@ -21,6 +21,7 @@ from forewarn.drivers.port import Driver
 from forewarn.metadata.limits import Limits
 from forewarn.metadata.seats import Identity
 from forewarn.node import Address, Config, Node
+from forewarn.node.config import Tls
 from forewarn.node.dev import on_loopback, sample_fleet
 from forewarn.service import fleetfile
 from forewarn.service.clock import VirtualClock
@@ -88,6 +89,8 @@ class Service:
         start: int = START,
         speak_as: str | None = None,
         gates: dict[str, tuple[str, ...]] | None = None,
+        tls: Tls | None = None,
+        control_names: tuple[str, ...] = (),
         new_id: Callable[[], str] = new_id,
     ) -> None:
         made = fleetfile.parse(fleet) if isinstance(fleet, str) else fleet or sample_fleet()
@@ -107,6 +110,8 @@ class Service:
             record=record,
             front=front,
             gates=gates or {},
+            tls=tls,
+            control_names=control_names,
         )
         self.node = Node(config, store=store, driver=driver, new_id=new_id)
         self.clock = Clock(self)

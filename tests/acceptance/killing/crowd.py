@@ -23,7 +23,13 @@ PATIENCE = 5.0  # seconds; a service that was killed answers sooner, by hanging 
 
 
 class Guests:
-    def __init__(self, seed: int, metadata_port: int, control_port: int) -> None:
+    """Where guests are known by their source address (`by_source`), each asks from its own."""
+
+    def __init__(
+        self, seed: int, metadata_port: int, control_port: int, *, by_source: bool = False
+    ) -> None:
+        self._by_source = by_source
+        self.refused = 0  # connections that nobody wanted
         self.chance = random.Random(seed)
         self.trace: list[dict[str, Any]] = []
         self.known: dict[str, list[str]] = {group: [] for group in MACHINES}
@@ -118,8 +124,10 @@ class Guests:
     ) -> tuple[int | None, str]:
         target = f"/metadata/scheduledevents?api-version={version}"
         asked = time.time()
+        address = self._addresses[machine]
+        asking = ("127.0.0.1", address) if self._by_source else (address, None)
         status, headers, answer = await self._exchange(
-            self._addresses[machine], self._metadata, method, target, body
+            asking[0], self._metadata, method, target, body, source=asking[1]
         )
         self.note(
             "exchange",
@@ -136,20 +144,26 @@ class Guests:
         return status, answer
 
     async def _exchange(
-        self, host: str, port: int, method: str, target: str, body: str
+        self, host: str, port: int, method: str, target: str, body: str, source: str | None = None
     ) -> tuple[int | None, list[list[str]], str]:
         """One request on a connection of its own; no status if no whole answer came."""
+        local = (source, 0) if source else None
+        kind = "Content-Type: application/json\r\n" if body and port == self._control else ""
         try:
             async with asyncio.timeout(PATIENCE):
-                reader, writer = await asyncio.open_connection(host, port)
+                reader, writer = await asyncio.open_connection(host, port, local_addr=local)
                 try:
                     writer.write(
                         f"{method} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nMetadata: true\r\n"
-                        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}".encode()
+                        f"{kind}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+                        f"{body}".encode()
                     )
                     data = await reader.read()
                 finally:
                     writer.close()
+        except ConnectionRefusedError:
+            self.refused += 1
+            return None, [], ""
         except (OSError, TimeoutError):
             return None, [], ""
         head, _, answer = data.partition(b"\r\n\r\n")

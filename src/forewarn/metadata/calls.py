@@ -1,0 +1,100 @@
+"""What a worker asks for, carried out for it; and what it has seen, put down as if seen here."""
+
+from __future__ import annotations
+
+import msgspec
+import structlog
+
+from forewarn.metadata.lines import (
+    Answer,
+    Approve,
+    AskPrepared,
+    Call,
+    Enable,
+    Hello,
+    Line,
+    Prepare,
+    Report,
+    ToControl,
+)
+from forewarn.metadata.upstream import LocalUpstream, NotTaken
+from forewarn.service import guard
+
+MAX_CALLS = 4_096  # of one worker under way at a time
+
+log = structlog.get_logger("forewarn")
+
+
+class Member:
+    """A worker that is connected."""
+
+    def __init__(self, line: Line[ToControl], hello: Hello) -> None:
+        self.line = line
+        self.number = hello.worker
+        self.instance = hello.instance
+        self.serving = hello.serving  # may it be showing something?
+        self.heard = 0  # the last commit that it knows of
+        self.whole = False  # does it know all groups?
+        self.joined = False  # and shows them
+        self.shown = 0  # the last commit that it has said to show
+        self.calls = 0
+
+    @property
+    def catching_up(self) -> bool:
+        """Does it show guests what may be old, because it does not know all groups yet?"""
+        return self.serving and not self.whole
+
+
+class Calls:
+    def __init__(self, upstream: LocalUpstream, tasks: guard.Tasks) -> None:
+        self._upstream = upstream
+        self._tasks = tasks
+
+    def take(self, member: Member, call: Call) -> None:
+        if not member.joined or member.calls >= MAX_CALLS:
+            member.line.say(Answer(call.id, failed="too much is under way; ask again"))
+            return
+        member.calls += 1
+        self._tasks.start(self._carry_out(member, call), "a worker's call")
+
+    async def _carry_out(self, member: Member, call: Call) -> None:
+        try:
+            answer = await self._answer(call)
+        except NotTaken as failure:
+            answer = Answer(call.id, failed=str(failure) or "it could not be stored")
+        except Exception as error:
+            log.exception("a worker's call failed", worker=member.number)
+            answer = Answer(call.id, failed=repr(error))
+        finally:
+            member.calls -= 1
+        member.line.say(answer)
+
+    async def _answer(self, call: Call) -> Answer:
+        upstream, id = self._upstream, call.id
+        match call:
+            case Enable(group=group):
+                await upstream.enable(group)
+                return Answer(id)
+            case Approve(machine=machine, group=group, ids=ids):
+                return Answer(id, yes=await upstream.approve(machine, group, ids))
+            case Prepare(machine=machine, group=group, event=event, ready=ready, note=note):
+                done = await upstream.prepare(machine, group, event, ready, note)
+                return Answer(id, prepared=done)
+            case AskPrepared(group=group, event=event):
+                return Answer(id, prepared=await upstream.prepared(group, event))
+
+    def seen(self, report: Report) -> None:
+        """What guests asked while we were away is a sign of life of when time stood still."""
+        now = self._upstream.now()
+        least = now.steady_since or 0
+        for polled in report.polled:
+            if self._upstream.group_of(polled.machine) != polled.group:
+                continue  # it has moved since, or is gone
+            of = polled.machine, polled.group, polled.version, polled.incarnation, polled.events
+            for at in (polled.first, polled.last)[: polled.count]:
+                then = msgspec.structs.replace(now, at=min(max(at, least), now.at))
+                self._upstream.witness(*of, then)
+            self._upstream.also(polled.machine, max(0, polled.count - 2))
+        for group in report.alive:
+            if self._upstream.knows(group):
+                self._upstream.alive(group)

@@ -1,0 +1,307 @@
+"""The control process's side of the lines to its metadata workers.
+
+All workers together must look like one: what one of them has shown, no other may take back. So a
+commit that is durable is first told to all; each stops showing what it changes, and says so. Only
+then is it the state, and only then may they show it. Whoever asked for it hears last.
+
+Knows lines, not sockets: a worker at a distance comes in by `attend` like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+
+import structlog
+
+from forewarn import __version__
+from forewarn.core import Group
+from forewarn.metadata import telling
+from forewarn.metadata.attendance import Attendance
+from forewarn.metadata.away import Away
+from forewarn.metadata.calls import Calls, Member
+from forewarn.metadata.lines import (
+    MAX_GREETING,
+    PROTOCOL,
+    BrokenLine,
+    Changed,
+    Goodbye,
+    Held,
+    Hello,
+    Line,
+    News,
+    Pulse,
+    Report,
+    Shown,
+    ToControl,
+    Unwelcome,
+    Welcome,
+    Whole,
+    frame,
+)
+from forewarn.metadata.tally import Tally, of_workers
+from forewarn.metadata.upstream import LocalUpstream
+from forewarn.service import guard
+from forewarn.service.clock import STALL, Clock
+from forewarn.service.readings import Reading
+from forewarn.store.port import Commit, Store
+
+GATHER = 3.0  # seconds that a worker which may be answering guests, but is not here, is waited for
+HEARD_WITHIN = 5.0  # seconds in which a worker has to hear of a change; then it is cut
+WATCH_EVERY = 1.0  # seconds between two looks whether all workers are there
+SILENT = 30.0  # seconds without a word, after which a worker is cut
+LOOK_SLICE = 16  # groups that are compared before the loop gets its turn
+MAX_UNSENT = 128 * 1024 * 1024  # bytes that a worker has not taken yet; one more and it is cut
+
+log = structlog.get_logger("forewarn")
+
+
+class Hub:
+    def __init__(
+        self,
+        upstream: LocalUpstream,
+        store: Store,
+        clock: Clock,
+        tasks: guard.Tasks,
+        expected: int,
+    ) -> None:
+        self._upstream = upstream
+        self._store = store
+        self._clock = clock
+        self._tasks = tasks
+        self._expected = expected
+        self._members: dict[int, Member] = {}
+        now = guard.monotonic()
+        self._away = Away(range(expected), GATHER, self._stir)
+        self._attendance = Attendance(expected, STALL / 1e6, now)
+        self._stirring = asyncio.Event()
+        self._closing = False
+        self._pending: list[bytes] = []  # told to the workers, but not yet the state
+        self._last = self._told_seq = store.seq
+        self._tally = Tally()
+        self._calls = Calls(upstream, tasks)
+        store.precede(self._usher)
+        store.attach(self._told)
+
+    # What the service is told of its workers.
+
+    @property
+    def there(self) -> int:
+        """How many answer guests with what is so."""
+        return sum(member.joined for member in self._members.values())
+
+    def readings(self) -> Iterator[Reading]:
+        yield from self._tally.readings(m.instance for m in self._members.values())
+        joined = [member for member in self._members.values() if member.joined]
+        yield from of_workers({m.number: max(0, self._store.seq - m.shown) for m in joined})
+
+    async def keep_watch(self) -> None:
+        """Time in which not all workers were there does not count as served."""
+        while True:
+            await guard.pause(WATCH_EVERY)
+            lost = self._attendance.look(self.there, guard.monotonic())
+            if lost:
+                away = self._expected - self.there
+                says = (
+                    f"{away} of {self._expected} workers are away" if away else "workers are back"
+                )
+                self._clock.unserved(says, round(lost * 1e6))
+
+    # A commit on its way.
+
+    async def _usher(self, commits: Sequence[Commit], after: Mapping[str, Group]) -> None:
+        self._last = commits[-1].seq
+        try:
+            await self._announce(commits[-1].seq, after)
+        except Exception as error:
+            log.error("workers could not be told of a change", exc_info=error)
+            for member in list(self._members.values()):
+                self._cut(member, "it may have missed a change")
+
+    async def _announce(self, seq: int, after: Mapping[str, Group]) -> None:
+        changed = await self._changes(after)
+        if not changed:
+            return
+        short = await _framed(telling.news(seq, changed))
+        full = await _framed(telling.news(seq, telling.in_full(changed, after)))
+        self._pending = full  # from here on without a pause, or somebody would miss it
+        whole = {member.number for member in self._members.values() if member.whole}
+        for member in list(self._members.values()):
+            for framed in short if member.number in whole else full:
+                self._send(member, framed)
+        await self._heard(seq)
+
+    async def _changes(self, after: Mapping[str, Group]) -> list[Changed]:
+        found = []
+        for n, group in enumerate(after.values(), 1):
+            one = telling.changed(self._store.groups.get(group.name), group)
+            if one is not None:
+                found.append(one)
+            if n % LOOK_SLICE == 0:
+                await guard.pause(0)
+        return found
+
+    async def _heard(self, seq: int) -> None:
+        """Until nobody shows any more what was before this commit."""
+        begun = guard.monotonic()
+        while True:
+            late = [m for m in self._members.values() if m.serving and m.heard < seq]
+            left = begun + HEARD_WITHIN - guard.monotonic()
+            if late and left <= 0:
+                for member in late:
+                    self._cut(member, f"it has not heard of a change for {HEARD_WITHIN:g} s")
+                continue
+            away = self._away.left()
+            if not late and away <= 0:
+                return
+            await self._stirred(min(left if late else away, away if away > 0 else left))
+
+    def _told(self, commit: Commit, _changed: Mapping[str, Group]) -> None:
+        if commit.seq < self._last:
+            return  # they go together
+        self._told_seq, self._pending = commit.seq, []
+        shown = frame(Shown(commit.seq, commit.at, commit.lost))
+        for member in list(self._members.values()):
+            if member.joined:
+                self._send(member, shown)
+
+    # A worker, from its first word to its last.
+
+    async def attend(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pid: int | None = None
+    ) -> None:
+        """Returns when the line is broken. `pid` is its process, if that is one of this machine."""
+        line: Line[ToControl] = Line(reader, writer, ToControl)
+        member: Member | None = None
+        informing: asyncio.Task[None] | None = None
+        try:
+            async with asyncio.timeout(HEARD_WITHIN):
+                hello = await line.hear(MAX_GREETING)
+            if wrong := self._unwelcome(hello):
+                line.say(Unwelcome(wrong))
+                await line.drain()
+                raise BrokenLine(wrong)
+            assert isinstance(hello, Hello)
+            member = self._enter(line, hello, pid)
+            informing = self._tasks.start(self._inform(member), f"informing worker {hello.worker}")
+            await self._listen(member)
+        except (BrokenLine, TimeoutError) as error:
+            why = str(error) or f"it has said nothing for {SILENT:g} s"
+            who = {} if member is None else {"worker": member.number}
+            if not self._closing:
+                log.warning("a worker is no longer connected", why=why, **who)
+        finally:
+            if informing is not None:
+                informing.cancel()
+            if member is not None:
+                self._leave(member)
+            line.cut()
+
+    def _unwelcome(self, hello: ToControl) -> str:
+        if not isinstance(hello, Hello):
+            return "a worker says hello first"
+        if (hello.protocol, hello.version) != (PROTOCOL, __version__):
+            return (
+                f"this is forewarn {__version__} (protocol {PROTOCOL}), the worker is"
+                f" {hello.version} (protocol {hello.protocol}); restart the whole service"
+            )
+        if not 0 <= hello.worker < self._expected:
+            return f"worker {hello.worker} is one too many; there are {self._expected}"
+        return ""
+
+    def _enter(self, line: Line[ToControl], hello: Hello, pid: int | None) -> Member:
+        if before := self._members.get(hello.worker):
+            self._cut(before, "another has taken its place")
+        self._away.back(hello.worker, pid)
+        line.say(Welcome(protocol=PROTOCOL, version=__version__, rules=self._upstream.now().rules))
+        member = self._members[hello.worker] = Member(line, hello)
+        for framed in self._pending:
+            self._send(member, framed)
+        return member
+
+    def _leave(self, member: Member) -> None:
+        if self._members.get(member.number) is member:
+            del self._members[member.number]
+            if member.serving:
+                self._away.lost(member.number)
+        self._stir()
+
+    def close(self) -> None:
+        self._closing = True
+        for member in list(self._members.values()):
+            member.line.say(Goodbye())
+            member.line.writer.close()
+        self._away.close()
+
+    async def _inform(self, member: Member) -> None:
+        """All groups, then leave to show them as soon as nobody shows anything older."""
+        line = member.line
+        try:
+            for groups in telling.stock(self._store.groups):
+                line.say(groups)
+                await line.drain()
+                await guard.pause(0)
+            line.say(Whole(self._told_seq))
+            while not member.whole or any(m.catching_up for m in self._members.values()):
+                await self._stirred(SILENT)
+            while (left := self._away.left()) > 0:
+                await self._stirred(left)
+        except BrokenLine:
+            return  # whoever listens has noticed
+        member.joined = member.serving = True
+        now = self._upstream.now()
+        self._send(member, frame(Shown(self._told_seq, now.at, now.lost)))
+        log.info("a worker answers guests", worker=member.number)
+        self._stir()
+
+    async def _listen(self, member: Member) -> None:
+        while True:
+            async with asyncio.timeout(SILENT):
+                message = await member.line.hear()
+            match message:
+                case Held(seq=seq, whole=whole):
+                    member.heard = max(member.heard, seq)
+                    member.whole |= whole
+                    self._stir()
+                case Report():
+                    self._calls.seen(message)
+                case Pulse(shown=shown, readings=readings):
+                    member.shown = shown
+                    self._tally.note(member.instance, readings)
+                    self._tally.keep(m.instance for m in self._members.values())
+                case Hello():
+                    raise BrokenLine("a second hello")
+                case _:
+                    self._calls.take(member, message)
+
+    # Waiting for one another.
+
+    def _stir(self) -> None:
+        self._stirring.set()
+        self._stirring = asyncio.Event()
+
+    async def _stirred(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, seconds)):
+                await self._stirring.wait()
+
+    def _send(self, member: Member, framed: bytes) -> None:
+        member.line.send(framed)
+        if member.line.unsent > MAX_UNSENT:
+            self._cut(member, "it does not take what it is told")
+
+    def _cut(self, member: Member, why: str) -> None:
+        """It starts over, with all groups."""
+        log.warning("a worker is cut off", worker=member.number, why=why)
+        self._leave(member)
+        member.line.cut()
+
+
+async def _framed(messages: Sequence[News]) -> list[bytes]:
+    made: list[bytes] = []
+    for message in messages:
+        if made:
+            await guard.pause(0)
+        made.append(frame(message))
+    return made

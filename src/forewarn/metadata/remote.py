@@ -1,0 +1,242 @@
+"""The face's port to a service in another process: `Upstream` over a line to its hub.
+
+While the line is broken, what was last told is shown on, and nothing can be asked: whoever wants
+something done is refused (NotTaken), also if it was under way, since nobody knows what became of
+it. A group that is about to change shows nothing for the moment: for whoever asks it is as if it
+were not enabled, and `enable` returns when there is a document again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+import structlog
+
+from forewarn import __version__
+from forewarn.core import Now, Rules
+from forewarn.metadata.lines import (
+    PROTOCOL,
+    Answer,
+    Approve,
+    AskPrepared,
+    BrokenLine,
+    Call,
+    Enable,
+    Goodbye,
+    Held,
+    Hello,
+    Line,
+    News,
+    Prepare,
+    Pulse,
+    Shown,
+    Slice,
+    ToWorker,
+    Unwelcome,
+    Welcome,
+    Whole,
+)
+from forewarn.metadata.seen import Seen
+from forewarn.metadata.stage import Stage
+from forewarn.metadata.upstream import GroupNews, NotTaken, Prepared
+from forewarn.service import guard
+from forewarn.service.clock import Clock
+from forewarn.service.readings import Reading
+
+DIAL_FIRST, DIAL_MOST = 0.05, 1.0  # seconds between two attempts to reach control
+GREETED_WITHIN = 10.0  # seconds in which control has to answer a hello
+HOLD_MOST = 5.0  # seconds for which a group shows nothing because it is about to change
+MAX_ASKED = 4_096  # calls that wait for their answers
+REPORT_EVERY = 1.0  # seconds between two reports of what was seen
+
+AWAY = "the control process is away: polls are answered, but nothing else can be done"
+LOST = "the control process went away before it answered: nobody knows whether it was done"
+
+Dial: TypeAlias = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+
+log = structlog.get_logger("forewarn")
+
+
+class NotWelcome(Exception):
+    """Control does not talk to the likes of us; the message says why."""
+
+
+class RemoteUpstream:
+    def __init__(self, dial: Dial, worker: int, clock: Clock) -> None:
+        self._dial = dial
+        self._worker = worker
+        self._clock = clock
+        self._instance = uuid.uuid4().hex
+        self._rules = Rules()
+        self._stage = Stage()
+        self._line: Line[ToWorker] | None = None  # while control is there
+        self._asked: dict[int, asyncio.Future[Answer]] = {}
+        self._calls = 0
+        self._left_in_peace = False  # did control say goodbye?
+        self._seq = 0
+        self._seen = Seen()
+        self.witness = self._seen.polled
+        self.alive = self._seen.alive
+        self.readings: Callable[[], Sequence[Reading]] = tuple
+        self.told = asyncio.Event()  # have we ever been told what there is?
+
+    # The port.
+
+    def attach(self, sink: Callable[[GroupNews], None]) -> None:
+        self._stage.attach(sink)
+
+    def now(self) -> Now:
+        return self._clock.now(self._rules)
+
+    async def enable(self, group: str) -> None:
+        changing = self._stage.changing(group)
+        if changing is not None:
+            await changing.wait()
+        else:
+            await self._ask(Enable(self._number(), group))
+
+    async def approve(self, machine: str, group: str, ids: Sequence[str]) -> bool:
+        return (await self._ask(Approve(self._number(), machine, group, tuple(ids)))).yes
+
+    async def prepare(
+        self, machine: str, group: str, id: str, ready: bool, note: str
+    ) -> Prepared | None:
+        call = Prepare(self._number(), machine, group, id, ready, note)
+        return (await self._ask(call)).prepared
+
+    async def prepared(self, group: str, id: str) -> Prepared | None:
+        return (await self._ask(AskPrepared(self._number(), group, id))).prepared
+
+    def _number(self) -> int:
+        self._calls += 1
+        return self._calls
+
+    async def _ask(self, call: Call) -> Answer:
+        if self._line is None:
+            raise NotTaken(AWAY)
+        if len(self._asked) >= MAX_ASKED:
+            raise NotTaken(f"{MAX_ASKED} requests wait for the control process already")
+        asked: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._asked[call.id] = asked
+        try:
+            self._line.say(call)
+            answer = await asked
+        finally:
+            self._asked.pop(call.id, None)
+        if answer.failed:
+            raise NotTaken(answer.failed)
+        return answer
+
+    # The line.
+
+    @property
+    def connected(self) -> bool:
+        return self._line is not None
+
+    async def run(self) -> None:
+        """For ever: reach control, and follow it until it is gone. Raises NotWelcome."""
+        pause = DIAL_FIRST
+        while True:
+            try:
+                line = await self._reach()
+                pause = DIAL_FIRST
+                await self._follow(line)
+            except (BrokenLine, OSError, TimeoutError) as error:
+                self._hang_up(str(error))
+            await guard.pause(pause)
+            pause = min(2 * pause, DIAL_MOST)
+
+    async def report(self) -> None:
+        """For ever: tell what was seen and how we are; and show what was held back too long."""
+        while True:
+            await guard.pause(REPORT_EVERY)
+            if self._line is not None:
+                for report in self._seen.reports():
+                    self._line.say(report)
+                self._line.say(Pulse(self._seq, tuple(self.readings())))
+            if late := await self._stage.show_older_than(HOLD_MOST):
+                log.warning(
+                    "groups are shown as they were last told of, though control has not said so",
+                    worker=self._worker,
+                    groups=late,
+                )
+
+    async def _reach(self) -> Line[ToWorker]:
+        reader, writer = await self._dial()
+        line: Line[ToWorker] = Line(reader, writer, ToWorker)
+        try:
+            line.say(
+                Hello(
+                    protocol=PROTOCOL,
+                    version=__version__,
+                    worker=self._worker,
+                    instance=self._instance,
+                    serving=self.told.is_set(),
+                )
+            )
+            async with asyncio.timeout(GREETED_WITHIN):
+                greeting = await line.hear()
+            match greeting:
+                case Welcome(rules=rules):
+                    self._rules = rules
+                case Unwelcome(says=says):
+                    raise NotWelcome(says)
+                case _:
+                    raise BrokenLine("control did not say hello")
+        except BaseException:
+            line.cut()
+            raise
+        return line
+
+    async def _follow(self, line: Line[ToWorker]) -> None:
+        stage = self._stage
+        stage.begin()
+        self._left_in_peace = False
+        try:
+            while True:
+                message = await line.hear()
+                match message:
+                    case Answer(id=id):
+                        asked = self._asked.get(id)
+                        if asked is not None and not asked.done():
+                            asked.set_result(message)
+                    case News(seq=seq, groups=changed, more=more):
+                        stage.news(seq, changed)
+                        if not more:
+                            line.say(Held(seq))
+                    case Shown():
+                        await self._show(message, line)
+                    case Slice(groups=groups):
+                        stage.stock(groups)
+                    case Whole(seq=seq):
+                        stage.whole()
+                        line.say(Held(seq, whole=True))
+                    case Goodbye():
+                        self._left_in_peace = True
+                    case _:
+                        raise BrokenLine("control said hello again")
+        finally:
+            line.cut()
+
+    async def _show(self, shown: Shown, line: Line[ToWorker]) -> None:
+        now = self.now()
+        if shown.at > now.at:  # control's wall was stepped back, and time stands still there
+            self._clock.resume(None, now.lost, floor=shown.at)
+        await self._stage.show(shown.seq)
+        self._seq = shown.seq
+        if self._line is None:
+            self._line = line
+            self.told.set()
+            log.info("following the control process", worker=self._worker)
+
+    def _hang_up(self, why: str) -> None:
+        if self._line is not None:
+            tell = log.info if self._left_in_peace else log.error
+            tell(AWAY, worker=self._worker, why="it is stopping" if self._left_in_peace else why)
+        self._line = None
+        for asked in self._asked.values():
+            if not asked.done():
+                asked.set_exception(NotTaken(LOST))

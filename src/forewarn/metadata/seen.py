@@ -1,0 +1,89 @@
+"""What a worker has seen since it last reported: which machine was answered what, how often.
+
+One entry for each machine and document, so that it stays small however often anybody asks; lossy
+only where far too much has piled up while there was nobody to report to.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator
+
+from forewarn.core import Now, Time
+from forewarn.metadata.lines import Polled, Report
+
+MAX_EARLIER = 100_000  # documents that machines were shown before their last one, and not reported
+REPORT_SLICE = 512  # entries of one message
+
+
+class _Polls:
+    __slots__ = ("count", "events", "first", "group", "incarnation", "last", "version")
+
+    def __init__(
+        self, group: str, version: str, incarnation: int, events: Collection[str], at: Time
+    ) -> None:
+        self.group = group
+        self.version = version
+        self.incarnation = incarnation
+        self.events = events
+        self.first = self.last = at
+        self.count = 1
+
+
+class Seen:
+    def __init__(self) -> None:
+        self._polls: dict[str, _Polls] = {}
+        self._earlier: deque[Polled] = deque(maxlen=MAX_EARLIER)
+        self._alive: set[str] = set()
+
+    def polled(
+        self,
+        machine: str,
+        group: str,
+        version: str,
+        incarnation: int,
+        events: Collection[str],
+        now: Now,
+    ) -> None:
+        """A document was answered. Every poll comes by here: it is written to be short."""
+        polls = self._polls.get(machine)
+        if (
+            polls is not None
+            and polls.incarnation == incarnation
+            and polls.version == version
+            and polls.events == events
+            and polls.group == group
+        ):
+            polls.count += 1
+            polls.last = now.at
+            return
+        if polls is not None:
+            self._earlier.append(_reported(machine, polls))
+        self._polls[machine] = _Polls(group, version, incarnation, events, now.at)
+
+    def alive(self, group: str) -> None:
+        self._alive.add(group)
+
+    def reports(self) -> Iterator[Report]:
+        """All of it, once."""
+        earlier, polls, alive = self._earlier, self._polls, tuple(self._alive)
+        self._earlier, self._polls = deque(maxlen=MAX_EARLIER), {}
+        self._alive.clear()
+        entries = [*earlier, *(_reported(machine, one) for machine, one in polls.items())]
+        for at in range(0, len(entries), REPORT_SLICE):
+            yield Report(tuple(entries[at : at + REPORT_SLICE]))
+        if alive:
+            yield Report(alive=alive)
+
+
+def _reported(machine: str, polls: _Polls) -> Polled:
+    return Polled(
+        machine,
+        polls.group,
+        polls.version,
+        polls.incarnation,
+        tuple(polls.events),
+        polls.first,
+        polls.last,
+        polls.count,
+    )

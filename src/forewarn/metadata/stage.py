@@ -1,0 +1,132 @@
+"""What a worker shows, and what it is about to show.
+
+Between hearing of a change and being allowed to show it, a group shows neither the old nor the
+new: elsewhere the one may be gone already, or the other not yet be known. Whoever asks waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from forewarn.core import GroupView
+from forewarn.core.fleet import Place
+from forewarn.metadata.lines import BrokenLine, Changed
+from forewarn.metadata.upstream import GroupNews
+from forewarn.service import guard
+
+SHOW_SLICE = 16  # groups that are shown before the loop gets its turn
+
+
+class _Change:
+    """What a group will be, and from which commit on."""
+
+    def __init__(self) -> None:
+        self.seq = 0
+        self.news: GroupNews | None = None  # None: it will be no more
+        self.since = guard.monotonic()
+        self.over = asyncio.Event()
+
+
+class Stage:
+    def __init__(self) -> None:
+        self._sink: Callable[[GroupNews], None] = lambda _: None
+        self._shown: dict[str, GroupNews] = {}
+        self._changes: dict[str, _Change] = {}
+        self._named: set[str] = set()  # groups that the present control has told of
+        self._fresh: set[str] = set()  # those with news: whatever else is told of them is older
+        self._open = False  # has anything ever been shown?
+
+    def attach(self, sink: Callable[[GroupNews], None]) -> None:
+        self._sink = sink
+        for news in self._shown.values():
+            sink(news)
+
+    def changing(self, group: str) -> asyncio.Event | None:
+        """What to wait for if the group shows nothing at the moment."""
+        change = self._changes.get(group)
+        return None if change is None else change.over
+
+    def begin(self) -> None:
+        """From here on somebody else tells us, and from the beginning."""
+        self._named, self._fresh = set(), set()
+
+    def stock(self, groups: Sequence[GroupNews]) -> None:
+        """Groups as they are. One that is shown like that already need not be held back."""
+        for news in groups:
+            name = news.view.name
+            self._named.add(name)
+            if name in self._fresh:
+                continue
+            if name in self._changes or self._shown.get(name) != news:
+                self._expect(0, name, news)
+
+    def whole(self) -> None:
+        """That were all: what was not among them is no more."""
+        for name in (self._shown.keys() | self._changes.keys()) - self._named:
+            self._expect(0, name, None)
+
+    def news(self, seq: int, groups: Sequence[Changed]) -> None:
+        for changed in groups:
+            name = changed.view.name
+            self._named.add(name)
+            self._fresh.add(name)
+            change = self._changes.get(name)
+            known = self._shown.get(name) if change is None else change.news
+            machines, place = changed.machines, changed.place
+            if known is not None:
+                machines = known.machines if machines is None else machines
+                place = known.place if place is None else place
+            if machines is None or place is None:
+                raise BrokenLine(f"news of group '{name}', of which nothing was told before")
+            self._expect(seq, name, GroupNews(changed.view, machines, place))
+
+    async def show(self, seq: int) -> None:
+        """All that is known up to this commit."""
+        ready = [name for name, change in self._changes.items() if change.seq <= seq]
+        for n, name in enumerate(ready, 1):
+            self._finish(name)
+            if n % SHOW_SLICE == 0:
+                await guard.pause(0)
+        self._open = True
+
+    async def show_older_than(self, seconds: float) -> int:
+        """Whoever has waited for longer waits no more. How many groups were there?"""
+        since = guard.monotonic() - seconds
+        late = [name for name, c in self._changes.items() if c.since < since and self._open]
+        for name in late:
+            self._finish(name)
+        return len(late)
+
+    def _expect(self, seq: int, name: str, news: GroupNews | None) -> None:
+        change, shown = self._changes.get(name), self._shown.get(name)
+        if news is not None and shown is not None:
+            if news.machines == shown.machines:
+                news = msgspec.structs.replace(news, machines=shown.machines)  # one is as good
+            if change is None and news.view == shown.view:  # other machines, the same document
+                self._shown[name] = news
+                self._sink(news)
+                return
+        if change is None:
+            change = self._changes[name] = _Change()
+        change.seq, change.news = seq, news
+        if self._open and (known := news or shown):
+            self._sink(GroupNews(_nothing_yet(known.view), known.machines, known.place))
+
+    def _finish(self, name: str) -> None:
+        change = self._changes.pop(name, None)
+        if change is None:
+            return
+        if change.news is not None:
+            self._shown[name] = change.news
+            self._sink(change.news)
+        elif before := self._shown.pop(name, None):
+            self._sink(GroupNews(_nothing_yet(before.view), (), Place()))
+        change.over.set()
+
+
+def _nothing_yet(view: GroupView) -> GroupView:
+    """No document for now: as if nobody had ever asked for it."""
+    return msgspec.structs.replace(view, enabled=False, events=())

@@ -1,0 +1,44 @@
+"""How a node takes up its work: where an earlier run ended, and what the fleet file wants."""
+
+from __future__ import annotations
+
+import structlog
+
+from forewarn.core import Refused, Time
+from forewarn.node.config import Config
+from forewarn.service.applying import Applying
+from forewarn.service.clock import Clock
+from forewarn.service.inventory import Inventory
+from forewarn.service.witness import Witness
+from forewarn.store import Store
+from forewarn.store.port import Sightings
+
+log = structlog.get_logger("forewarn")
+
+
+async def take_up(store: Store, witness: Witness, clock: Clock) -> tuple[Sightings, Time]:
+    """Where did an earlier run end, and how long has nobody been serving since?"""
+    sightings = await witness.load()
+    served_until, lost = sightings.served_until or 0, sightings.lost
+    async for commit in store.commits(max(store.seq - 1, 0)):
+        if commit.at >= served_until:
+            served_until, lost = commit.at, max(lost, commit.lost)
+    clock.resume(served_until or None, lost, floor=served_until)
+    return sightings, served_until
+
+
+async def define(config: Config, applying: Applying, inventory: Inventory) -> None:
+    """Make the inventory what the fleet says; what it no longer names is removed."""
+    if config.fleet is None:
+        if not any(inventory.groups()):
+            log.info("there are no machines yet; say which: forewarn apply FLEET.yaml")
+        return
+    done = await applying.fleet(config.fleet, by="start", force=config.insist, serving=False)
+    if isinstance(done, Refused):
+        log.warning(
+            "the fleet file is not applied, the inventory stays as it was",
+            why=done.says,
+            run=f"forewarn apply {config.fleet_file or 'FLEET.yaml'} --plan",
+        )
+    elif removed := done.machines.removed + done.hosts.removed:
+        log.warning("what the fleet file no longer names is removed", removed=removed)

@@ -1,0 +1,94 @@
+"""Serving on sockets, inside a running loop: the guests' endpoint with Front before it, or any
+other application. Whatever is started here is stopped by the stack it is given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from forewarn.metadata.app import MetadataApp
+from forewarn.metadata.counts import Counts
+from forewarn.node.config import Address, Config
+from forewarn.node.servers import InnerServer, server
+from forewarn.service import guard
+
+if TYPE_CHECKING:
+    from forewarn.metadata.front import Front
+
+SWEEP_SLICE = 64  # connections that are looked at before the loop gets its turn
+SWEEP_EVERY = 1.0  # seconds of guard time between two looks for callers that are too slow
+
+log = structlog.get_logger("forewarn")
+
+
+async def serve_guests(
+    config: Config,
+    app: Any,
+    endpoint: MetadataApp,
+    sockets: Sequence[socket.socket],
+    tasks: guard.Tasks,
+    stack: AsyncExitStack,
+    *,
+    outlived: Callable[[], bool] = lambda: False,
+) -> Front | None:
+    """`outlived`: will somebody else answer on these sockets when we have stopped?"""
+    from forewarn.metadata import front
+    from forewarn.metadata.protocol import protocol
+
+    fronted = config.front and front.possible(config.limits) and config.record is None
+    bound = protocol(endpoint, lingers=outlived)
+    inner = await serve(app, [] if fronted else sockets, tasks, stack, bound)
+    connections: set[Any] = inner.server_state.connections
+    made = None
+    if fronted:
+        make = inner.make_protocol
+        made = front.Front(endpoint, sockets, make, connections, tasks, outlived=outlived)
+    tasks.start(_sweeping(connections, endpoint.counts), "sweeper")
+    return made
+
+
+async def serve(
+    app: Any,
+    sockets: Sequence[socket.socket],
+    tasks: guard.Tasks,
+    stack: AsyncExitStack,
+    http: Any = "httptools",
+    tls: ssl.SSLContext | None = None,
+) -> InnerServer:
+    inner = server(app, http=http, tls=tls)
+    running = tasks.start(inner.serve(list(sockets)), "server")
+
+    async def stop() -> None:
+        inner.should_exit = True
+        await asyncio.wait([running])
+
+    stack.push_async_callback(stop)
+    await inner.ready.wait()
+    return inner
+
+
+def url(host: str, listener: socket.socket, scheme: str = "http") -> str:
+    return f"{scheme}://{Address(host, listener.getsockname()[1])}"
+
+
+async def _sweeping(connections: Collection[Any], counts: Counts) -> None:
+    """All who are late may be late at once: nobody else is kept waiting for their sake."""
+    while True:
+        await guard.pause(SWEEP_EVERY)
+        now, looked = guard.monotonic(), 0
+        for connection in list(connections):
+            try:
+                for _ in connection.sweep(now):
+                    looked += 1
+                    if looked % SWEEP_SLICE == 0:
+                        await guard.pause(0)
+            except Exception as error:  # the others are to be looked after all the same
+                log.error("a connection could not be looked after", exc_info=error)
+        counts.tell(now)

@@ -1,0 +1,74 @@
+"""What a node is made of where there is a choice: the store, the driver, the trace, the sockets."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from forewarn.core import Now
+from forewarn.drivers.command import Command
+from forewarn.drivers.port import Driver
+from forewarn.drivers.simulated import FileWorld, Simulated, World
+from forewarn.node.config import Config
+from forewarn.node.handed import adopted
+from forewarn.node.sockets import open_loopback, open_one
+from forewarn.service.clock import Clock
+from forewarn.service.trace import FileTrace, Trace, TracedWorld
+from forewarn.store import MemoryStore, Store
+
+
+def make_store(config: Config) -> Store:
+    if config.state is None:
+        return MemoryStore()
+    from forewarn.store.sqlite import SqliteStore
+
+    return SqliteStore(Path(config.state), migrate=config.migrate)
+
+
+def make_driver(config: Config, trace: Trace | None, stack: AsyncExitStack) -> Driver:
+    state = config.state
+    if config.program is not None:
+        papers = state.with_name(state.name + ".programs") if state else None
+        return Command(config.program, papers)
+    world = FileWorld(state.with_name(state.name + ".impacts")) if state else World()
+    if trace:
+        world = TracedWorld(world, trace)
+    stack.callback(world.close)
+    return Simulated(world, config.rules.paced)
+
+
+def make_trace(
+    config: Config, store: Store, clock: Clock, now: Callable[[], Now], stack: AsyncExitStack
+) -> Trace | None:
+    if config.record is None:
+        return None
+    trace = FileTrace(config.record, config.rules)
+    trace.follow(store, clock)
+    trace.write("up", now().at)
+
+    def end() -> None:
+        at = now().at
+        trace.write("down", at)
+        trace.write("end", at)
+        trace.close()
+
+    stack.callback(end)
+    return trace
+
+
+def guests_sockets(config: Config, loopback: Sequence[str]) -> list[socket.socket]:
+    """Those that were handed over, or else opened here. `loopback` are the machines' addresses,
+    where each has one of its own."""
+    assert config.metadata is not None
+    if config.metadata_fds:
+        return [adopted(fd) for fd in config.metadata_fds]
+    if config.whole_loopback:
+        return open_loopback(config.metadata.port, loopback)
+    return [open_one(config.metadata)]
+
+
+def operators_socket(config: Config) -> socket.socket:
+    assert config.control is not None
+    return adopted(config.control_fd) if config.control_fd is not None else open_one(config.control)

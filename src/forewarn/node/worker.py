@@ -1,0 +1,89 @@
+"""A metadata worker: the guests' endpoint on a socket of its own, and a line to the process that
+decides. No store, no control API, nothing that is decided here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from forewarn.metadata.app import MetadataApp
+from forewarn.metadata.numbers import readings
+from forewarn.metadata.recorder import Recorder
+from forewarn.metadata.remote import RemoteUpstream
+from forewarn.metadata.seats import Seats
+from forewarn.node.config import Config
+from forewarn.node.listening import serve_guests
+from forewarn.node.local_line import dialler
+from forewarn.service import guard
+from forewarn.service.clock import RealClock
+from forewarn.service.trace import FileTrace
+
+if TYPE_CHECKING:
+    from forewarn.metadata.front import Front
+
+log = structlog.get_logger("forewarn")
+
+
+class Worker:
+    """Entered when it accepts connections, which it does not before it knows who is there."""
+
+    def __init__(self, config: Config, number: int, listener: socket.socket) -> None:
+        assert config.upstream is not None
+        self.config = config
+        self.number = number
+        self._listener = listener
+        self._stack = AsyncExitStack()
+        self.upstream = RemoteUpstream(dialler(config.upstream), number, RealClock())
+        seats = Seats(config.identity, config.speak_as)
+        self.endpoint = MetadataApp(self.upstream, seats, config.limits)
+        self._seats = seats
+        self.front: Front | None = None
+        self.outlived = True  # does somebody else go on with our socket when we stop?
+
+    async def __aenter__(self) -> Worker:
+        try:
+            await self._start()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        await self._stack.aclose()
+
+    async def _start(self) -> None:
+        tasks = guard.Tasks(_surprise)
+        self._stack.push_async_callback(tasks.end)
+        app: Any = self.endpoint
+        if self.config.record is not None:
+            trace = FileTrace(self.config.record, self.config.rules)
+            self._stack.callback(trace.close)
+            app = Recorder(self.endpoint, self._seats, self.upstream, trace)
+        # What it dies of is the caller's to hear: control does not want us.
+        self.following = asyncio.ensure_future(self.upstream.run())  # noqa: TID251
+        self._stack.callback(self.following.cancel)
+        told = tasks.start(self.upstream.told.wait(), "waiting for the groups")
+        await asyncio.wait([told, self.following], return_when=asyncio.FIRST_COMPLETED)
+        if self.following.done():
+            await self.following
+        self.front = await serve_guests(
+            *(self.config, app, self.endpoint, [self._listener], tasks, self._stack),
+            outlived=lambda: self.outlived,
+        )
+        self.upstream.readings = lambda: readings(self.endpoint, self.front)
+        tasks.start(self.upstream.report(), "reporter")
+
+
+def _surprise(name: str, error: BaseException) -> None:
+    log.error("a task died", task=name, exc_info=error)

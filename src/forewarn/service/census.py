@@ -1,0 +1,251 @@
+"""How many there are of everything, counted along with every commit and never by walking a fleet.
+
+Machines, groups, hosts, rollouts and events by what matters about them, and what has come of
+events since the process began. Names and ids are nobody's business here.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from forewarn.core import Event, EventType, Group, Machine, Status
+from forewarn.core.changes import EventMoved
+from forewarn.core.events import Source
+from forewarn.core.fleet import Health
+from forewarn.core.lifecycle import Move
+from forewarn.core.registry import HostPut, HostRemoved, RolloutPut, RolloutRemoved
+from forewarn.core.rollout import Rollout
+from forewarn.core.time import SECOND, Time
+from forewarn.service.readings import Kind, Reading, Spread, Spreads
+from forewarn.store.port import Commit, Store
+
+NOTICES = (30.0, 60.0, 300.0, 600.0, 900.0, 3_600.0, 21_600.0, 86_400.0, 604_800.0)  # seconds
+TYPES = tuple(type.value for type in EventType)
+ACTIVE = ("scheduled", "started")
+ENDINGS = ("finished", "withdrawn")
+APPROVERS = ("guest", "operator", "policy", "nobody")
+ROLLOUTS = ("running", "paused", "aborted", "ended")
+
+
+class Census:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._groups: dict[str, tuple[tuple[Machine, ...], bool, int, int, int]] = {}
+        self._enabled: Counter[bool] = Counter()
+        self._machines: Counter[str] = Counter()
+        self._seats = 0
+        self._hosts: dict[str, Health] = {}
+        self._health: Counter[Health] = Counter()
+        self._rollouts: dict[str, str] = {}
+        self._events: dict[str, tuple[str, str]] = {}  # state and type of those that are active
+        self._active: Counter[tuple[str, str]] = Counter()
+        self._held: set[str] = set()  # wait for an operator's word
+        self._deadlines: dict[str, list[tuple[Time, str]]] = {type: [] for type in TYPES}
+        self._raised: Counter[tuple[str, str]] = Counter()
+        self._ended: Counter[tuple[str, str]] = Counter()
+        self._approvals: Counter[str] = Counter()
+        self._notice = {type: Spread(NOTICES) for type in TYPES}
+        store.attach(self._told)
+
+    def load(self) -> None:
+        for group in self._store.groups.values():
+            self._count(group)
+            for event in group.events:
+                self._stands(event)
+        for host in self._store.registry.hosts.values():
+            self._host(host.name, host.health)
+        for rollout in self._store.registry.rollouts.values():
+            self._rollouts[rollout.id] = _state(rollout)
+
+    def notice_left(self, now: Time) -> Iterator[tuple[str, float]]:
+        """By type, the seconds until the first NotBefore of those that are scheduled."""
+        for type, heap in self._deadlines.items():
+            while heap and self._events.get(heap[0][1]) != ("scheduled", type):
+                heapq.heappop(heap)
+            if heap:
+                yield type, (heap[0][0] - now) / SECOND
+
+    def readings(self, now: Time) -> Iterator[Reading | Spreads]:
+        yield _gauge(
+            "forewarn_groups",
+            "Groups that have machines, by whether they are listening",
+            ("enabled",),
+            {("true",): self._enabled[True], ("false",): self._enabled[False]},
+        )
+        yield _gauge(
+            "forewarn_machines",
+            "Machines of the inventory, by whether they are there",
+            ("state",),
+            {(state,): self._machines[state] for state in ("there", "gone")},
+        )
+        yield _gauge(
+            "forewarn_seats",
+            "Addresses under which machines may ask",
+            (),
+            {(): self._seats},
+        )
+        yield _gauge(
+            "forewarn_hosts",
+            "Hosts by their health",
+            ("health",),
+            {(health.value,): self._health[health] for health in Health},
+        )
+        yield _gauge(
+            "forewarn_rollouts",
+            "Rollouts that are remembered, by what has become of them",
+            ("state",),
+            {(s,): list(self._rollouts.values()).count(s) for s in ROLLOUTS},
+        )
+        yield from self._of_events(now)
+
+    def _of_events(self, now: Time) -> Iterator[Reading | Spreads]:
+        yield _gauge(
+            "forewarn_events",
+            "Events that are not over, by state and type",
+            ("state", "type"),
+            {(state, type): self._active[state, type] for state in ACTIVE for type in TYPES},
+        )
+        yield _gauge(
+            "forewarn_events_held",
+            "Events of which nobody knows whether they were carried out: an operator has to say",
+            (),
+            {(): len(self._held)},
+        )
+        yield _gauge(
+            "forewarn_notice_left_seconds",
+            "Until the first NotBefore of a scheduled event, by type; none if there is no event",
+            ("type",),
+            {(type,): left for type, left in self.notice_left(now)},
+        )
+        yield Spreads(
+            "forewarn_notice_seconds",
+            "The notice with which events were announced, by type",
+            ("type",),
+            [((type,), spread) for type, spread in self._notice.items()],
+        )
+        yield _counter(
+            "forewarn_events_raised",
+            "Events that were announced, or struck, by type and source",
+            ("type", "source"),
+            {(t, s.value): self._raised[t, s.value] for t in TYPES for s in Source},
+        )
+        yield _counter(
+            "forewarn_events_ended",
+            "Events that are over, by type and ending",
+            ("type", "ending"),
+            {(type, ending): self._ended[type, ending] for type in TYPES for ending in ENDINGS},
+        )
+        yield _counter(
+            "forewarn_approvals",
+            "Approvals of events, by who gave them",
+            ("by",),
+            {(by,): self._approvals[by] for by in APPROVERS},
+        )
+
+    def _told(self, commit: Commit, changed: Mapping[str, Group]) -> None:
+        for group in changed.values():
+            self._count(group)
+        for put in commit.puts:
+            match put:
+                case HostPut(host=host):
+                    self._host(host.name, host.health)
+                case HostRemoved(name=name):
+                    self._host(name, None)
+                case RolloutPut(rollout=rollout):
+                    self._rollouts[rollout.id] = _state(rollout)
+                case RolloutRemoved(id=id):
+                    self._rollouts.pop(id, None)
+        for entry in commit.entries:
+            for item in entry.items:
+                if isinstance(item, EventMoved):
+                    self._moved(item, changed[entry.group])
+
+    def _moved(self, item: EventMoved, group: Group) -> None:
+        event = item.event
+        type = event.type.value
+        if item.what in (Move.RAISE, Move.STRIKE):
+            self._raised[type, event.source.value] += 1
+        if item.what is Move.RAISE:
+            self._notice[type].add((event.not_before - event.raised_at) / SECOND)
+        given = item.what is Move.APPROVE or item.what is Move.RAISE
+        if given and event.approved is not None:
+            self._approvals[_approver(event.approved.by, group)] += 1
+        self._stands(event)
+
+    def _stands(self, event: Event) -> None:
+        before = self._events.get(event.id)
+        if before is not None:
+            self._active[before] -= 1
+        state, type = event.status.value.lower(), event.type.value
+        if event.status.over:
+            if self._events.pop(event.id, None) is not None:
+                self._ended[type, state] += 1
+        else:
+            self._events[event.id] = state, type
+            self._active[state, type] += 1
+            if event.status is Status.SCHEDULED and before is None:  # NotBefore never changes
+                heapq.heappush(self._deadlines[type], (event.not_before, event.id))
+        stuck = event.attempt is not None and event.attempt.stuck and not event.status.over
+        (self._held.add if stuck else self._held.discard)(event.id)
+
+    def _count(self, group: Group) -> None:
+        known = self._groups.get(group.name)
+        if known is not None and known[0] is group.machines and known[1] is group.enabled:
+            return
+        if known is not None:
+            self._sum(known, -1)
+            del self._groups[group.name]
+        if not group.machines:
+            return
+        if known is not None and known[0] is group.machines:
+            counted = (group.machines, group.enabled, *known[2:])
+        else:
+            alive = [machine for machine in group.machines if machine.alive]
+            seats = sum(len(machine.addresses) for machine in alive)
+            gone = len(group.machines) - len(alive)
+            counted = (group.machines, group.enabled, len(alive), gone, seats)
+        self._groups[group.name] = counted
+        self._sum(counted, +1)
+
+    def _sum(self, counted: tuple[tuple[Machine, ...], bool, int, int, int], sign: int) -> None:
+        _, enabled, alive, gone, seats = counted
+        self._enabled[enabled] += sign
+        self._machines["there"] += sign * alive
+        self._machines["gone"] += sign * gone
+        self._seats += sign * seats
+
+    def _host(self, name: str, health: Health | None) -> None:
+        before = self._hosts.pop(name, None)
+        if before is not None:
+            self._health[before] -= 1
+        if health is not None:
+            self._hosts[name] = health
+            self._health[health] += 1
+
+
+def _approver(by: str, group: Group) -> str:
+    if by.startswith(("policy", "nobody")):
+        return by[:6]
+    return "guest" if group.machine(by) is not None else "operator"
+
+
+def _state(rollout: Rollout) -> str:
+    if rollout.ended_at is not None:
+        return "ended"
+    if rollout.aborted is not None:
+        return "aborted"
+    return "paused" if rollout.paused is not None else "running"
+
+
+def _gauge(
+    name: str, says: str, labels: tuple[str, ...], samples: Mapping[tuple[str, ...], float]
+) -> Reading:
+    return Reading(name, says, Kind.GAUGE, labels, list(samples.items()))
+
+
+def _counter(
+    name: str, says: str, labels: tuple[str, ...], samples: Mapping[tuple[str, ...], float]
+) -> Reading:
+    return Reading(name, says, Kind.COUNTER, labels, list(samples.items()))

@@ -1,0 +1,235 @@
+"""What the service says of itself: one line for each thing that happens, to people or to programs.
+
+A console line is to be read; a JSON line is to be searched, and has the same in fields. Nothing
+that somebody else wrote (a guest, a driver, a file) can end a line, forge one, or act upon a
+terminal; and a log that cannot be written never stops the service.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, TextIO, cast
+
+import msgspec
+import structlog
+
+from forewarn.core import Event, Group, Status
+from forewarn.core.changes import Disabled, Enabled, EventMoved
+from forewarn.core.lifecycle import SHOWN, Move
+from forewarn.core.time import Time
+from forewarn.core.words import escaped, visible
+from forewarn.service import guard
+from forewarn.service.secret import hidden
+from forewarn.store.port import Commit, Store
+
+FORMATS = ("auto", "console", "json")
+LEVELS = ("debug", "info", "warning", "error")
+MAX_VALUE = 4_096  # characters of one value in a line
+
+_TOLD = "_told"  # a change, in a line that says all of it
+_encode = msgspec.json.Encoder(enc_hook=repr).encode
+
+log = structlog.get_logger("forewarn")
+
+
+class Told:
+    """Standard error as somewhere to tell things, whether or not anybody is there to read them.
+
+    A log that cannot be written (a closed pipe, a full disk, no standard error at all) must not
+    stop the service.
+    """
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            sys.stderr.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            sys.stderr.flush()
+
+
+def configure(format: str = "auto", level: str = "info", *, dates: bool = True) -> None:
+    """From here on, and again whenever the settings change. Without dates: a developer's, who
+    looks at it as it happens."""
+    if format == "auto":
+        format = "console" if sys.stderr is not None and sys.stderr.isatty() else "json"
+    render = _json if format == "json" else _Console(dates)
+    mere_calls = [] if dates else [_without_calls]
+    number = logging.getLevelNamesMapping()[level.upper()]
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            *mere_calls,
+            _timed,
+            structlog.processors.format_exc_info,
+            _cleaned,
+            render,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        # A line is written in one piece: other processes may be writing there too.
+        logger_factory=structlog.WriteLoggerFactory(cast(TextIO, Told())),
+        cache_logger_on_first_use=False,
+    )
+    root = logging.getLogger()
+    for handler in [one for one in root.handlers if isinstance(one, _Foreign)]:
+        root.removeHandler(handler)
+    root.addHandler(_Foreign())
+    root.setLevel(logging.DEBUG if number <= logging.DEBUG else logging.WARNING)
+    for name in ("uvicorn.error", "uvicorn.access", "asyncio", "urllib3", "sqlalchemy"):
+        logging.getLogger(name).setLevel(logging.ERROR if "uvicorn" in name else logging.WARNING)
+
+
+class _Foreign(logging.Handler):
+    """What libraries say, in our words' form."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            said = record.getMessage()
+            level = record.levelname.lower()
+            tell = getattr(log, level if level in LEVELS else "error")
+            tell(said, logger=record.name, exc_info=record.exc_info or None)
+        except Exception:  # a library that cannot say it is no reason to stop
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - not our name
+        with contextlib.suppress(Exception):
+            log.error("a library's words could not be told", logger=record.name)
+
+
+def about(event: Event) -> dict[str, Any]:
+    """The fields of every line about an event."""
+    return {
+        "event_id": event.id,
+        "type": event.type.value,
+        "group": event.group,
+        "machines": list(event.resources),
+    }
+
+
+class Narrator:
+    """One line for each visible change, as it is committed."""
+
+    def __init__(self, store: Store) -> None:
+        store.attach(self._told)
+
+    def _told(self, commit: Commit, changed: Mapping[str, Group]) -> None:
+        for entry in commit.entries:
+            group = changed[entry.group]
+            moved: dict[str, EventMoved] = {}  # as each event stands after the whole commit
+            waiting: dict[str, Event] = {}  # approved
+            for item in entry.items:
+                match item:
+                    case EventMoved(what=what, event=event) if what in SHOWN:
+                        moved[event.id] = item
+                    case EventMoved(what=Move.APPROVE, event=event):
+                        waiting[event.id] = event
+                    case Enabled():
+                        self._say(commit, f"{group.name}: listening, document 1", group=group.name)
+                    case Disabled(why=why, by=by):
+                        says = f"{group.name}: no longer listening ({why})"
+                        self._say(commit, says, group=group.name, by=by)
+            for event in [e for id, e in waiting.items() if id not in moved]:
+                by = event.approved.by if event.approved else "nobody"
+                names = ", ".join(event.resources)
+                says = (
+                    f"{group.name}: {event.type.value} of {names} is approved by {by}, but has to"
+                    f" wait: forewarn event explain {event.id}"
+                )
+                self._say(commit, says, **about(event), status=event.status.value, by=by)
+            for item in moved.values():
+                event = item.event
+                fields = about(event) | {"status": event.status.value, "by": _by(item)}
+                self._say(commit, _line(group, event), **fields)
+
+    def _say(self, commit: Commit, says: str, **fields: Any) -> None:
+        known = {key: value for key, value in fields.items() if value != ""}
+        log.info(says, **{_TOLD: True}, at=_time(commit.at), commit=commit.seq, **known)
+
+
+def _by(item: EventMoved) -> str:
+    event = item.event
+    if event.status is Status.STARTED:
+        return event.approved.by if event.approved else ""
+    return item.by or (event.by if event.status is Status.SCHEDULED else event.cancelled_by)
+
+
+def _line(group: Group, event: Event) -> str:
+    document = f"document {group.incarnation}" if group.enabled else "not listening"
+    names = ", ".join(event.resources)
+    match event.status:
+        case Status.SCHEDULED:
+            what = f"not before {_time(event.not_before):%H:%M:%S}"
+        case Status.STARTED:
+            what = f"approved by {event.approved.by}" if event.approved else "NotBefore has passed"
+            what = "a failure" if event.failure else what
+        case _:
+            what = event.ending
+    status = event.status.value
+    return f"{group.name}: {status} {event.type.value} of {names} ({what}; {document}) {event.id}"
+
+
+# From here on, what becomes of a line.
+
+
+def _time(at: Time) -> datetime:
+    return datetime.fromtimestamp(at // 1_000_000, UTC).replace(microsecond=at % 1_000_000)
+
+
+def _without_calls(_logger: object, _method: str, line: Any) -> Any:
+    """A developer sees what came of a call, and knows that there was one."""
+    if line["level"] == "info" and "request_id" in line:
+        raise structlog.DropEvent
+    return line
+
+
+def _timed(_logger: object, _method: str, line: Any) -> Any:
+    line["timestamp"] = _time(guard.wall_us())
+    return line
+
+
+def _cleaned(_logger: object, _method: str, line: Any) -> Any:
+    """No secret gets into a log, whoever said it, and no value fills it."""
+    for key, value in line.items():
+        if isinstance(value, str):
+            line[key] = hidden(value if key == "exception" else value[:MAX_VALUE])
+    return line
+
+
+def _json(_logger: object, _method: str, line: Any) -> str:
+    line.pop(_TOLD, None)
+    first = {key: line.pop(key) for key in ("timestamp", "level", "event")}
+    first["timestamp"] = first["timestamp"].isoformat().replace("+00:00", "Z")
+    return escaped(_encode({**first, **line}).decode())
+
+
+class _Console:
+    """`2026-11-15 05:08:03Z  warning: what happened  key=value`; a change without its fields,
+    since its words say all of it, and at the time at which it happened."""
+
+    def __init__(self, dates: bool) -> None:
+        self._format = "%Y-%m-%d %H:%M:%SZ" if dates else "%H:%M:%S"
+
+    def __call__(self, _logger: object, _method: str, line: Any) -> str:
+        said, level = line.pop("event"), line.pop("level")
+        at, exception = line.pop("timestamp"), line.pop("exception", "")
+        if line.pop(_TOLD, False):
+            at, line = line["at"], {}
+        fields = "".join(f"  {key}={_value(value)}" for key, value in line.items())
+        level = "" if level == "info" else f"{level}: "
+        text = visible(f"{at.strftime(self._format)}  {level}{said}{fields}")
+        told = exception.splitlines() if exception else []
+        return "\n".join([text, *(f"    {visible(one)}" for one in told)])
+
+
+def _value(value: object) -> str:
+    if isinstance(value, str):
+        return value if value and not set(value) & set(" \"'=") else repr(value)
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    return str(value)

@@ -1,0 +1,235 @@
+"""OpenTelemetry traces, for whoever collects them; off unless somebody says where to.
+
+While it is off nothing is imported and a span is nothing. A control call, the commit that it led
+to and the driver's attempt that followed are one trace: what a commit set going is found again by
+the id of its event.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from forewarn import __version__
+from forewarn.core import Event, Refused
+from forewarn.core.changes import Change, EventMoved
+from forewarn.service import guard
+from forewarn.store.port import Commit
+
+REMEMBERED = 10_000  # events of which it is known in which trace they were set going
+COMPLAIN_EVERY = 60.0  # seconds of guard time between two lines about an exporter that fails
+EXPORT_TIMEOUT = 5  # seconds for one delivery
+EXPORT_EVERY = 1_000  # milliseconds between two
+LAST_EXPORT = 3.0  # seconds that are given to the last delivery when the service stops
+
+SHOWN = 20  # events and groups that a commit names
+
+NAMES = ("traceparent", "tracestate")  # headers that say which trace a call belongs to
+
+
+class TracesUnusable(Exception):
+    """Traces are wanted and cannot be had; the message says why."""
+
+
+class _Tracing:
+    """What there is while it is on. `api` are the parts of OpenTelemetry that are used."""
+
+    def __init__(self, provider: Any, api: Any, propagator: Any, nowhere: Any) -> None:
+        self.provider = provider
+        self.api = api
+        self.propagator = propagator
+        self.tracer = provider.get_tracer("forewarn", __version__)
+        self.nowhere = nowhere
+        self.events: OrderedDict[str, tuple[Any, Any]] = OrderedDict()
+
+    @contextlib.contextmanager
+    def span(
+        self, name: str, attributes: Mapping[str, Any], context: Any = None, links: Any = ()
+    ) -> Iterator[Any]:
+        said = {key: value for key, value in attributes.items() if value not in ("", None)}
+        with self.tracer.start_as_current_span(
+            name, context=context, attributes=said, links=links, record_exception=False
+        ) as span:
+            yield span
+
+    def remember(self, span: Any, ids: Iterable[str]) -> None:
+        here = span.get_span_context()
+        for id in ids:
+            first, _ = self.events.pop(id, (here, None))
+            self.events[id] = first, here
+            if len(self.events) > REMEMBERED:
+                self.events.popitem(last=False)
+
+
+_on: _Tracing | None = None  # of the process, as the log is
+_OFF: AbstractContextManager[None] = contextlib.nullcontext()
+
+
+def start(url: str) -> None:
+    """Send traces there from now on: the address of a collector that takes OTLP over HTTP."""
+    global _on
+    if not url.startswith(("http://", "https://")):
+        raise TracesUnusable(
+            f"traces = {url}: where they go is an address such as http://127.0.0.1:4318"
+        )
+    try:
+        from opentelemetry import trace
+        from opentelemetry.context import Context
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+    except ImportError as error:
+        raise TracesUnusable(
+            f"traces = {url}: this needs OpenTelemetry's packages: pip install 'forewarn[otel]'"
+        ) from error
+    resource = Resource.create({"service.name": "forewarn", "service.version": __version__})
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    exporter = OTLPSpanExporter(endpoint=_endpoint(url), timeout=EXPORT_TIMEOUT)
+    provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=EXPORT_EVERY))
+    _quieten()
+    _on = _Tracing(provider, trace, TraceContextTextMapPropagator(), Context())
+
+
+def stop() -> None:
+    """What has not been delivered has a moment to be; blocks so long, so not in the loop."""
+    global _on
+    on, _on = _on, None
+    if on is not None:
+        last = threading.Thread(target=on.provider.shutdown, name="last traces", daemon=True)
+        last.start()
+        last.join(LAST_EXPORT)
+
+
+@contextlib.contextmanager
+def sent_to(url: str) -> Iterator[None]:
+    """While this lasts; to nobody, if nobody is named."""
+    if not url:
+        yield
+        return
+    start(url)
+    try:
+        yield
+    finally:
+        stop()
+
+
+def active() -> bool:
+    return _on is not None
+
+
+def span(name: str, **attributes: Any) -> AbstractContextManager[Any]:
+    """A piece of work, within whatever it is part of."""
+    return _OFF if _on is None else _on.span(name, attributes)
+
+
+def call(name: str, headers: Mapping[str, str], **attributes: Any) -> AbstractContextManager[Any]:
+    """What somebody asked for, within the trace that they say it belongs to."""
+    if _on is None:
+        return _OFF
+    said = {key: headers[key] for key in NAMES if key in headers}
+    return _on.span(name, attributes, _on.propagator.extract(said, _on.nowhere))
+
+
+def attempt(event: Event) -> AbstractContextManager[Any]:
+    """A driver's: part of the trace of the commit that put it on record; linked to the one that
+    raised the event, if that is another."""
+    if _on is None:
+        return _OFF
+    first, last = _on.events.get(event.id, (None, None))
+    context, links = _on.nowhere, []
+    if last is not None:
+        context = _on.api.set_span_in_context(_on.api.NonRecordingSpan(last), context)
+        if first is not last:
+            links = [_on.api.Link(first)]
+    return _on.span(
+        "driver attempt",
+        {
+            "forewarn.event_id": event.id,
+            "forewarn.event_type": event.type.value,
+            "forewarn.group": event.group,
+            "forewarn.attempt": event.attempt.number if event.attempt else 0,
+        },
+        context,
+        links,
+    )
+
+
+def remember(span: Any, changes: Mapping[str, Iterable[Change]]) -> None:
+    """What happens to these events from now on was set going here."""
+    if _on is not None and span is not None:
+        moved = (item for items in changes.values() for item in items)
+        _on.remember(span, [item.event.id for item in moved if isinstance(item, EventMoved)])
+
+
+def committed(span: Any, commit: Commit | None, refusal: Sequence[Refused]) -> None:
+    """How it ended."""
+    if span is None:
+        return
+    if refusal:
+        note(span, refused=refusal[0].reason.value)
+    if commit is None:
+        return
+    items = (item for entry in commit.entries for item in entry.items)
+    ids = dict.fromkeys(item.event.id for item in items if isinstance(item, EventMoved))
+    groups = [entry.group for entry in commit.entries]
+    note(span, commit=commit.seq, event_ids=list(ids)[:SHOWN], groups=groups[:SHOWN])
+
+
+def note(span: Any, **attributes: Any) -> None:
+    """What is only known at the end."""
+    if span is not None:
+        said = {f"forewarn.{key}": value for key, value in attributes.items() if value != ""}
+        span.set_attributes(said)
+
+
+def answered(span: Any, status: int, by: str, route: str) -> None:
+    """A call of the control API."""
+    if span is None or _on is None:
+        return
+    span.update_name(route)
+    span.set_attribute("http.response.status_code", status)
+    note(span, by=by)
+    if status >= 500:
+        span.set_status(_on.api.StatusCode.ERROR)
+
+
+def _endpoint(url: str) -> str:
+    """A collector's address is said without the path for traces, as a rule."""
+    return url if url.rstrip("/").endswith("/v1/traces") else url.rstrip("/") + "/v1/traces"
+
+
+class _Seldom(logging.Filter):
+    """An exporter that fails says so once a minute, whatever it says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told = -COMPLAIN_EVERY
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        now = guard.monotonic()
+        if now - self._told < COMPLAIN_EVERY:
+            return False
+        self._told = now
+        # As a warning, and without the traceback: the service does well without its traces.
+        record.levelno, record.levelname = logging.WARNING, "WARNING"
+        record.exc_info = None
+        return True
+
+
+def _quieten() -> None:
+    seldom = _Seldom()
+    for name in (
+        "opentelemetry.exporter.otlp.proto.http.trace_exporter",
+        "opentelemetry.sdk._shared_internal",
+        "opentelemetry.sdk.trace.export",
+        "opentelemetry.sdk.trace",
+        "urllib3.connectionpool",
+    ):
+        logging.getLogger(name).addFilter(seldom)

@@ -1,0 +1,16 @@
+"""`forewarn serve` with workers, in which durations pass quickly: for tests only, since a fleet's
+service has no such setting. Becomes the supervisor, as `serve` does."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from forewarn.cli import settings
+from forewarn.cli.supervising import become
+from forewarn.node.handed import Handed
+
+if __name__ == "__main__":
+    path, speed = Path(sys.argv[1]), float(sys.argv[2])
+    said, made = settings.load(path, {}, with_fleet=False)
+    become(said, made, Handed(), config=path, speed=speed)

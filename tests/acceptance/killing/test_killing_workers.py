@@ -1,0 +1,174 @@
+"""A service of several processes, whose control, workers and supervisor are killed one by one with
+kill -9 while guests and an operator go on. What they saw is put before the judge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections import Counter
+from pathlib import Path
+
+from crowd import HOSTS, MACHINES, Guests
+from test_killing import _free_port, recorded
+
+from forewarn.core import Status
+from forewarn.service import guard
+from forewarn.testing.judge import judge
+
+KILLS = 24
+SPEED = 400  # 15 minutes of notice pass in 2 s, ten minutes of being Started in 1.5 s
+KINDS = {
+    "web": "scale-set",
+    "sql": "availability-set",
+    "shop": "cloud-service",
+    "jumpbox": "standalone",
+}
+NEVER_LONGER = 30.0  # seconds for anything that should take one
+
+
+def fleet() -> str:
+    """The sample fleet, with addresses to ask from."""
+    lines = [f"hosts: [{', '.join(HOSTS)}]", "groups:"]
+    for g, (group, machines) in enumerate(MACHINES.items()):
+        lines += [f"  - name: {group}", f"    kind: {KINDS[group]}", "    machines:"]
+        for n, name in enumerate(machines):
+            domain = 0 if group in ("jumpbox",) else n % (3 if group == "sql" else 2)
+            spot = ", spot: true" if name in ("web_2", "web_3") else ""
+            where = "" if group == "jumpbox" else f", update_domain: {domain}"
+            lines.append(
+                f"      - {{name: {name}, address: 127.1.{g}.{n + 1}, host: {HOSTS[domain]}"
+                f"{where}{spot}}}"
+            )
+    return "\n".join(lines) + "\n"
+
+
+class Victims:
+    """The service, and the hand that kills some of it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.metadata = _free_port()
+        self.control = _free_port(after=self.metadata)
+        (directory / "fleet.yaml").write_text(fleet())
+        said = {
+            "fleet": "fleet.yaml",
+            "state": "state.db",
+            "metadata": f"127.0.0.1:{self.metadata}",
+            "control": f"127.0.0.1:{self.control}",
+            "silence": "90d",
+            "workers": 2,
+        }
+        lines = [f"{key} = {json.dumps(value)}" for key, value in said.items()]
+        (directory / "forewarn.toml").write_text("\n".join(lines) + "\n")
+
+    async def start(self) -> None:
+        with (self.directory / "said").open("ab") as said:
+            self._supervisor = await asyncio.create_subprocess_exec(
+                *(sys.executable, str(Path(__file__).with_name("hurried.py"))),
+                *(str(self.directory / "forewarn.toml"), str(SPEED)),
+                stdout=asyncio.subprocess.PIPE,
+                stderr=said,
+                env={**os.environ, "XDG_RUNTIME_DIR": str(self.directory)},
+            )
+        assert self._supervisor.stdout is not None
+        async with asyncio.timeout(NEVER_LONGER):
+            line = await self._supervisor.stdout.readline()
+        assert line.startswith(b"ready"), (self.directory / "said").read_text()[-3000:]
+
+    async def end(self, number: signal.Signals) -> int:
+        children = list(self.children().values())
+        self._supervisor.send_signal(number)
+        async with asyncio.timeout(NEVER_LONGER):
+            status = await self._supervisor.wait()
+            while any(_lives(child) for child in children):
+                await guard.pause(0.01)
+        return status
+
+    def children(self) -> dict[str, int]:
+        pid = self._supervisor.pid
+        found = {}
+        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            words = Path(f"/proc/{child}/cmdline").read_bytes().decode().split("\0")
+            if "forewarn.cli.process" in words:
+                found[words[words.index("forewarn.cli.process") + 1]] = int(child)
+        return found
+
+    async def kill(self, name: str) -> None:
+        """Until there is another in its place."""
+        killed = self.children()[name]
+        os.kill(killed, signal.SIGKILL)
+        async with asyncio.timeout(NEVER_LONGER):
+            while self.children().get(name, killed) == killed:
+                await guard.pause(0.01)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+async def killed_one_by_one(directory: Path) -> tuple[Guests, Counter[str]]:
+    victims = Victims(directory)
+    guests = Guests(20_27, victims.metadata, victims.control, by_source=True)
+    await victims.start()
+    _, machines = await guests.control("GET", "/v1/machines")
+    guests.know(json.loads(machines))
+    guests.note("up")
+    for machine in ("jumpbox", "sql-0", "FrontEnd_IN_0", "web_0"):
+        status, _ = await guests.ask(machine, "GET", "2020-07-01")
+        assert status == 200
+    crowd = asyncio.get_running_loop().create_task(guests.go_on())
+    killed = Counter[str]()
+    for life in range(KILLS):
+        if life % 12 == 0:
+            said = {"type": "Freeze", "groups": ["shop", "sql"], "at_once": 2, "bake": 30}
+            await guests.control("POST", "/v1/rollouts", said)
+        await asyncio.wait([crowd], timeout=guests.chance.uniform(0.1, 0.9))
+        assert not crowd.done(), crowd
+        if life % 12 == 11:
+            await victims.end(signal.SIGKILL)
+            await victims.start()
+            guests.refused = 0
+            name = "supervisor"
+        else:
+            name = guests.chance.choice(["control", "worker 0", "worker 1"])
+            await victims.kill(name)
+            assert guests.refused == 0, f"a call was refused while {name} was dead"
+        killed[name] += 1
+        if name in ("control", "supervisor"):
+            guests.note("up")
+    await asyncio.wait([crowd], timeout=4)
+    guests.stop.set()
+    await crowd
+    guests.note("end")
+    assert guests.refused == 0
+    assert await victims.end(signal.SIGTERM) == 0
+    return guests, killed
+
+
+def test_no_promise_is_broken_whichever_process_is_killed(tmp_path: Path) -> None:
+    guests, killed = asyncio.run(killed_one_by_one(tmp_path))
+    assert {"control", "worker 0", "worker 1", "supervisor"} == set(killed)
+
+    lines = (tmp_path / "state.db.impacts").read_text().splitlines()
+    impacts = [json.loads(line) for line in lines]
+    record = asyncio.run(recorded(tmp_path / "state.db"))
+    judgement = judge([*guests.trace, *impacts, *record.unseen])
+    assert judgement.ok, judgement.render()
+
+    exchanges = [line for line in guests.trace if line["kind"] == "exchange"]
+    answered = Counter((line["method"], line["status"]) for line in exchanges)
+    assert answered["GET", 200] > 1_000  # it was under load
+    assert answered["POST", 200] > 100
+    assert answered["POST", 500] > 10  # nobody was there to take it
+    assert len(impacts) > 10  # and much was carried out
+    assert record.replayed == record.stored
+    for events in record.rollouts.values():
+        finished = Counter(event.cause for event in events if event.status is Status.FINISHED)
+        assert set(finished.values()) <= {1}  # no step was carried out twice

@@ -1,0 +1,274 @@
+"""A service of several processes under test, and machines that go on polling whatever happens.
+
+Every machine has a source address of its own on loopback. A poll that is refused, cut or answered
+wrongly is remembered, with how it went wrong; nothing is retried.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from polling import GET, LAST, until
+from raw import Hangs, HungUp, Line, Raw, exchange, request
+from running import Running
+
+METADATA = "Metadata: true"
+LAST_POLL = LAST
+TARGET = "/metadata/scheduledevents?api-version=2020-07-01"
+MACHINES = 12
+NEVER_LONGER = 60.0  # seconds for anything that should take one
+
+
+def source(n: int) -> str:
+    return f"127.1.0.{n + 1}"
+
+
+def fleet(machines: int = MACHINES) -> str:
+    lines = ["groups:", "  - name: web", "    kind: scale-set", "    machines:"]
+    lines += [f"      - {{name: web_{n}, address: {source(n)}}}" for n in range(machines)]
+    return "\n".join(lines) + "\n"
+
+
+class Several:
+    """The service, by its supervisor; or in one process, with workers = 0."""
+
+    def __init__(self, directory: Path, workers: int = 2, **settings: object) -> None:
+        self.directory = directory
+        self.workers = workers
+        (directory / "fleet.yaml").write_text(fleet())
+        said: dict[str, object] = {
+            "fleet": "fleet.yaml",
+            "state": "state.db",
+            "metadata": "127.0.0.1:0",
+            "control": "127.0.0.1:0",
+            "workers": workers,
+            **settings,
+        }
+        self.config = directory / "forewarn.toml"
+        self.write(said)
+        self.said = said
+        self.running: Running | None = None
+        self.metadata = self.control = ""
+
+    def write(self, said: dict[str, object]) -> None:
+        lines = [f"{key} = {json.dumps(value)}" for key, value in said.items()]
+        self.config.write_text("\n".join(lines) + "\n")
+
+    def start(self, *before: str, fds: Sequence[int] = (), **environment: str) -> Running:
+        argv = [*before, sys.executable, "-m", "forewarn", "serve", "--config", str(self.config)]
+        process = subprocess.Popen(
+            argv,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            pass_fds=fds,
+            env={**os.environ, "XDG_RUNTIME_DIR": str(self.directory), **environment},
+        )
+        self.running = Running(process, argv)
+        return self.running
+
+    def wait_until_ready(self) -> None:
+        assert self.running is not None
+        line = self.running.line(60)
+        assert line.startswith("ready "), line
+        urls = json.loads(line.removeprefix("ready "))
+        self.metadata, self.control = urls["metadata"], urls["control"]
+
+    @property
+    def place(self) -> tuple[str, int]:
+        host, _, port = self.metadata.removeprefix("http://").rpartition(":")
+        return host, int(port)
+
+    @property
+    def pid(self) -> int:
+        assert self.running is not None
+        return self.running.process.pid
+
+    def children(self) -> dict[str, int]:
+        """The processes by name: control, worker 0, …"""
+        found = {}
+        for child in _children(self.pid):
+            with contextlib.suppress(OSError):
+                words = Path(f"/proc/{child}/cmdline").read_bytes().decode().split("\0")
+                if "forewarn.cli.process" in words:
+                    found[words[words.index("forewarn.cli.process") + 1]] = child
+        return found
+
+    def kill(self, name: str) -> int:
+        pid = self.children()[name]
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def wait_for_another(self, name: str, than: int) -> int:
+        until(lambda: self.children().get(name, than) != than, NEVER_LONGER)
+        return self.children()[name]
+
+    def wait_for_workers(self) -> None:
+        """Until all of them answer guests with what control knows."""
+        until(lambda: self._workers() == self.workers, NEVER_LONGER)
+
+    def _workers(self) -> float:
+        with contextlib.suppress(OSError, urllib.error.URLError):
+            return self.metrics().get("forewarn_workers", -1)
+        return -1
+
+    def metrics(self) -> dict[str, float]:
+        with urllib.request.urlopen(f"{self.control}/metrics", timeout=20) as answer:
+            lines = answer.read().decode().splitlines()
+        pairs = [line.rpartition(" ") for line in lines if not line.startswith("#")]
+        return {name: float(value) for name, _, value in pairs}
+
+    def ask(self, method: str, path: str, said: object = None) -> Any:
+        """Of control, which may be restarting: whoever calls waits with the kernel."""
+        asked = urllib.request.Request(
+            f"{self.control}{path}",
+            method=method,
+            data=None if said is None else json.dumps(said).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(asked, timeout=NEVER_LONGER) as answer:
+            return json.loads(answer.read() or b"null")
+
+    def schedule(self, machine: str = "web_0", type: str = "Reboot") -> str:
+        event = {"type": type, "machines": [machine]}
+        id = self.ask("POST", "/v1/events", event)["id"]
+        assert isinstance(id, str)
+        return id
+
+    def poll(self, n: int = 0) -> Raw:
+        return exchange(self.place, LAST, source=source(n))
+
+    def document(self, n: int = 0) -> Any:
+        raw = self.poll(n)
+        assert raw.status == 200, raw
+        return raw.json()
+
+    def approve(self, id: str, n: int = 0) -> int:
+        body = json.dumps({"StartRequests": [{"EventId": id}]}).encode()
+        said = request("POST", TARGET, METADATA, "Connection: close", body=body)
+        return exchange(self.place, said, source=source(n)).status
+
+    def answered_by(self, n: int) -> str:
+        """Every process has a part of its own in the ids of its answers."""
+        return self.poll(n).header("x-ms-request-id")[:23]
+
+    def stop(self) -> int:
+        assert self.running is not None
+        return self.running.stop()
+
+    def said_so_far(self) -> str:
+        assert self.running is not None
+        return "".join(self.running.stderr)
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(c) for c in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+@contextlib.contextmanager
+def several(directory: Path, workers: int = 2, **settings: object) -> Iterator[Several]:
+    service = Several(directory, workers, **settings)
+    service.start()
+    try:
+        service.wait_until_ready()
+        yield service
+    finally:
+        service.stop()
+
+
+class Crowd:
+    """Machines that poll without a pause, each on connections of its own: every other one on a
+    new connection each time, the others on one that they keep for as long as the server does."""
+
+    def __init__(self, place: tuple[str, int], machines: Sequence[int]) -> None:
+        self._place = place
+        self._stop = threading.Event()
+        self.went = Counter[str]()
+        self.wrong: list[str] = []
+        self.bodies: set[bytes] = set()
+        self._threads = [
+            threading.Thread(target=self._poll, args=(n, n % 2 == 0), daemon=True) for n in machines
+        ]
+
+    def __enter__(self) -> Crowd:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(NEVER_LONGER)
+            assert not thread.is_alive()
+
+    def seen(self, more: int = 20) -> None:
+        """Until so many more polls have been answered."""
+        before = self.went["answered"]
+        until(lambda: self.went["answered"] >= before + more, NEVER_LONGER)
+
+    def _poll(self, n: int, once: bool) -> None:
+        line: Line | None = None
+        while not self._stop.is_set():
+            try:
+                if line is None:
+                    line = Line(self._place, source=source(n))
+                    line._socket.settimeout(NEVER_LONGER)  # a start may take its time
+                line.send(LAST if once else GET)
+                raw = line.answer()
+            except ConnectionRefusedError:
+                self._note("refused", n)
+                raw = None
+            except (HungUp, OSError) as error:
+                self._note("cut", n, repr(error))
+                raw = None
+            except Hangs as error:
+                self._note("hung", n, repr(error))
+                raw = None
+            if raw is not None:
+                self.went["answered"] += 1
+                self.bodies.add(raw.body)
+                if raw.status != 200:
+                    self._note(f"status {raw.status}", n)
+            if line is not None and (raw is None or raw.all("connection") == ["close"]):
+                line.close()
+                line = None
+            self._stop.wait(0.002)
+        if line is not None:
+            line.close()
+
+    def _note(self, how: str, n: int, why: str = "") -> None:
+        self.went[how] += 1
+        self.wrong.append(f"{how}: web_{n} {why}")
+
+
+def listening(count: int, *, shared: bool = True) -> list[socket.socket]:
+    """Sockets that somebody else than the service has opened, on one address."""
+    opened: list[socket.socket] = []
+    for _ in range(count):
+        made = socket.socket()
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        made.bind(("127.0.0.1", opened[0].getsockname()[1] if opened else 0))
+        made.listen(512)
+        opened.append(made)
+    return opened

@@ -1,0 +1,266 @@
+"""Conditional requests: what has a name for its state, who has it already is spared it, and nobody
+changes what is no longer what they have seen."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api_kit import Told, ask
+from typer.testing import CliRunner
+
+from forewarn.cli.app import app
+from forewarn.control import conditions
+from forewarn.control.operations import OPERATIONS
+from forewarn.testing import Service
+
+FLEET = """
+hosts: [h1, h2]
+groups:
+  - {name: web, kind: scale-set, machines: [{name: web_0, host: h1}, {name: web_1, host: h2}]}
+  - {name: sql, kind: standalone, machines: [{name: sql-0}]}
+"""
+MADE_UP = '"00000000000000000000000000000000"'
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with Service(FLEET, sockets=True) as service:
+        yield service
+
+
+def _event(service: Service) -> str:
+    return f"/v1/events/{service.schedule('Reboot', 'web_0').id}"
+
+
+def _rollout(service: Service) -> str:
+    made = ask(service, "POST", "/v1/rollouts", {"type": "Reboot", "groups": ["web"]})
+    service.settle()
+    return f"/v1/rollouts/{made.body['id']}"
+
+
+def at(path: str) -> Callable[[Service], str]:
+    return lambda _service: path
+
+
+THINGS: dict[str, Callable[[Service], str]] = {
+    "machine": at("/v1/machines/web_0"),
+    "group": at("/v1/groups/web"),
+    "host": at("/v1/hosts/h1"),
+    "event": _event,
+    "rollout": _rollout,
+    "fleet": at("/v1/fleet"),
+}
+
+
+def tag(service: Service, path: str) -> str:
+    return ask(service, "GET", path).headers["etag"]
+
+
+@pytest.mark.parametrize("thing", THINGS)
+def test_whoever_has_it_already_is_spared_it(service: Service, thing: str) -> None:
+    path = THINGS[thing](service)
+    first = ask(service, "GET", path)
+    etag = first.headers["etag"]
+    for said in (etag, f'"other", {etag}', f"W/{etag}", "*"):
+        told = ask(service, "GET", path, if_none_match=said)
+        assert (told.status, told.raw, told.headers["etag"]) == (304, b"", etag)
+    told = ask(service, "GET", path, if_none_match=MADE_UP)
+    assert (told.status, told.raw) == (200, first.raw)
+
+
+def test_a_tag_covers_what_is_decided_upon_and_not_how_often_a_machine_asks(
+    service: Service,
+) -> None:
+    machine = tag(service, "/v1/machines/web_0")
+    service.document("web_0")
+    service.clock.advance("1h")  # it listens by then
+    service.document("web_0")
+    assert tag(service, "/v1/machines/web_0") == machine
+    group, host, fleet = (tag(service, p) for p in ("/v1/groups/web", "/v1/hosts/h1", "/v1/fleet"))
+    service.schedule("Freeze", "web_0")
+    assert tag(service, "/v1/machines/web_0") != machine
+    assert tag(service, "/v1/groups/web") != group
+    assert tag(service, "/v1/hosts/h1") == host  # it is not about the host
+    assert tag(service, "/v1/fleet") == fleet
+
+
+def test_a_rollout_has_another_tag_with_every_step(service: Service) -> None:
+    path = _rollout(service)
+    tags = [tag(service, path)]
+    while ask(service, "GET", path).body["state"] == "running":
+        service.clock.advance("10m")
+        tags.append(tag(service, path))
+    told = dict.fromkeys(tags)
+    assert len(told) >= 4  # announced, started, the next one, done
+    assert tags == sorted(tags, key=list(told).index)  # and never one it had before
+
+
+# What changes each thing, as its caller would, and what comes in between.
+CHANGES: dict[str, tuple[str, Callable[[Service], str], str, str, object]] = {
+    "restart a machine": ("machine", at("/v1/machines/web_0"), "POST", "/restart", None),
+    "remove a machine": ("machine", at("/v1/machines/web_1"), "DELETE", "", None),
+    "change a policy": ("group", at("/v1/groups/web"), "PATCH", "/policy", {"user_event_limit": 3}),
+    "put a group": (
+        "group",
+        at("/v1/groups/sql"),
+        "PUT",
+        "",
+        {"kind": "standalone", "machines": [{"name": "sql-0"}], "labels": {"a": "b"}},
+    ),
+    "remove a group": ("group", at("/v1/groups/sql"), "DELETE", "", None),
+    "put a host": ("host", at("/v1/hosts/h1"), "PUT", "", {"labels": {"rack": "1"}}),
+    "maintain a host": ("host", at("/v1/hosts/h1"), "POST", "/maintain", {"how": "Freeze"}),
+    "degrade a host": ("host", at("/v1/hosts/h1"), "POST", "/degrade", {}),
+    "approve an event": ("event", _event, "POST", "/approve", None),
+    "cancel an event": ("event", _event, "POST", "/cancel", None),
+    "pause a rollout": ("rollout", _rollout, "POST", "/pause", {}),
+    "abort a rollout": ("rollout", _rollout, "POST", "/abort", {}),
+    "put a fleet": (
+        "fleet",
+        at("/v1/fleet"),
+        "PUT",
+        "",
+        {"groups": [{"name": "sql", "kind": "standalone", "machines": [{"name": "sql-0"}]}]},
+    ),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_what_is_no_longer_so_is_not_changed(service: Service, what: str) -> None:
+    _thing, where, method, verb, body = CHANGES[what]
+    path = where(service)
+    before, seq = ask(service, "GET", path), service.node.store.seq
+    told = ask(service, method, path + verb, body, if_match=MADE_UP)
+    assert (told.status, told.body["type"]) == (412, "/docs#problem-stale")
+    assert "has changed since" in told.body["detail"]
+    assert service.node.store.seq == seq
+    assert ask(service, "GET", path).raw == before.raw
+    told = ask(service, method, path + verb, body, if_match=f'"other", {before.headers["etag"]}')
+    assert told.status == 200, told.body
+    assert service.node.store.seq > seq
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_of_two_who_have_seen_the_same_one_succeeds(service: Service, what: str) -> None:
+    """Both are let in before either is committed: only inside the transaction can it be told."""
+    _thing, where, method, verb, body = CHANGES[what]
+    path = where(service)
+    etag = tag(service, path)
+    answers: list[Told] = []
+    waiting = threading.Barrier(2)
+
+    def change() -> None:
+        waiting.wait(20)
+        answers.append(ask(service, method, path + verb, body, if_match=etag))
+
+    both = [threading.Thread(target=change) for _ in range(2)]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join(30)
+    statuses = sorted(answer.status for answer in answers)
+    assert statuses[0] == 200
+    # The second is too late, unless what it asks for makes no sense any more.
+    assert statuses[1] in (412, 404, 409)
+
+
+def test_the_tag_is_compared_inside_the_transaction(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else is quicker, after all that is done before the commit has been done."""
+    etag = tag(service, "/v1/groups/web")
+    asked = conditions.expected
+
+    async def meanwhile(*said: Any) -> Any:
+        made = await asked(*said)
+        await service.node.platform.set_policy(
+            "web", lambda policy: type(policy)(user_event_limit=7), "somebody"
+        )
+        return made
+
+    monkeypatch.setattr(conditions, "expected", meanwhile)
+    told = ask(service, "PATCH", "/v1/groups/web/policy", {"user_event_limit": 3}, if_match=etag)
+    assert told.status == 412
+    assert ask(service, "GET", "/v1/groups/web").body["user_event_limit"] == 7
+
+
+def test_a_call_with_nothing_to_commit_is_refused_all_the_same(service: Service) -> None:
+    path, body = "/v1/groups/web/scale-in", {"to": 2}
+    etag = tag(service, "/v1/groups/web")
+    assert ask(service, "POST", path, body, if_match=etag).status == 200
+    told = ask(service, "POST", path, body, if_match=MADE_UP)
+    assert (told.status, told.headers["content-type"]) == (412, "application/problem+json")
+    fleet = ask(service, "GET", "/v1/fleet")
+    etag = fleet.headers["etag"]
+    assert ask(service, "PUT", "/v1/fleet?plan=true", raw=fleet.raw, if_match=etag).status == 200
+    told = ask(service, "PUT", "/v1/fleet?plan=true", raw=fleet.raw, if_match=MADE_UP)
+    assert told.status == 412
+
+
+def test_two_who_change_different_things_of_a_policy_both_succeed(service: Service) -> None:
+    bodies: list[dict[str, object]] = [
+        {"user_event_limit": 3},
+        {"all_instances_down": True},
+        {"terminate_notice": 300},
+    ]
+    threads = [
+        threading.Thread(target=ask, args=(service, "PATCH", "/v1/groups/web/policy", body))
+        for body in bodies
+    ]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(30)
+    found = ask(service, "GET", "/v1/groups/web").body
+    assert {key: found[key] for body in bodies for key in body} == {
+        key: value for body in bodies for key, value in body.items()
+    }
+
+
+def test_a_plan_names_the_fleet_it_was_made_for(service: Service) -> None:
+    text = FLEET.replace("name: sql-0", "name: sql-0, host: h1").encode()
+    plan = ask(service, "PUT", "/v1/fleet?plan=true", raw=text).body
+    assert plan["etag"] == tag(service, "/v1/fleet")
+    ask(service, "PATCH", "/v1/groups/web/policy", {"user_event_limit": 1})
+    told = ask(service, "PUT", "/v1/fleet", raw=text, if_match=plan["etag"])
+    assert told.status == 412
+    plan = ask(service, "PUT", "/v1/fleet?plan=true", raw=text).body
+    assert ask(service, "PUT", "/v1/fleet", raw=text, if_match=plan["etag"]).status == 200
+
+
+def test_the_command_applies_a_plan_to_the_fleet_it_was_made_for(
+    service: Service, tmp_path: Path
+) -> None:
+    file = tmp_path / "fleet.yaml"
+    file.write_text(FLEET.replace("name: sql-0", "name: sql-0, host: h1"))
+
+    def apply(*words: str) -> Any:
+        return CliRunner().invoke(app, ["apply", str(file), *words, "--url", service.control_url])
+
+    (named,) = re.findall(r"--if-match ([0-9a-f]{32})$", apply("--plan").output, re.MULTILINE)
+    ask(service, "PATCH", "/v1/groups/web/policy", {"user_event_limit": 1})
+    late = apply("--if-match", named)
+    assert (late.exit_code, "the fleet has changed since" in late.output) == (1, True)
+    (named,) = re.findall(r"--if-match ([0-9a-f]{32})$", apply("--plan").output, re.MULTILINE)
+    done = apply("--if-match", named)
+    assert (done.exit_code, "1 machine changed" in done.output) == (0, True)
+
+
+def test_where_it_would_mean_nothing_it_is_refused(service: Service) -> None:
+    body = {"type": "Reboot", "machines": ["web_0"]}
+    told = ask(service, "POST", "/v1/events", body, if_match="*")
+    assert (told.status, ask(service, "GET", "/v1/events").body) == (400, [])
+    assert "takes no If-Match" in told.body["detail"]
+
+
+def test_every_thing_that_can_be_changed_has_a_tag() -> None:
+    tagged = {name.split()[1] for name, one in OPERATIONS.items() if one.tagged}
+    for name, operation in OPERATIONS.items():
+        if operation.conditional:
+            path = "/".join(name.split()[1].split("/")[:4])
+            assert path in tagged, name

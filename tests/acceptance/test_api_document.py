@@ -1,0 +1,197 @@
+"""The API's document and its page: complete, published as served, and made of nothing that comes
+from elsewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import typer
+from api_kit import ask
+
+from forewarn import __version__
+from forewarn.cli.app import app as commands
+from forewarn.control import schema_words as words
+from forewarn.control.field_words import FIELDS
+from forewarn.control.operations import OPERATIONS
+from forewarn.core import EventType, GroupKind, Source, Status
+from forewarn.core import events as core_events
+from forewarn.core.fleet import Health
+from forewarn.core.holds import HoldKind
+from forewarn.core.lanes import MAX_SELECTED
+from forewarn.core.standing import StepState, WaitKind
+from forewarn.core.time import SECOND
+from forewarn.core.window_words import MAX_WINDOWS
+from forewarn.service import drafting, gates
+from forewarn.service.hosts import How
+from forewarn.testing import Service
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with Service(sockets=True) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def document(service: Service) -> Any:
+    return ask(service, "GET", "/schema/openapi.json").body
+
+
+def operations(document: Any) -> Iterator[tuple[str, Any]]:
+    for path, item in document["paths"].items():
+        for method, operation in item.items():
+            yield f"{method.upper()} {path}", operation
+
+
+def test_every_call_is_described_and_every_description_is_of_a_call(document: Any) -> None:
+    assert document["openapi"] == "3.1.0"
+    assert {name for name, _ in operations(document)} == set(OPERATIONS)
+    ids = [operation["operationId"] for _, operation in operations(document)]
+    assert len(ids) == len(set(ids))
+    tags = {tag["name"] for tag in document["tags"]}
+    for name, operation in operations(document):
+        assert operation["summary"], name
+        assert set(operation["tags"]) <= tags
+        assert {"4", "5"} & {status[0] for status in operation["responses"]}, name
+        for link in _links(operation):
+            assert link["operationId"] in ids
+
+
+def _links(operation: Any) -> Iterator[Any]:
+    for answer in operation["responses"].values():
+        yield from answer.get("links", {}).values()
+
+
+def test_the_published_document_is_the_one_that_is_served(document: Any) -> None:
+    """To publish it anew: python tests/acceptance/publish_api.py"""
+    published = (DOCS / "openapi.json").read_bytes()
+    assert msgspec.json.decode(published) == document
+    assert document["info"]["version"] == __version__
+
+
+def test_what_the_document_says_of_names_and_bounds_is_what_is_decided_by() -> None:
+    for said, enum in (
+        (words.EVENT_TYPES, EventType),
+        (words.STATUSES, Status),
+        (words.SOURCES, Source),
+        (words.KINDS, GroupKind),
+        (words.HEALTHS, Health),
+        (words.HOWS, How),
+        (words.STEP_STATES, StepState),
+        (words.HOLDS, HoldKind),
+        (words.WAITS, WaitKind),
+    ):
+        assert list(said) == [member.value for member in enum], enum
+    assert words.MAX_WORDS == core_events.MAX_DESCRIPTION
+    assert words.MAX_NOTICE * SECOND == core_events.MAX_NOTICE
+    assert words.MAX_IMPACT == core_events.MAX_DURATION_SECONDS
+    assert words.MAX_AT_ONCE == drafting.MAX_AT_ONCE
+    assert words.MAX_BAKE * SECOND == drafting.MAX_BAKE
+    assert words.MAX_GATE_TIMEOUT * SECOND == gates.MAX_GATE_TIMEOUT
+    assert (words.MAX_SELECTED, words.MAX_WINDOWS) == (MAX_SELECTED, MAX_WINDOWS)
+
+
+def test_every_field_that_is_explained_exists(document: Any) -> None:
+    shapes = document["components"]["schemas"].values()
+    fields = {name for shape in shapes for name in shape.get("properties", {})}
+    assert set(FIELDS) <= fields
+
+
+def _commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, f"{name} ")
+        else:
+            yield before + name, command
+
+
+def _asks_the_service(command: Any) -> bool:
+    """Does it take the address of one?"""
+    return any("--url" in parameter.opts for parameter in command.params)
+
+
+def test_every_command_that_asks_the_service_is_calls_that_anyone_can_make() -> None:
+    known = {name for operation in OPERATIONS.values() for name in operation.commands}
+    every = dict(_commands(typer.main.get_command(commands)))
+    asking = {name for name, command in every.items() if _asks_the_service(command)}
+    assert len(asking) > 30
+    assert asking <= known, asking - known
+    assert known <= set(every), known - set(every)
+
+
+def test_the_table_of_commands_is_in_the_docs() -> None:
+    text = (DOCS / "api.md").read_text()
+    rows = dict(re.findall(r"^\| `forewarn ([a-z -]+)` \| (.*) \|$", text, re.MULTILINE))
+    made: dict[str, list[str]] = {}
+    for call, operation in OPERATIONS.items():
+        for name in operation.commands:
+            made.setdefault(name, []).append(f"`{call}`")
+    assert rows == {name: ", ".join(calls) for name, calls in made.items()}
+
+
+class _Page(HTMLParser):
+    """What of a page points somewhere, and whether its tags are closed as they were opened."""
+
+    VOID = ("meta", "br", "hr", "img", "link", "input")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.tags: set[str] = set()
+        self._open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        if tag not in self.VOID:
+            self._open.append(tag)
+        for name, value in attrs:
+            assert name not in ("style", "src")
+            assert not name.startswith("on")
+            if name == "id":
+                self.ids.append(value or "")
+            elif name == "href":
+                self.links.append(value or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+
+def test_the_page_is_whole_and_loads_nothing(service: Service, document: Any) -> None:
+    told = ask(service, "GET", "/docs")
+    assert told.headers["content-type"].startswith("text/html")
+    policy = told.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "script" not in policy
+    page = _Page()
+    page.feed(told.raw.decode())
+    assert not {"script", "link", "img", "iframe", "form"} & page.tags
+    assert len(page.ids) == len(set(page.ids))
+    inside = {link[1:] for link in page.links if link.startswith("#") and len(link) > 1}
+    assert inside <= set(page.ids)
+    assert {link for link in page.links if not link.startswith("#")} == {"/schema/openapi.json"}
+    for _, operation in operations(document):
+        assert operation["operationId"] in page.ids
+    for shape in document["components"]["schemas"]:
+        assert f"shape-{shape}" in page.ids
+
+
+def test_the_way_in_leads_to_the_page(service: Service) -> None:
+    told = ask(service, "GET", "/")
+    assert (told.status, told.headers["location"]) == (302, "/docs")
+
+
+def test_the_document_and_the_page_need_no_token(service: Service) -> None:
+    with Service(sockets=True) as closed:
+        ask(closed, "POST", "/v1/tokens", {"name": "a", "role": "admin"})
+        assert ask(closed, "GET", "/v1/machines").status == 401
+        assert ask(closed, "GET", "/docs").status == 200
+        assert ask(closed, "GET", "/schema/openapi.json").status == 200

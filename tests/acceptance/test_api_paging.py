@@ -1,0 +1,252 @@
+"""Lists of the control API: pages that end where something stood, whatever became of it since, and
+filters that mean what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from api_kit import ask
+
+from forewarn.control.operations import OPERATIONS
+from forewarn.testing import Service
+
+FLEET = """
+hosts: [{name: h1, labels: {rack: r1}}, h2, {name: h10, labels: {rack: r1}}]
+groups:
+  - name: web
+    kind: scale-set
+    labels: {tier: web}
+    machines:
+      - {name: web_0, host: h1}
+      - {name: web_1, host: h2}
+      - {name: web_2, host: h1, spot: true}
+      - {name: web_10, host: h10}
+  - {name: sql-10, kind: standalone, machines: [{name: db-10}]}
+  - {name: sql-9, kind: standalone, labels: {tier: db}, machines: [{name: db-9, host: h2}]}
+"""
+INVENTORY = ["db-9", "db-10", "web_0", "web_1", "web_2", "web_10"]  # as people count
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with Service(FLEET, sockets=True) as service:
+        yield service
+
+
+def pages(service: Service, target: str) -> Iterator[list[Any]]:
+    for _ in range(100):
+        told = ask(service, "GET", target)
+        assert told.status == 200, told.body
+        yield told.body
+        target = told.next
+        if not target:
+            return
+    raise AssertionError("it leads round in circles")
+
+
+def names(service: Service, target: str) -> list[str]:
+    key = "id" if target.startswith(("/v1/events", "/v1/rollouts", "/v1/tokens")) else "name"
+    return [one[key] for page in pages(service, target) for one in page]
+
+
+def test_machines_groups_and_hosts_come_in_the_order_of_their_names(service: Service) -> None:
+    assert names(service, "/v1/machines") == INVENTORY
+    assert names(service, "/v1/groups") == ["sql-9", "sql-10", "web"]
+    assert names(service, "/v1/hosts") == ["h1", "h2", "h10"]
+
+
+def test_pages_of_any_size_are_the_whole(service: Service) -> None:
+    for event in ("web_0", "web_1", "db-9", "db-10"):
+        service.schedule("Reboot", event)
+    service.clock.advance("2h")  # all over
+    for machine in ("web_1", "db-9", "db-10"):
+        service.schedule("Freeze", machine)
+    for group in ("web", "sql-9", "sql-10"):
+        body = {"type": "Reboot", "groups": [group], "notice": 86_400}
+        assert ask(service, "POST", "/v1/rollouts", body).status == 201
+    service.settle()
+    for path in (
+        *("/v1/machines", "/v1/machines?group=web", "/v1/groups", "/v1/hosts"),
+        *("/v1/events", "/v1/events?past=true", "/v1/events?status=Finished", "/v1/rollouts"),
+    ):
+        whole = names(service, path)
+        assert len(whole) >= 3, path
+        for limit in (1, 2, 100):
+            glue = "&" if "?" in path else "?"
+            found = list(pages(service, f"{path}{glue}limit={limit}"))
+            assert all(len(page) <= limit for page in found)
+            assert all(len(page) == limit for page in found[:-1])
+            key = "name" if "name" in found[0][0] else "id"
+            assert [one[key] for page in found for one in page] == whole, (path, limit)
+
+
+def test_tokens_come_in_pages_too(service: Service) -> None:
+    secret = ask(service, "POST", "/v1/tokens", {"name": "a", "role": "admin"}).body["token"]
+    bearer = f"Bearer {secret}"
+    for name in "bcd":
+        ask(service, "POST", "/v1/tokens", {"name": name, "role": "viewer"}, authorization=bearer)
+    whole = [one["id"] for one in ask(service, "GET", "/v1/tokens", authorization=bearer).body]
+    found, target = [], "/v1/tokens?limit=3"
+    while target:
+        told = ask(service, "GET", target, authorization=bearer)
+        found += [one["id"] for one in told.body]
+        target = told.next
+    assert found == whole
+    assert len(whole) == 4
+
+
+def test_a_page_goes_on_where_the_last_one_ended_though_that_is_gone(service: Service) -> None:
+    first = ask(service, "GET", "/v1/machines?limit=3")
+    assert [one["name"] for one in first.body] == INVENTORY[:3]
+    for gone in INVENTORY[:3]:
+        assert ask(service, "DELETE", f"/v1/machines/{gone}").status == 200
+    assert names(service, first.next) == INVENTORY[3:]
+    groups = ask(service, "GET", "/v1/groups?limit=1")  # of which only one is left
+    assert [one["name"] for one in groups.body] == ["web"]
+    hosts = ask(service, "GET", "/v1/hosts?limit=1")
+    for path in ("machines/web_2", "hosts/h1"):
+        assert ask(service, "DELETE", f"/v1/{path}").status == 200
+    assert names(service, hosts.next) == ["h2", "h10"]
+
+
+def test_a_page_of_events_goes_on_though_the_last_one_is_over(service: Service) -> None:
+    ids = []
+    for machine in ("web_0", "web_1", "db-9", "db-10"):
+        ids.append(service.schedule("Reboot", machine).id)
+        service.clock.advance("1s")
+    first = ask(service, "GET", "/v1/events?limit=2")
+    assert [one["id"] for one in first.body] == ids[:2]
+    ask(service, "POST", f"/v1/events/{ids[1]}/cancel")
+    assert names(service, first.next) == ids[2:]
+
+
+def test_a_page_of_past_events_goes_on_though_the_last_one_is_forgotten(service: Service) -> None:
+    ids = []
+    for machine in ("web_0", "web_1", "db-9", "db-10"):
+        ids.append(service.schedule("Reboot", machine).id)
+        ask(service, "POST", f"/v1/events/{ids[-1]}/cancel")
+        service.clock.advance("1h")
+    first = ask(service, "GET", "/v1/events?past=true&limit=2")
+    assert [one["id"] for one in first.body] == ids[:1:-1]
+    del service.node.store.disk.events[ids[2]]  # type: ignore[attr-defined]
+    assert names(service, first.next) == ids[1::-1]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("group=web", ["web_0", "web_1", "web_2", "web_10"]),
+        ("label=tier=db", ["db-9"]),
+        ("label=!tier", ["db-10"]),
+        ("host=h1", ["web_0", "web_2"]),
+        ("host=h1&gone=true", ["web_2"]),
+        ("gone=false", ["db-9", "db-10", "web_0", "web_1", "web_10"]),
+        ("health=degraded", ["db-9", "web_1"]),
+        ("listening=true", ["web_0", "web_1", "web_2", "web_10"]),
+        ("listening=false&health=healthy", []),
+        ("listening=false&limit=1", ["db-9", "db-10"]),
+    ],
+)
+def test_machines_by(service: Service, query: str, found: list[str]) -> None:
+    service.document("web_0")
+    ask(service, "POST", "/v1/machines/web_2/evict")
+    service.clock.advance("1h")  # it is gone, and the group listens
+    ask(service, "POST", "/v1/hosts/h2/degrade", {})
+    assert names(service, f"/v1/machines?{query}") == found
+
+
+@pytest.mark.parametrize(
+    ("target", "found"),
+    [
+        ("/v1/groups?kind=standalone", ["sql-9", "sql-10"]),
+        ("/v1/groups?enabled=true", ["web"]),
+        ("/v1/groups?enabled=false&label=tier", ["sql-9"]),
+        ("/v1/hosts?label=rack=r1", ["h1", "h10"]),
+        ("/v1/hosts?health=degraded", ["h10"]),
+        ("/v1/hosts?health=healthy", ["h1", "h2"]),
+    ],
+)
+def test_groups_and_hosts_by(service: Service, target: str, found: list[str]) -> None:
+    service.document("web_0")
+    service.clock.advance("1h")
+    ask(service, "POST", "/v1/hosts/h10/degrade", {})
+    assert names(service, target) == found
+
+
+def test_events_by(service: Service) -> None:
+    early = service.schedule("Reboot", "web_0").id
+    ask(service, "POST", f"/v1/events/{early}/cancel")
+    service.clock.advance("1h")
+    mine = ask(service, "POST", "/v1/machines/web_0/restart").body["id"]
+    host = ask(service, "POST", "/v1/hosts/h10/maintain", {"how": "Freeze"}).body["events"][0]
+    body = {"type": "Redeploy", "groups": ["sql-9"]}
+    rollout = ask(service, "POST", "/v1/rollouts", body).body["id"]
+    service.settle()
+    rolled = names(service, f"/v1/events?rollout={rollout}")
+    assert len(rolled) == 1
+    cases = {
+        "group=web": [mine, host["id"]],
+        "group=web&past=true": [mine, host["id"], early],
+        "machine=web_0&past=true": [mine, early],
+        "host=h10": [host["id"]],
+        "type=Freeze": [host["id"]],
+        "type=freeze": [host["id"]],
+        "status=Withdrawn": [early],
+        "status=Scheduled&group=web": [host["id"]],
+        "status=Started&group=web": [mine],  # nobody listens, so nobody was waited for
+        "source=User": [mine],
+        f"cause={host['cause']}": [host["id"]],
+        "raised_since=30m&past=true": [mine, host["id"], *rolled],
+        "raised_since=2h&past=true&group=web": [mine, host["id"], early],
+        f"rollout={rollout.lower()}": rolled,
+    }
+    for query, found in cases.items():
+        assert names(service, f"/v1/events?{query}") == found, query
+    assert names(service, "/v1/rollouts?state=running") == [rollout]
+    assert names(service, "/v1/rollouts?state=done") == []
+
+
+@pytest.mark.parametrize(
+    ("target", "status", "says"),
+    [
+        ("/v1/machines?host=h3", 404, "no host 'h3'"),
+        ("/v1/machines?health=sick", 400, "no health of a host; there are healthy"),
+        ("/v1/machines?limit=0", 400, "limit"),
+        ("/v1/machines?limit=1&limit=2", 400, "'limit' is said more than once"),
+        ("/v1/machines?gone=null", 400, "leave it out instead"),
+        ("/v1/groups?kind=heap", 400, "no kind of group"),
+        ("/v1/events?after=x", 400, "leave it out for the first page"),
+        ("/v1/events?limit=1001", 400, "limit"),
+        ("/v1/events?machine=web_7", 404, "no machine 'web_7'"),
+        ("/v1/events?rollout=no", 400, "rollout: 'no' is no id"),
+        ("/v1/rollouts?state=over", 400, "'over' is no state; there are running"),
+    ],
+)
+def test_a_filter_that_cannot_be_meant_is_refused(
+    service: Service, target: str, status: int, says: str
+) -> None:
+    told = ask(service, "GET", target)
+    assert told.status == status
+    assert says in told.body["detail"]
+
+
+def test_the_history_leads_to_its_next_page(service: Service) -> None:
+    for machine in INVENTORY:
+        service.schedule("Freeze", machine)
+    found: list[int] = []
+    target = "/v1/history?limit=4&what=raised"
+    while target:
+        told = ask(service, "GET", target)
+        found += [record["seq"] for record in told.body["records"]]
+        assert bool(told.next) == bool(told.body["next"])
+        target = told.next
+    assert len(found) == len(set(found)) == 6
+    assert found == sorted(found, reverse=True)
+
+
+def test_every_list_is_paged() -> None:
+    lists = {name for name, one in OPERATIONS.items() if one.id.startswith("list")}
+    assert all(OPERATIONS[name].paged for name in lists)
+    assert len(lists) == 6

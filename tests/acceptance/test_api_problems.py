@@ -1,0 +1,146 @@
+"""Every refusal is a problem as in RFC 9457, of a kind that the API's page tells of."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+from api_kit import Told, ask
+
+from forewarn.control import machines, problems
+from forewarn.control.answers import MAX_BODY
+from forewarn.service.writer import Writer
+from forewarn.store.port import StoreFailed
+from forewarn.testing import Service
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with Service(sockets=True) as service:
+        yield service
+
+
+def is_problem(told: Told, kind: str) -> dict[str, object]:
+    found = problems.BY_NAME[kind]
+    assert told.headers["content-type"] == "application/problem+json"
+    body: dict[str, object] = told.body
+    assert told.status == body["status"] == found.status
+    assert body["type"] == f"/docs#problem-{kind}"
+    assert body["title"] == found.title
+    assert body["detail"]
+    return body
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "raw", "kind"),
+    [
+        ("GET", "/v1/machines/web_00", b"", "unknown"),
+        ("GET", "/nowhere", b"", "unknown"),
+        ("GET", "/v1", b"", "unknown"),
+        ("DELETE", "/v1/events", b"", "method"),
+        ("POST", "/v1/machines/web_0", b"", "method"),
+        ("PUT", "/v1/hosts/h9", b"x" * (1024 * 1024 + 1), "too-large"),
+        ("POST", "/v1/events", b" " * (MAX_BODY + 1), "too-large"),
+        ("POST", "/v1/events", b"{", "invalid"),
+        ("POST", "/v1/events", b"", "invalid"),
+        ("POST", "/v1/events", b"[]", "invalid"),
+        ("POST", "/v1/events", b'{"type": "Reboot", "machines": "web_0"}', "invalid"),
+        ("GET", "/v1/machines?limit=x", b"", "invalid"),
+        ("GET", "/v1/machines?labels=x", b"", "invalid"),
+        ("POST", "/v1/machines/web_0/evict", b"", "conflict"),
+    ],
+)
+def test_what_is_refused_says_of_which_kind_it_is(
+    service: Service, method: str, target: str, raw: bytes, kind: str
+) -> None:
+    told = ask(service, method, target, raw=raw)
+    body = is_problem(told, kind)
+    assert body["instance"] == f"urn:uuid:{told.headers['x-request-id']}"
+
+
+def test_a_form_is_no_json(service: Service) -> None:
+    told = ask(
+        service,
+        *("POST", "/v1/events"),
+        raw=b"type=Reboot",
+        Content_Type="application/x-www-form-urlencoded",
+    )
+    is_problem(told, "media-type")
+
+
+def test_the_methods_that_there_are_are_named(service: Service) -> None:
+    told = ask(service, "PUT", "/v1/events")
+    assert set(told.headers["allow"].split(", ")) == {"GET", "POST", "OPTIONS"}
+    told = ask(service, "OPTIONS", "/v1/events")
+    assert set(told.headers["allow"].split(", ")) == {"GET", "POST", "OPTIONS"}
+
+
+def test_programs_are_told_what_may_have_been_meant_and_where(service: Service) -> None:
+    told = ask(service, "GET", "/v1/machines/web_00")
+    assert told.body["did_you_mean"] == "web_0"
+    told = ask(service, "GET", "/v1/machines?labels=x")
+    assert told.body["did_you_mean"] == "label"
+    told = ask(service, "PUT", "/v1/fleet", raw=b"hosts: []\ngruops: []\n")
+    assert (told.body["line"], told.body["did_you_mean"]) == (2, "groups")
+    body = {"type": "Reboot", "machines": ["web_0", 7]}
+    told = ask(service, "POST", "/v1/events", body)
+    (error,) = told.body["errors"]
+    assert error["pointer"] == "/machines/1"
+    assert "Expected `str`, got `int`" in error["detail"]
+    told = ask(service, "GET", "/v1/machines?limit=0")
+    assert told.body["errors"] == [{"pointer": "limit", "detail": "Expected `int` >= 1"}]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("short_notice", 0), ("short_notice", "true"), ("duration", "5"), ("duration", 1.5)],
+)
+def test_a_body_is_taken_at_its_word(service: Service, field: str, value: object) -> None:
+    body = {"type": "Reboot", "machines": ["web_0"], field: value}
+    told = ask(service, "POST", "/v1/events", body)
+    assert is_problem(told, "invalid")["errors"]
+    assert ask(service, "GET", "/v1/events").body == []
+
+
+def test_a_fault_of_ours_is_one_and_tells_nothing(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("the secret of it")
+
+    monkeypatch.setattr(machines, "machine_tag", broken)
+    told = ask(service, "GET", "/v1/machines/web_0")
+    is_problem(told, "failed")
+    assert b"secret" not in told.raw
+
+
+def test_what_could_not_be_stored_did_not_happen(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def failing(*_: object) -> None:
+        raise StoreFailed("no space left")
+
+    monkeypatch.setattr(Writer, "submit_planned", failing)
+    told = ask(service, "POST", "/v1/machines/web_0/restart", idempotency_key="k")
+    assert "no space left" in str(is_problem(told, "not-stored")["detail"])
+    monkeypatch.undo()
+    assert ask(service, "POST", "/v1/machines/web_0/restart", idempotency_key="k").status == 200
+
+
+def test_what_is_no_http_is_refused_in_the_same_way(service: Service) -> None:
+    parts = urlsplit(service.control_url)
+    with socket.create_connection((parts.hostname or "", parts.port or 0), 20) as raw:
+        raw.sendall(b"nonsense\r\n\r\n")
+        said = b"".join(iter(lambda: raw.recv(65_536), b""))
+    head, _, body = said.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"content-type: application/problem+json" in head
+    assert json.loads(body)["type"] == "/docs#problem-invalid"
+
+
+def test_every_kind_can_be_looked_up(service: Service) -> None:
+    page = ask(service, "GET", "/docs").raw.decode()
+    assert [kind.name for kind in problems.KINDS if f'id="problem-{kind.name}"' not in page] == []

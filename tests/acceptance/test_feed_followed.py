@@ -1,0 +1,564 @@
+"""The feed of a running service: streams, long-polls and commands that follow it."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+import pytest
+from polling import metrics, until
+from typer.testing import CliRunner, Result
+
+from forewarn.cli.app import app
+from forewarn.control import feed as control_feed
+from forewarn.control import following
+from forewarn.control.client import ControlClient, ControlError
+from forewarn.control.feed_schema import FeedCommit, FeedHello
+from forewarn.control.schema import ScheduleRequest
+from forewarn.core import Machine
+from forewarn.core.access import Limit, Role
+from forewarn.core.changes import MachinePut
+from forewarn.service.feed import FEED_PAGE
+from forewarn.service.tokens import Created, NewToken
+from forewarn.store.port import Batch, Entry
+from forewarn.testing import Service
+from forewarn.testing.service import START
+
+STATE = "state.db"
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with Service(sockets=True, state=tmp_path / STATE) as service:
+        yield service
+
+
+class Stream:
+    """One stream, read as somebody who does not use our client would."""
+
+    def __init__(self, url: str, query: str = "", **headers: str) -> None:
+        parts = urlsplit(url)
+        self.connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
+        said = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.connection.request("GET", f"/v1/feed{query}", headers=said)
+        self.response = self.connection.getresponse()
+        self.messages = following.messages(self.response)
+
+    def next(self) -> following.Message:
+        return next(self.messages)
+
+    def changes(self) -> FeedCommit:
+        message = self.next()
+        assert message.event == "change", message
+        found = msgspec.json.decode(message.data, type=FeedCommit)
+        assert str(found.seq) == message.id
+        return found
+
+    def close(self) -> None:
+        self.response.close()
+        self.connection.close()
+
+
+def hello(stream: Stream) -> FeedHello:
+    message = stream.next()
+    assert message.event == "hello"
+    return msgspec.json.decode(message.data, type=FeedHello)
+
+
+def test_a_stream_begins_with_where_it_begins_and_tells_each_commit(service: Service) -> None:
+    seq = service.node.store.seq
+    with closing(Stream(service.control_url)) as stream:
+        assert stream.response.getheader("Content-Type", "").startswith("text/event-stream")
+        assert hello(stream) == FeedHello(after=seq, newest=seq)
+        service.get("web_0")
+        assert [change.what for change in stream.changes().changes] == ["enabled"]
+        event = service.schedule("Reboot", "web_0", description="new kernel")
+        told = stream.changes()
+        assert told.seq == seq + 2
+        (change,) = told.changes
+        assert (change.what, change.by, change.group) == ("raised", "test", "web")
+        assert (change.event, change.type, change.note) == (event.id, "Reboot", "new kernel")
+        assert change.machines == ["web_0"]
+        # The event as it is: nobody has to ask for it.
+        assert told.events == [ControlClient(service.control_url).event(event.id)]
+        service.approve("web_1", event)
+        told = stream.changes()
+        assert [change.what for change in told.changes] == ["approved", "started"]
+        assert [event.status for event in told.events] == ["Started"]
+
+
+def test_whoever_comes_back_with_the_last_number_misses_nothing(service: Service) -> None:
+    service.get("web_0")
+    first = service.node.store.seq
+    events = [service.schedule("Freeze", "web_0", notice=f"{n}h") for n in range(1, 6)]
+    for headers, query in (({"Last_Event_ID": str(first)}, ""), ({}, f"?after={first}")):
+        with closing(Stream(service.control_url, query, **headers)) as stream:
+            assert hello(stream) == FeedHello(after=first, newest=first + 5)
+            found = [stream.changes() for _ in events]
+            assert [told.seq for told in found] == list(range(first + 1, first + 6))
+            assert [told.changes[0].event for told in found] == [event.id for event in events]
+    # A browser that comes back asks as it did at first, and says in a header what it had since.
+    with closing(Stream(service.control_url, "?after=0", Last_Event_ID=str(first + 4))) as stream:
+        assert hello(stream).after == first + 4
+        assert stream.changes().seq == first + 5
+
+
+def test_everything_from_the_beginning_makes_up_the_state(service: Service) -> None:
+    """Machines, hosts, groups and events, read off the feed alone."""
+    live(service)
+    mirror = Mirror()
+    with closing(Stream(service.control_url, "?after=0")) as stream:
+        hello(stream)
+        while mirror.seq < service.node.store.seq:
+            mirror.told(stream.changes())
+    assert mirror.state() == truth(service)
+
+
+def test_two_readers_see_the_same(service: Service) -> None:
+    with (
+        closing(Stream(service.control_url, "?after=0")) as one,
+        closing(Stream(service.control_url, "?after=0")) as other,
+    ):
+        live(service)
+        last = service.node.store.seq
+        seen = [[s.next() for _ in range(last + 1)] for s in (one, other)]
+        assert seen[0][1:] == seen[1][1:]
+        assert [message.id for message in seen[0][1:]] == [str(n + 1) for n in range(last)]
+
+
+def test_filters_leave_the_numbers_going_on(service: Service) -> None:
+    seq = service.node.store.seq
+    with (
+        closing(Stream(service.control_url, "?group=sql")) as sql,
+        closing(Stream(service.control_url, "?what=raised,withdrawn")) as raised,
+    ):
+        hello(sql)
+        hello(raised)
+        service.get("web_0")
+        # A number alone, which no program is bothered with, but from which it would go on.
+        assert sql.next() == following.Message("", str(seq + 1), b"")
+        assert raised.next() == following.Message("", str(seq + 1), b"")
+        mine = service.schedule("Reboot", "sql-0")
+        assert told_of(sql).changes[0].event == mine.id
+        assert told_of(raised).changes[0].event == mine.id
+        other = service.schedule("Reboot", "web_0")
+        assert sql.next() == following.Message("", str(seq + 3), b"")
+        told = told_of(raised)
+        assert [event.id for event in told.events] == [other.id]
+        assert (told.groups, told.machines) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("query", "header", "status", "says"),
+    [
+        ("?after=999", None, 409, "there is no commit 999 yet, the newest is"),
+        ("", "1e3", 400, "Last-Event-ID: '1e3' is no number of a commit"),
+        ("", "-1", 400, "is no number of a commit"),
+        ("?after=-1", None, 400, "after"),
+        ("?what=raise", None, 400, "'raise' is no kind of change; there are raised, struck"),
+        ("?gruop=web", None, 400, "did you mean 'group'?"),
+    ],
+)
+def test_a_number_or_filter_that_is_none_is_refused(
+    service: Service, query: str, header: str | None, status: int, says: str
+) -> None:
+    headers = {"Last_Event_ID": header} if header else {}
+    with closing(Stream(service.control_url, query, **headers)) as stream:
+        assert stream.response.status == status
+        assert says in json.loads(stream.response.read())["detail"]
+
+
+def test_whoever_comes_too_late_is_told_where_it_begins(service: Service) -> None:
+    service.get("web_0")
+    service.clock.advance("200d")
+    service.schedule("Reboot", "web_0")
+    service.run(service.node.history.prune())
+    with closing(Stream(service.control_url, "?after=0")) as stream:
+        assert stream.response.status == 410
+        problem = json.loads(stream.response.read())
+    assert problem["status"] == 410
+    assert problem["first"] > 1
+    with closing(Stream(service.control_url, f"?after={problem['first'] - 1}")) as stream:
+        hello(stream)
+        assert stream.changes().seq == problem["first"]
+    with pytest.raises(ControlError, match="no longer there, the oldest that is kept is"):
+        next(ControlClient(service.control_url).follow(0))
+    with pytest.raises(ControlError, match="no longer there"):
+        ControlClient(service.control_url).changes({"after": "0"})
+
+
+def test_history_that_goes_while_somebody_reads_ends_the_stream_with_a_word(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("forewarn.service.feed.RECENT", 0)
+    with closing(slow(service, "?after=0")) as stream:
+        fill(service, 2 * FEED_PAGE)
+        until(lambda: service.node.feed.lag > FEED_PAGE)
+        service.clock.advance("200d")
+        service.schedule("Reboot", "sql-0")
+        service.run(service.node.history.prune())
+        last = None
+        for message in stream.messages:
+            last = message
+    assert last is not None
+    assert last.event == "gone"
+    assert json.loads(last.data)["first"] > 40
+
+
+def slow(service: Service, query: str) -> Stream:
+    """One that takes nothing until it is read: its buffer is small."""
+    port = int(urlsplit(service.control_url).port or 0)
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    made.settimeout(30)
+    made.connect(("127.0.0.1", port))
+    stream = Stream.__new__(Stream)
+    stream.connection = http.client.HTTPConnection("127.0.0.1", port)
+    stream.connection.sock = made
+    stream.connection.request("GET", f"/v1/feed{query}")
+    stream.response = stream.connection.getresponse()
+    stream.messages = following.messages(stream.response)
+    return stream
+
+
+def fill(service: Service, times: int) -> None:
+    """Commits of a hundred kilobytes each."""
+    store = service.node.store
+    for n in range(times):
+        machine = Machine(name="bulk_0", labels={"long": str(n) * 50_000})
+        batch = Batch(START, entries=(Entry("bulk", (MachinePut(machine),)),))
+        service.run(store.transact(lambda _, batch=batch: batch))  # type: ignore[misc]
+
+
+def test_a_slow_reader_costs_nothing_and_misses_nothing(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("forewarn.service.feed.RECENT", 0)
+    with closing(slow(service, "?after=0")) as stream:
+        fill(service, 3 * FEED_PAGE)
+        last = service.node.store.seq
+        until(lambda: service.node.feed.lag > FEED_PAGE)
+        assert len(service.node.feed._known) <= FEED_PAGE  # of which nothing else is in memory
+        # The others go on meanwhile.
+        with closing(Stream(service.control_url, f"?after={last - 1}")) as other:
+            hello(other)
+            assert other.changes().seq == last
+        hello(stream)
+        assert [stream.changes().seq for _ in range(last)] == list(range(1, last + 1))
+
+
+def test_a_commit_however_large_is_one_message_that_all_share(service: Service) -> None:
+    """As when a whole fleet is applied."""
+    many = 20_000
+    items = tuple(MachinePut(Machine(name=f"m{n}", addresses=(f"::{n:x}",))) for n in range(many))
+    streams = [Stream(service.control_url) for _ in range(5)]
+    try:
+        for stream in streams:
+            hello(stream)
+        batch = Batch(START, entries=(Entry("large", items),))
+        service.run(service.node.store.transact(lambda _: batch))
+        for stream in streams:
+            told = stream.changes()
+            assert len(told.changes) == len(told.machines) == many
+            assert {change.what for change in told.changes} == {"machine-added"}
+    finally:
+        for stream in streams:
+            stream.close()
+
+
+def test_200_streams_are_told_and_forgotten_when_they_go(service: Service) -> None:
+    streams = [Stream(service.control_url) for _ in range(200)]
+    for stream in streams:
+        hello(stream)
+    assert metrics(service.control_url)["forewarn_feed_streams"] == 200
+    event = service.schedule("Reboot", "web_0")
+    for stream in streams:
+        assert stream.changes().events[0].id == event.id
+    until(lambda: metrics(service.control_url)["forewarn_feed_lag"] == 0)
+    for stream in streams:
+        stream.close()
+    until(lambda: service.node.feed.followers == 0)
+
+
+def test_there_is_a_limit_to_how_many_follow(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control_feed, "MAX_STREAMS", 1)
+    with closing(Stream(service.control_url)) as stream:
+        hello(stream)
+        with closing(Stream(service.control_url)) as refused:
+            assert refused.response.status == 503
+            assert refused.response.getheader("Retry-After") == "10"
+            assert "1 follow the feed already" in json.loads(refused.response.read())["detail"]
+
+
+def test_a_stream_with_nothing_to_say_says_so(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control_feed, "KEEP_ALIVE", 0.01)
+    with closing(Stream(service.control_url)) as stream:
+        lines = [stream.response.readline() for _ in range(8)]
+        assert b": still here\n" in lines
+
+
+def test_a_stop_ends_the_streams_in_order(tmp_path: Path) -> None:
+    with Service(sockets=True, state=tmp_path / STATE) as service:
+        stream = Stream(service.control_url)
+        hello(stream)
+    rest = stream.response.read()
+    stream.close()
+    assert rest == b": the service stops\nretry: 1000\n\n"
+
+
+def test_a_long_poll_waits_for_what_comes_and_says_where_to_go_on(service: Service) -> None:
+    client = ControlClient(service.control_url)
+    start = client.changes({})
+    assert start.commits == []
+    answers: list[Any] = []
+    asked = {"after": str(start.next), "wait": "30"}
+    waiting = threading.Thread(target=lambda: answers.append(client.changes(asked)))
+    waiting.start()
+    until(lambda: service.node.feed.followers == 1)
+    event = service.schedule("Reboot", "web_0")
+    waiting.join(30)
+    (page,) = answers
+    assert [told.changes[0].event for told in page.commits] == [event.id]
+    assert page.next == start.next + 1
+    # A page at a time, and nothing at the end of it.
+    found, after = [], 0
+    while (page := client.changes({"after": str(after), "limit": "2"})).commits:
+        assert len(page.commits) <= 2
+        found += [told.seq for told in page.commits]
+        after = page.next
+    assert found == list(range(1, service.node.store.seq + 1))
+    assert client.changes({"after": str(after), "wait": "0"}).next == after
+    with pytest.raises(ControlError, match="there is no commit 999"):
+        client.changes({"after": "999"})
+    # What is filtered out is passed over.
+    page = client.changes({"after": "0", "group": "sql", "what": "raised"})
+    assert (page.commits, page.next) == ([], after)
+
+
+def test_a_limited_token_is_told_of_its_groups_until_it_is_revoked(service: Service) -> None:
+    tokens = service.node.tokens
+    service.run(tokens.create(NewToken(name="root", role=Role.ADMIN), "test"))
+    made = service.run(
+        tokens.create(NewToken(name="dba", role=Role.VIEWER, limit=Limit(groups=("sql",))), "test")
+    )
+    assert isinstance(made, Created), made
+    bearer = {"Authorization": f"Bearer {made.secret.text}"}
+    with closing(Stream(service.control_url)) as nobody:
+        assert nobody.response.status == 401
+    with closing(Stream(service.control_url, "?after=0", **bearer)) as stream:
+        hello(stream)
+        assert {change.group for change in stream.changes().changes} == {"sql"}
+        service.schedule("Reboot", "web_0")
+        mine = service.schedule("Reboot", "sql-0")
+        told = told_of(stream)
+        assert [change.event for change in told.changes] == [mine.id]
+        assert b"web" not in msgspec.json.encode(told)
+        service.run(tokens.revoke("dba", "test", force=True))
+        service.schedule("Freeze", "sql-1")
+        rest = stream.response.read()
+    assert b"sql" not in rest
+
+
+def told_of(stream: Stream) -> FeedCommit:
+    """The next commit that has something for the stream."""
+    for message in stream.messages:
+        if message.data:
+            return msgspec.json.decode(message.data, type=FeedCommit)
+    raise AssertionError("it ended")
+
+
+def typed(service: Service, *words: str) -> Result:
+    return CliRunner().invoke(app, ["feed", *words, "--url", service.control_url])
+
+
+def test_the_command_prints_lines_for_people_and_for_programs(service: Service) -> None:
+    seq = service.node.store.seq
+    event = service.schedule("Reboot", "web_0", description="line\nbreak")
+    result = typed(service, "--after", str(seq), "--limit", "1")
+    assert result.exit_code == 0, result.output
+    assert result.stdout == (
+        f"{seq + 1}  2027-01-15 08:00:00Z  raised  Reboot web_0  {event.id}  by test"
+        "  (line\\nbreak)\n"
+    )
+    result = typed(service, "--after", str(seq), "--limit", "1", "--json")
+    assert json.loads(result.stdout)["events"][0]["id"] == event.id
+    assert "there is no commit 999" in typed(service, "--after", "999").stderr
+
+
+def live(service: Service) -> None:
+    """A bit of everything."""
+    client = ControlClient(service.control_url)
+    service.get("web_0")
+    service.get("sql-0")
+    event = service.schedule("Reboot", "web_0")
+    service.approve("web_1", event)
+    service.clock.advance("20m")
+    service.cancel(service.schedule("Freeze", "web_1"))
+    client.evict("web_2")
+    service.clock.advance("5m")
+    client.on_host("degrade", "host-b", {})
+    service.schedule("Reboot", "sql-0")
+    service.disable("web")
+    text = Path(FLEET).read_text()
+    client.apply(text.replace("jumpbox", "jumper").encode(), force=True)
+
+
+FLEET = Path(__file__).parents[2] / "src" / "forewarn" / "node" / "sample-fleet.yaml"
+
+
+class Mirror:
+    """Built from the feed and nothing else."""
+
+    def __init__(self) -> None:
+        self.seq = 0
+        self.events: dict[str, Any] = {}
+        self.machines: dict[str, Any] = {}
+        self.hosts: dict[str, str] = {}
+        self.enabled: dict[str, bool] = {}
+
+    def told(self, commit: FeedCommit) -> None:
+        assert commit.seq == self.seq + 1
+        self.seq = commit.seq
+        for event in commit.events:
+            self.events[event.id] = event
+            if event.status in ("Finished", "Withdrawn"):
+                del self.events[event.id]
+        for name in commit.machines_removed:
+            self.machines.pop(name, None)
+        for machine in commit.machines:
+            self.machines[machine.name] = (machine.group, machine.host, machine.gone)
+        for name in commit.hosts_removed:
+            self.hosts.pop(name, None)
+        for host in commit.hosts:
+            self.hosts[host.name] = host.health
+        for group in commit.groups:
+            if group.enabled is not None:
+                self.enabled[group.name] = group.enabled
+
+    def state(self) -> Any:
+        enabled = {name for name, is_so in self.enabled.items() if is_so}
+        return self.events, self.machines, self.hosts, enabled
+
+
+def truth(service: Service) -> Any:
+    return asked_of(ControlClient(service.control_url))
+
+
+def asked_of(client: ControlClient) -> Any:
+    """The state as the API tells it."""
+    return (
+        {event.id: event for event in client.events(limit=1_000)},
+        {m.name: (m.group, m.host, m.gone) for m in client.machines()},
+        {host.name: host.health for host in client.hosts()},
+        {group.name for group in client.groups() if group.enabled},
+    )
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Daemon:
+    """A process that is killed and started again under the same address."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._control = f"127.0.0.1:{free_port()}"
+        self.url = f"http://{self._control}"
+        self.start()
+
+    def start(self) -> None:
+        words = ["--state", str(self._directory / STATE), "--control", self._control]
+        self.process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "forewarn",
+                "dev",
+                "--clock",
+                "virtual",
+                "--metadata",
+                "127.0.0.1:0",
+                *words,
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "XDG_RUNTIME_DIR": str(self._directory)},
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline().startswith(b"ready ")
+
+    def end(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self.process.wait(20)
+
+
+class Enough(Exception):
+    """The follower need not come back."""
+
+
+def test_a_mirror_equals_the_state_after_kills_under_load(tmp_path: Path) -> None:
+    """The follower is the client's own, and has nothing but the feed."""
+    daemon, mirror, over = Daemon(tmp_path), Mirror(), threading.Event()
+    client = ControlClient(daemon.url)
+
+    def load(machine: str) -> None:
+        while not over.is_set():
+            try:
+                event = client.schedule(ScheduleRequest(type="Reboot", machines=[machine]))
+                client.on_event("cancel" if len(mirror.events) > 50 else "approve", event.id)
+            except ControlError:
+                over.wait(0.01)
+
+    def away(_why: str) -> None:
+        if over.is_set():
+            raise Enough
+
+    def follow() -> None:
+        with contextlib.suppress(Enough):
+            for commit in ControlClient(daemon.url).follow(0, away=away):
+                mirror.told(commit)  # which asserts that it is the next one
+
+    threads = [threading.Thread(target=load, args=(name,)) for name in ("web_0", "sql-0")]
+    threads.append(threading.Thread(target=follow))
+    try:
+        for thread in threads:
+            thread.start()
+        for number in (signal.SIGKILL, signal.SIGTERM):
+            seen = mirror.seq
+            until(lambda seen=seen: mirror.seq > seen + 30, patience=30)  # type: ignore[misc]
+            daemon.end(number)
+            daemon.start()
+        over.set()
+        for thread in threads[:-1]:
+            thread.join(30)
+        until(lambda: mirror.seq == client.changes({}).next, patience=30)
+        assert mirror.events
+        assert mirror.state() == asked_of(client)
+    finally:
+        over.set()
+        daemon.end(signal.SIGKILL)
+        for thread in threads:
+            thread.join(30)

@@ -1,0 +1,235 @@
+"""/healthz and /readyz mean it: each part is really broken here, and says so, and is well again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from polling import metrics, until
+from serving import made, serving
+
+from forewarn.control.client import ControlClient, ControlError
+from forewarn.core.access import Role
+from forewarn.drivers.command import Command, Program
+from forewarn.service import wellbeing
+from forewarn.service.clock import VirtualClock
+from forewarn.service.tokens import NewToken
+from forewarn.store.port import StoreFailed
+from forewarn.store.sqlite import SqliteStore
+from forewarn.testing import Service
+from forewarn.testing.service import START
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with Service(sockets=True, state=tmp_path / "state.db") as service:
+        yield service
+
+
+def asked(url: str, which: str) -> tuple[int, dict[str, Any]]:
+    try:
+        with urllib.request.urlopen(f"{url}/{which}", timeout=10) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)
+
+
+def wrong(service: Service, which: str) -> dict[str, str]:
+    """The parts that fail; the status fits them."""
+    status, said = asked(service.control_url, which)
+    failing = {part: says for part, says in said["parts"].items() if says != "ok"}
+    assert (status, said["status"]) == ((503, "failing") if failing else (200, "ok"))
+    return failing
+
+
+def test_all_is_well_with_a_service_that_nobody_has_broken(service: Service) -> None:
+    assert wrong(service, "healthz") == wrong(service, "readyz") == {}
+    assert asked(service.control_url, "healthz")[1]["parts"].keys() == {
+        "loop",
+        "scheduler",
+        "store",
+    }
+    assert asked(service.control_url, "readyz")[1]["parts"].keys() == {
+        "service",
+        "loop",
+        "scheduler",
+        "store",
+        "state",
+        "guests",
+        "driver",
+    }
+
+
+def test_they_need_no_token_and_tell_nobody_where_things_lie(
+    service: Service, tmp_path: Path
+) -> None:
+    service.run(service.node.tokens.create(NewToken(name="root", role=Role.ADMIN), "test"))
+    full(service)
+    with pytest.raises(ControlError, match="needs a token"):
+        ControlClient(service.control_url).status()
+    status, said = asked(service.control_url, "readyz")
+    assert status == 503
+    assert str(tmp_path) not in json.dumps(said)
+
+
+def full(service: Service) -> None:
+    """SQLite itself says that there is no room, at the next commit that needs some."""
+    store = service.node.store
+    assert isinstance(store, SqliteStore)
+    pages = limited(service, 1)
+    limited(service, pages)
+    with pytest.raises(StoreFailed, match="full"):
+        write_on(service)
+
+
+def write_on(service: Service) -> None:
+    for n in range(2_000):
+        service.schedule("Reboot", "web_0", description=f"{n}" * 200)
+
+
+def limited(service: Service, pages: int) -> int:
+    store = service.node.store
+    assert isinstance(store, SqliteStore)
+
+    def limit() -> int:
+        assert store._engine is not None
+        with store._engine.connect() as connection:
+            connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
+            return int(connection.scalar(sa.text("PRAGMA page_count")) or 0)
+
+    return service.run(store._in_thread(limit))
+
+
+def test_a_full_disk_makes_it_unready_but_not_unhealthy_until_there_is_room(
+    service: Service,
+) -> None:
+    full(service)
+    assert wrong(service, "readyz") == {"state": "the last write of the state has failed"}
+    assert wrong(service, "healthz") == {}
+    assert service.get("web_0").status in (200, 500)  # it is asked for the first time
+    limited(service, 1_000_000)
+    service.run(service.node.witness.save(service.node.writer.now()))  # as it does every 5 s
+    assert wrong(service, "readyz") == {}
+
+
+def test_the_log_says_when_a_part_fails_and_when_it_is_well_again(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[str, str]] = []
+
+    class Log:
+        def error(self, says: str, **fields: str) -> None:
+            told.append((says, fields["part"]))
+
+        info = error
+
+    monkeypatch.setattr(wellbeing, "log", Log())
+    full(service)
+    until(lambda: len(told) == 1)
+    limited(service, 1_000_000)
+    service.run(service.node.witness.save(service.node.writer.now()))
+    until(lambda: len(told) == 2)
+    assert told == [("the service is not well", "state"), ("the service is well again", "state")]
+
+
+def test_a_scheduler_that_died_is_noticed(service: Service) -> None:
+    async def kill() -> None:
+        (task,) = [task for task in asyncio.all_tasks() if task.get_name() == "scheduler"]
+        task.cancel()
+        await asyncio.wait([task])
+
+    service.run(kill())
+    assert wrong(service, "healthz") == {"scheduler": "it does not run"}
+    assert wrong(service, "readyz") == {"scheduler": "it does not run"}
+
+
+def test_a_store_that_does_not_answer_and_what_it_keeps_waiting_are_noticed(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread is stuck, as on a disk that hangs."""
+    monkeypatch.setattr(wellbeing, "STORE_PATIENCE", 0.2)
+    monkeypatch.setattr(wellbeing, "OVERDUE_PATIENCE", 0.2)
+    service.schedule("Reboot", "web_0")
+    store, clock = service.node.store, service.node.clock
+    assert isinstance(store, SqliteStore)
+    assert isinstance(clock, VirtualClock)
+    stuck = threading.Event()
+    try:
+        store._thread.submit(stuck.wait)
+        service._loop.call_soon_threadsafe(clock.set, START + 15 * 60 * 1_000_000)
+        until(lambda: wrong(service, "healthz").keys() == {"store", "scheduler"})
+        found = wrong(service, "healthz")
+        assert found["store"].startswith("no answer for ")
+        assert found["scheduler"].startswith("a deadline is overdue for ")
+    finally:
+        stuck.set()
+    until(lambda: wrong(service, "healthz") == {})
+
+
+def test_a_loop_that_stood_still_is_noticed(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wellbeing, "LOOP_PATIENCE", -1.0)
+    assert wrong(service, "healthz").keys() == {"loop"}
+
+
+def test_a_program_that_is_gone_makes_it_unready(tmp_path: Path) -> None:
+    program = tmp_path / "carry-out"
+    program.write_text("#!/bin/sh\nexit 0\n")
+    program.chmod(0o755)
+    driver = Command(Program(words=(str(program),)))
+    with Service(sockets=True, driver=driver) as service:
+        assert wrong(service, "readyz") == {}
+        program.rename(tmp_path / "away")
+        assert wrong(service, "readyz") == {"driver": "its program cannot be started"}
+        assert wrong(service, "healthz") == {}
+        (tmp_path / "away").rename(program)
+        assert wrong(service, "readyz") == {}
+
+
+def test_from_the_first_moment_of_a_stop_on_it_is_not_ready(service: Service) -> None:
+    service._loop.call_soon_threadsafe(service.node._stopping)
+    until(lambda: wrong(service, "readyz") == {"service": "it is being stopped"})
+    assert wrong(service, "healthz") == {}
+
+
+def test_a_worker_that_is_killed_makes_it_unready_until_there_is_another(tmp_path: Path) -> None:
+    with serving(tmp_path, made(tmp_path, "workers = 1\n")) as service:
+        assert asked(service.control, "readyz")[0] == 200
+        assert metrics(service.control)["forewarn_workers"] == 1
+        until(lambda: metrics(service.control)['forewarn_worker_lag{worker="0"}'] == 0)
+        (worker,) = filter(is_worker, children(service.running.process.pid))
+        os.kill(worker, signal.SIGKILL)
+        seen: list[str] = []
+        until(lambda: unready(service.control, seen))
+        assert seen[-1] == "1 of 1 workers are away"
+        assert asked(service.control, "healthz")[0] == 200
+        until(lambda: asked(service.control, "readyz")[0] == 200, patience=30)
+
+
+def unready(url: str, seen: list[str]) -> bool:
+    status, said = asked(url, "readyz")
+    seen.append(said["parts"]["guests"])
+    return status == 503
+
+
+def children(pid: int) -> list[int]:
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(word) for word in text.split()]
+
+
+def is_worker(pid: int) -> bool:
+    """It has no state file open."""
+    links = Path(f"/proc/{pid}/fd").iterdir()
+    return not any(".db" in str(link.readlink()) for link in links)

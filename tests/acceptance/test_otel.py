@@ -1,0 +1,261 @@
+"""Traces as a collector gets them: what belongs together, what is in them, and what is not."""
+
+from __future__ import annotations
+
+import http.client
+import http.server
+import json
+import logging
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from polling import until
+from serving import environment, made
+from typer.testing import CliRunner
+
+from forewarn.cli.app import app
+from forewarn.control.client import ControlClient, ControlError
+from forewarn.control.rollout_schema import RolloutRequest
+from forewarn.core.access import Role
+from forewarn.service import tracing
+from forewarn.service.tokens import Created, NewToken
+from forewarn.testing import Service
+
+ERROR = 2  # of a span's status
+
+
+class Collector(http.server.ThreadingHTTPServer):
+    """Takes OTLP over HTTP, as protobuf."""
+
+    def __init__(self) -> None:
+        self.spans: list[Any] = []
+        self.raw: list[bytes] = []
+        self.resources: list[dict[str, str]] = []
+        self.answers = 200
+        super().__init__(("127.0.0.1", 0), _Taking)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def named(self, name: str) -> list[Any]:
+        return [span for span in list(self.spans) if span.name == name]
+
+
+class _Taking(http.server.BaseHTTPRequestHandler):
+    server: Collector
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        assert self.path == "/v1/traces"
+        if self.server.answers == 200:
+            self.server.raw.append(body)
+            for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+                said = {a.key: a.value.string_value for a in resource.resource.attributes}
+                self.server.resources.append(said)
+                for scope in resource.scope_spans:
+                    self.server.spans.extend(scope.spans)
+        self.send_response(self.server.answers)
+        self.end_headers()
+
+    def log_message(self, *said: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    with Collector() as collector:
+        thread = threading.Thread(target=collector.serve_forever)
+        thread.start()
+        yield collector
+        collector.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def traced(collector: Collector) -> Iterator[Collector]:
+    with tracing.sent_to(collector.url):
+        yield collector
+
+
+def attributes(span: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for attribute in span.attributes:
+        kind = attribute.value.WhichOneof("value")
+        value = getattr(attribute.value, kind)
+        if kind == "array_value":
+            value = [one.string_value for one in value.values]
+        found[attribute.key] = value
+    return found
+
+
+def post(service: Service, path: str, body: object, **headers: str) -> int:
+    request = urllib.request.Request(
+        service.control_url + path,
+        json.dumps(body).encode(),
+        {"Content-Type": "application/json", **headers},
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return int(answer.status)
+
+
+def test_a_call_its_commit_and_the_drivers_attempt_are_one_trace(collector: Collector) -> None:
+    with tracing.sent_to(collector.url), Service(sockets=True) as service:
+        service.get("web_0")
+        parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+        wanted = {"type": "Reboot", "machines": ["web_0"]}
+        post(service, "/v1/events", wanted, traceparent=parent)
+        (event,) = service.node.platform.active()
+        post(service, f"/v1/events/{event.id}/approve", {})
+        service.settle()
+    (raising,) = collector.named("POST /v1/events")
+    assert raising.trace_id.hex() == "0af7651916cd43dd8448eb211c80319c"  # its caller's
+    assert raising.parent_span_id.hex() == "b7ad6b7169203331"
+    said = attributes(raising)
+    assert said["http.request.method"] == "POST"
+    assert said["http.response.status_code"] == 201
+    assert said["forewarn.by"] == "operator"
+    commits = {span.span_id: span for span in collector.named("commit")}
+    (raised,) = [span for span in commits.values() if span.parent_span_id == raising.span_id]
+    assert raised.trace_id == raising.trace_id
+    assert attributes(raised)["forewarn.event_ids"] == [event.id]
+    approving = next(s for s in collector.spans if s.name.endswith("/approve"))
+    assert event.id not in approving.name  # the route, not the id
+    (approved,) = [s for s in commits.values() if s.parent_span_id == approving.span_id]
+    (attempt,) = collector.named("driver attempt")
+    assert attempt.parent_span_id == approved.span_id
+    assert attempt.trace_id == approving.trace_id
+    assert [link.span_id for link in attempt.links] == [raised.span_id]
+    said = attributes(attempt)
+    assert (said["forewarn.event_id"], said["forewarn.event_type"]) == (event.id, "Reboot")
+    assert (said["forewarn.group"], said["forewarn.attempt"]) == ("web", 1)
+    assert said["forewarn.result"] in ("again", "done")
+    # Its answer is stored within it.
+    assert any(span.parent_span_id == attempt.span_id for span in commits.values())
+    assert collector.resources[0]["service.name"] == "forewarn"
+
+
+def test_what_a_deadline_sets_going_is_a_trace_of_its_own(collector: Collector) -> None:
+    with tracing.sent_to(collector.url), Service(sockets=True) as service:
+        service.get("web_0")
+        event = service.schedule("Reboot", "web_0")
+        service.clock.advance("15m")
+    commits = {span.span_id: span for span in collector.named("commit")}
+    (attempt, *_) = collector.named("driver attempt")
+    started = commits[attempt.parent_span_id]
+    assert started.parent_span_id == b""
+    assert attributes(started)["forewarn.event_ids"] == [event.id]
+    (raised,) = [commits[link.span_id] for link in attempt.links]
+    assert raised.trace_id != attempt.trace_id
+
+
+def test_a_rollouts_announcements_are_told(collector: Collector) -> None:
+    with tracing.sent_to(collector.url), Service(sockets=True) as service:
+        client = ControlClient(service.control_url)
+        rollout = client.start_rollout(RolloutRequest(type="Reboot", groups=["web"]))
+        service.settle()
+    (announce, *_) = collector.named("rollout announce")
+    assert attributes(announce)["forewarn.rollout"] == rollout.id
+    commits = collector.named("commit")
+    assert any(span.parent_span_id == announce.span_id for span in commits)
+
+
+def test_refusals_and_faults_are_seen_and_secrets_and_bodies_are_not(collector: Collector) -> None:
+    with tracing.sent_to(collector.url), Service(sockets=True) as service:
+        made = service.run(
+            service.node.tokens.create(NewToken(name="root", role=Role.ADMIN), "test")
+        )
+        assert isinstance(made, Created)
+        bearer = {"Authorization": f"Bearer {made.secret.text}"}
+        body = {"type": "Reboot", "machines": ["web_0"], "description": "not for others"}
+        post(service, "/v1/events", body, **bearer)
+        with pytest.raises(ControlError):
+            ControlClient(service.control_url).evict("web_2")
+    (call,) = collector.named("POST /v1/events")
+    assert attributes(call)["forewarn.by"] == "root"
+    refused = [s for s in collector.spans if attributes(s).get("http.response.status_code") == 401]
+    assert len(refused) == 1
+    everything = b"".join(collector.raw)
+    for word in (made.secret.text, made.secret.text[-10:], "not for others", "127.0.0.1"):
+        assert word.encode() not in everything
+
+
+def test_guests_polls_are_not_traced(collector: Collector) -> None:
+    with tracing.sent_to(collector.url), Service(sockets=True) as service:
+        service.get("web_0")
+        for _ in range(20):
+            service.get("web_0")
+    assert {span.name for span in collector.spans} <= {"commit"}
+
+
+def test_a_collector_that_fails_stops_nothing_and_is_told_of_once(
+    collector: Collector, caplog: pytest.LogCaptureFixture
+) -> None:
+    collector.answers = 503
+    with caplog.at_level(logging.DEBUG), Service(sockets=True) as service:
+        with tracing.sent_to(collector.url):
+            for _ in range(30):
+                service.cancel(service.schedule("Freeze", "web_0"))
+        assert service.get("web_0").status == 200
+    told = [r for r in caplog.records if r.name.startswith("opentelemetry")]
+    assert len(told) <= 1
+    assert all(record.exc_info is None for record in told)
+
+
+def test_nothing_is_imported_while_it_is_off() -> None:
+    """The names that Litestar looks up for itself left aside."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys\n"
+            "from forewarn.testing import Service\n"
+            "with Service(sockets=True) as service:\n"
+            "    service.schedule('Reboot', 'web_0')\n"
+            "print([n for n in sys.modules if n.startswith('opentelemetry.sdk')])",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_without_the_packages_it_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    for name, value in environment(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    settings = made(tmp_path, 'traces = "http://127.0.0.1:4318"\n')
+    result = CliRunner().invoke(app, ["serve", "--config", str(settings)])
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-1] == (
+        "forewarn: traces = http://127.0.0.1:4318: this needs OpenTelemetry's packages:"
+        " pip install 'forewarn[otel]'"
+    )
+
+
+def test_what_is_no_address_is_refused() -> None:
+    with pytest.raises(tracing.TracesUnusable, match="an address such as http"):
+        tracing.start("collector:4318")
+    assert not tracing.active()
+
+
+def test_the_service_sends_what_it_has_when_it_stops(tmp_path: Path, collector: Collector) -> None:
+    from serving import serving
+
+    settings = made(tmp_path, f'traces = "{collector.url}"\n')
+    with serving(tmp_path, settings) as service:
+        connection = http.client.HTTPConnection(service.control.removeprefix("http://"))
+        connection.request("POST", "/v1/machines/web-0/restart")
+        assert connection.getresponse().status < 300
+        connection.close()
+    until(lambda: bool(collector.named("commit")))

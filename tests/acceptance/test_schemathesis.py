@@ -1,0 +1,61 @@
+"""The API does what its document says: schemathesis reads the one and tries the other, with what is
+right, with what is wrong, and along the links from one call to the next."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from forewarn.control import attempts
+from forewarn.control.client import ControlClient
+from forewarn.control.token_schema import TokenRequest
+from forewarn.testing import Service
+
+HERE = Path(__file__).parent / "schemathesis_run"
+PROGRAM = Path(sys.executable).with_name("schemathesis")
+EXAMPLES = 10  # of each call, in each phase that makes up its own
+PATIENCE = 300  # seconds; it takes some 40
+
+
+def test_the_api_is_what_its_document_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempts, "MAX_FAILED", 10**9)  # wrong tokens are tried by the hundred
+    with Service(sockets=True, state=tmp_path / "state.db") as service:
+        made = ControlClient(service.control_url).create_token(
+            TokenRequest(name="tester", role="admin")
+        )
+        run = subprocess.run(
+            [
+                *(PROGRAM, "--config-file", HERE / "schemathesis.toml"),
+                *("run", f"{service.control_url}/schema/openapi.json"),
+                *("--header", f"Authorization: Bearer {made.token}"),
+                *("--phases", "examples,coverage,fuzzing,stateful"),
+                *("--checks", "all", "--seed", "1", "--max-examples", str(EXAMPLES)),
+                *("--continue-on-failure", "--workers", "1"),
+            ],
+            cwd=tmp_path,
+            env={
+                **os.environ,
+                "PYTHONPATH": str(HERE),
+                "SCHEMATHESIS_HOOKS": "forewarn_hooks",
+                "FOREWARN_TEST_TOKEN": f"tester,{made.id}",
+                "HYPOTHESIS_STORAGE_DIRECTORY": str(tmp_path / "hypothesis"),
+            },
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+        said = f"{run.stdout}\n{run.stderr}"
+        assert run.returncode == 0, _failures(said)
+        for phase in ("Examples", "Coverage", "Fuzzing", "Stateful"):
+            assert f"✅ {phase}" in said, _failures(said)
+        assert service.document("web_0") is not None  # and it serves guests as before
+
+
+def _failures(said: str) -> str:
+    """What it found, without what it warns of."""
+    found = said.partition("= FAILURES =")[2].partition("= WARNINGS =")[0]
+    return found or said[-8_000:]

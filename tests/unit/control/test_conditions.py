@@ -1,0 +1,45 @@
+"""Tags: which of them match, and how a place in a body is pointed at."""
+
+from __future__ import annotations
+
+import pytest
+
+from forewarn.control.conditions import bytes_tag, matching
+from forewarn.control.problems import BY_NAME, described, pointer
+
+TAG = bytes_tag(b"it")
+
+
+@pytest.mark.parametrize(
+    ("said", "strongly", "weakly"),
+    [
+        (TAG, True, True),
+        ("*", True, True),
+        (f'"x", {TAG}', True, True),
+        (f'{TAG},"x"', True, True),
+        (f"W/{TAG}", False, True),
+        (TAG.strip('"'), False, False),
+        ('"x"', False, False),
+        ("", False, False),
+        ("nonsense", False, False),
+    ],
+)
+def test_a_tag_matches(said: str, strongly: bool, weakly: bool) -> None:
+    assert matching(said, TAG) is strongly
+    assert matching(said, TAG, weakly=True) is weakly
+
+
+@pytest.mark.parametrize(
+    ("place", "points"),
+    [(".type", "/type"), (".machines[2]", "/machines/2"), (".a.b[0].c", "/a/b/0/c"), ("", "")],
+)
+def test_a_place_in_a_body_is_pointed_at(place: str, points: str) -> None:
+    assert pointer(place) == points
+
+
+def test_a_problem_tells_programs_what_its_sentence_tells_people() -> None:
+    made = described(BY_NAME["unknown"], "no machine 'a'; did you mean 'b'?")
+    assert (made.did_you_mean, made.line, made.errors) == ("b", None, [])
+    assert described(BY_NAME["invalid"], "line 12: x: unknown key").line == 12
+    made = described(BY_NAME["invalid"], "Expected `int`, got `str` - at `$.duration`")
+    assert [error.pointer for error in made.errors] == ["/duration"]

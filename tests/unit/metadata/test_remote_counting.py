@@ -1,0 +1,95 @@
+"""Several workers as one: what they saw, what they counted, and whether they were there."""
+
+from __future__ import annotations
+
+from forewarn.core import Now
+from forewarn.metadata.attendance import Attendance
+from forewarn.metadata.seen import MAX_EARLIER, REPORT_SLICE, Seen
+from forewarn.metadata.tally import Tally
+from forewarn.service.readings import Kind, Reading
+
+
+def at(second: int) -> Now:
+    return Now(at=second * 1_000_000)
+
+
+def polls(n: float) -> Reading:
+    return Reading("polls", "Polls", Kind.COUNTER, ("v",), [(("x",), n)])
+
+
+def held(n: float) -> Reading:
+    return Reading("held", "Connections", Kind.GAUGE, (), [((), n)])
+
+
+def sums(tally: Tally, *there: str) -> dict[str, float]:
+    return {r.name: sum(v for _, v in r.samples) for r in tally.readings(there)}
+
+
+def test_counts_are_added_up_and_gauges_are_those_of_who_is_there() -> None:
+    tally = Tally()
+    tally.note("a", [polls(10), held(3)])
+    tally.note("b", [polls(5), held(4)])
+    assert sums(tally, "a", "b") == {"polls": 15, "held": 7}
+    assert sums(tally, "a") == {"polls": 15, "held": 3}
+
+
+def test_what_a_worker_counted_before_it_was_replaced_is_not_lost() -> None:
+    tally = Tally()
+    tally.note("a", [polls(10), held(3)])
+    tally.note("b", [polls(5), held(4)])
+    tally.note("c", [polls(1), held(1)])  # in the place of a
+    tally.keep(["b", "c"])
+    assert sums(tally, "b", "c") == {"polls": 16, "held": 5}
+    tally.note("c", [polls(2), held(1)])
+    tally.keep(["b", "c"])
+    assert sums(tally, "b", "c") == {"polls": 17, "held": 5}
+
+
+def test_a_machines_polls_are_one_entry_until_it_is_shown_something_else() -> None:
+    seen = Seen()
+    for second in range(5):
+        seen.polled("m", "g", "2020-07-01", 1, (), at(second))
+    seen.polled("m", "g", "2020-07-01", 2, ("E",), at(9))
+    (report,) = seen.reports()
+    first, second_entry = report.polled
+    assert (first.count, first.first, first.last) == (5, 0, 4_000_000)
+    assert (second_entry.count, second_entry.events, second_entry.incarnation) == (1, ("E",), 2)
+    assert list(seen.reports()) == []
+
+
+def test_reports_are_cut_into_pieces_and_what_piles_up_is_bounded() -> None:
+    seen = Seen()
+    for n in range(REPORT_SLICE + 1):
+        seen.polled(f"m{n}", "g", "v", 1, (), at(n))
+    assert [len(r.polled) for r in seen.reports()] == [REPORT_SLICE, 1]
+    for n in range(MAX_EARLIER + 10):
+        seen.polled("m", "g", "v", n, (), at(n))
+    entries = [entry for report in seen.reports() for entry in report.polled]
+    assert len(entries) == MAX_EARLIER + 1
+    assert entries[-1].incarnation == MAX_EARLIER + 9  # the oldest are lost
+
+
+def test_a_worker_that_is_replaced_at_once_is_no_outage() -> None:
+    attendance = Attendance(2, 10.0, now=0.0)
+    assert attendance.look(2, 1.0) == 0
+    assert attendance.look(1, 2.0) == 0
+    assert attendance.look(1, 11.0) == 0
+    assert attendance.look(2, 11.5) == 0
+    assert attendance.look(2, 99.0) == 0
+
+
+def test_time_without_all_workers_is_lost_every_second_of_it_and_none_twice() -> None:
+    attendance = Attendance(2, 10.0, now=0.0)
+    assert attendance.look(2, 1.0) == 0
+    assert attendance.look(1, 5.0) == 0
+    assert attendance.look(1, 15.0) == 10.0
+    assert attendance.look(1, 20.0) == 0
+    assert attendance.look(0, 25.0) == 10.0
+    assert attendance.look(2, 29.0) == 4.0  # up to the moment at which all are back
+    assert attendance.look(1, 30.0) == 0
+
+
+def test_a_service_whose_workers_never_come_has_never_served() -> None:
+    attendance = Attendance(2, 10.0, now=100.0)
+    assert attendance.look(1, 109.0) == 0
+    assert attendance.look(1, 111.0) == 11.0

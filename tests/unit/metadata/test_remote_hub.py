@@ -1,0 +1,401 @@
+"""The line between control and its workers when things go wrong on it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from forewarn import __version__
+from forewarn.core import EventType, GroupView, Refused, Rules
+from forewarn.core.fleet import GroupKind
+from forewarn.metadata import hub, remote
+from forewarn.metadata.attendance import Attendance
+from forewarn.metadata.lines import (
+    PROTOCOL,
+    Answer,
+    BrokenLine,
+    Held,
+    Hello,
+    Line,
+    News,
+    Shown,
+    Slice,
+    ToWorker,
+    Unwelcome,
+    Welcome,
+    Whole,
+)
+from forewarn.metadata.remote import NotWelcome, RemoteUpstream
+from forewarn.metadata.upstream import GroupNews, NotTaken
+from forewarn.node import Config, Node
+from forewarn.node.local_line import dialler, open_line
+from forewarn.node.sockets import CannotListen
+from forewarn.service import guard
+from forewarn.service.clock import RealClock
+from forewarn.service.fleetfile import parse
+
+FLEET = """
+groups:
+  - name: web
+    kind: scale-set
+    machines: [{name: web_0, address: 127.1.0.1}, {name: web_1, address: 127.1.0.2}]
+"""
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "GATHER", 0.3)
+    monkeypatch.setattr(hub, "HEARD_WITHIN", 0.3)
+
+
+class Control:
+    """A service that expects workers, and can be started again on what it has stored."""
+
+    def __init__(self, directory: Path, workers: int) -> None:
+        self.path = directory / "upstream"
+        self.config = Config(
+            fleet=parse(FLEET),
+            state=directory / "state.db",
+            rules=Rules(silence=None),
+            workers=workers,
+            upstream=self.path,
+        )
+
+    def __call__(self) -> Node:
+        return Node(self.config)
+
+
+def play(body: Callable[[], Awaitable[None]]) -> None:
+    async def guarded() -> None:
+        try:
+            async with asyncio.timeout(30):
+                await body()
+        finally:
+            while Mute.lines:
+                Mute.lines.pop().cut()
+            await guard.pause(0)
+
+    asyncio.run(guarded())
+
+
+class Watching:
+    """A worker's face: what it shows now, None while a group has to wait."""
+
+    def __init__(self, upstream: RemoteUpstream) -> None:
+        self.upstream = upstream
+        self.of: dict[str, GroupNews] = {}
+        upstream.attach(lambda news: self.of.update({news.view.name: news}))
+
+    def events(self) -> int | None:
+        view = self.of["web"].view
+        return len(view.events) if view.enabled else None
+
+
+@asynccontextmanager
+async def worker(control: Control, number: int = 0) -> AsyncIterator[Watching]:
+    tasks = guard.Tasks()
+    upstream = RemoteUpstream(dialler(control.path), number, RealClock())
+    tasks.start(upstream.run(), "line")
+    tasks.start(upstream.report(), "reports")
+    try:
+        yield Watching(upstream)
+    finally:
+        await tasks.end()
+
+
+class Mute:
+    """A worker that takes part by hand."""
+
+    lines: ClassVar[list[Line[ToWorker]]] = []
+
+    def __init__(self, line: Line[ToWorker]) -> None:
+        self.line = line
+
+    @classmethod
+    async def connected(cls, control: Control, number: int, **other: Any) -> Mute:
+        reader, writer = await dialler(control.path)()
+        said: dict[str, Any] = {
+            "protocol": PROTOCOL,
+            "version": __version__,
+            "worker": number,
+            "instance": "by hand",
+            "serving": False,
+            **other,
+        }
+        line: Line[ToWorker] = Line(reader, writer, ToWorker)
+        line.say(Hello(**said))
+        cls.lines.append(line)
+        return cls(line)
+
+    async def until(self, kind: type[Any]) -> Any:
+        while not isinstance(message := await self.line.hear(), kind):
+            pass
+        return message
+
+    async def join(self) -> Mute:
+        await self.until(Welcome)
+        await self.until(Slice)
+        whole = await self.until(Whole)
+        self.line.say(Held(whole.seq, whole=True))
+        await self.until(Shown)
+        return self
+
+
+async def reboot(node: Node) -> str:
+    done = await node.platform.schedule(type=EventType.REBOOT, machines=("web_0",), by="test")
+    assert not isinstance(done, Refused)
+    return done.event.id
+
+
+async def until(says: Callable[[], bool]) -> None:
+    while not says():
+        await guard.pause(0.005)
+
+
+def test_a_commit_is_not_the_state_before_every_worker_has_stopped_showing_what_was(
+    tmp_path: Path,
+) -> None:
+    control = Control(tmp_path, 2)
+
+    async def body() -> None:
+        async with worker(control) as face, control() as node:
+            slow = await (await Mute.connected(control, 1)).join()
+            await face.upstream.told.wait()
+            enabling = asyncio.ensure_future(face.upstream.enable("web"))  # noqa: TID251
+            news = await slow.until(News)
+            await until(lambda: face.of["web"].view.enabled is False)
+            assert not node.store.groups["web"].enabled
+            assert not enabling.done()
+            slow.line.say(Held(news.seq))
+            await enabling
+            assert node.store.groups["web"].enabled
+            assert face.events() == 0
+            shown = await slow.until(Shown)
+            assert shown.seq == news.seq
+
+    play(body)
+
+
+def test_a_worker_that_does_not_keep_up_is_cut_and_starts_over(tmp_path: Path) -> None:
+    control = Control(tmp_path, 2)
+
+    async def body() -> None:
+        async with worker(control) as face, control() as node:
+            deaf = await (await Mute.connected(control, 1)).join()
+            await face.upstream.told.wait()
+            await face.upstream.enable("web")
+            with pytest.raises(BrokenLine):
+                await deaf.until(Unwelcome)
+            assert node.hub is not None
+            assert node.hub.there == 1
+            again = await (await Mute.connected(control, 1, serving=True)).join()
+            assert node.hub.there == 2
+            again.line.cut()
+
+    play(body)
+
+
+def test_what_was_under_way_when_control_died_is_not_taken_even_if_it_was_carried_out(
+    tmp_path: Path,
+) -> None:
+    control = Control(tmp_path, 1)
+
+    async def body() -> None:
+        async with worker(control) as face:
+            async with control() as node:
+                await face.upstream.told.wait()
+                await face.upstream.enable("web")
+                id = await reboot(node)
+                assert node.hub is not None
+                answering = asyncio.Event()
+
+                async def never(*_: object) -> Answer:
+                    answering.set()
+                    await asyncio.Event().wait()
+                    raise AssertionError
+
+                node.hub._calls._answer = never  # type: ignore[assignment, method-assign]
+                asked = asyncio.ensure_future(  # noqa: TID251
+                    face.upstream.approve("web_1", "web", [id])
+                )
+                await answering.wait()
+                node.hub._members[0].line.cut()
+                with pytest.raises(NotTaken, match="nobody knows"):
+                    await asked
+            await until(lambda: not face.upstream.connected)
+            with pytest.raises(NotTaken, match="control process is away"):
+                await face.upstream.approve("web_1", "web", [id])
+            with pytest.raises(NotTaken):
+                await face.upstream.enable("web")
+            with pytest.raises(NotTaken):
+                await face.upstream.prepared("web", id)
+            assert face.events() == 1  # and polls go on
+            async with control():
+                await until(lambda: face.upstream.connected)
+                assert await face.upstream.approve("web_1", "web", [id])
+                assert face.of["web"].view.events[0].status.value == "Started"
+
+    play(body)
+
+
+def test_a_new_control_replaces_all_that_a_worker_knew(tmp_path: Path) -> None:
+    control = Control(tmp_path, 1)
+    (tmp_path / "other").mkdir()
+    other = Control(tmp_path / "other", 1)
+    other.path = control.path
+    other.config = Config(
+        fleet=parse(FLEET.replace("web", "db")),
+        rules=Rules(silence=None),
+        workers=1,
+        upstream=control.path,
+    )
+
+    async def body() -> None:
+        async with worker(control) as face:
+            async with control():
+                await face.upstream.told.wait()
+                await face.upstream.enable("web")
+            async with other():
+                await until(lambda: "db" in face.of and face.of["web"].machines == ())
+                assert [m.name for m in face.of["db"].machines] == ["db_0", "db_1"]
+                assert not face.of["web"].view.enabled
+
+    play(body)
+
+
+def test_another_version_is_refused_and_told_why(tmp_path: Path) -> None:
+    control = Control(tmp_path, 1)
+
+    async def body() -> None:
+        async with control():
+            for wrong in ({"version": "9.9"}, {"protocol": 99}):
+                said = await (await Mute.connected(control, 0, **wrong)).until(Unwelcome)
+                assert f"this is forewarn {__version__}" in said.says
+                assert "restart the whole service" in said.says
+            said = await (await Mute.connected(control, 1)).until(Unwelcome)
+            assert "one too many" in said.says
+
+    play(body)
+
+
+def test_a_worker_that_is_not_welcome_gives_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = Control(tmp_path, 1)
+    monkeypatch.setattr(remote, "__version__", "0.0.0")
+
+    async def body() -> None:
+        async with control():
+            upstream = RemoteUpstream(dialler(control.path), 0, RealClock())
+            with pytest.raises(NotWelcome, match=r"0\.0\.0"):
+                await upstream.run()
+
+    play(body)
+
+
+@pytest.mark.parametrize(
+    "said", [b"\xff\xff\xff\xff", b"\0\0\0\x04oops", b"\0\0\0\x01\xc0", b"\0\0"]
+)
+def test_whoever_talks_nonsense_is_hung_up_on_and_the_others_stay(
+    tmp_path: Path, said: bytes
+) -> None:
+    control = Control(tmp_path, 2)
+
+    async def body() -> None:
+        async with worker(control) as face, control():
+            await face.upstream.told.wait()
+            reader, writer = await dialler(control.path)()
+            writer.write(said)
+            if len(said) < 4:
+                writer.write_eof()
+            assert await reader.read() == b""
+            writer.close()
+            member = await (await Mute.connected(control, 1)).join()
+            member.line.writer.write(said)
+            if len(said) < 4:
+                member.line.writer.write_eof()
+            with pytest.raises(BrokenLine):
+                await member.until(Unwelcome)
+            await face.upstream.enable("web")
+            assert face.events() == 0
+
+    play(body)
+
+
+def test_a_later_worker_of_the_same_number_takes_the_place(tmp_path: Path) -> None:
+    control = Control(tmp_path, 1)
+
+    async def body() -> None:
+        async with control() as node:
+            first = await (await Mute.connected(control, 0)).join()
+            second = await (await Mute.connected(control, 0)).join()
+            with pytest.raises(BrokenLine):
+                await first.until(Unwelcome)
+            assert node.hub is not None
+            assert node.hub.there == 1
+            second.line.cut()
+
+    play(body)
+
+
+def test_time_without_workers_is_not_time_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "STALL", 100_000)
+    monkeypatch.setattr(hub, "WATCH_EVERY", 0.02)
+    control = Control(tmp_path, 1)
+    looks: list[int] = []
+
+    class Counted(Attendance):
+        def look(self, there: int, now: float) -> float:
+            looks.append(there)
+            return super().look(there, now)
+
+    monkeypatch.setattr(hub, "Attendance", Counted)
+
+    async def body() -> None:
+        async with control() as node:
+            await until(lambda: node.writer.now().lost > 0)
+            async with worker(control) as face:
+                await face.upstream.told.wait()
+                await until(lambda: node.hub is not None and node.hub.there == 1)
+                looks.clear()
+                await until(lambda: len(looks) > 1)  # what was lost before is accounted for
+                lost = node.writer.now().lost
+                await until(lambda: len(looks) > 10)
+                assert node.writer.now().lost == lost
+            await until(lambda: node.writer.now().lost > lost)
+            now = node.writer.now()
+            assert now.steady_since is not None
+            assert now.at - now.steady_since < 10_000_000
+
+    play(body)
+
+
+def test_the_socket_takes_the_place_of_one_that_was_left_behind_but_of_nothing_else(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "line"
+    open_line(path).close()
+    assert path.is_socket()
+    open_line(path).close()
+    path.unlink()
+    path.write_text("precious")
+    with pytest.raises(CannotListen, match="upstream = "):
+        open_line(path)
+    assert path.read_text() == "precious"
+    with pytest.raises(CannotListen, match="at most 107 bytes"):
+        open_line(tmp_path / ("x" * 120))
+
+
+def test_a_view_without_a_document_is_never_taken_for_one() -> None:
+    """What a held group shows must not look like an enabled group without events."""
+    view = GroupView(name="g", kind=GroupKind.STANDALONE, enabled=True, incarnation=4, events=())
+    from forewarn.metadata.stage import _nothing_yet
+
+    assert not _nothing_yet(view).enabled

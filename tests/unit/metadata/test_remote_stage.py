@@ -1,0 +1,187 @@
+"""What a worker shows between hearing of a change and being allowed to show it: nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+import msgspec
+import pytest
+
+from forewarn.core import GroupKind, GroupView, Machine
+from forewarn.core.fleet import Place
+from forewarn.metadata.lines import BrokenLine, Changed
+from forewarn.metadata.stage import Stage
+from forewarn.metadata.upstream import GroupNews
+
+
+def news(name: str, incarnation: int, machines: Iterable[str] = ("m",)) -> GroupNews:
+    view = GroupView(
+        name=name, kind=GroupKind.SCALE_SET, enabled=True, incarnation=incarnation, events=()
+    )
+    return GroupNews(view, tuple(Machine(name=machine) for machine in machines), Place())
+
+
+def changed(group: GroupNews) -> Changed:
+    return Changed(group.view)
+
+
+class Told:
+    """A sink: what guests of each group are shown, None while they have to wait."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.of: dict[str, GroupNews] = {}
+        stage.attach(self.take)
+
+    def take(self, news: GroupNews) -> None:
+        self.of[news.view.name] = news
+
+    def shown(self, group: str) -> int | None:
+        view = self.of[group].view
+        return view.incarnation if view.enabled else None
+
+
+async def opened(*groups: GroupNews) -> tuple[Stage, Told]:
+    stage = Stage()
+    told = Told(stage)
+    stage.begin()
+    stage.stock(groups)
+    stage.whole()
+    assert told.of == {}
+    await stage.show(1)
+    return stage, told
+
+
+def test_a_change_is_shown_when_everybody_has_heard_of_it_and_nothing_before() -> None:
+    async def life() -> None:
+        stage, told = await opened(news("web", 1), news("db", 1))
+        stage.news(2, [changed(news("web", 2))])
+        assert (told.shown("web"), told.shown("db")) == (None, 1)
+        waiting = stage.changing("web")
+        assert waiting is not None
+        assert not waiting.is_set()
+        await stage.show(1)
+        assert told.shown("web") is None
+        await stage.show(2)
+        assert told.shown("web") == 2
+        assert waiting.is_set()
+        assert stage.changing("web") is None
+
+    asyncio.run(life())
+
+
+def test_of_two_changes_the_first_alone_is_not_shown() -> None:
+    async def life() -> None:
+        stage, told = await opened(news("web", 1))
+        stage.news(2, [changed(news("web", 2))])
+        stage.news(3, [changed(news("web", 3))])
+        await stage.show(2)
+        assert told.shown("web") is None
+        await stage.show(3)
+        assert told.shown("web") == 3
+
+    asyncio.run(life())
+
+
+def test_what_does_not_change_is_not_held_back_when_all_is_told_anew() -> None:
+    async def life() -> None:
+        stage, told = await opened(news("web", 1), news("db", 1), news("old", 1))
+        stage.begin()
+        stage.stock([news("web", 1), news("db", 4)])
+        assert (told.shown("web"), told.shown("db"), told.shown("old")) == (1, None, 1)
+        stage.whole()
+        assert told.shown("old") is None
+        await stage.show(9)
+        assert (told.shown("web"), told.shown("db")) == (1, 4)
+        assert told.of["old"].machines == ()  # it is no more: whoever asks is unknown
+
+    asyncio.run(life())
+
+
+def test_news_is_not_undone_by_what_was_read_before_it() -> None:
+    async def life() -> None:
+        stage, told = await opened(news("web", 1))
+        stage.begin()
+        whole = news("web", 7)
+        stage.news(7, [Changed(whole.view, whole.machines, whole.place)])
+        stage.stock([news("web", 6)])
+        stage.whole()
+        await stage.show(7)
+        assert told.shown("web") == 7
+
+    asyncio.run(life())
+
+
+def test_what_was_on_its_way_when_control_died_is_settled_by_the_next() -> None:
+    async def life() -> None:
+        stage, told = await opened(news("web", 1))
+        stage.news(2, [changed(news("web", 2))])
+        stage.begin()
+        stage.stock([news("web", 2)])
+        stage.whole()
+        assert told.shown("web") is None
+        await stage.show(2)
+        assert told.shown("web") == 2
+
+    asyncio.run(life())
+
+
+def test_nobody_waits_for_ever() -> None:
+    async def life() -> None:
+        stage, told = await opened(news("web", 1))
+        stage.news(2, [changed(news("web", 2))])
+        assert await stage.show_older_than(3600) == 0
+        assert told.shown("web") is None
+        assert await stage.show_older_than(-1) == 1
+        assert told.shown("web") == 2
+
+    asyncio.run(life())
+
+
+def test_machines_that_stay_are_the_same_ones() -> None:
+    """Seats are made anew only if the machines are others."""
+
+    async def life() -> None:
+        stage, told = await opened(news("web", 1, ("a", "b")))
+        before = told.of["web"].machines
+        stage.begin()
+        stage.stock([news("web", 2, ("a", "b"))])
+        stage.whole()
+        await stage.show(2)
+        assert told.of["web"].machines is before
+
+    asyncio.run(life())
+
+
+def test_machines_come_and_go_without_anybody_waiting_while_the_document_is_the_same() -> None:
+    async def life() -> None:
+        stage, told = await opened(news("web", 1, ("a",)))
+        grown = news("web", 1, ("a", "b"))
+        stage.news(2, [Changed(grown.view, grown.machines)])
+        assert [m.name for m in told.of["web"].machines] == ["a", "b"]
+        assert told.shown("web") == 1
+        other = news("web", 2, ("a", "b", "c"))
+        stage.news(3, [Changed(other.view, other.machines)])
+        assert [m.name for m in told.of["web"].machines] == ["a", "b", "c"]
+        assert told.shown("web") is None
+        stage.news(4, [Changed(other.view, ())])
+        await stage.show(4)
+        assert told.of["web"].machines == ()
+
+    asyncio.run(life())
+
+
+def test_news_of_a_group_that_nobody_has_heard_of_has_to_be_whole() -> None:
+    async def life() -> None:
+        stage, _ = await opened(news("web", 1))
+        with pytest.raises(BrokenLine, match="nothing was told before"):
+            stage.news(2, [changed(news("other", 1))])
+
+    asyncio.run(life())
+
+
+def test_groups_that_are_equal_are_equal_after_a_journey() -> None:
+    """The line is msgpack; what comes out must compare equal, or all would be held back."""
+    group = news("web", 3, ("a", "b"))
+    again = msgspec.msgpack.decode(msgspec.msgpack.encode(group), type=GroupNews)
+    assert again == group

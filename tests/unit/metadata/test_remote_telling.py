@@ -1,0 +1,68 @@
+"""What workers are told: what guests could notice, in pieces, and nothing else."""
+
+from __future__ import annotations
+
+import msgspec
+
+from forewarn.core import Group, Machine
+from forewarn.core.fleet import Place
+from forewarn.metadata import telling
+from forewarn.metadata.lines import Changed
+
+
+def group(name: str, machines: int = 1, **more: object) -> Group:
+    made = tuple(Machine(name=f"{name}_{n}", host="h", labels={"a": "b"}) for n in range(machines))
+    return msgspec.structs.replace(Group(name=name, machines=made), **more)
+
+
+def changed(before: Group | None, after: Group) -> Changed:
+    found = telling.changed(before, after)
+    assert found is not None
+    return found
+
+
+def test_all_groups_are_told_in_pieces_of_some_hundred_machines() -> None:
+    groups = {f"g{n}": group(f"g{n}", 100) for n in range(20)}
+    pieces = list(telling.stock(groups))
+    assert [news.view.name for piece in pieces for news in piece.groups] == list(groups)
+    assert max(sum(len(n.machines) for n in piece.groups) for piece in pieces) <= 612
+    assert list(telling.stock({})) != []  # it is said that there are none
+
+
+def test_a_group_that_changes_while_others_are_told_of_is_told_as_it_is_by_then() -> None:
+    groups = {f"g{n}": group(f"g{n}", 600) for n in range(2)}
+    telling_all = telling.stock(groups)
+    next(telling_all)
+    groups["g1"] = group("g1", 3)
+    assert len(next(telling_all).groups[0].machines) == 3
+
+
+def test_operators_affairs_are_not_told() -> None:
+    before = group("web", 3)
+    machines = tuple(msgspec.structs.replace(m, host="x", labels={}) for m in before.machines)
+    after = msgspec.structs.replace(before, machines=machines, labels={"new": "label"})
+    assert telling.changed(before, after) is None
+    assert telling.told(before).machines == telling.told(after).machines
+
+
+def test_what_is_told_of_a_change_is_what_has_changed() -> None:
+    before = group("web", 2)
+    enabled = msgspec.structs.replace(before, enabled=True, incarnation=1)
+    told = changed(before, enabled)
+    assert (told.view.enabled, told.machines, told.place) == (True, None, None)
+    moved = msgspec.structs.replace(before, place=Place(location="here"))
+    told = changed(before, moved)
+    assert (told.machines, told.place) == (None, Place(location="here"))
+    told = changed(before, group("web", 3))
+    assert len(told.machines or ()) == 3
+    told = changed(before, msgspec.structs.replace(before, machines=()))
+    assert told.machines == ()
+    told = changed(None, before)
+    assert told == telling.in_full([told], {"web": before})[0]
+
+
+def test_only_the_last_piece_of_news_says_that_there_is_no_more() -> None:
+    changes = [Changed(telling.told(group(f"g{n}", 300)).view, ()) for n in range(2)]
+    assert [one.more for one in telling.news(7, changes)] == [False]
+    large = telling.in_full(changes, {f"g{n}": group(f"g{n}", 600) for n in range(2)})
+    assert [(one.seq, one.more) for one in telling.news(7, large)] == [(7, True), (7, False)]

@@ -1,0 +1,127 @@
+"""The dashboard and the alerts name only what is exposed, and are what their programs can read.
+
+What is exposed is the table in docs/monitoring.md, which another test compares with a real scrape.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+MONITORING = (ROOT / "docs" / "monitoring.md").read_text()
+DASHBOARD: dict[str, Any] = json.loads((ROOT / "deploy" / "grafana" / "forewarn.json").read_text())
+ALERTS: dict[str, Any] = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yml").read_text())
+
+OURS = {"instance", "job", "le"}  # labels that Prometheus adds
+WIDTH = 24  # of Grafana's grid
+
+
+def exposed() -> dict[str, set[str]]:
+    rows = re.findall(
+        r"^\| `((?:forewarn|process)_\w+)(?:\{([a-z_,]*)\})?` \| (\w*)", MONITORING, re.M
+    )
+    found: dict[str, set[str]] = {}
+    for name, labels, kind in rows:
+        names = [name]
+        if kind == "histogram":
+            names = [f"{name}_{part}" for part in ("bucket", "sum", "count")]
+        for one in names:
+            found[one] = set(labels.split(",")) - {""}
+    return found
+
+
+def expressions() -> Iterator[tuple[str, str]]:
+    for panel in DASHBOARD["panels"]:
+        for target in panel.get("targets", ()):
+            yield f"panel {panel['title']}", target["expr"]
+    for group in ALERTS["groups"]:
+        for rule in group["rules"]:
+            yield f"alert {rule['alert']}", rule["expr"]
+
+
+@pytest.mark.parametrize(("where", "expression"), list(expressions()))
+def test_every_metric_and_label_that_is_used_exists(where: str, expression: str) -> None:
+    known = exposed()
+    used = re.findall(r"\b((?:forewarn|process)_\w+)(?:\{([^}]*)\})?", expression)
+    if "up{" not in expression:
+        assert used, where
+    labels_of_all: set[str] = set()
+    for name, selectors in used:
+        assert name in known, f"{where}: {name}"
+        labels_of_all |= known[name]
+        for label in re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", selectors):
+            assert label in known[name] | OURS, f"{where}: {name} has no {label}"
+    for grouped in re.findall(r"\bby \(([^)]*)\)", expression):
+        for label in re.split(r",\s*", grouped):
+            assert label in labels_of_all | OURS, f"{where}: {label}"
+
+
+def test_every_legend_names_labels_that_the_query_leaves() -> None:
+    for panel in DASHBOARD["panels"]:
+        for target in panel.get("targets", ()):
+            for label in re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]):
+                assert re.search(rf"\b{label}\b", target["expr"]) or label == "worker"
+
+
+def test_every_metric_of_ours_is_looked_at_by_somebody() -> None:
+    used = " ".join(expression for _, expression in expressions())
+    unused = {re.sub(r"_(bucket|sum|count)$", "", name) for name in exposed()} - {
+        re.sub(r"_(bucket|sum|count)$", "", name) for name in re.findall(r"\b\w+_\w+\b", used)
+    }
+    assert unused == {
+        "forewarn_commit",
+        "process_virtual_memory_bytes",
+        "process_start_time_seconds",
+    }
+
+
+def test_the_dashboard_can_be_imported() -> None:
+    assert DASHBOARD["title"] == "forewarn"
+    assert DASHBOARD["schemaVersion"] >= 36
+    panels = DASHBOARD["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    names = {variable["name"] for variable in DASHBOARD["templating"]["list"]}
+    assert names == {"datasource", "instance"}
+    for panel in panels:
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= WIDTH
+        if panel["type"] == "row":
+            continue
+        assert panel["datasource"]["uid"] == "${datasource}"
+        assert panel["fieldConfig"]["defaults"]["unit"]
+        ids = [target["refId"] for target in panel["targets"]]
+        assert len(set(ids)) == len(ids)
+        for target in panel["targets"]:
+            assert target["expr"].count("(") == target["expr"].count(")")
+
+
+def test_no_two_panels_lie_on_each_other() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not taken & cells, panel["title"]
+        taken |= cells
+
+
+def test_every_alert_is_documented_and_says_what_it_is_about() -> None:
+    documented = set(re.findall(r"^\| `(Forewarn\w+)` \|", MONITORING, re.M))
+    rules = [rule for group in ALERTS["groups"] for rule in group["rules"]]
+    assert {rule["alert"] for rule in rules} == documented
+    for rule in rules:
+        assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
+        assert rule["labels"]["severity"] in ("critical", "warning", "info")
+        assert rule["annotations"]["summary"]
+        assert rule["annotations"]["description"]
+        assert re.fullmatch(r"\d+[smh]", rule.get("for", "0m"))
