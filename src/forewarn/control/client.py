@@ -278,9 +278,7 @@ class ControlClient:
             raise self._refusal(status, path, answer)
         return self._decoded(answer, type)
 
-    def _pages(
-        self, path: str, type: type[T], query: Mapping[str, str | None]
-    ) -> Iterator[T]:
+    def _pages(self, path: str, type: type[T], query: Mapping[str, str | None]) -> Iterator[T]:
         """Everything of a list, however many pages that takes."""
         said = {key: value for key, value in query.items() if value is not None}
         target = f"{path}?{urlencode(said)}" if said else path

@@ -1,4 +1,4 @@
-"""The API's page: its own document as HTML, made here, with nothing from elsewhere and no script."""
+"""The API's page: its own document as HTML, made here, with nothing from elsewhere, no script."""
 
 from __future__ import annotations
 

@@ -40,7 +40,11 @@ def handlers(desk: Desk) -> list[Any]:
     ) -> list[t.Token]:
         """Those that are expired or revoked too, the newest last."""
         ends = timed_mark(after)
-        behind = (o for o in tokens.all() if ends is None or (o.created_at, o.id.upper()) > ends[1:])
+        behind = (
+            token
+            for token in tokens.all()
+            if ends is None or (token.created_at, token.id.upper()) > ends[1:]
+        )
         page, more = cut(behind, limit)
         if more:
             last = (False, page[-1].created_at, page[-1].id.upper())

@@ -94,11 +94,7 @@ class MemoryStore(BatchingStore):
         if before is not None and before not in self.disk.events:
             return []
         raised = takewhile(lambda event: event.id != before, self.disk.events.values())
-        over = [
-            event
-            for event in raised
-            if event.status.over and group in (None, event.group)
-        ]
+        over = [event for event in raised if event.status.over and group in (None, event.group)]
         return list(reversed(over))[:limit]
 
     async def caused_by(self, cause: str) -> Sequence[Event]:
