@@ -18,14 +18,56 @@ SOURCE = ROOT / "src" / "forewarn"
 LOGGED = {"info", "warning", "error", "exception", "critical"}
 REFUSED = {"conflict", "invalid", "unknown", "stale", "fail", "Refused", "BadParameter"}
 FOUND = {"_wrong", "_fatal", "_warning", "Finding", "Pair"}  # by a look at the settings
-ANSWERED = {"PermissionDeniedException", "_refuse", "problem", "_cut", "Veto"}
-TELLING = {"_tell", "tell"}  # a way to the log that somebody was given
+ANSWERED = {"answer", "problem", "HTTPException", "PermissionDeniedException", "Veto"}
+ANSWERED |= {"NotAuthorizedException", "Changes", "Outcomes", "announce_all"}  # with notes
+ANSWERED |= {"Unknown", "Failed", "Unclear", "Answer"}  # by drivers, gates and control
+TELLING = {"_tell", "tell", "unserved", "_interrupted", "_cut", "_pause", "notes"}  # in the end
 NOTED = {"problems", "notes", "said"}  # lists that are told, one by one
-APART = {"testing", "wire"}  # the test kit's own; what guests are told
-PASSING = {  # not for an operator, and why
-    "no way to … an event that is …": "a mistake of ours",
+WORDING = {  # files whose functions put into words what others tell
+    "control/parameters.py",
+    "node/node.py",
+    "service/suggest.py",
+    "service/wellbeing.py",
 }
-LEAST = 3  # words that are its own: with fewer it only passes on what somebody else has said
+APART = ("testing", "wire", "control/rendering.py")  # the test kit's; what guests get; a page
+PASSING = {  # what looks like a message to us, and why it is none
+    "no way to … an event that is …": "a mistake of ours",
+    "the rollout has been paused, aborted or overtaken meanwhile": "a sign between two of ours",
+    "event … belongs to the maintenance of host '…', which is for groups … together; they can"
+    " only be cancelled together": "whoever cancels one cancels all",
+    "no event … was ever listed here": "of a guest's approval, which is answered in other words",
+    "no event … is listed here": "of a guest that is ready, which is answered in other words",
+    "the note has more than … characters": "the same",
+    "more than is allowed": "closes a guest's connection, and is told nobody",
+    "nobody known": "stands for a name",
+    "… belongs to somebody else": "the service goes on without its note, and commands without it",
+    "answered already": "the answer is what is told",
+    "groups labelled …": "a part of others",
+    "did you mean '…'?": "a part of others",
+    "there are ……": "a part of others",
+    "…; there are …": "a part of others",
+    "… records in …": "what was written, and where",
+    "token … for '…', ……, valid …": "what was made",
+}
+LEAST = 2  # words that are its own: with fewer it only passes on what somebody else has said
+MEANING = 5  # words of an explanation; with fewer it says nothing
+EXAMPLES = {  # one for each way of telling something, so that we notice when we no longer see it
+    "the state can be written again",  # a line of the log
+    "a process has died and is started again",  # one by way of what somebody was given
+    "the control process is away: polls are answered, but nothing else can be done",  # by name
+    "event … has started and cannot be cancelled; only a Scheduled event can",  # a refusal
+    "this needs the role …; token '…' has …",  # of who asks
+    "a request with the … '…' is under way; ask again in a moment",  # of a request
+    "… is in use by …; stop that or choose another file",  # an exception of ours
+    "… is in use; choose another port, or port 0 for any that is free",  # in a helper's words
+    "the speed is a number from … to …",  # wrong usage
+    "…: unknown key; …",  # a setting, with its place before it
+    "… expires in … days",  # of the machine around
+    "note: without an address these can never ask: …",  # beside what is printed
+    "the notice is only …: clients may not see it in time",  # beside what is done
+    "a deadline is overdue for … s",  # of /healthz
+    "the program cannot tell (exit code …)",  # of a driver
+}
 ROW = re.compile(r"^\| `(.+?)` \| (.*) \|$", re.MULTILINE)
 
 
@@ -47,7 +89,15 @@ def test_no_message_is_explained_twice() -> None:
 def test_every_explanation_says_something() -> None:
     rows = ROW.findall(_page())
     assert rows
-    assert [words for words, meaning in rows if len(meaning.split()) < LEAST] == []
+    assert [words for words, meaning in rows if len(meaning.split()) < MEANING] == []
+
+
+def test_every_way_of_telling_something_is_seen() -> None:
+    assert EXAMPLES - _said() == set()
+
+
+def test_what_is_left_out_is_still_there_to_be_left_out() -> None:
+    assert set(PASSING) - {words for _, _, words in messages()} == set()
 
 
 def _explained() -> list[str]:
@@ -66,10 +116,10 @@ def _said() -> frozenset[str]:
 def messages() -> Iterator[tuple[str, int, str]]:
     """Every message, and where it is said."""
     for file, tree in _trees().items():
-        if Path(file).parts[0] in APART:
+        if file.startswith(APART):
             continue
         for node in ast.walk(tree):
-            for said in _saying(node):
+            for said in (*_saying(node), *_returning(node, file)):
                 for words in _words(said, file):
                     if " " in words and len(re.findall(r"[a-z]{2,}", words)) >= LEAST:
                         yield file, said.lineno, " ".join(words.split())
@@ -87,20 +137,34 @@ def _saying(node: ast.AST) -> list[ast.expr]:
     """What an operator is told here, if anything is."""
     if not isinstance(node, ast.Call):
         return []
+    notes = [keyword.value for keyword in node.keywords if keyword.arg == "notes"]
+    return [*notes, *_said_to(node)]
+
+
+def _said_to(node: ast.Call) -> list[ast.expr]:
     match node.func:
         case ast.Attribute(value=ast.Name(id="log"), attr=name):
             return node.args[:1] if name in LOGGED else []
+        case ast.Attribute(value=ast.Attribute(attr="stderr"), attr="write"):
+            return node.args
         case ast.Attribute(value=ast.Name(id=name), attr="append"):
             return node.args if name in NOTED else []
         case ast.Name(id=name) | ast.Attribute(attr=name):
             if name in ("say", "echo"):
                 return node.args[:1] if any(k.arg == "err" for k in node.keywords) else []
-            told = REFUSED | FOUND | ANSWERED | TELLING | {"ValueError"} | _errors()
+            told = REFUSED | FOUND | ANSWERED | TELLING | {"ValueError", "__init__"} | _errors()
             return [*node.args, *(k.value for k in node.keywords)] if name in told else []
     return []
 
 
-def _words(node: ast.expr, file: str, depth: int = 2) -> Iterator[str]:
+def _returning(node: ast.AST, file: str) -> list[ast.expr]:
+    """What is put into words here for others who tell it."""
+    if file in WORDING and isinstance(node, ast.Return) and node.value:
+        return [node.value]
+    return []
+
+
+def _words(node: ast.expr, file: str, depth: int = 3) -> Iterator[str]:
     match node:
         case ast.Constant(value=str(words)):
             yield words
@@ -111,6 +175,21 @@ def _words(node: ast.expr, file: str, depth: int = 2) -> Iterator[str]:
             for first in _words(left, file, depth):
                 for second in _words(right, file, depth):
                     yield first + second
+        case ast.Tuple(elts=several) | ast.List(elts=several):
+            for one in several:
+                yield from _words(one, file, depth)
+        case ast.GeneratorExp(elt=value) | ast.ListComp(elt=value):
+            yield from _words(value, file, depth)
+        case ast.Call(func=ast.Name(id="tuple"), args=[value]):
+            yield from _words(value, file, depth)
+        case ast.Dict(values=several):
+            for one in several:
+                yield from _words(one, file, depth)
+        case ast.NamedExpr(value=value) | ast.Call(func=ast.Attribute(attr="before"), args=[value]):
+            yield from _words(value, file, depth)
+        case ast.BoolOp(values=several):
+            for one in several:
+                yield from _words(one, file, depth)
         case ast.IfExp(body=body, orelse=other):
             yield from _words(body, file, depth)
             yield from _words(other, file, depth)
@@ -118,8 +197,8 @@ def _words(node: ast.expr, file: str, depth: int = 2) -> Iterator[str]:
             for value in _given(file).get(name, []):
                 yield from _words(value, file, depth - 1)
         case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if depth:
-            for where, value in _returned().get(name, []):
-                yield from _words(value, where, depth - 1)
+            for value in _answers(name, file):
+                yield from _words(value, file, depth - 1)
 
 
 @cache
@@ -131,21 +210,31 @@ def _given(file: str) -> dict[str, list[ast.expr]]:
             for target in node.targets:
                 if isinstance(target, ast.Name):
                     found.setdefault(target.id, []).append(node.value)
+        elif isinstance(node, ast.NamedExpr):
+            found.setdefault(node.target.id, []).append(node.value)
     return found
 
 
+def _answers(name: str, file: str) -> list[ast.expr]:
+    """What a function answers that answers with words: one of the same file, or the only one."""
+    found = _returned().get(name, {})
+    if file in found:
+        return found[file]
+    elsewhere = [words for words in found.values() if words]
+    return elsewhere[0] if len(elsewhere) == 1 else []
+
+
 @cache
-def _returned() -> dict[str, list[tuple[str, ast.expr]]]:
-    """What functions answer that answer with words."""
-    found: dict[str, list[tuple[str, ast.expr]]] = {}
+def _returned() -> dict[str, dict[str, list[ast.expr]]]:
+    """What functions answer, by their name and file; nothing, if that is not words."""
+    found: dict[str, dict[str, list[ast.expr]]] = {}
     for file, tree in _trees().items():
         for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef) and node.returns:
-                if not re.fullmatch(r"str( \| None)?", ast.unparse(node.returns)):
-                    continue
-                for inner in ast.walk(node):
-                    if isinstance(inner, ast.Return) and inner.value:
-                        found.setdefault(node.name, []).append((file, inner.value))
+            if isinstance(node, ast.FunctionDef):
+                here = found.setdefault(node.name, {}).setdefault(file, [])
+                if node.returns and re.match(r"str|tuple\[str", ast.unparse(node.returns)):
+                    inner = [one for one in ast.walk(node) if isinstance(one, ast.Return)]
+                    here += [one.value for one in inner if one.value]
     return found
 
 
