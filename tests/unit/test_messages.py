@@ -17,14 +17,26 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "forewarn"
 LOGGED = {"info", "warning", "error", "exception", "critical"}
 REFUSED = {"conflict", "invalid", "unknown", "stale", "fail", "Refused", "BadParameter"}
-FOUND = {"_wrong", "_fatal", "_warning", "Finding", "Pair"}  # by a look at the settings
+FOUND = {"_wrong", "fatal", "warning", "Finding", "Pair"}  # by a look at the settings
 ANSWERED = {"answer", "problem", "HTTPException", "PermissionDeniedException", "Veto"}
 ANSWERED |= {"NotAuthorizedException", "Changes", "Outcomes", "announce_all"}  # with notes
 ANSWERED |= {"Unknown", "Failed", "Unclear", "Answer"}  # by drivers, gates and control
-TELLING = {"_tell", "tell", "unserved", "_interrupted", "_cut", "_pause", "notes"}  # in the end
+TELLING = {
+    "_tell",
+    "tell",
+    "_within",
+    "unserved",
+    "_interrupted",
+    "_cut",
+    "_fence",
+    "_pause",
+    "notes",
+}
 NOTED = {"problems", "notes", "said"}  # lists that are told, one by one
 WORDING = {  # files whose functions put into words what others tell
     "control/parameters.py",
+    "core/departures.py",
+    "core/selection.py",
     "node/node.py",
     "service/suggest.py",
     "service/wellbeing.py",
@@ -38,9 +50,12 @@ PASSING = {  # what looks like a message to us, and why it is none
     "no event … was ever listed here": "of a guest's approval, which is answered in other words",
     "no event … is listed here": "of a guest that is ready, which is answered in other words",
     "the note has more than … characters": "the same",
+    "machine '…' has changed its word on event … … times; it stays as it is": "the same",
     "more than is allowed": "closes a guest's connection, and is told nobody",
     "nobody known": "stands for a name",
     "… belongs to somebody else": "the service goes on without its note, and commands without it",
+    "… is no directory, and may lead anywhere; remove it": "the same",
+    "… can be written to by others; say chmod 700 …": "the same",
     "answered already": "the answer is what is told",
     "groups labelled …": "a part of others",
     "did you mean '…'?": "a part of others",
@@ -142,7 +157,7 @@ def _saying(node: ast.AST) -> list[ast.expr]:
 
 
 def _said_to(node: ast.Call) -> list[ast.expr]:
-    match node.func:
+    match node.func.body if isinstance(node.func, ast.IfExp) else node.func:
         case ast.Attribute(value=ast.Name(id="log"), attr=name):
             return node.args[:1] if name in LOGGED else []
         case ast.Attribute(value=ast.Attribute(attr="stderr"), attr="write"):
