@@ -75,6 +75,9 @@ lock:
 		--python-version 3.11 --extra server --constraints requirements/dev.lock \
 		pyproject.toml --output-file requirements/server.lock
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+		--python-version 3.11 --constraints requirements/dev.lock requirements/build.in \
+		--output-file requirements/build.lock
+	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--python-version 3.11 --upgrade requirements/clients.in \
 		--output-file requirements/clients.lock
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \

@@ -14,6 +14,7 @@ from typing import Any
 
 from bench.poll import processes, report, scenarios, tools
 from bench.poll.processes import Failed
+from bench.poll.renewing import renewed
 from bench.poll.scenarios import QUICK, Plan
 from bench.poll.targets import judged
 
@@ -34,6 +35,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "slow": Scenario("Good pollers beside slow connections", scenarios.slow, report.slow),
     "sweep": Scenario("Keep-alive polls over the size of the fleet", scenarios.sweep, report.sweep),
     "changes": Scenario("Polls while documents change", scenarios.changing, report.changing),
+    "workers": Scenario("One worker against two", scenarios.several, report.several),
 }
 
 
@@ -41,10 +43,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.poll", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="two minutes, to see that it works")
     parser.add_argument("--only", choices=SCENARIOS, help="one scenario, which is not written down")
+    parser.add_argument("--renew", action="store_true", help="with --only: write it down")
     said = parser.parse_args()
     signal.signal(signal.SIGTERM, _stop)
     try:
-        _measure(QUICK if said.quick else Plan(), said.only, keep=not (said.quick or said.only))
+        keep = not said.quick and (said.renew or not said.only)
+        _measure(QUICK if said.quick else Plan(), said.only, keep=keep)
     except Failed as failure:
         sys.exit(f"bench: {failure}")
     except KeyboardInterrupt:
@@ -70,8 +74,12 @@ def _measure(plan: Plan, only: str | None, *, keep: bool) -> None:
     if judgement := judged(found):
         shown.insert(1, f"## Targets\n\n{judgement}\n")
         _say(shown[1])
-    if keep:
+    if keep and only is None:
         RESULTS.write_text("\n".join([*shown, NOTES.read_text()]))
+    elif keep:
+        before = RESULTS.read_text()
+        title, rows = SCENARIOS[str(only)].title, judged(found).splitlines()[2:]
+        RESULTS.write_text(renewed(before, title, shown[-1], rows, NOTES.read_text(), tools.date()))
 
 
 def _fitted(plan: Plan, files: int) -> tuple[Plan, list[str]]:

@@ -40,7 +40,7 @@ class Place:
 Prepare = Callable[[Place, Fleet], Command]
 
 
-def forewarn(place: Place, fleet: Fleet, *, front: bool = True) -> Command:
+def forewarn(place: Place, fleet: Fleet, *, front: bool = True, workers: int = 0) -> Command:
     (place.directory / "fleet.yaml").write_text(fleet.yaml())
     settings: dict[str, object] = {
         "fleet": "fleet.yaml",
@@ -48,6 +48,7 @@ def forewarn(place: Place, fleet: Fleet, *, front: bool = True) -> Command:
         "metadata": f"127.0.0.1:{place.metadata}",
         "control": f"127.0.0.1:{place.control}",
         "front": front,
+        "workers": workers,
     }
     if fleet.size == 1:
         settings["max_connections_per_machine"] = 16_384  # the one stands for many
@@ -63,6 +64,14 @@ def forewarn(place: Place, fleet: Fleet, *, front: bool = True) -> Command:
 
 def without_front(place: Place, fleet: Fleet) -> Command:
     return forewarn(place, fleet, front=False)
+
+
+def one_worker(place: Place, fleet: Fleet) -> Command:
+    return forewarn(place, fleet, workers=1)
+
+
+def two_workers(place: Place, fleet: Fleet) -> Command:
+    return forewarn(place, fleet, workers=2)
 
 
 def nginx(place: Place, fleet: Fleet) -> Command:
@@ -125,6 +134,10 @@ def uvicorn(place: Place, fleet: Fleet) -> Command:
 
 
 FOREWARN, WITHOUT_FRONT, NGINX_NAME = "forewarn", "forewarn, no front", "nginx"
+SEVERAL: Mapping[str, Prepare] = {
+    "forewarn, 1 worker": one_worker,
+    "forewarn, 2 workers": two_workers,
+}
 PEERS: Mapping[str, Prepare] = {
     FOREWARN: forewarn,
     WITHOUT_FRONT: without_front,

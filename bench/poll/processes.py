@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 SERVER_CORE, LOAD_CORE = 0, 1
+BOTH_CORES = "0,1"  # for servers that are several processes
 FILES = 16_384 + 512  # connections and what else a server has open
 
 _PAGE = resource.getpagesize()
@@ -25,7 +26,7 @@ class Failed(Exception):
 def running(
     argv: Sequence[str],
     *,
-    core: int,
+    core: int | str,
     log: Path,
     env: Mapping[str, str] | None = None,
     pipes: bool = False,
@@ -67,7 +68,12 @@ def cpu(pid: int) -> float:
     From each one's CPU clock, which also counts threads that are over. The clock of another
     process is numbered as clock_getcpuclockid(3) does it.
     """
-    return sum(time.clock_gettime(~one << 3 | 2) for one in tree(pid))
+    return sum(cpu_of(one) for one in tree(pid))
+
+
+def cpu_of(pid: int) -> float:
+    """The same of a process alone."""
+    return time.clock_gettime(~pid << 3 | 2)
 
 
 def memory(pid: int) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.poll.fleet import PATH, POLL, QUIET, Fleet
-from bench.poll.peers import PEERS, Place
+from bench.poll.peers import PEERS, SEVERAL, Place
 from bench.poll.processes import SERVER_CORE, Failed, cpu, memory, pause, running, stopwatch, waited
 
 PATIENCE = 180.0  # seconds until a server must have answered; a large fleet takes a while
@@ -72,17 +72,24 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(name: str, fleet: Fleet, scratch: Path, *, acquainted: bool = True) -> Iterator[Server]:
+def serving(
+    name: str,
+    fleet: Fleet,
+    scratch: Path,
+    *,
+    acquainted: bool = True,
+    core: int | str = SERVER_CORE,
+) -> Iterator[Server]:
     """Acquainted: every set has asked once, as in a service that has run for more than a moment.
 
     The first poll of a set is special: it enables the set, which has to be on disk.
     """
     directory = Path(tempfile.mkdtemp(dir=scratch))
     place = Place(directory, scratch, _free_port(), _free_port())
-    command = PEERS[name](place, fleet)
+    command = {**PEERS, **SEVERAL}[name](place, fleet)
     log = directory / "log"
     began = stopwatch()
-    with running(command.argv, core=SERVER_CORE, log=log, env=command.env) as process:
+    with running(command.argv, core=core, log=log, env=command.env) as process:
 
         def until(done: Callable[[], bool]) -> float:
             while not done():

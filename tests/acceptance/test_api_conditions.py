@@ -264,3 +264,25 @@ def test_every_thing_that_can_be_changed_has_a_tag() -> None:
         if operation.conditional:
             path = "/".join(name.split()[1].split("/")[:4])
             assert path in tagged, name
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/groups/new", {"kind": "standalone", "machines": [{"name": "new"}]}),
+        ("/v1/hosts/h9", {"labels": {"rack": "r1"}}),
+    ],
+)
+def test_whoever_means_to_make_something_does_not_change_what_is_there(
+    service: Service, path: str, body: dict[str, Any]
+) -> None:
+    first = ask(service, "PUT", path, body, if_none_match="*")
+    assert first.status == 200, first.body
+    seq = service.node.store.seq
+    again = ask(service, "PUT", path, {**body, "labels": {"rack": "r2"}}, if_none_match="*")
+    assert (again.status, again.body["type"]) == (412, "/docs#problem-stale")
+    assert "is there already" in again.body["detail"]
+    known = ask(service, "PUT", path, body, if_none_match=tag(service, path))
+    assert known.status == 412
+    assert service.node.store.seq == seq
+    assert ask(service, "PUT", path, body, if_none_match=MADE_UP).status == 200

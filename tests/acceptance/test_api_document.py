@@ -16,6 +16,7 @@ from api_kit import ask
 
 from forewarn import __version__
 from forewarn.cli.app import app as commands
+from forewarn.control import page
 from forewarn.control import schema_words as words
 from forewarn.control.field_words import FIELDS
 from forewarn.control.operations import OPERATIONS
@@ -195,3 +196,31 @@ def test_the_document_and_the_page_need_no_token(service: Service) -> None:
         assert ask(closed, "GET", "/v1/machines").status == 401
         assert ask(closed, "GET", "/docs").status == 200
         assert ask(closed, "GET", "/schema/openapi.json").status == 200
+
+
+@pytest.mark.parametrize("path", ["/docs", "/schema/openapi.json"])
+def test_strangers_are_given_what_was_made_once(
+    service: Service, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    first = ask(service, "GET", path)
+
+    def never(*_: object) -> str:
+        raise AssertionError("made anew")
+
+    monkeypatch.setattr(page, "rendered", never)
+    monkeypatch.setattr(page, "document", never)
+    again = ask(service, "GET", path)
+    assert (again.status, again.raw) == (200, first.raw)
+    assert again.headers["etag"] == first.headers["etag"]
+    spared = ask(service, "GET", path, if_none_match=first.headers["etag"])
+    assert (spared.status, spared.raw) == (304, b"")
+
+
+@pytest.mark.parametrize(
+    "path", ["/docs", "/schema/openapi.json", "/healthz", "/readyz", "/metrics", "/"]
+)
+def test_the_head_of_a_page_can_be_asked_for_alone(service: Service, path: str) -> None:
+    whole, head = ask(service, "GET", path), ask(service, "HEAD", path)
+    assert (head.status, head.raw) == (whole.status, b"")
+    names = whole.headers.keys() - {"x-request-id", "content-length"}
+    assert {name: head.headers[name] for name in names} == {n: whole.headers[n] for n in names}

@@ -15,11 +15,12 @@ import msgspec
 import pytest
 from api_kit import Told, ask
 
+from forewarn.control import client
 from forewarn.control import schema as s
-from forewarn.control.client import ControlClient
+from forewarn.control.client import ControlClient, Unreachable
 from forewarn.control.operations import OPERATIONS
 from forewarn.store.memory import Disk, MemoryStore
-from forewarn.store.port import Commit, Key
+from forewarn.store.port import Commit, Key, StoreFailed
 from forewarn.store.sqlite import SqliteStore
 from forewarn.testing import Service
 
@@ -340,3 +341,98 @@ def test_a_command_whose_answer_is_lost_asks_again_and_nothing_happens_twice(
     events = ask(service, "GET", "/v1/events").body
     assert [event["id"] for event in events] == [made.id]
     assert json.loads(msgspec.json.encode(made))["machines"] == ["web_0"]
+
+
+JOINT = """
+hosts: [shared]
+groups:
+  - {name: one, kind: standalone, machines: [{name: one, host: shared}]}
+  - {name: two, kind: standalone, machines: [{name: two, host: shared}]}
+"""
+
+
+@pytest.mark.parametrize("verb", ["approve", "cancel"])
+@pytest.mark.parametrize("which", [0, 1])
+def test_of_events_that_go_together_it_is_the_one_that_was_named(verb: str, which: int) -> None:
+    disk = Disk()
+    with Service(JOINT, sockets=True, store=_Dying(disk)) as service:
+        made = ask(service, "POST", "/v1/hosts/shared/maintain", {"how": "Reboot"}).body["events"]
+        path = f"/v1/events/{made[which]['id']}/{verb}"
+        told = ask(service, "POST", path, idempotency_key="k")
+        assert told.body["id"] == made[which]["id"]
+    with Service(JOINT, sockets=True, store=MemoryStore(disk)) as service:
+        again = ask(service, "POST", path, idempotency_key="k")
+        assert (again.status, again.headers["idempotency-replayed"]) == (200, "true")
+        assert (again.body["id"], again.body["group"]) == (told.body["id"], told.body["group"])
+
+
+class _Full(MemoryStore):
+    """Commits, but keeps no answer, and says so."""
+
+    async def answered(self, key: Key, status: int, answer: bytes) -> None:
+        raise StoreFailed("the disk is full")
+
+
+def test_an_answer_that_cannot_be_kept_is_given_all_the_same() -> None:
+    with Service(sockets=True, store=_Full()) as service:
+        first = ask(service, "POST", "/v1/events", SCHEDULE, idempotency_key="k")
+        again = ask(service, "POST", "/v1/events", SCHEDULE, idempotency_key="k")
+        assert (first.status, again.status) == (201, 201)
+        assert again.body["id"] == first.body["id"]
+        assert len(ask(service, "GET", "/v1/events").body) == 1
+
+
+def test_a_command_waits_for_what_is_under_way_from_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection breaks while the service is still at it: asking again is told so."""
+    monkeypatch.setattr(client, "UNDER_WAY_PAUSE", 0.01)
+    store = _Slow()
+    with Service(sockets=True, store=store) as service:
+        store.slow = True
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = int(service.control_url.rpartition(":")[2])
+            here = listener.getsockname()[1]
+            waited = threading.Event()
+
+            def relay() -> None:
+                rest: list[socket.socket] = []
+                while not waited.is_set():
+                    caller, _ = listener.accept()
+                    there = socket.create_connection(("127.0.0.1", port))
+                    asked = caller.recv(65_536)
+                    while b"\r\n\r\n" not in asked or not asked.rstrip().endswith(b"}"):
+                        asked += caller.recv(65_536)
+                    there.sendall(asked.replace(str(here).encode(), str(port).encode()))
+                    if not rest:  # the first: hang up while it is under way
+                        assert store.reached.wait(20)
+                        rest.append(there)
+                        caller.close()
+                        continue
+                    answer = there.recv(65_536)
+                    while not answer.endswith(b"}"):
+                        answer += there.recv(65_536)
+                    if b"under-way" in answer:
+                        service.run(store.go())
+                    else:
+                        waited.set()
+                    caller.sendall(answer)
+                    caller.close()
+                    there.close()
+                rest[0].close()
+
+            thread = threading.Thread(target=relay, daemon=True)
+            thread.start()
+            asking = ControlClient(f"http://127.0.0.1:{here}")
+            made = asking.schedule(s.ScheduleRequest(type="Reboot", machines=["web_0"]))
+            thread.join(20)
+        assert [one["id"] for one in ask(service, "GET", "/v1/events").body] == [made.id]
+
+
+def test_a_command_that_is_not_answered_in_time_says_what_it_does_not_know() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        asking = ControlClient(f"http://127.0.0.1:{silent.getsockname()[1]}")
+        asking.timeout = 0.2
+        with pytest.raises(Unreachable, match="whether it has been done is not known"):
+            asking.schedule(s.ScheduleRequest(type="Reboot", machines=["web_0"]))
+        with pytest.raises(Unreachable, match="no service answers") as told:
+            asking.machines()
+        assert "is not known" not in str(told.value)

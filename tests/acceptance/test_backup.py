@@ -8,18 +8,22 @@ import http.server
 import json
 import os
 import shutil
+import socket
 import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+from urllib.parse import urlsplit
 
+import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
+from forewarn.control.answers import not_stored
 from forewarn.control.backup_schema import HEADER
 from forewarn.control.client import ControlClient, ControlError
 from forewarn.core import Event, EventType, Refused, Rules, Status
@@ -40,6 +44,7 @@ from forewarn.drivers.port import (
     Unknown,
 )
 from forewarn.service.drafting import Wanted
+from forewarn.store.port import Copy, StoreUnreadable
 from forewarn.store.port import Wanted as Records
 from forewarn.testing import Service
 from forewarn.testing.service import START
@@ -169,6 +174,51 @@ def test_a_copy_that_breaks_off_is_none(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_what_a_killed_command_has_left_is_cleared_away_by_the_next(
+    service: Service, tmp_path: Path
+) -> None:
+    backup = tmp_path / "backups" / "b.db"
+    backup.parent.mkdir()
+
+    def left() -> list[Path]:
+        return list(backup.parent.glob(".b.db-*"))
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        command = subprocess.Popen([*FOREWARN, "backup", str(backup), "--url", url])
+        try:
+            connection, _ = silent.accept()  # it has its place by now, and waits
+            (place,) = left()
+            done = typed("backup", backup, "--url", service.control_url)
+            assert done.exit_code == 0, done.output
+            assert left() == [place]  # that one is at work
+        finally:
+            command.kill()
+            command.wait()
+        connection.close()
+    (place / "copy").write_bytes(b"half")
+    other = backup.parent / ".b.db-my-own"
+    other.mkdir()
+    done = typed("backup", backup, "--url", service.control_url, "--force")
+    assert done.exit_code == 0, done.output
+    assert left() == [other]
+
+
+def test_what_cannot_be_read_is_said_in_words_of_its_own(service: Service, tmp_path: Path) -> None:
+    """Nobody who only wanted to read is told that something was not stored."""
+    state, away = tmp_path / "state.db", tmp_path / "away.db"
+    state.rename(away)
+    state.write_bytes(away.read_bytes())
+    done = typed("backup", tmp_path / "b", "--url", service.control_url)
+    away.replace(state)
+    assert done.exit_code == 1
+    assert f"no copy could be made: {state}: the file was removed or replaced" in done.output
+    assert "stored" not in done.output
+    other = not_stored(None, StoreUnreadable("state.db: disk I/O error"))
+    assert other.status_code == 503
+    assert other.content.detail == "the state could not be read: state.db: disk I/O error"
+
+
 def test_one_copy_is_made_at_a_time(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it takes of the disk and the processor is bounded."""
     from forewarn.store import copying
@@ -187,11 +237,90 @@ def test_one_copy_is_made_at_a_time(service: Service, monkeypatch: pytest.Monkey
     thread = threading.Thread(target=lambda: client.backup(first.append))
     thread.start()
     assert begun.wait(60)
-    with pytest.raises(ControlError, match="another copy is being made"):
+    with pytest.raises(ControlError, match="another copy is being made or taken"):
         client.backup(first.append)
     go_on.set()
     thread.join()
     assert b"".join(first).startswith(b"SQLite format 3")
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> list[IO[bytes]]:
+    """Copies are larger than what a kernel takes for somebody who does not read; all of them."""
+    from forewarn.store import copying
+
+    made: list[IO[bytes]] = []
+    real = copying.stream
+
+    def enlarged(*arguments: Any) -> Copy:
+        copy = real(*arguments)
+        os.truncate(f"/proc/self/fd/{copy.file.fileno()}", LARGE)
+        made.append(copy.file)
+        return msgspec.structs.replace(copy, size=LARGE)
+
+    monkeypatch.setattr(copying, "stream", enlarged)
+    return made
+
+
+LARGE = 64 * 1024 * 1024  # bytes, of a file that has holes
+
+
+def asked_for_a_copy(service: Service) -> socket.socket:
+    """Somebody who asks and takes the first bytes only."""
+    url = urlsplit(service.control_url)
+    reader = socket.socket()
+    reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    reader.settimeout(60)
+    reader.connect((url.hostname, url.port))
+    reader.sendall(f"GET /v1/backup HTTP/1.1\r\nHost: {url.netloc}\r\n\r\n".encode())
+    assert reader.recv(12, socket.MSG_WAITALL) == b"HTTP/1.1 200"
+    return reader
+
+
+def copied_at_last(service: Service) -> int:
+    """How much, as soon as it is nobody else's turn."""
+    client, size = ControlClient(service.control_url), 0
+
+    def count(block: bytes) -> None:
+        nonlocal size
+        size += len(block)
+
+    for _ in range(600):
+        try:
+            client.backup(count)
+        except ControlError as error:
+            if "another copy is being made or taken" not in str(error):
+                raise
+            threading.Event().wait(0.1)
+        else:
+            return size
+    raise AssertionError("it never is")
+
+
+def test_the_next_copy_is_made_when_the_last_was_taken(
+    service: Service, large: list[IO[bytes]]
+) -> None:
+    """Each lies on the state's disk until then, where nobody sees it."""
+    with asked_for_a_copy(service):
+        with pytest.raises(ControlError, match="another copy is being made or taken"):
+            ControlClient(service.control_url).backup(lambda _: None)
+        assert [file.closed for file in large] == [False]
+    assert copied_at_last(service) == LARGE  # whoever hangs up has no more use for it
+    assert [file.closed for file in large] == [True, True]
+    ControlClient(service.control_url).backup(lambda _: None)  # at once, for whoever has all of it
+
+
+def test_whoever_takes_nothing_of_a_copy_is_cut(
+    service: Service, large: list[IO[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("forewarn.control.backup.BACKUP_TAKEN_WITHIN", 0.5)
+    with asked_for_a_copy(service) as reader:
+        assert copied_at_last(service) == LARGE
+        assert large[0].closed
+        taken = 12
+        while block := reader.recv(1024 * 1024):
+            taken += len(block)
+        assert taken < LARGE
 
 
 # Going back to one.
@@ -316,6 +445,59 @@ def test_what_was_carried_out_since_is_not_carried_out_again(tmp_path: Path) -> 
     assert life.impacts() == [event.id]
 
 
+def waiting_behind_another(life: Life) -> tuple[Event, int]:
+    """An event that was approved and waited when the copy was made, and was cancelled then. The
+    copy is the state now, and it is so late that the one it waited for is over."""
+    with life.serving() as service:
+        service.get("web_0")
+        service.approve("web_0", service.schedule("Reboot", "web_0"))
+        event = service.schedule("Freeze", "web_1")
+        service.approve("web_0", event)
+        service.schedule("Freeze", "jumpbox", notice="2d")
+        life.copy(service)
+        service.run(service.node.platform.cancel(event.id, "operator"))
+        service.clock.advance("40m")
+        ended = at(service)
+    assert event.id not in life.impacts()
+    life.restore()
+    return event, ended
+
+
+def held_by(service: Service, event: Event) -> list[str]:
+    explained = service.run(service.node.platform.explain(event.id))
+    assert not isinstance(explained, Refused)
+    return [hold.kind.value for hold in explained.holds]
+
+
+def test_what_was_cancelled_since_can_be_cancelled_again_before_it_starts(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    event, ended = waiting_behind_another(life)
+    with life.serving(ended) as service:
+        service.clock.advance("59s")
+        assert held_by(service, event) == ["restored"]
+        service.run(service.node.platform.cancel(event.id, "operator"))
+        service.clock.advance("1h")
+    assert event.id not in life.impacts()
+
+
+def test_what_nobody_cancels_again_starts_when_the_grace_is_over(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    event, ended = waiting_behind_another(life)
+    with life.serving(ended) as service:
+        service.clock.advance("59s")
+        ended = at(service)
+    with life.serving(ended) as service:  # nobody has had all of it yet: it begins anew
+        service.clock.advance("59s")
+        assert held_by(service, event) == ["restored"]
+        assert event.id not in life.impacts()
+        service.clock.advance("1s")
+        assert event.id in life.impacts()
+        ended = at(service)
+    with life.serving(ended) as service:  # somebody has had it by now
+        (other,) = service.node.store.groups["jumpbox"].events
+        assert held_by(service, other) == ["notice", "grace"]
+
+
 class Blind:
     """Carries out, and cannot tell afterwards, unless somebody lets it know."""
 
@@ -357,7 +539,7 @@ def test_an_event_that_nobody_can_tell_about_waits_for_an_operator(tmp_path: Pat
     event = restored_with(life, driver)
     with life.serving() as service:
         service.approve("web_0", event)
-        service.settle()
+        service.clock.advance("1m")  # what a copy tells of waits for the grace, approved or not
         assert driver.performed == [event.id]  # the once
         held = service.run(service.node.platform.event(event.id))
         assert isinstance(held, Event)
@@ -385,7 +567,7 @@ def test_an_event_that_has_happened_is_finished_without_being_carried_out(tmp_pa
     driver.knows = Happened()
     with life.serving() as service:
         service.approve("web_0", event)
-        service.settle()
+        service.clock.advance("1m")  # what a copy tells of waits for the grace, approved or not
         assert service.document("web_0")["Events"] == []
     assert driver.performed == [event.id]
 
@@ -399,7 +581,7 @@ def test_an_event_that_has_not_happened_is_carried_out_however_long_it_takes(
     driver.knows, driver.answers = NotYet(), Again(START + 2 * MINUTE)
     with life.serving() as service:
         service.approve("web_0", event)
-        service.settle()
+        service.clock.advance("1m")  # what a copy tells of waits for the grace, approved or not
         assert driver.performed == [event.id] * 2
         driver.answers = Done()
         service.clock.advance("3m")
@@ -416,7 +598,7 @@ def test_a_crash_right_after_the_restore_forgets_none_of_it(tmp_path: Path) -> N
         pass
     with life.serving() as service:
         service.approve("web_0", event)
-        service.settle()
+        service.clock.advance("1m")  # what a copy tells of waits for the grace, approved or not
     assert driver.performed == [event.id]
 
 
@@ -514,7 +696,7 @@ def test_serve_upgrades_only_when_told_to(tmp_path: Path) -> None:
     status, said = Process(tmp_path, "serve", "--state", state).ended()
     assert status == 1
     assert said.startswith(f"forewarn: {state} has schema 0001, this version has 0003: make a")
-    assert said.endswith("then start with --migrate\n")
+    assert "then bring it up to date (forewarn upgrade --state" in said
     assert said.count("\n") == 1
     assert state.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["state.db"]
@@ -529,7 +711,7 @@ def test_serve_upgrades_only_when_told_to(tmp_path: Path) -> None:
     # Back to before the upgrade, and on: what was kept is a copy as any other.
     done = typed("restore", f"{state}.schema-0001", "--state", state, "--force")
     assert done.exit_code == 0, done.output
-    assert "its schema is 0001: start the service with --migrate" in done.output
+    assert "its schema is 0001: bring it up to date" in done.output
 
 
 def test_dev_upgrades_by_itself(tmp_path: Path) -> None:
@@ -563,6 +745,7 @@ def test_an_event_from_a_copy_is_still_the_same_event(tmp_path: Path) -> None:
     with life.serving() as service:
         assert service.document("web_0")["Events"][0]["EventId"] == event.id
         assert service.approve("web_0", event).status == 200
+        service.clock.advance("1m")
         found = service.run(service.node.platform.event(event.id))
         assert isinstance(found, Event)
         assert found.status is Status.STARTED

@@ -36,8 +36,7 @@ from forewarn.core.events import MAX_READY_NOTE
 from forewarn.core.time import DAY, HOUR, MINUTE
 from forewarn.metadata.counts import Counts
 from forewarn.metadata.limits import Limits
-from forewarn.node import listening
-from forewarn.node import servers
+from forewarn.node import listening, servers
 from forewarn.service import guard
 from forewarn.store import MemoryStore, StoreFailed
 from forewarn.store.port import Commit

@@ -171,7 +171,7 @@ def test_a_state_that_cannot_be_taken_up_is_found_before_it_is_tried(state: str)
     before = sorted(Path(state).parent.iterdir())
     (old,) = findings(state=state)
     assert old.startswith(f"! state: {state} has schema 0001, this version has")
-    assert "start with --migrate" in old
+    assert "forewarn upgrade" in old
     Path(state).write_text("something else")
     (other,) = findings(state=state)
     assert other.startswith(f"! state: {state}")

@@ -146,3 +146,20 @@ def test_a_list_that_may_be_long_is_made_while_guests_are_answered(
         answered.set()
         assert listing.result()[0] == 200
     assert held == [True]
+
+
+def test_the_beginning_of_an_id_finds_what_is_over_without_reading_all_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with Service(sockets=True) as service:
+        made = service.schedule("Reboot", "web_0")
+        asked(service, "POST", f"/v1/events/{made.id}/cancel")
+
+        def never(*_: object, **__: object) -> None:
+            raise AssertionError("all that is over was read")
+
+        monkeypatch.setattr(service.node.store, "past", never)
+        status, _, found = asked(service, "GET", f"/v1/events/{made.id[:8].lower()}")
+        assert (status, found["id"]) == (200, made.id)
+        assert asked(service, "GET", "/v1/events/ZZZZ")[0] == 404
+        assert asked(service, "GET", "/v1/events/%25")[0] == 404

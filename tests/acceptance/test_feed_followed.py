@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 import pytest
+from bearing import bearing
 from polling import metrics, until
 from typer.testing import CliRunner, Result
 
@@ -303,6 +304,20 @@ def test_there_is_a_limit_to_how_many_follow(
             assert refused.response.status == 503
             assert refused.response.getheader("Retry-After") == "10"
             assert "1 follow the feed already" in json.loads(refused.response.read())["detail"]
+
+
+def test_one_token_has_its_share_of_them(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_feed, "MAX_STREAMS_OF_ONE", 1)
+    one, other = (bearing(service, name, Role.ADMIN) for name in ("one", "other"))
+    asked = f"/v1/changes?after={one.get('/v1/changes').json()['next']}"
+    with closing(Stream(one.url, Authorization=f"Bearer {one.token}")) as stream:
+        hello(stream)
+        for path in (asked, "/v1/feed"):
+            refused = one.get(path)
+            assert refused.status == 503
+            assert "under token 'one' already" in refused.detail
+        assert other.get(asked).status == 200
+    until(lambda: one.get(asked).status == 200)
 
 
 def test_a_stream_with_nothing_to_say_says_so(

@@ -78,6 +78,7 @@ def test_a_machine_at_two_ports_says_which_addresses_are_where(tmp_path: Path) -
         (f"vnet0 {A} web_1 10.0.0.10", "10.0.0.10 is not an address of 'web_1' in the inventory"),
         (f"vnet0 {A} web_1 ten", "'ten' is no address"),
         (f"vnet0 {A} web_1 fe80::1%br0", "leave out what follows the %"),
+        ("host fe80::1%br0", "leave out what follows the %"),
         (f"vnet0 {A} web_0\nvnet1 {A} web_1", f"{A} is the MAC of vnet0 already"),
         (f"vnet0 {A} web_0\nvnet1 {B} web_0", "10.0.0.10 belongs to vnet0 already"),
         (f"host 10.0.0.10\nvnet0 {A} web_0", "10.0.0.10 belongs to host already"),
@@ -134,3 +135,14 @@ def test_every_test_that_is_named_exists() -> None:
     tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_guest_*.py"))
     assert len(named) > 10
     assert [name for name in sorted(named) if f"def {name}(" not in tests] == []
+
+
+@pytest.mark.parametrize("address", ["fd00::1%x }\nflush ruleset\n#", "10.0.0.1 }", "", 5, None])
+def test_an_inventory_with_more_than_addresses_becomes_no_rule(
+    tmp_path: Path, address: object
+) -> None:
+    """Who can write to the inventory cannot write to the host's rules."""
+    inventory = json.dumps([{"name": "web_0", "addresses": [address]}])
+    said = run(tmp_path, f"vnet0 {A} web_0\n", inventory)
+    assert (said.returncode, said.stdout) == (1, "")
+    assert len(said.stderr.splitlines()) == 1

@@ -143,6 +143,26 @@ def test_the_log_says_when_a_part_fails_and_when_it_is_well_again(
     assert told == [("the service is not well", "state"), ("the service is well again", "state")]
 
 
+def test_the_log_says_when_a_part_fails_for_another_reason_but_not_how_long_it_lasts(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    class Log:
+        def error(self, _says: str, **fields: str) -> None:
+            told.append(fields["why"])
+
+    monkeypatch.setattr(wellbeing, "log", Log())
+    well = service.node.wellbeing
+    reasons = ["1 of 3 workers are away", "2 of 3 workers are away", "no answer for 31 s"]
+    for why in (*reasons, "no answer for 32 s", "no answer for 33 s"):
+        monkeypatch.setattr(well, "_guests", lambda why=why: why)
+        well._tell()
+    assert told == reasons
+    monkeypatch.setattr(well, "_guests", lambda: "")
+    monkeypatch.undo()
+
+
 def test_a_scheduler_that_died_is_noticed(service: Service) -> None:
     async def kill() -> None:
         (task,) = [task for task in asyncio.all_tasks() if task.get_name() == "scheduler"]
@@ -208,7 +228,7 @@ def test_a_worker_that_is_killed_makes_it_unready_until_there_is_another(tmp_pat
     with serving(tmp_path, made(tmp_path, "workers = 1\n")) as service:
         assert asked(service.control, "readyz")[0] == 200
         assert metrics(service.control)["forewarn_workers"] == 1
-        until(lambda: metrics(service.control)['forewarn_worker_lag{worker="0"}'] == 0)
+        until(lambda: metrics(service.control).get('forewarn_worker_lag{worker="0"}') == 0)
         (worker,) = filter(is_worker, children(service.running.process.pid))
         os.kill(worker, signal.SIGKILL)
         seen: list[str] = []

@@ -24,6 +24,7 @@ from forewarn.core.history import Record, Scribe, What
 from forewarn.core.registry import HostPut, HostRemoved, RolloutPut, StateRestored, TokenPut
 from forewarn.core.rollout import Lane, Rollout, Step, prefix
 from forewarn.core.time import DAY
+from forewarn.service import guard
 from forewarn.service import history as service_history
 from forewarn.store.port import Wanted
 from forewarn.testing import Service
@@ -445,6 +446,33 @@ def test_a_group_that_listens_anew_is_seen_anew(service: Service) -> None:
     assert not isinstance(seen, Refused)
     assert list(seen.seen_by) == ["web_0"]
     assert ("seen", "web_0") in story(service, event=event.id)
+
+
+def test_an_export_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a store that answers at once, too: after every page."""
+    monkeypatch.setattr(service_history, "EXPORT_PAGE", 3)
+    with Service() as service:
+        a_life(service)
+        turns = pages = 0
+        tasks = guard.Tasks()
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await guard.pause(0)
+
+        async def export() -> None:
+            nonlocal pages
+            waiting = tasks.start(others(), "others")
+            exported = await service.node.history.export(Wanted())
+            assert not isinstance(exported, Refused)
+            taken = [record async for record in exported]
+            pages = len(taken) // 3
+            waiting.cancel()
+
+        service.run(export())
+        assert turns >= pages > 3
 
 
 def test_an_export_holds_one_page_in_memory(

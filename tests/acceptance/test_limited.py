@@ -14,6 +14,8 @@ from bearing import FLEET, Answer, Api, bearing
 
 from forewarn.core import Refused
 from forewarn.core.access import Role
+from forewarn.store.memory import MemoryStore
+from forewarn.store.port import Key
 from forewarn.testing import Service
 
 ROLLOUT = {"type": "Reboot", "groups": ["amber"]}
@@ -41,6 +43,17 @@ BODIES: dict[str, object] = {
 }
 # Calls that name nothing, and answer with what the caller may see, or what is the same for all.
 OPEN = {"GET /healthz", "GET /readyz", "GET /v1/fleet/schema", "GET /v1/clock", "GET /v1/feed"}
+# A scale set that is called otherwise than its groups, and what is nobody else's business.
+SETS = """
+groups:
+  - name: near
+    kind: scale-set
+    scale_set: fleet
+    labels: {team: a}
+    machines: [{name: fleet_0, spot: true}, {name: fleet_1, spot: true}]
+  - {name: fleets, kind: standalone, labels: {team: b}, machines: [{name: fleets}]}
+  - {name: fleet-2, kind: standalone, labels: {team: b}, machines: [{name: fleet-2}]}
+"""
 LISTS = {
     *("GET /v1/machines", "GET /v1/groups", "GET /v1/hosts", "GET /v1/events"),
     *("GET /v1/rollouts", "GET /v1/status", "GET /v1/history", "GET /v1/history/export"),
@@ -307,3 +320,81 @@ def test_the_labels_that_count_are_those_of_the_moment(scene: Scene) -> None:
         assert api.get("/v1/machines/amber_0").status == 200
         service.run(service.node.applying.text(FLEET, by="test"))
         assert api.get("/v1/machines/amber_0").status == 403
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "body"),
+    [
+        ("GET", "/v1/groups/fleet", None),
+        ("GET", "/v1/machines?group=fleet", None),
+        ("GET", "/v1/events?group=fleet", None),
+        ("GET", "/v1/history?group=fleet", None),
+        ("POST", "/v1/groups/fleet/disable", None),
+        ("PATCH", "/v1/groups/fleet/policy", {"user_event_limit": 3}),
+        ("POST", "/v1/rollouts", {"type": "Reboot", "groups": ["fleet"]}),
+        ("POST", "/v1/rollouts/plan", {"type": "Reboot", "groups": ["fleet"]}),
+    ],
+)
+def test_a_scale_sets_name_leads_to_no_suggestion_of_others(
+    method: str, target: str, body: object
+) -> None:
+    with Service(SETS, sockets=True) as service:
+        bearing(service, "root", Role.ADMIN)
+        api = bearing(service, "bot", Role.OPERATOR, label="team=a")
+        refused = api.call(method, target, body)
+        assert refused.status == 403
+        assert "fleets" not in refused.body.decode()
+        assert "fleet-2" not in refused.body.decode()
+        # It is the name of all its groups for the verbs that take it.
+        assert len(api.post("/v1/groups/fleet/evict").json()["events"]) == 2
+
+
+def test_nobody_is_told_when_something_of_others_is_due(scene: Scene) -> None:
+    api = bearing(scene.service, "hurried", Role.VIEWER, groups=("web",))
+    assert scene.admin.get("/v1/clock").json()["next_due"] is not None
+    assert api.get("/v1/clock").json()["next_due"] is None
+    assert api.get("/v1/status").json()["clock"]["next_due"] is None
+
+
+class _Forgets(MemoryStore):
+    """Keeps no answers for as long as it is told not to."""
+
+    forgets = False
+
+    async def answered(self, key: Key, status: int, answer: bytes) -> None:
+        if not self.forgets:
+            await super().answered(key, status, answer)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize(
+    ("target", "body"),
+    [
+        ("/v1/events", {"type": "Reboot", "machines": ["web_0"]}),
+        ("/v1/machines/web_0/restart", None),
+        ("/v1/groups/web/scale-in", {"count": 1}),
+        ("/v1/groups/web/scale-in", {"to": 3}),
+        ("/v1/groups/web/disable", None),
+        ("/v1/hosts/granite/maintain", {"how": "Freeze"}),
+        ("/v1/rollouts", {"type": "Reboot", "groups": ["web"]}),
+    ],
+)
+def test_what_left_the_limit_is_not_told_again_under_a_key(
+    kept: bool, target: str, body: object
+) -> None:
+    store = _Forgets()
+    with Service(FLEET, sockets=True, store=store) as service:
+        bearing(service, "root", Role.ADMIN)
+        service.document("web_0")
+        api = bearing(service, "bot", Role.OPERATOR, label="tier=web")
+        store.forgets = not kept
+        key = {"Idempotency-Key": "k"}
+        first = api.call("POST", target, body, key)
+        assert first.status in (200, 201), first
+        again = api.call("POST", target, body, key)
+        assert again.headers["idempotency-replayed"] == "true"
+        moved = FLEET.replace("tier: web", "tier: other")
+        assert not isinstance(service.run(service.node.applying.text(moved, by="test")), Refused)
+        refused = api.call("POST", target, body, key)
+        assert refused.status == 403, refused
+        assert "idempotency-replayed" not in refused.headers

@@ -35,8 +35,7 @@ from forewarn.core import Rules
 from forewarn.core.time import MINUTE
 from forewarn.metadata.counts import Counts
 from forewarn.metadata.limits import OPEN_FILES, STRANGERS, Limits
-from forewarn.node import Node
-from forewarn.node import listening
+from forewarn.node import Node, listening
 from forewarn.node.sockets import open_loopback
 from forewarn.service import guard
 from forewarn.service.fleetfile import Fleet

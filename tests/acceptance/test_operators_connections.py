@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from bearing import FLEET, Api, bearing
+from certifying import Authority
+from polling import until
 
-from forewarn.control import protocol
+from forewarn.control import crowd, protocol
 from forewarn.core.access import Role
+from forewarn.node import door
 from forewarn.testing import Service
 
 
@@ -22,9 +26,20 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
         yield bearing(service, "alice", Role.ADMIN)
 
 
-def connected(api: Api) -> socket.socket:
+def connected(api: Api, source: str = "127.0.0.1") -> socket.socket:
     port = int(api.url.rpartition(":")[2])
-    return socket.create_connection(("127.0.0.1", port), 20)
+    return socket.create_connection(("127.0.0.1", port), 20, (source, 0))
+
+
+def following(api: Api) -> socket.socket:
+    """A connection that is being answered for as long as it lasts, and has had the first of it."""
+    connection = connected(api)
+    head = f"GET /v1/feed HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {api.token}\r\n\r\n"
+    connection.sendall(head.encode())
+    said = b""
+    while b"event: hello" not in said or not said.endswith(b"\n\n\r\n"):
+        said += connection.recv(65_536)
+    return connection
 
 
 def rest(connection: socket.socket) -> bytes:
@@ -86,14 +101,65 @@ def test_what_takes_long_to_answer_is_not_cut_off(api: Api) -> None:
     assert api.get(f"/v1/changes?after={after}&wait=2").status == 200
 
 
-def test_there_is_room_for_so_many(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "OPERATOR_HEAD_TIMEOUT", 60.0)
-    monkeypatch.setattr(protocol, "MAX_OPERATOR_CONNECTIONS", 3)
-    held = [connected(api) for _ in range(3)]
-    for connection in held:  # an answer says that it is one of them
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert connection.recv(65_536).startswith(b"HTTP/1.1 200")
+def test_there_is_room_for_so_many_that_are_being_answered(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crowd, "MAX_OPERATOR_CONNECTIONS", 3)
+    held = [following(api) for _ in range(3)]
     full = api.get("/healthz")
     assert (full.status, "too many connections" in full.detail) == (503, True)
     for connection in held:
         connection.close()
+    until(lambda: api.get("/healthz").status == 200)
+
+
+def test_one_address_has_its_share_of_them(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crowd, "MAX_OPERATOR_SHARE", 2)
+    held = [following(api) for _ in range(2)]
+    assert api.get("/healthz").status == 503
+    with connected(api, "127.0.0.9") as other:
+        other.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert other.recv(65_536).startswith(b"HTTP/1.1 200")
+    for connection in held:
+        connection.close()
+
+
+def test_who_is_not_being_answered_gives_way_and_nobody_else(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither what has not asked yet, nor what has been answered, keeps a newcomer out."""
+    monkeypatch.setattr(protocol, "OPERATOR_HEAD_TIMEOUT", 60.0)
+    monkeypatch.setattr(crowd, "MAX_OPERATOR_CONNECTIONS", 3)
+    stream, silent, answered = following(api), connected(api), connected(api)
+    answered.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    said = b""
+    while not said.endswith(b"}"):
+        said += answered.recv(65_536)
+    newcomer = following(api)
+    assert rest(silent) == b""
+    another = following(api)
+    assert rest(answered) == b""
+    assert api.get("/healthz").status == 503
+    for gone in (silent, answered):
+        gone.close()
+    for connection in (stream, newcomer, another):
+        connection.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            connection.recv(1)
+        connection.close()
+
+
+def test_a_handshake_that_does_not_come_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "HANDSHAKE_TIMEOUT", 0.5)
+    authority = Authority(tmp_path)
+    with Service(FLEET, sockets=True, tls=authority.issue("127.0.0.1")) as service:
+        api = Api(service.control_url, tls=authority.trusted())
+        with connected(api) as silent, connected(api) as halfway:
+            halfway.sendall(b"\x16\x03\x01")
+            assert (rest(silent), rest(halfway)) == (b"", b"")
+        with connected(api) as plain:
+            plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert b"HTTP/1.1 200" not in rest(plain)
+        assert api.get("/healthz").status == 200

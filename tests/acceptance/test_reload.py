@@ -14,14 +14,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 import pytest
+from certifying import Authority
 from manager import Manager
 from serving import FLEET, Serving, made, serving
 
 from forewarn.cli.reloading import Reloading, Report
-from forewarn.cli.settings import load
+from forewarn.cli.settings import Settings, config, load
 from forewarn.core.time import DAY, SECOND, Rules
 from forewarn.drivers.command import Command, Program
+from forewarn.node.config import Tls
 from forewarn.testing import Service
 
 
@@ -225,6 +228,67 @@ def test_another_driver_takes_a_restart(tmp_path: Path) -> None:
         report = Reloaded(tmp_path, service)('driver = "command"\n[command]\nprogram = ["true"]')
         assert report.reloaded == ()
         assert set(report.restart) >= {"driver", "command.program"}
+
+
+OTHERS = {  # a value of each setting that is not the default, with what it takes
+    "fleet": 'fleet = "fleet.yaml"',
+    "state": 'state = "other.db"',
+    "metadata": 'metadata = "127.0.0.1:81"',
+    "control": 'control = "0.0.0.0:8170"\nallow_plain_control = true',
+    "control_names": 'control_names = ["a.example"]',
+    "tls_certificate": 'tls_certificate = "a.pem"\ntls_key = "a.key"',
+    "tls_key": 'tls_certificate = "a.pem"\ntls_key = "a.key"',
+    "allow_plain_control": "allow_plain_control = true",
+    "allow_other_addresses": 'allow_other_addresses = true\nmetadata = "0.0.0.0:80"',
+    "history": 'history = "7d"',
+    "record": 'record = "trace"',
+    "throttle": "throttle = 5",
+    "max_head": "max_head = 100",  # less than the short way needs
+    "max_head_lines": "max_head_lines = 8",
+    "head_timeout": 'head_timeout = "5s"',
+    "max_body": "max_body = 10",
+    "body_timeout": 'body_timeout = "5s"',
+    "answer_timeout": 'answer_timeout = "5s"',
+    "keep_alive": 'keep_alive = "5s"',
+    "max_pipelined": "max_pipelined = 2",
+    "max_connections_per_machine": "max_connections_per_machine = 2",
+    "max_connections": "max_connections = 100",
+    "front": "front = false",
+    "enable_delay": 'enable_delay = "1s"',
+    "silence": 'silence = "1h"',
+    "start_grace": 'start_grace = "10m"',
+    "driver": 'driver = "command"\n[command]\nprogram = ["true"]',
+    "command": 'driver = "command"\n[command]\nprogram = ["true"]',
+    "workers": "workers = 3",
+    "upstream": 'upstream = "line"',
+    "log": 'log = "json"',
+    "log_level": 'log_level = "error"',
+    "traces": 'traces = "http://127.0.0.1:4318"',
+    "gates": '[gates]\nwell = ["sh"]',
+}
+
+
+def test_what_is_in_force_after_a_reload_can_be_started_with_and_is_what_was_taken_over(
+    tmp_path: Path,
+) -> None:
+    """A process that is started later does: with the old of what needs a restart, and with that
+    alone, whichever setting it is."""
+    assert set(OTHERS) == {field.name for field in msgspec.structs.fields(Settings)}
+    tmp_path.joinpath("fleet.yaml").write_text(FLEET)
+    Authority(tmp_path).issue("127.0.0.1", into=Tls(tmp_path / "a.pem", tmp_path / "a.key"))
+    with Service(FLEET, sockets=True) as service:
+        for key, text in OTHERS.items():
+            reload = Reloaded(tmp_path, service)
+            before = reload.reloading.said.settings
+            report = reload(text)
+            wanted, in_force = load(tmp_path / "serve.toml", {})[0], reload.reloading.said
+            config(in_force)
+            assert not report.refused
+            assert report.reloaded or report.restart, key
+            for field in msgspec.structs.fields(Settings):
+                taken = wanted.settings if field.name in report.reloaded else before
+                assert getattr(in_force.settings, field.name) == getattr(taken, field.name), key
+            reload("")
 
 
 def test_a_fleet_that_would_remove_what_has_an_event_is_not_applied(tmp_path: Path) -> None:

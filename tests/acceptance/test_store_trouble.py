@@ -22,6 +22,9 @@ from running import Running
 
 from forewarn.control.client import ControlClient, ControlError
 from forewarn.control.schema import AdvanceRequest, ScheduleRequest
+from forewarn.core import Rules
+from forewarn.drivers.simulated import FileWorld
+from forewarn.service.trace import FileTrace
 from forewarn.wire.requests import write_approval
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
@@ -266,6 +269,24 @@ trace.write("end", 3)  # evidence with a hole in it would be none
 trace.close()
 print(path.read_text(), end="")
 """
+
+
+def test_what_lies_beside_the_state_is_its_owners_alone_unless_it_was_there(tmp_path: Path) -> None:
+    """It tells of everybody's machines."""
+    made, old = tmp_path / "made", tmp_path / "old"
+    old.mkdir()
+    for name in ("impacts", "trace"):
+        (old / name).write_bytes(b"torn\n")  # which a world takes out of its file
+        (old / name).chmod(0o640)
+    made.mkdir()
+    before = os.umask(0)
+    try:
+        for directory, mode in ((made, 0o600), (old, 0o640)):
+            FileWorld(directory / "impacts").close()
+            FileTrace(directory / "trace", Rules()).close()
+            assert {file.stat().st_mode & 0o777 for file in directory.iterdir()} == {mode}
+    finally:
+        os.umask(before)
 
 
 def test_a_recording_that_found_no_room_ends_with_a_whole_line(tmp_path: Path) -> None:

@@ -1,17 +1,13 @@
 """Attacks of docs/security.md that no other file of tests tries: each for real, against a service
-that runs. What belongs to one subject alone (tokens, browsers, limits, the guests' network) is
-tested where that subject is.
+that runs. Here those of guests, and what is made of names and prose; those of operators and users
+of the host are in `test_threats_operators`. What belongs to one subject alone (tokens, browsers,
+limits, the guests' network) is tested where that subject is.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import socket
-import stat
-import tempfile
-import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,23 +15,18 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from bearing import Api, bearing
+from bearing import Api
 from guests import METADATA, NOT_FOUND, THROTTLED, VERSIONS, Guest, approval, events, fleet_of
-from polling import until
 from raw import Raw, request
-from serving import made, serving
 from typer.testing import CliRunner
 
-from forewarn.cli import running
 from forewarn.cli.app import app
-from forewarn.control import protocol
-from forewarn.core.access import Role
+from forewarn.core.events import MAX_READY_CHANGES
 from forewarn.drivers.command import Command, Program
 from forewarn.metadata.limits import Limits
 from forewarn.service import guard
 from forewarn.testing import Service
 
-NOBODY = 65_534  # a user that is not us
 READY = "/forewarn/v1/ready"
 ESCAPES = "\x1b[2J\x1b]0;owned\x07a\nb\x9bc\u202ed"  # of a terminal, and a line of one's own
 SEEN = r"\x1b[2J\x1b]0;owned\x07a\nb\x9bc\u202ed"
@@ -113,6 +104,55 @@ def test_a_guest_that_changes_its_mind_without_end_is_held_to_its_rate(
         assert {answer.body for answer in said[4:]} == {THROTTLED}
         assert service.node.store.seq == before + 4
         assert put_ready(Guest(service, "web0_1"), event.id, "well").status == 200
+
+
+def test_a_guest_may_change_its_mind_so_often_and_no_more_whatever_restarts(tmp_path: Path) -> None:
+    """Without a throttle, too: what it can have written is bounded."""
+
+    def service() -> Service:
+        return Service(fleet_of(1), sockets=True, state=tmp_path / "state.db")
+
+    with service() as first:
+        guest = Guest(first, "web0_0")
+        guest.get()
+        id = first.schedule("Reboot", "web0_0").id
+        for n in range(MAX_READY_CHANGES - 1):
+            assert put_ready(guest, id, f"{n}").status == 200
+    with service() as second:
+        guest, other = Guest(second, "web0_0"), Guest(second, "web0_1")
+        before = second.node.store.seq
+        assert put_ready(guest, id, "last").status == 200
+        for note in ("one more", "and more"):
+            said = put_ready(guest, id, note)
+            assert said.status == 429
+            assert json.loads(said.body) == {
+                "error": "Too many changes. A machine may change its word on one event 16 times"
+            }
+        assert put_ready(guest, id, "last").status == 200  # which is no change
+        taken_back = guest.say(request("PUT", f"{READY}/{id}", METADATA, body=b'{"ready":false}'))
+        assert taken_back.status == 429
+        assert second.node.store.seq == before + 1
+        assert put_ready(other, id, "well").status == 200
+        listed = second.node.platform.listed("web0", id)
+        assert listed is not None
+        assert [ready.note for ready in listed.ready] == ["last", "well"]
+
+
+def test_nothing_that_a_guest_repeats_is_written_again(service: Service) -> None:
+    guest = Guest(service, "web0_0")
+    guest.get()
+    first, second = (service.schedule("Reboot", f"web0_{n}") for n in (0, 1))
+    assert guest.approve(first.id, second.id).status == 200
+    assert put_ready(guest, second.id, "well").status == 200
+    service.settle()
+    before = service.node.store.seq
+    for _ in range(20):
+        assert guest.get().status == 200
+        assert guest.approve(first.id, second.id).status == 200
+        assert guest.approve("00000000-0000-4000-8000-000000000000").status == 400
+        assert put_ready(guest, second.id, "well").status == 200
+        assert guest.say(request("GET", "/forewarn/v1/wait?timeout=0&etag=*", METADATA)).status
+    assert service.node.store.seq == before
 
 
 def test_what_a_guest_writes_does_not_act_on_an_operators_terminal(service: Service) -> None:
@@ -225,114 +265,3 @@ def test_no_word_of_anybody_reaches_a_programs_command_line(tmp_path: Path) -> N
     assert "web0_0" in told
     assert "touch" not in told
     assert not (tmp_path / "pwned").exists()
-
-
-class Gate(threading.Thread):
-    """Whoever is asked whether all is well: says yes to the first, and keeps what it was asked."""
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = "http://127.0.0.1:{1}/ready".format(*self._listener.getsockname())
-        self.asked = b""
-
-    def run(self) -> None:
-        connection, _ = self._listener.accept()
-        with self._listener, connection:
-            self.asked = connection.recv(65_536)
-            connection.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
-
-
-def test_a_gate_is_asked_by_the_service_itself_and_by_no_proxy(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gate = Gate()
-    gate.start()
-    with socket.create_server(("127.0.0.1", 0)) as proxy:
-        proxy.settimeout(0)
-        for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-            monkeypatch.setenv(name, "http://127.0.0.1:{1}".format(*proxy.getsockname()))
-        operator = bearing(service, "root", Role.ADMIN)
-        asked = {"type": "Reboot", "groups": ["web0"], "gate_http": gate.url}
-        assert operator.post("/v1/rollouts", asked).status == 201
-        service.clock.advance("26m")
-        assert gate.asked.startswith(b"GET /ready HTTP/1.1\r\n")
-        assert b"authorization" not in gate.asked.lower()
-        assert b"fw_" not in gate.asked
-        with pytest.raises(BlockingIOError):
-            proxy.accept()
-
-
-# Operators, and those who would be.
-
-
-def test_nobody_can_unwrite_the_history(service: Service) -> None:
-    """There is no call for it, whatever one's role."""
-    admin = bearing(service, "root", Role.ADMIN)
-    paths = admin.get("/schema/openapi.json").json()["paths"]
-    told = {path for path in paths if path.startswith(("/v1/history", "/v1/feed", "/v1/changes"))}
-    assert len(told) >= 4
-    before = admin.get("/v1/history").body
-    for path in told:
-        assert set(paths[path]) & {"get", "put", "post", "patch", "delete"} == {"get"}
-        for method in ("PUT", "POST", "PATCH", "DELETE"):
-            assert admin.call(method, path, {}).status == 405
-    assert admin.get("/v1/history").body == before
-
-
-def test_a_crowd_at_the_control_api_keeps_no_guest_waiting(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(protocol, "MAX_OPERATOR_CONNECTIONS", 20)
-    port = int(service.control_url.rpartition(":")[2])
-    guest = Guest(service, "web0_0")
-    guest.get()
-    crowd = [socket.create_connection(("127.0.0.1", port), 20) for _ in range(200)]
-    try:
-        until(lambda: Api(service.control_url).get("/healthz").status == 503)
-        event = service.schedule("Reboot", "web0_0")
-        assert guest.approve(event.id).status == 200
-        assert guest.statuses() == {event.id: "Started"}
-    finally:
-        for connection in crowd:
-            connection.close()
-    until(lambda: Api(service.control_url).get("/healthz").status == 200)
-
-
-# Users of the host.
-
-
-def test_what_a_service_keeps_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
-    settings = made(tmp_path)
-    (tmp_path / "state").chmod(0o755)
-    with serving(tmp_path, settings, umask=0o000) as service:
-        service.poll()
-        kept = {path.name: path for path in (tmp_path / "state").iterdir()}
-        for name in ("forewarn.db", "forewarn.db-wal", "forewarn.db-shm"):
-            assert stat.S_IMODE(kept[name].stat().st_mode) == 0o600, name
-
-
-def test_a_directory_that_somebody_else_has_made_is_not_believed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without XDG_RUNTIME_DIR notes lie in a directory that everybody can write to. Whoever was
-    there first and leaves a note there is not asked, and is not told tokens."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root, to be somebody else")
-    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
-    monkeypatch.delenv("RUNTIME_DIRECTORY", raising=False)
-    monkeypatch.setattr(running, "SYSTEM", tmp_path / "system")
-    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
-    theirs = tmp_path / f"forewarn-{os.getuid()}"
-    theirs.mkdir(mode=0o777)
-    note = theirs / "1.json"
-    note.write_text(
-        json.dumps({"pid": os.getpid(), "metadata": "", "control": "http://127.0.0.1:1"})
-    )
-    os.chown(theirs, NOBODY, NOBODY)
-    with pytest.raises(running.NotFound, match="no service runs on this machine"):
-        running.find()
-    with running.note("http://127.0.0.1:2", "http://127.0.0.1:3"):
-        assert list(theirs.iterdir()) == [note]
-    os.chown(theirs, os.getuid(), os.getgid())
-    assert running.find() == "http://127.0.0.1:1"  # the very same, where it is our own

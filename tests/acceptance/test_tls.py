@@ -12,7 +12,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,7 @@ from typer.testing import CliRunner, Result
 from forewarn.cli.app import app
 from forewarn.node import CannotListen
 from forewarn.node.config import Tls
+from forewarn.service import guard
 from forewarn.testing import Service
 
 
@@ -265,3 +266,26 @@ def shown(url: str, authority: Authority) -> str:
         return str((connection.sock.getpeercert() or {})["serialNumber"])
     finally:
         connection.close()
+
+
+def test_a_new_certificate_that_nobody_would_believe_leaves_the_old_one(scene: Scene) -> None:
+    first = scene.serial()
+    scene.authority.issue("127.0.0.1", into=scene.pair, until=datetime(2021, 1, 1, tzinfo=UTC))
+    with structlog.testing.capture_logs() as logs:
+        scene.look()
+    (told,) = (one for one in logs if one["event"].startswith("the new certificate is not used"))
+    assert told["why"] == f"{scene.pair.certificate} has expired"
+    assert scene.serial() == first
+    scene.authority.issue("127.0.0.1", into=scene.pair)
+    scene.look()
+    assert scene.serial() != first
+
+
+def test_the_end_of_a_certificate_is_warned_of_once_a_day(scene: Scene) -> None:
+    soon = datetime.fromtimestamp(guard.wall_us() / 1e6, UTC) + timedelta(days=5, hours=1)
+    scene.authority.issue("127.0.0.1", into=scene.pair, until=soon)
+    with structlog.testing.capture_logs() as logs:
+        scene.look()
+        scene.look()
+    told = [one for one in logs if one["event"] == "the certificate expires soon"]
+    assert [one["days"] for one in told] == [5]

@@ -165,9 +165,11 @@ def test_tokens_are_made_where_the_state_is_while_no_service_runs(tmp_path: Path
         assert Api(service.control_url).get("/v1/status").status == 401
         (record,) = api.get("/v1/history?what=token-created").json()["records"]
         assert (record["by"], record["note"]) == ("operator", "alice (admin)")
-        used = on_state("list", state=state)
+        used = on_state("create", "bob", "--role", "admin", state=state)
         assert used.returncode == 1
         assert "in use" in used.stderr
+        # To look is to take nothing from whoever runs it.
+        assert "alice" in on_state("list", state=state).stdout
     listed = on_state("list", "--json", state=state)
     assert [one["name"] for one in json.loads(listed.stdout)] == ["alice"]
     assert json.loads(listed.stdout)[0]["last_used"]
@@ -254,3 +256,92 @@ def test_a_token_that_goes_over_the_wire_in_the_clear_is_warned_of(service: Serv
         patch.delenv("FOREWARN_TOKEN")
         assert not in_the_clear(door("http://192.0.2.1:1"))
         assert api.token not in repr(door("x"))
+
+
+def a_copy(tmp_path: Path) -> Path:
+    """A copy that nobody has served yet: whoever takes it up says so in the log."""
+    state, copy = tmp_path / "was.db", tmp_path / "copy.db"
+    assert on_state("create", "alice", "--role", "admin", state=state).returncode == 0
+    done = subprocess.run([*FOREWARN, "backup", str(copy), "--state", str(state)], check=False)
+    assert done.returncode == 0
+    return copy
+
+
+def test_on_standard_output_there_is_the_token_whatever_else_is_said(tmp_path: Path) -> None:
+    done = on_state("create", "bob", "--role", "admin", state=a_copy(tmp_path))
+    assert SECRET.fullmatch(done.stdout.rstrip("\n"))
+    assert "the state is a copy" in done.stderr
+
+
+def test_looking_at_the_tokens_of_a_state_changes_nothing_of_it(tmp_path: Path) -> None:
+    copy = a_copy(tmp_path)
+    before, there = copy.read_bytes(), sorted(tmp_path.iterdir())
+    listed = on_state("list", "--json", state=copy)
+    assert [one["name"] for one in json.loads(listed.stdout)] == ["alice"]
+    assert copy.read_bytes() == before
+    assert sorted(tmp_path.iterdir()) == there
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away: run as root")
+def test_what_root_makes_belongs_to_whom_the_directory_belongs(tmp_path: Path) -> None:
+    os.chown(tmp_path, 12_345, 12_345)
+    done = on_state("create", "alice", "--role", "admin", state=tmp_path / "state.db")
+    assert "state.db was made, with state.db.lock" in done.stderr
+    found = {path.name: path.stat().st_uid for path in tmp_path.iterdir()}
+    assert found == dict.fromkeys(found, 12_345)
+    assert {"state.db", "state.db.lock"} <= set(found)
+
+
+@pytest.mark.parametrize(
+    ("limit", "says"),
+    [
+        (("--label", ""), "the label that the token is to be limited by is empty"),
+        (("--label", "  "), "the label that the token is to be limited by is empty"),
+        (("--group", ""), "limited to groups by their names"),
+        (("--group", " "), "limited to groups by their names"),
+        (("--group", "web", "--label", ""), "is empty"),
+    ],
+)
+def test_a_limit_that_is_empty_is_no_limit_that_is_left_out(
+    service: Service, tmp_path: Path, limit: tuple[str, ...], says: str
+) -> None:
+    admin = made(typed(service, "token", "create", "alice", "--role", "admin"))
+    words = ("token", "create", "bot", "--role", "operator", *limit)
+    assert says in refused(typed(service, *words, token=admin))
+    state = tmp_path / "other.db"
+    on_state("create", "alice", "--role", "admin", state=state)
+    assert says in on_state("create", "bot", "--role", "operator", *limit, state=state).stderr
+    wrong: list[dict[str, Any]] = [{"label": ""}, {"label": " "}, {"groups": []}, {"groups": [""]}]
+    for body in wrong:
+        answer = Api(service.control_url, admin).post(
+            "/v1/tokens", {"name": "bot", "role": "operator", **body}
+        )
+        assert answer.status == 400, body
+    listed = json.loads(typed(service, "token", "list", "--json", token=admin).stdout)
+    assert [one["name"] for one in listed] == ["alice"]
+
+
+@pytest.mark.parametrize(
+    ("ago", "level", "says"),
+    [
+        (20, "warning", "the last token of an admin expires soon: make another"),
+        (31, "error", "there is no valid token of an admin: nobody can make tokens or copies"),
+    ],
+)
+def test_an_admins_token_that_expires_keeps_nobody_from_being_served(
+    tmp_path: Path, ago: int, level: str, says: str
+) -> None:
+    state = tmp_path / "state.db"
+    with Service(FLEET, sockets=True, state=state, start=guard.wall_us() - ago * DAY) as service:
+        bearing(service, "alice", Role.ADMIN, lasts=30 * DAY)
+    running = served(tmp_path, control="0.0.0.0:0", allow_plain_control=True, log="json")
+    try:
+        ready = json.loads(running.line().removeprefix("ready "))
+        port = ready["control"].rpartition(":")[2]
+        assert Api(f"http://127.0.0.1:{port}").get("/v1/status").status == 401
+    finally:
+        running.stop()
+    lines = [json.loads(line) for line in running.stderr if line.startswith("{")]
+    (told,) = (one for one in lines if "of an admin" in str(one))
+    assert (told["level"], told["event"]) == (level, says)
+    assert "forewarn token create NAME --role admin" in told["run"]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
+import select
 import signal
 import stat
 import subprocess
@@ -13,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from polling import until
-from raw import Line
+from raw import HungUp, Line
 from several import LAST_POLL, NEVER_LONGER, Crowd, Several, several, source
 
 from forewarn.testing.judge import judge
@@ -61,8 +64,7 @@ def test_the_numbers_are_those_of_all_workers_together(service: Several) -> None
     for n in range(12):
         service.poll(n)
     until(lambda: counted() >= before + 12, 20)
-    seen = service.ask("GET", "/v1/machines/web_3")
-    assert seen["polls"] > 0
+    until(lambda: service.ask("GET", "/v1/machines/web_3")["polls"] > 0, 20)
 
 
 def test_polls_go_on_while_control_is_killed_and_approvals_are_refused_until_it_is_back(
@@ -107,6 +109,51 @@ def test_a_worker_that_is_killed_is_replaced_and_nobody_is_refused(service: Seve
     assert {n for n in by if by[n] == after[n]} != set()
     assert {n for n in by if by[n] != after[n]} != set()
     assert len(set(after.values())) == 2
+
+
+def test_a_worker_that_stands_still_is_replaced_and_shows_nobody_what_was_before(
+    service: Several,
+) -> None:
+    id = service.schedule("web_2")
+    before = {n: service.answered_by(n) for n in range(12)}
+    incarnation = service.document(0)["DocumentIncarnation"]
+    stopped = service.children()["worker 1"]
+    os.kill(stopped, signal.SIGSTOP)
+    waiting = {n: Line(service.place, source=source(n)) for n in range(12)}
+    for line in waiting.values():
+        line.send(LAST_POLL)
+    answered = _first(waiting)
+    quick = {n for n in before if before[n] == before[answered]}  # meet the other worker
+    assert 0 < len(quick) < 12
+    assert service.approve(id, min(quick)) == 200  # by now nobody shows what was before
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(stopped, signal.SIGCONT)
+    service.wait_for_another("worker 1", stopped)
+    service.wait_for_workers()
+    assert all(service.document(n)["DocumentIncarnation"] > incarnation for n in range(12))
+    assert {n for n in before if service.answered_by(n) == before[n]} == quick
+    for n in waiting.keys() - quick:  # answered by another, or cut; never with what was before
+        with contextlib.suppress(HungUp, OSError):
+            assert waiting[n].answer().json()["DocumentIncarnation"] > incarnation
+    for line in waiting.values():
+        line.close()
+    assert "a worker is cut off" in service.said_so_far()
+    service.ask("POST", f"/v1/events/{id}/finish", {"reason": "test"})
+
+
+def _first(waiting: dict[int, Line]) -> int:
+    """Who is answered first."""
+    answered, _, _ = select.select([line._socket for line in waiting.values()], [], [], 30)
+    return next(n for n, line in waiting.items() if line._socket in answered)
+
+
+def test_the_documented_numbers_of_workers_are_those_there_are(service: Several) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text()
+    documented = set(re.findall(r"^\| `(forewarn_workers?_?[a-z_]*)", text, re.M))
+    there = {name.partition("{")[0] for name in service.metrics()}
+    there = {re.sub("_(bucket|sum|count)$", "", name) for name in there}
+    assert documented == {name for name in there if name.startswith("forewarn_worker")}
+    assert service.metrics()["forewarn_workers_expected"] == 2
 
 
 def test_settings_are_read_anew_by_all_and_whoever_is_started_later_goes_by_them(

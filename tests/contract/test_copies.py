@@ -14,6 +14,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,8 @@ from forewarn.core import GroupKind, Machine, Now, decide
 from forewarn.core import commands as c
 from forewarn.core.changes import Changes
 from forewarn.store import Batch, Entry, StoreFailed, StoreUnusable, checking, copying, verifying
-from forewarn.store.port import Contents, States, Work
+from forewarn.store.naming import beside
+from forewarn.store.port import Contents, Copy, States, StoreUnreadable, Work
 from forewarn.store.restoring import Restored, restore
 from forewarn.store.schema import SCHEMA_VERSION
 from forewarn.store.sqlite import SqliteStore
@@ -113,14 +115,14 @@ def _left_by_a_kill(*groups: str) -> dict[str, bytes]:
         died = subprocess.run(argv, timeout=60)
         assert died.returncode == -signal.SIGKILL
         parts = ("", "-wal", "-shm", ".lock")
-        return {part: checking.beside(path, part).read_bytes() for part in parts}
+        return {part: beside(path, part).read_bytes() for part in parts}
 
 
 def killed(path: Path, *groups: str) -> Path:
     """A state whose service was killed: what it has committed is still in its log."""
     for part, content in _left_by_a_kill(*groups).items():
-        checking.beside(path, part).write_bytes(content)
-    assert checking.beside(path, "-wal").stat().st_size > 0
+        beside(path, part).write_bytes(content)
+    assert beside(path, "-wal").stat().st_size > 0
     return path
 
 
@@ -145,7 +147,7 @@ def test_a_copy_is_one_file_for_its_owner_alone_that_says_it_is_a_copy(tmp_path:
 def test_what_a_killed_service_has_left_in_its_log_is_in_the_copy(tmp_path: Path) -> None:
     state = killed(tmp_path / "state.db", "a", "b")
     backup = copied(state, tmp_path / "backup")
-    assert checking.beside(state, "-wal").stat().st_size > 0  # and still there as well
+    assert beside(state, "-wal").stat().st_size > 0  # and still there as well
     assert groups_in(backup) == groups_in(state) == {"a", "b"}
 
 
@@ -248,6 +250,56 @@ def test_what_a_killed_process_left_unfinished_is_cleared_away(tmp_path: Path) -
     assert not left.exists()
 
 
+def test_what_became_of_the_file_meanwhile_is_not_copied_for_the_state(tmp_path: Path) -> None:
+    """Neither what was there before, nor what somebody puts there while it is read."""
+    state, other = tmp_path / "state.db", grown(tmp_path / "other.db", "x")
+    real = copying.stream
+
+    def exchanged(*arguments: Any) -> Copy:
+        made = real(*arguments)
+        state.rename(tmp_path / "elsewhere.db")
+        state.write_bytes(other.read_bytes())
+        return made
+
+    async def replaced(patch: pytest.MonkeyPatch) -> None:
+        store = SqliteStore(state)
+        await store.open()
+        try:
+            await store.transact(defining("a"))
+            patch.setattr(copying, "stream", exchanged)
+            for _ in range(2):  # while it is copied, and before
+                with pytest.raises(StoreUnreadable, match=r"no copy .* removed or replaced"):
+                    await store.copy(COPIED)
+                patch.setattr(copying, "stream", real)
+        finally:
+            await store.close()
+
+    with pytest.MonkeyPatch.context() as patch:
+        asyncio.run(replaced(patch))
+
+
+def test_groups_whose_machines_are_all_gone_are_not_counted(tmp_path: Path) -> None:
+    state = grown(tmp_path / "state.db", "a", "b")
+
+    def empty(states: States) -> Batch:
+        none = c.Define(kind=GroupKind.STANDALONE, machines=(), force=True)
+        decision = decide(states["b"], none, NOW)
+        assert isinstance(decision, Changes)
+        return Batch(NOW.at, 0, (Entry("b", decision.items),))
+
+    async def emptied() -> None:
+        store = SqliteStore(state)
+        await store.open()
+        try:
+            await store.transact(empty)
+        finally:
+            await store.close()
+
+    asyncio.run(emptied())
+    found = copying.copy(state, tmp_path / "backup", COPIED)
+    assert (found.groups, found.machines) == (1, 1)
+
+
 # Putting one in the state's place.
 
 
@@ -279,7 +331,7 @@ def test_a_state_that_is_there_stays_unless_one_insists_and_is_kept_then(tmp_pat
     assert names(tmp_path) == before
     first = restored(backup, state, force=True)
     assert first.kept == tmp_path / "state.db.before-restore"
-    assert not checking.beside(state, "-wal").exists()
+    assert not beside(state, "-wal").exists()
     assert groups_in(state) == {"a"}
     again = restored(backup, state, force=True)
     assert again.kept == tmp_path / "state.db.before-restore-2"
@@ -306,11 +358,11 @@ def test_a_damaged_state_is_replaced_and_kept_with_its_log(tmp_path: Path) -> No
     state = killed(tmp_path / "state.db", "a")
     backup = copied(grown(tmp_path / "old.db", "b"), tmp_path / "backup")
     state.write_bytes(b"garbage" * 1_000)
-    log = checking.beside(state, "-wal").read_bytes()
+    log = beside(state, "-wal").read_bytes()
     done = restored(backup, state, force=True)
     assert done.kept is not None
     assert done.kept.read_bytes() == b"garbage" * 1_000
-    assert checking.beside(done.kept, "-wal").read_bytes() == log
+    assert beside(done.kept, "-wal").read_bytes() == log
     assert groups_in(state) == {"b"}
 
 
@@ -322,7 +374,7 @@ def test_a_log_without_its_state_is_in_nobodys_way_but_kept(tmp_path: Path) -> N
         restored(backup, state)
     done = restored(backup, state, force=True)
     assert done.kept is not None
-    assert checking.beside(done.kept, "-wal").exists()
+    assert beside(done.kept, "-wal").exists()
     assert groups_in(state) == {"b"}
 
 
@@ -363,6 +415,12 @@ def flip(path: Path) -> None:
     path.write_bytes(data)
 
 
+FOREIGN = {
+    "CREATE TRIGGER x AFTER INSERT ON commits BEGIN DELETE FROM keys; END": "contains trigger 'x'",
+    "CREATE VIEW x AS SELECT * FROM tokens": "contains view 'x', which is no part of a state",
+    "CREATE TABLE x (y)": "contains table 'x'",
+    "CREATE INDEX x ON commits (at)": "contains index 'x'",
+}
 WRECKS: dict[str, tuple[Callable[[Path], object], str]] = {
     "no database": (lambda path: path.write_bytes(b"not at all" * 100), "no SQLite database"),
     "empty": (lambda path: path.write_bytes(b""), "is empty"),
@@ -390,6 +448,9 @@ WRECKS: dict[str, tuple[Callable[[Path], object], str]] = {
         "commits lead to something else.*: b",
     ),
     "a table that got lost": (sql("DROP TABLE tokens"), "is damaged"),
+    **{
+        f"somebody's {part.split()[1].lower()}": (sql(part), says) for part, says in FOREIGN.items()
+    },
 }
 
 
@@ -487,7 +548,7 @@ def test_a_restore_that_is_killed_at_any_step_leaves_the_one_or_the_other(tmp_pa
         if now == {"b", "c"}:  # it can simply be done again
             restored(backup, state, force=True)
             assert groups_in(state) == {"a"}
-        assert groups_in(checking.beside(state, ".before-restore")) == {"b", "c"}
+        assert groups_in(beside(state, ".before-restore")) == {"b", "c"}
         assert not [name for name in names(state.parent) if copying.TEMPORARY in name]
     assert found == sorted(found)  # first always the old, then always the new
     assert found.count(True) > 1

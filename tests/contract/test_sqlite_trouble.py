@@ -18,7 +18,8 @@ import pytest
 from test_copies import WRECKS, defining, groups_in, grown, killed, names, sql
 
 from forewarn.core import Now
-from forewarn.store import MemoryStore, StoreFailed, StoreUnusable, checking
+from forewarn.store import MemoryStore, StoreFailed, StoreUnusable
+from forewarn.store.naming import beside
 from forewarn.store.port import Sightings, StoreUnreadable, Wanted
 from forewarn.store.sqlite import SqliteStore
 
@@ -108,7 +109,7 @@ def damage(path: Path, at: int) -> None:
 def test_a_log_that_cannot_be_read_is_not_taken_for_an_empty_one(tmp_path: Path, at: int) -> None:
     """SQLite would go on without a word, and without the commits in it."""
     path = killed(tmp_path / "state.db", "a", "b")
-    log = checking.beside(path, "-wal")
+    log = beside(path, "-wal")
     damage(log, at)
     said = refused(path)
     assert "state.db-wal is damaged, and the newest commits of state.db are in it" in said
@@ -120,7 +121,7 @@ def test_a_log_that_is_damaged_in_its_middle_is_not_read_half(tmp_path: Path) ->
     """SQLite would take the damage for the end."""
     groups = [f"g{n}" for n in range(8)]
     path = killed(tmp_path / "state.db", *groups)
-    log = checking.beside(path, "-wal")
+    log = beside(path, "-wal")
     whole = log.read_bytes()
     for at in (100, len(whole) // 3, len(whole) // 2):
         damage(log, at)
@@ -132,7 +133,7 @@ def test_a_log_that_is_damaged_in_its_middle_is_not_read_half(tmp_path: Path) ->
 
 def test_a_log_that_a_crash_has_cut_off_is_read_to_there(tmp_path: Path) -> None:
     path = killed(tmp_path / "state.db", "a", "b")
-    log = checking.beside(path, "-wal")
+    log = beside(path, "-wal")
     os.truncate(log, log.stat().st_size - 100)
     assert groups_in(path) == {"a"}
 

@@ -12,7 +12,14 @@ import pytest
 
 from forewarn.core import Event, EventType, Refused, Rules
 from forewarn.metadata.remote import RemoteUpstream
-from forewarn.metadata.upstream import GroupNews, LocalUpstream, NotTaken, Upstream
+from forewarn.metadata.upstream import (
+    MAX_CHANGES,
+    GroupNews,
+    LocalUpstream,
+    NotTaken,
+    TooOften,
+    Upstream,
+)
 from forewarn.node import Config, Node
 from forewarn.node.local_line import dialler
 from forewarn.service import guard
@@ -196,6 +203,20 @@ def test_readiness_is_remembered_and_can_be_asked_for(stage: Stage) -> None:
         assert asked.alive == {"web_0", "web_1"}
         assert await scene.upstream.prepared("db", event.id) is None
         assert await scene.upstream.prepare("db_0", "db", event.id, True, "") is None
+
+    stage(body)
+
+
+def test_a_machine_may_change_its_word_so_often(stage: Stage) -> None:
+    async def body(scene: Scene) -> None:
+        await scene.upstream.enable("web")
+        event = await scene.reboot()
+        for n in range(MAX_CHANGES):
+            assert await scene.upstream.prepare("web_1", "web", event.id, n % 2 == 0, "")
+        with pytest.raises(TooOften):
+            await scene.upstream.prepare("web_1", "web", event.id, True, "")
+        assert await scene.upstream.prepare("web_1", "web", event.id, False, "")  # as it was
+        assert await scene.upstream.prepare("web_0", "web", event.id, True, "")
 
     stage(body)
 

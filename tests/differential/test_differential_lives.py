@@ -20,8 +20,7 @@ from pair import Pair
 from forewarn.core import EventType, Refused
 from forewarn.core.time import MINUTE
 from forewarn.metadata.limits import Limits
-from forewarn.node import Node
-from forewarn.node import listening
+from forewarn.node import Node, listening
 from forewarn.service import guard
 
 Happening: TypeAlias = Callable[[Node], Awaitable[None]]

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from forewarn.cli import certificates, settings_checking, settings_reading
+from forewarn.cli import process, settings_checking, settings_reading
 from forewarn.cli.app import app
 from forewarn.cli.credentials import MAX_TOKEN_FILE
 from forewarn.cli.settings import CommandTable, Settings
@@ -17,12 +17,14 @@ from forewarn.control import (
     answers,
     attempts,
     backup,
+    crowd,
     doorway,
     fleet_schema,
     idempotency,
     lists,
     paging,
 )
+from forewarn.control import calls as control_calls
 from forewarn.control import events as control_events
 from forewarn.control import feed as control_feed
 from forewarn.control import fleet as control_fleet
@@ -35,9 +37,9 @@ from forewarn.core.words import in_words
 from forewarn.drivers import program, simulated
 from forewarn.drivers.command import ASK_AGAIN, CHECK_TIMEOUT, MAX_REASON
 from forewarn.drivers.room import GROUP_SHARE
-from forewarn.metadata import calls, hub, lines, remote, seen
+from forewarn.metadata import away, calls, hub, lines, remote, seen
 from forewarn.metadata.protocol import LINGER
-from forewarn.node import child, notifying, supervisor
+from forewarn.node import certificates, child, door, exposure, notifying, rereading, supervisor
 from forewarn.node.tls import CERTIFICATE_EVERY
 from forewarn.service import (
     clock,
@@ -48,6 +50,7 @@ from forewarn.service import (
     fleetyaml,
     history,
     narrating,
+    outlet,
     secret,
     storekeeping,
     suggest,
@@ -55,6 +58,7 @@ from forewarn.service import (
     tracing,
     wellbeing,
 )
+from forewarn.store import locking
 from forewarn.store.sqlite import PRUNE_SLICE
 from forewarn.testing.judge import RULES
 
@@ -98,7 +102,12 @@ def test_every_setting_of_a_program_is_documented(field: msgspec.structs.FieldIn
         ("PAST_AT_ONCE", str(lists.PAST_AT_ONCE)),
         ("MAX_KEY", f"{idempotency.MAX_KEY} characters"),
         ("MAX_BODY", f"{answers.MAX_BODY // 1024**2} MiB"),
-        ("MAX_OPERATOR_CONNECTIONS", f"{operators.MAX_OPERATOR_CONNECTIONS:,}"),
+        ("MAX_OPERATOR_CONNECTIONS", f"{crowd.MAX_OPERATOR_CONNECTIONS:,}"),
+        ("MAX_OPERATOR_SHARE", f"{crowd.MAX_OPERATOR_SHARE:,}"),
+        ("HANDSHAKE_TIMEOUT", f"{door.HANDSHAKE_TIMEOUT:.0f} s"),
+        ("MAX_READY_CHANGES", str(events.MAX_READY_CHANGES)),
+        ("MAX_STREAMS_OF_ONE", str(control_feed.MAX_STREAMS_OF_ONE)),
+        ("MAX_TOLD", f"{control_calls.MAX_TOLD:,}"),
         ("MAX_OPERATOR_HEAD", f"{operators.MAX_OPERATOR_HEAD // 1024} KiB"),
         ("OPERATOR_HEAD_TIMEOUT", f"{operators.OPERATOR_HEAD_TIMEOUT:.0f} s"),
         ("UNREAD_TIMEOUT", f"{operators.UNREAD_TIMEOUT:.0f} s"),
@@ -111,7 +120,7 @@ def test_every_setting_of_a_program_is_documented(field: msgspec.structs.FieldIn
         ("SECRET_LENGTH", f"{secret.SECRET_LENGTH} letters and digits"),
         ("MAX_FAILED", str(attempts.MAX_FAILED)),
         ("FAILED_WINDOW", f"{attempts.FAILED_WINDOW:.0f} s"),
-        ("MAX_FAILING`, `MAX_KNOWN", f"{attempts.MAX_FAILING:,}"),
+        ("MAX_FAILING", f"{attempts.MAX_FAILING:,}"),
         ("TELL_FAILED", f"{attempts.TELL_FAILED:.0f} s"),
         ("CERTIFICATE_EVERY", f"{CERTIFICATE_EVERY:.0f} s"),
         ("MAX_TOKEN_FILE", f"{MAX_TOKEN_FILE:,} bytes"),
@@ -140,9 +149,15 @@ def test_every_setting_of_a_program_is_documented(field: msgspec.structs.FieldIn
         ("MEANT_AT_MOST", str(history.MEANT_AT_MOST)),
         ("PRUNE_SLICE", str(PRUNE_SLICE)),
         ("MAX_SETTINGS_BYTES", f"{settings_reading.MAX_SETTINGS_BYTES // 1024**2} MiB"),
+        (
+            "LEAST_SILENCE`, `LEAST_TIMEOUT",
+            f"{in_words(settings_checking.LEAST_SILENCE)},"
+            f" {in_words(settings_checking.LEAST_TIMEOUT)}",
+        ),
         ("MAX_WORKERS", str(settings_checking.MAX_WORKERS)),
         ("MAX_SOCKET_PATH", f"{settings_checking.MAX_SOCKET_PATH} bytes"),
         ("EXPIRES_SOON", f"{certificates.EXPIRES_SOON // 86_400} d"),
+        ("ADMIN_ENDS_SOON", in_words(exposure.ADMIN_ENDS_SOON)),
         (
             "WATCH_SHARE`, `STATUS_EVERY`, `MAX_STATUS",
             f"{notifying.WATCH_SHARE}, {notifying.STATUS_EVERY:g} s,"
@@ -152,6 +167,10 @@ def test_every_setting_of_a_program_is_documented(field: msgspec.structs.FieldIn
         ("RESTART_FIRST`, `RESTART_MOST", f"{child.RESTART_FIRST} s, {child.RESTART_MOST:g} s"),
         ("LIVED_WELL", f"{child.LIVED_WELL:g} s"),
         ("HUNG", f"{supervisor.HUNG:g} s"),
+        ("STARTING", f"{supervisor.STARTING:g} s"),
+        ("AWAY_MOST", f"{supervisor.AWAY_MOST:g} s"),
+        ("REREAD_WITHIN", f"{rereading.REREAD_WITHIN:g} s"),
+        ("SIGN_OF_LIFE", f"{process.SIGN_OF_LIFE:g} s"),
         ("STOP_WITHIN", f"{supervisor.STOP_WITHIN:g} s"),
         (
             "MAX_FRAME`, `MAX_GREETING",
@@ -160,7 +179,14 @@ def test_every_setting_of_a_program_is_documented(field: msgspec.structs.FieldIn
         ("MAX_UNSENT", f"{hub.MAX_UNSENT // 1024**2} MiB"),
         ("HEARD_WITHIN", f"{hub.HEARD_WITHIN:g} s"),
         ("GATHER", f"{hub.GATHER:g} s"),
-        ("SILENT", f"{hub.SILENT:g} s"),
+        ("ENDED_WITHIN", f"{away.ENDED_WITHIN:g} s"),
+        ("QUIET`, `SILENT", f"{hub.QUIET:g} s, {hub.SILENT:g} s"),
+        ("ANSWERED_WITHIN", f"{remote.ANSWERED_WITHIN:g} s"),
+        ("TELL_FIRST`, `TELL_EVERY", f"{remote.TELL_FIRST:g} s, {remote.TELL_EVERY:g} s"),
+        (
+            "MAX_WAITING`, `LAST_WORDS",
+            f"{outlet.MAX_WAITING // 1024**2} MiB, {outlet.LAST_WORDS:g} s",
+        ),
         ("HOLD_MOST", f"{remote.HOLD_MOST:g} s"),
         ("MAX_CALLS`, `MAX_ASKED", f"{calls.MAX_CALLS:,}"),
         ("MAX_EARLIER", f"{seen.MAX_EARLIER:,}"),
@@ -176,6 +202,11 @@ def test_every_setting_of_a_program_is_documented(field: msgspec.structs.FieldIn
         ("REMEMBERED", f"{tracing.REMEMBERED:,}"),
         ("REMIND_EVERY", f"{storekeeping.REMIND_EVERY:.0f} s"),
         ("BACKUP_CHUNK", f"{backup.BACKUP_CHUNK:,} bytes"),
+        ("BACKUP_TAKEN_WITHIN", f"{backup.BACKUP_TAKEN_WITHIN:g} s"),
+        (
+            "LOOKERS_WITHIN`, `LOOK_AGAIN",
+            f"{locking.LOOKERS_WITHIN:g} s, {locking.LOOK_AGAIN:g} s",
+        ),
     ],
 )
 def test_every_fixed_limit_is_documented(name: str, value: str) -> None:

@@ -21,6 +21,16 @@ def test_the_service_is_installed_with_the_versions_that_the_tests_run_with() ->
     assert {name: tested.get(name) for name in installed} == installed
 
 
+def test_an_image_is_built_with_what_builds_everything_else() -> None:
+    tested, building = pinned("dev.lock"), pinned("build.lock")
+    assert "hatchling" in building
+    assert {name: tested.get(name) for name in building} == building
+    steps = (ROOT / "deploy/container/Containerfile").read_text().splitlines()
+    installs = [step for step in steps if "pip install" in step]
+    assert installs
+    assert [step for step in installs if not re.search("--require-hashes|--no-index", step)] == []
+
+
 def test_all_that_the_server_needs_is_in_its_lock_and_nothing_that_only_tests_need() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     needed = [*project["dependencies"], *project["optional-dependencies"]["server"]]

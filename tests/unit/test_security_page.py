@@ -112,9 +112,10 @@ def test_no_threat_stands_there_twice() -> None:
 
 
 def test_every_attack_that_was_written_for_the_page_is_on_it() -> None:
-    path = "tests/acceptance/test_threats.py"
-    named = {name for file, name in NAMED.findall(PAGE.read_text()) if file == path}
-    assert named == {name for name in names_in(ROOT / path) if name.startswith("test_")}
+    files = ["tests/acceptance/test_threats.py", "tests/acceptance/test_threats_operators.py"]
+    for path in files:
+        named = {name for file, name in NAMED.findall(PAGE.read_text()) if file == path}
+        assert named == {name for name in names_in(ROOT / path) if name.startswith("test_")}
 
 
 def test_every_limit_and_setting_that_is_named_exists() -> None:

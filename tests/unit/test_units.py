@@ -97,6 +97,30 @@ def test_a_restart_of_the_service_keeps_its_sockets_open() -> None:
         assert "BindsTo" not in unit(name)["Unit"]
 
 
+def test_a_start_that_is_refused_never_closes_the_sockets() -> None:
+    """Neither by the limit of the service, which its sockets share, nor by their own."""
+    service = unit("forewarn.service")
+    assert service["Unit"]["StartLimitIntervalSec"] == "0"
+    assert "StartLimitBurst" not in service["Unit"]
+    assert service["Service"]["Restart"] == "on-failure"
+    assert "RestartPreventExitStatus" not in service["Service"]
+    within, most = 2.0, 20  # TriggerLimitIntervalSec=, TriggerLimitBurst=, unless the units say
+    pause = float(service["Service"]["RestartSec"].removesuffix("s"))
+    assert pause > within / most
+    for name in NAMES[1:]:
+        assert not [key for key in unit(name)["Socket"] if key.startswith("TriggerLimit")]
+
+
+@pytest.mark.parametrize("page", ["access", "backup", "install", "operating"])
+def test_whoever_is_told_to_stop_the_service_is_told_to_stop_its_sockets_too(page: str) -> None:
+    """Of the service alone, the next poll starts another."""
+    text = (ROOT / f"docs/{page}.md").read_text()
+    stops = re.findall(r"systemctl stop ([^\n`;]+)", text)
+    assert stops or page == "operating"
+    for said in stops:
+        assert set(said.split()) >= set(NAMES), said
+
+
 def test_the_service_can_do_what_it_is_asked() -> None:
     service = unit("forewarn.service")["Service"]
     assert service["Type"] == "notify"

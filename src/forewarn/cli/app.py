@@ -24,6 +24,7 @@ from forewarn.cli import (
     rollouts,
     serving,
     tokens,
+    upgrading,
 )
 
 app = typer.Typer(
@@ -73,4 +74,5 @@ app.add_typer(clock.app, name="clock", help="The service's time.")
 app.add_typer(tokens.app, name="token", help="Tokens: who may ask.")
 app.command("backup")(copies.backup)
 app.command("restore")(copies.restore)
+app.command("upgrade")(upgrading.upgrade)
 app.command("judge")(judging.judge)

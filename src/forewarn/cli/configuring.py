@@ -4,32 +4,49 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
 from forewarn.cli.output import Json, as_json, fail_all, say, table
+from forewarn.cli.serving import (
+    ConfigFile,
+    Control,
+    FleetFile,
+    Metadata,
+    NoFront,
+    Record,
+    State,
+    flags_of,
+    need_server,
+)
 
 if TYPE_CHECKING:
     from forewarn.cli.settings import Said
 
 app = typer.Typer(no_args_is_help=True)
 
-File = Annotated[
-    Path | None,
-    typer.Option("--config", envvar="FOREWARN_CONFIG", help="The settings (TOML)."),
-]
+Arguments = Annotated[bool, typer.Option("--arguments", help="Show what programs are given, too.")]
 
-_PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")  # in an address: whoever, and what they know
+HIDDEN = "***"
+_PASSWORD = re.compile(r"(?<=://)[^\s?#]*@")  # in an address: whoever, and what they know
+_ASKED = re.compile(r"(?<=[?&#])([^=&#\s]*=)?[^&#\s]+")  # what is asked for there, by name or not
 
 
 @app.command()
-def check(config: File = None, json: Json = False) -> None:
+def check(
+    config: ConfigFile = None,
+    fleet: FleetFile = None,
+    metadata: Metadata = None,
+    control: Control = None,
+    state: State = None,
+    record: Record = None,
+    no_front: NoFront = False,
+    json: Json = False,
+) -> None:
     """All that is wrong with the settings, and what may be; exit code 1 if they cannot be used."""
-    from forewarn.cli.serving import need_server
-
+    flags = flags_of(fleet, metadata, control, state, record, no_front)
     need_server()
     from forewarn.cli import settings as s
     from forewarn.cli.surroundings import findings
@@ -37,7 +54,7 @@ def check(config: File = None, json: Json = False) -> None:
     problems: list[str] = []
     warnings: list[str] = []
     try:
-        said, made = s.load(config, os.environ)
+        said, made = s.load(config, os.environ, flags)
         for found in findings(said, made, config):
             (problems if found.fatal else warnings).append(found.says)
     except s.SettingsError as error:
@@ -53,41 +70,61 @@ def check(config: File = None, json: Json = False) -> None:
 
 
 @app.command()
-def show(config: File = None, json: Json = False) -> None:
-    """Every setting, what it is, and where that comes from."""
-    from forewarn.cli.serving import need_server
-
+def show(
+    config: ConfigFile = None,
+    fleet: FleetFile = None,
+    metadata: Metadata = None,
+    control: Control = None,
+    state: State = None,
+    record: Record = None,
+    no_front: NoFront = False,
+    arguments: Arguments = False,
+    json: Json = False,
+) -> None:
+    """Every setting, what it is, and where that comes from; without secrets."""
+    flags = flags_of(fleet, metadata, control, state, record, no_front)
     need_server()
     from forewarn.cli import settings as s
 
     try:
-        said = s.gather(config, os.environ)
+        said = s.gather(config, os.environ, flags)
     except s.SettingsError as error:
         fail_all(error.problems)
-    rows = [(key, value, str(said.origin(key))) for key, value in _values(said)]
+    rows = [(key, value, str(said.origin(key))) for key, value in _values(said, arguments)]
     if json:
         as_json([{"key": key, "value": value, "from": place} for key, value, place in rows])
         return
     table(("SETTING", "VALUE", "FROM"), [(key, _shown(value), place) for key, value, place in rows])
 
 
-def _values(said: Said) -> list[tuple[str, Any]]:
+def _values(said: Said, arguments: bool) -> list[tuple[str, Any]]:
     """Those of a table one by one, as they can be said."""
     values: list[tuple[str, Any]] = []
     for key, value in msgspec.to_builtins(said.settings).items():
-        below = value if isinstance(value, dict) else None
-        if below is None:
-            values.append((key, _public(value)))
-        else:
-            values += [(f"{key}.{one}", _public(what)) for one, what in below.items()]
+        below = {f"{key}.{one}": what for one, what in value.items()} if _table(value) else None
+        for one, what in ({key: value} if below is None else below).items():
+            given = one == "command.program" or one.startswith("gates.")
+            values.append((one, _public(what if arguments or not given else _bare(what))))
     return values
 
 
+def _table(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _bare(words: list[str]) -> list[str]:
+    """A program without what it is given, which may be a password or a key."""
+    return words[:1] + [HIDDEN] * len(words[1:])
+
+
 def _public(value: Any) -> Any:
-    """Without passwords that stand in an address."""
-    if isinstance(value, str):
-        return _PASSWORD.sub("***@", value)
-    return [_public(one) for one in value] if isinstance(value, list) else value
+    """Without passwords that stand in an address, or in what is asked for there."""
+    if isinstance(value, list):
+        return [_public(one) for one in value]
+    if not isinstance(value, str) or "://" not in value:
+        return value
+    value = _PASSWORD.sub(f"{HIDDEN}@", value)
+    return _ASKED.sub(lambda found: f"{found[1] or ''}{HIDDEN}", value)
 
 
 def _shown(value: Any) -> str:

@@ -7,7 +7,9 @@ base install; with a state file in hand it needs the server's packages.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,7 +68,10 @@ def restore(
     if found.tokens:
         said.append("tokens that were revoked since are valid again: forewarn token list")
     if found.schema != store.SCHEMA_VERSION:
-        said.append(f"its schema is {found.schema}: start the service with --migrate")
+        said.append(
+            f"its schema is {found.schema}: bring it up to date before it is served"
+            " (forewarn upgrade --state FILE)"
+        )
     notes(said)
 
 
@@ -139,16 +144,41 @@ def _free(file: Path, *, force: bool) -> None:
 
 @contextlib.contextmanager
 def _unfinished(file: Path) -> Iterator[Path]:
-    """A place in the same directory, which is gone in the end."""
+    """A place in the same directory, which is gone in the end; held, so that others leave it."""
     try:
+        _sweep(file)
         scratch = tempfile.TemporaryDirectory(prefix=f".{file.name}-", dir=file.parent)
     except OSError as error:
         fail(f"{file.parent}: {error.strerror}")
-    with scratch as directory:
+    with scratch as directory, contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # not every file system can, and then nothing is swept
+            stack.enter_context(_held(Path(directory)))
         try:
             yield Path(directory) / "copy"
         except OSError as error:
             fail(f"{file}: {error.strerror}; no copy was made")
+
+
+def _sweep(file: Path) -> None:
+    """Remove what commands for the same file have left that were killed."""
+    mine = re.compile(re.escape(f".{file.name}-") + "[a-z0-9_]{8}")  # as `tempfile` names them
+    for left in file.parent.iterdir():
+        if mine.fullmatch(left.name) and left.is_dir() and not left.is_symlink():
+            with contextlib.suppress(OSError), _held(left):
+                for part in left.glob("copy*"):
+                    part.unlink()
+                left.rmdir()
+
+
+@contextlib.contextmanager
+def _held(directory: Path) -> Iterator[None]:
+    """Refused with an OSError while another process holds it; let go with the process."""
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _put(made: Path, file: Path, *, force: bool) -> None:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 
 import structlog
 
-from forewarn.cli.reloading import Reloading
+from forewarn.cli.reloading import Reloading, Report
 from forewarn.node import Node
 from forewarn.node.notifying import Notifier
 from forewarn.service import guard
@@ -38,6 +38,8 @@ async def managed(
                     await reloading.node(node)
             except Exception as error:  # the service goes on as it was
                 log.error("the settings could not be read anew", exc_info=error)
+                if reloading is not None:
+                    reloading.after(Report(problems=("a fault of ours",)))
             notifier.ready(status(node))
 
     if reloading is not None:
@@ -45,7 +47,7 @@ async def managed(
         tasks.start(reload_when_asked(), "reloader")
     notifier.ready(status(node))
     if notifier.heard:
-        tasks.start(notifier.keep_telling(lambda: status(node), lambda: _well(node)), "notifier")
+        tasks.start(notifier.keep_telling(lambda: status(node), lambda: wrong(node)), "notifier")
     try:
         yield
     finally:
@@ -65,7 +67,7 @@ def status(node: Node) -> str:
     )
 
 
-def _well(node: Node) -> str:
+def wrong(node: Node) -> str:
     """What is not well with it, so that a new one would be better; nothing, if all is."""
     return "; ".join(f"{part}: {says}" for part, says in node.wellbeing.healthy().items() if says)
 

@@ -17,6 +17,7 @@ from forewarn.control.answers import RefusedError
 from forewarn.control.tokens import view, wanted
 from forewarn.core import Refused
 from forewarn.core.access import Token
+from forewarn.service import guard, offline
 from forewarn.service.offline import opened
 from forewarn.service.tokens import LOCAL_NAME, Tokens
 from forewarn.service.writer import Writer
@@ -45,9 +46,6 @@ class OfflineTokens:
         fields = msgspec.structs.asdict(self._shown(made.token))
         return t.CreatedToken(**fields, token=made.secret.text, notes=list(made.notes))
 
-    async def list(self) -> list[t.Token]:
-        return [self._shown(token) for token in self._tokens.all()]
-
     async def revoke(self, said: str, request: t.RevokeRequest) -> t.Token:
         return self._shown(
             _allowed(await self._tokens.revoke(said, LOCAL_NAME, force=request.force))
@@ -55,6 +53,12 @@ class OfflineTokens:
 
     def _shown(self, token: Token) -> t.Token:
         return view(token, self._writer.now().at, self._tokens.last_used(token.id))
+
+
+def listed(state: Path) -> list[t.Token]:
+    """All there are in a state file, which is only looked at."""
+    now = guard.wall_us()
+    return [view(token, now, used) for token, used in offline.listed(state)]
 
 
 def _allowed(done: Any) -> Any:

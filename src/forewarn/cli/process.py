@@ -14,15 +14,18 @@ import select
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import structlog
 import typer
 
+from forewarn.cli.managed import status, wrong
 from forewarn.cli.output import fail, fail_all
-from forewarn.cli.reloading import LIVE, Reloading
+from forewarn.cli.reloading import Reloading, Report
 from forewarn.cli.runtime import COLLECT, logging_as
 from forewarn.cli.runtime import _within_the_open_files as fitted
 from forewarn.cli.runtime import run as run_node
@@ -31,13 +34,15 @@ from forewarn.cli.settings import config as checked
 from forewarn.cli.settings import load as load_settings
 from forewarn.metadata.remote import NotWelcome
 from forewarn.node import Address, CannotListen, Config, Node
-from forewarn.node.child import FOR_GOOD, READY, SETTINGS
+from forewarn.node.child import ALIVE, FOR_GOOD, READY, REREAD, SETTINGS, UNWELL
 from forewarn.node.handed import adopted
 from forewarn.node.worker import Worker
 from forewarn.service import guard
 from forewarn.store import StoreFailed, StoreUnusable
 
 SIGN_OF_LIFE = 2.0  # seconds between two signs of life for the supervisor
+
+log = structlog.get_logger("forewarn")
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,16 +94,20 @@ def _made(spec: Spec, config: Config) -> Config:
 async def _control(spec: Spec, said: Said, config: Config) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: None)  # not yet
     tasks = guard.Tasks()
+    life = Life()
+    tasks.start(life.show(), "signs of life")
 
-    def welcome(_node: Node) -> None:
-        tasks.start(_keep_living(), "signs of life")
+    def welcome(node: Node) -> None:
+        life.wrong, life.status = lambda: wrong(node), lambda: status(node)
+        life.show_once()  # how things stand is known before it is ready
 
-    def load() -> tuple[Said, Config]:
-        new, made = _read_anew(spec, with_fleet=True)
-        _say(SETTINGS, _live(said.settings, new.settings))
-        return new, made
+    def after(in_force: Said, report: Report) -> None:
+        life.show_once()  # how things stand now, which is told whoever wanted it
+        _settle(in_force, report)
+        _say(REREAD, report.refused)
 
-    await run_node(config, welcome, lambda *_: contextlib.nullcontext(), said, load)
+    load = partial(_read_anew, spec, with_fleet=True)
+    await run_node(config, welcome, lambda *_: contextlib.nullcontext(), said, load, after)
 
 
 async def _worker(spec: Spec, said: Said, config: Config) -> None:
@@ -118,6 +127,7 @@ async def _worker(spec: Spec, said: Said, config: Config) -> None:
     loop.add_signal_handler(FOR_GOOD, stop_for_good)
     loop.add_signal_handler(signal.SIGHUP, lambda: None)  # what it reads at the start is new
     tasks = guard.Tasks()
+    tasks.start(Life().show(), "signs of life")
     answering = tasks.start(_answer_guests(worker, spec, said), "answering guests")
     stopped = tasks.start(stop.wait(), "waiting to be stopped")
     await asyncio.wait([answering, stopped], return_when=asyncio.FIRST_COMPLETED)
@@ -128,23 +138,20 @@ async def _worker(spec: Spec, said: Said, config: Config) -> None:
 
 async def _answer_guests(worker: Worker, spec: Spec, said: Said) -> None:
     """For ever; from when it knows whom to answer."""
-    tasks = guard.Tasks()
     async with worker:
         gc.collect()
         gc.freeze()
         gc.set_threshold(*COLLECT)
         load = partial(_read_anew, spec, with_fleet=False)
-        reloading = Reloading(said, load, relog=logging_as, fit=fitted)
+        reloading = Reloading(
+            said, load, logging_as, fitted, after=lambda report: _say(REREAD, report.refused)
+        )
         endpoint, fronted = worker.endpoint, worker.front is not None
         asyncio.get_running_loop().add_signal_handler(
             signal.SIGHUP, lambda: reloading.worker(endpoint, fronted)
         )
         _say(READY, {})
-        tasks.start(_keep_living(), "signs of life")
-        try:
-            await worker.following
-        finally:
-            await tasks.end()
+        await worker.following
 
 
 def _read_anew(spec: Spec, *, with_fleet: bool) -> tuple[Said, Config]:
@@ -153,23 +160,42 @@ def _read_anew(spec: Spec, *, with_fleet: bool) -> tuple[Said, Config]:
     return new, _made(spec, made)
 
 
-def _live(old: Settings, new: Settings) -> dict[str, Any]:
-    """What a process that is started later goes by: of what needs a restart, the old."""
-    kept = msgspec.to_builtins(old)
-    changed: dict[str, Any] = msgspec.to_builtins(new)
-    live = {key.partition(".")[0] for key in LIVE}
-    return {**kept, **{key: value for key, value in changed.items() if key in live}}
+def _settle(in_force: Said, report: Report) -> None:
+    """Whoever is started later goes by what is in force, and has to be able to. (The fleet is not
+    looked at: it was read a moment ago.)"""
+    if report.refused:
+        return
+    try:
+        checked(in_force, with_fleet=False)
+    except SettingsError as error:
+        log.warning(
+            "a process that is started later goes by the settings before these",
+            problems=error.problems,
+        )
+    else:
+        _say(SETTINGS, in_force.settings)
 
 
-async def _keep_living() -> None:
-    while True:
-        _say("alive", "")
-        await guard.pause(SIGN_OF_LIFE)
+class Life:
+    """Signs of it for the supervisor, from the loop that serves, while nothing is wrong."""
+
+    def __init__(self) -> None:
+        self.wrong: Callable[[], str] = lambda: ""  # what is; nothing, if all is well
+        self.status: Callable[[], str] = lambda: ""  # how things stand, for people
+
+    async def show(self) -> None:
+        while True:
+            self.show_once()
+            await guard.pause(SIGN_OF_LIFE)
+
+    def show_once(self) -> None:
+        wrong = self.wrong()
+        _say(UNWELL if wrong else ALIVE, wrong or self.status())
 
 
 def _say(what: str, said: object) -> None:
     with contextlib.suppress(OSError):  # the supervisor is gone, and we are about to be
-        os.write(1, what.encode() + (msgspec.json.encode(said) if said != "" else b"") + b"\n")
+        os.write(1, what.encode() + b" " + msgspec.json.encode(said) + b"\n")
 
 
 def _die_with(parent: int) -> None:

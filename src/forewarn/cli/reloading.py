@@ -41,7 +41,8 @@ class Report(msgspec.Struct, frozen=True):
 
 class Reloading:
     """The settings that a running process goes by. `load` gathers them from where they came
-    from (a worker's without the fleet); `fit` makes a configuration what the machine allows."""
+    from (a worker's without the fleet); `fit` makes a configuration what the machine allows;
+    `after` hears what came of it, when `said` is what is in force."""
 
     def __init__(
         self,
@@ -49,11 +50,13 @@ class Reloading:
         load: Callable[[], tuple[Said, Config]],
         relog: Callable[[Settings], None] = lambda _: None,
         fit: Callable[[Config], Config] = lambda config: config,
+        after: Callable[[Report], None] = lambda _: None,
     ) -> None:
         self.said = said
         self._load = load
         self._relog = relog
         self._fit = fit
+        self.after = after
 
     async def node(self, node: Node) -> Report:
         """All of it, in the process that decides."""
@@ -108,15 +111,19 @@ class Reloading:
         return self._told(Report(problems=problems, refused=True))
 
     def _told(self, report: Report) -> Report:
+        self._tell(report)
+        self.after(report)
+        return report
+
+    def _tell(self, report: Report) -> None:
         if report.refused:
             log.error("the settings are wrong and stay as they were", problems=report.problems)
-            return report
+            return
         log.info("the settings were read anew", reloaded=report.reloaded)
         if report.restart:
             log.warning("these settings need a restart, and stay as they were", keys=report.restart)
         for problem in report.problems:
             log.warning("a setting could not be taken over", why=problem)
-        return report
 
 
 class _Changed:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,8 @@ from pathlib import Path
 import msgspec
 
 SYSTEM = Path("/run/forewarn")  # RuntimeDirectory= of the unit; only root can make it
+
+_NAME = re.compile(r"([1-9]\d{0,8})\.json", re.ASCII)  # a note's: the number of its process
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -66,15 +70,15 @@ def _notes() -> Iterator[Note]:
     with contextlib.suppress(OSError, NotFound):
         paths += sorted(_directory().glob("*.json"))
     for path in paths:
+        named = _NAME.fullmatch(path.name)
+        if named is None:
+            continue  # not of ours, whatever it is
         try:
-            found = msgspec.json.decode(path.read_bytes(), type=Note)
-            if _runs(found.pid, path.stat().st_uid):
-                yield found
+            if _runs(int(named[1]), path.lstat().st_uid):
+                yield msgspec.json.decode(path.read_bytes(), type=Note)
                 continue
-        except PermissionError:
-            continue
         except (OSError, msgspec.MsgspecError):
-            pass
+            continue  # being written, or nothing that a service leaves
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
 
@@ -102,7 +106,13 @@ def _directory() -> Path:
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     base = Path(runtime) if runtime else Path(tempfile.gettempdir())
     path = base / ("forewarn" if runtime else f"forewarn-{os.getuid()}")
-    path.mkdir(mode=0o700, exist_ok=True)
-    if path.stat().st_uid != os.getuid():
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise NotFound(f"{path} is no directory, and may lead anywhere; remove it")
+    if found.st_uid != os.getuid():
         raise NotFound(f"{path} belongs to somebody else")
+    if found.st_mode & 0o022:
+        raise NotFound(f"{path} can be written to by others; say chmod 700 {path}")
     return path

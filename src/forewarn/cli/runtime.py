@@ -16,8 +16,9 @@ import msgspec
 import typer
 
 from forewarn.cli.managed import managed
-from forewarn.cli.reloading import Reloading
+from forewarn.cli.reloading import Reloading, Report
 from forewarn.cli.settings import Said, Settings
+from forewarn.control.crowd import MAX_OPERATOR_CONNECTIONS
 from forewarn.node import Config, Node
 from forewarn.node.notifying import Notifier
 from forewarn.service import narrating, tracing
@@ -26,6 +27,8 @@ from forewarn.service.narrating import Narrator
 COLLECT = (50_000, 20, 100)  # what ten thousand connections bring along is no garbage yet
 FILES_OF_A_PROGRAM = 4  # its input, its output, itself
 SPARE_FILES = 256  # for the state, the control API and whatever is opened for a moment
+FILES_OF_OPERATORS = 128  # of these for connections to the control API
+LEAST_OPERATORS = 16  # such connections, however few files there are
 
 
 async def run(
@@ -34,8 +37,10 @@ async def run(
     note: Callable[[str, str], AbstractContextManager[None]],
     said: Said | None = None,
     load: Callable[[], tuple[Said, Config]] | None = None,
+    after: Callable[[Said, Report], None] = lambda *_: None,
 ) -> None:
-    """With what was said, and a way to ask again, settings can change while it runs."""
+    """With what was said, and a way to ask again, settings can change while it runs; `after`
+    hears which are in force then."""
     notifier = Notifier.taken_from(os.environ)
     settings = said.settings if said is not None else None
     logging_as(settings)
@@ -44,7 +49,7 @@ async def run(
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     with _traced(settings):
-        await _serve(config, welcome, note, notifier, _reloading(said, load), stop)
+        await _serve(config, welcome, note, notifier, _reloading(said, load, after), stop)
 
 
 async def _serve(
@@ -70,20 +75,25 @@ async def _serve(
 
 
 def _reloading(
-    said: Said | None, load: Callable[[], tuple[Said, Config]] | None
+    said: Said | None,
+    load: Callable[[], tuple[Said, Config]] | None,
+    after: Callable[[Said, Report], None],
 ) -> Reloading | None:
     if said is None or load is None:
         return None
-    return Reloading(said, load, relog=logging_as, fit=_within_the_open_files)
+    made = Reloading(said, load, relog=logging_as, fit=_within_the_open_files)
+    made.after = lambda report: after(made.said, report)
+    return made
 
 
 def _within_the_open_files(config: Config) -> Config:
-    """Ask the system for as many files as we may need; no more connections than it grants."""
+    """Ask the system for as many files as we may need; no more connections than it grants, and
+    guests come first: operators have what they leave, and a part of what is spare."""
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     spare = SPARE_FILES
     if config.program is not None:
         spare += FILES_OF_A_PROGRAM * config.program.max_at_once
-    wanted = config.limits.max_connections + spare
+    wanted = config.limits.max_connections + spare + MAX_OPERATOR_CONNECTIONS
     if resource.RLIM_INFINITY != allowed < wanted:
         granted = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
         with contextlib.suppress(OSError, ValueError):
@@ -91,14 +101,19 @@ def _within_the_open_files(config: Config) -> Config:
             allowed = granted
     if allowed == resource.RLIM_INFINITY or allowed >= wanted:
         return config
+    most_guests = config.limits.max_connections
     room = max(allowed // 2, allowed - spare)
-    typer.echo(
-        f"note: the system allows {allowed} open files, so there is room for {room} connections,"
-        f" not {config.limits.max_connections}; raise it with ulimit -n or LimitNOFILE=",
-        err=True,
-    )
-    limits = msgspec.structs.replace(config.limits, max_connections=room)
-    return msgspec.structs.replace(config, limits=limits)
+    if room < most_guests:
+        typer.echo(
+            f"note: the system allows {allowed} open files, so there is room for {room}"
+            f" connections, not {most_guests}; raise it with ulimit -n or LimitNOFILE=",
+            err=True,
+        )
+        most_guests = room
+    limits = msgspec.structs.replace(config.limits, max_connections=most_guests)
+    left = allowed - most_guests - spare + FILES_OF_OPERATORS
+    operators = min(max(left, LEAST_OPERATORS), MAX_OPERATOR_CONNECTIONS)
+    return msgspec.structs.replace(config, limits=limits, operator_connections=operators)
 
 
 def logging_as(settings: Settings | None) -> None:

@@ -120,9 +120,7 @@ def serve(
     from forewarn.node import CannotListen
     from forewarn.node.opening import with_handed
 
-    flags: dict[str, Any] = {"fleet": fleet, "metadata": metadata, "control": control}
-    flags |= {"state": state, "record": record, "no_front": no_front}
-
+    flags = flags_of(fleet, metadata, control, state, record, no_front)
     handed = take_sockets()
     become_if_wanted(config, flags, migrate, handed)
 
@@ -142,6 +140,19 @@ def serve(
     if silent:
         typer.echo(f"note: without an address these can never ask: {listing(silent)}", err=True)
     _run(made, lambda _: None, said, load)
+
+
+def flags_of(
+    fleet: Path | None,
+    metadata: str | None,
+    control: str | None,
+    state: Path | None,
+    record: Path | None,
+    no_front: bool,
+) -> dict[str, Any]:
+    """What is said by flags, under the names of the settings."""
+    found: dict[str, Any] = {"fleet": fleet, "metadata": metadata, "control": control}
+    return found | {"state": state, "record": record, "no_front": no_front}
 
 
 def need_server() -> None:

@@ -22,7 +22,7 @@ from forewarn.cli.settings_shape import (
     Settings,
     SettingsError,
 )
-from forewarn.core.time import Rules
+from forewarn.core.time import MINUTE, SECOND, Rules
 from forewarn.core.words import in_words
 from forewarn.drivers.command import Program
 from forewarn.drivers.program import ProgramUnusable, found
@@ -42,6 +42,8 @@ AT_LEAST_ONE = (
     "max_connections_per_machine",
     "max_connections",
 )
+LEAST_SILENCE = MINUTE  # a group that asks so seldom is not disabled between two polls
+LEAST_TIMEOUT = SECOND  # of what is looked after once a second
 MAX_WORKERS = 64  # processes that answer guests
 MAX_SOCKET_PATH = 107  # bytes of the path of a UNIX socket, as the system has it
 
@@ -92,13 +94,20 @@ class _Checking:
         settings = self._settings
         self._choices()
         metadata = self._get("metadata", self._metadata, Address("127.0.0.1", 0))
+        control = self._get("control", self._control, Address("127.0.0.1", 0))
+        if values.collide(metadata, control):
+            self._wrong(
+                "control",
+                f"control = {control}: that is where guests ask (metadata = {metadata}); give"
+                " operators a port of their own",
+            )
         made = Config(
             fleet=self._get("fleet", self._fleet, None),
             fleet_file=settings.fleet,
             insist=False,
             state=Path(settings.state),
             rules=Rules(
-                silence=self._duration("silence"),
+                silence=self._duration("silence", LEAST_SILENCE),
                 start_grace=self._duration("start_grace"),
                 enable_delay=self._duration("enable_delay"),
             ),
@@ -106,7 +115,7 @@ class _Checking:
             history=self._get("history", self._history, HISTORY),
             front=settings.front,
             metadata=metadata,
-            control=self._get("control", self._control, Address("127.0.0.1", 0)),
+            control=control,
             control_names=self._get("control_names", self._names, ()),
             tls=self._get("tls_certificate", lambda: values.tls(settings), None),
             allow_plain_control=settings.allow_plain_control,
@@ -130,9 +139,9 @@ class _Checking:
             self._wrong(key, str(error))
             return instead
 
-    def _duration(self, key: str) -> int:
+    def _duration(self, key: str, least: int = 0) -> int:
         text: str = getattr(self._settings, key)
-        return self._get(key, lambda: values.duration(key, text), 1)
+        return self._get(key, lambda: values.duration(key, text, least), max(1, least))
 
     def _choices(self) -> None:
         settings = self._settings
@@ -223,11 +232,11 @@ class _Checking:
         return Limits(
             max_head=settings.max_head,
             max_head_lines=settings.max_head_lines,
-            head_timeout=self._duration("head_timeout") / 1e6,
+            head_timeout=self._duration("head_timeout", LEAST_TIMEOUT) / 1e6,
             max_body=settings.max_body,
-            body_timeout=self._duration("body_timeout") / 1e6,
-            answer_timeout=self._duration("answer_timeout") / 1e6,
-            keep_alive=max(1, self._duration("keep_alive") // 1_000_000),
+            body_timeout=self._duration("body_timeout", LEAST_TIMEOUT) / 1e6,
+            answer_timeout=self._duration("answer_timeout", LEAST_TIMEOUT) / 1e6,
+            keep_alive=self._duration("keep_alive", LEAST_TIMEOUT) // 1_000_000,
             max_pipelined=settings.max_pipelined,
             max_connections_per_machine=settings.max_connections_per_machine,
             max_connections=settings.max_connections,

@@ -181,7 +181,8 @@ def _parsed(kind: Any, text: str, key: str) -> Any:
     if text.strip()[:1] not in ("[", "{"):
         if list in kinds and (key == "control_names" or "," not in text):
             return [word for one in text.split(",") if (word := one.strip())]
-        raise ValueError(f"{key} is written as in the file, or as JSON, not '{text}'")
+        # Without the text: among the words of a program there may be a secret.
+        raise ValueError(f"{key} is written as in the file, or as JSON, as a list or table")
     try:
         return json.loads(text)
     except ValueError:

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from forewarn.cli.settings_shape import Settings, SettingsError
-from forewarn.core.words import parse_duration
+from forewarn.core.words import in_words, parse_duration
 from forewarn.drivers.program import ProgramUnusable, found
 from forewarn.node.config import Address, Tls
 
@@ -50,11 +50,24 @@ def address(key: str, text: str) -> Address:
         raise SettingsError(f"{key}: {error}, for example 127.0.0.1:8169") from error
 
 
-def duration(key: str, text: str) -> int:
+def collide(one: Address, other: Address) -> bool:
+    """Would whoever listens on one keep others from listening on the other?"""
+    if one.port != other.port or not one.port:
+        return False
+    first, second = (address.host.replace("localhost", "127.0.0.1") for address in (one, other))
+    if first == second or "::" in (first, second):
+        return True
+    return "0.0.0.0" in (first, second) and ":" not in first + second
+
+
+def duration(key: str, text: str, least: int = 0) -> int:
     try:
-        return parse_duration(text)
+        found = parse_duration(text)
     except ValueError as error:
         raise SettingsError(f"{key}: {error}") from error
+    if found < least:
+        raise SettingsError(f"{key} = '{text}': it is at least {in_words(least)}")
+    return found
 
 
 def is_url(text: str) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -65,6 +66,7 @@ def become(
     import msgspec
 
     from forewarn.node import CannotListen
+    from forewarn.node.child import interpreter
     from forewarn.node.opening import open_all
 
     try:
@@ -93,7 +95,9 @@ def become(
         os.set_inheritable(fd, True)
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execv(sys.executable, [sys.executable, "-m", PROGRAM])
+    # The next program has no handler yet, and would die of it. What comes until it has one waits.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    os.execv(sys.executable, [*interpreter(), "-m", PROGRAM])
 
 
 def _text(value: Any) -> Any:

@@ -8,11 +8,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import structlog
 
+import forewarn
 from forewarn.cli.running import note
 from forewarn.node.child import CONTROL, Child
 from forewarn.node.notifying import WATCH_SHARE, Notifier
@@ -28,27 +31,37 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     narrating.configure(spec["settings"]["log"], spec["settings"]["log_level"])
     notifier = Notifier.taken_from(os.environ)
-    status = (
-        f"{spec['workers']} workers; guests at {spec['metadata']}, operators at {spec['control']}"
-    )
+    processes = children(spec)
+    last = ""  # what the manager was told of how things stand
+
+    def status() -> str:
+        """What control says, which knows most."""
+        count = spec["workers"]
+        return f"{count} worker{'' if count == 1 else 's'}; {processes[0].status}"
+
     with contextlib.ExitStack() as stack:
 
         def ready(said: dict[str, Any]) -> None:
             stack.enter_context(note(said.get("metadata", ""), said.get("control", "")))
             sys.stdout.write(f"ready {json.dumps(said, separators=(',', ':'))}\n")
             sys.stdout.flush()
-            notifier.ready(status)
+            notifier.ready(status())
 
-        def reloading() -> None:
-            notifier.reloading()  # each says for itself what came of it
-            notifier.ready(status)
+        def alive() -> None:
+            nonlocal last
+            notifier.alive()
+            if processes[0].status and last != status():
+                last = status()
+                notifier.status(last)
 
         every = notifier.watchdog / WATCH_SHARE if notifier.watchdog else LOOK_EVERY
         listeners = [*spec["metadata_fds"], spec["control_fd"]]
         supervisor = Supervisor(
-            *(children(spec), listeners, log.error, ready),
-            alive=notifier.alive,
-            reloading=reloading,
+            *(processes, listeners, log.error, ready),
+            alive=alive,
+            reloading=notifier.reloading,
+            reloaded=lambda: notifier.ready(status()),
+            installed=another_version,
             outlived=spec["outlived"],
             look_every=min(LOOK_EVERY, every),
             stopping=notifier.stopping,
@@ -66,6 +79,17 @@ def children(spec: dict[str, Any]) -> list[Child]:
         own = {**said, "number": number, "metadata_fd": fd}
         made.append(Child(f"worker {number}", own, [fd]))
     return made
+
+
+def another_version() -> str:
+    """Which one is installed by now, if it is not the one that runs. Nothing is imported: what
+    runs stays what it is."""
+    try:
+        text = Path(forewarn.__file__).read_text()
+    except OSError:  # just being replaced, or gone; then a start will say so
+        return ""
+    found = re.search(r'^__version__ = "(.+)"', text, re.MULTILINE)
+    return found[1] if found and found[1] != forewarn.__version__ else ""
 
 
 if __name__ == "__main__":

@@ -11,35 +11,37 @@ import importlib.util
 import os
 import resource
 import socket
-import sqlite3
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
-
-from forewarn.cli.certificates import EXPIRES_SOON, examine
+from forewarn.cli.finding import Finding, fatal, warning
 from forewarn.cli.runtime import FILES_OF_A_PROGRAM, SPARE_FILES
 from forewarn.cli.settings import Said
+from forewarn.cli.surroundings_state import (
+    directory_findings,
+    held,
+    state_findings,
+    writable_by_others,
+)
 from forewarn.core.words import listing
 from forewarn.node import Address, Config
+from forewarn.node.certificates import EXPIRES_SOON, examine
 from forewarn.service import guard
-from forewarn.store import StoreUnusable
-from forewarn.store.checking import INSTEAD, check_header, check_schema, reading, schema_of
 
-
-class Finding(msgspec.Struct, frozen=True):
-    says: str
-    fatal: bool = False
+_IN_USE = (
+    "If that is systemd's socket for this service, all is well; else stop whoever listens there"
+    " (ss -ltnp), or choose another"
+)
 
 
 def findings(said: Said, config: Config, path: Path | None) -> Iterator[Finding]:
     yield from _settings_file(path)
     yield from _fleet(config)
-    yield from _state(said, config)
-    yield from _directory_of(said, "record", config.record)
+    yield from state_findings(said, config)
+    yield from directory_findings(said, "record", config.record)
     if config.workers:
-        yield from _directory_of(said, "upstream", config.upstream)
+        yield from directory_findings(said, "upstream", config.upstream)
     yield from _addresses(said, config)
     yield from _certificate(said, config)
     yield from _programs(config)
@@ -49,7 +51,7 @@ def findings(said: Said, config: Config, path: Path | None) -> Iterator[Finding]
 
 
 def _settings_file(path: Path | None) -> Iterator[Finding]:
-    if path is not None and _writable_by_others(path):
+    if path is not None and writable_by_others(path):
         yield Finding(
             f"{path} can be written by others, and names programs that are run: chmod go-w {path}"
         )
@@ -62,62 +64,17 @@ def _fleet(config: Config) -> Iterator[Finding]:
         yield Finding(f"fleet: without an address these can never ask: {listing(silent)}")
 
 
-def _state(said: Said, config: Config) -> Iterator[Finding]:
-    state = config.state
-    if state is None:
-        return
-    yield from _directory_of(said, "state", state)
-    if state.is_dir():
-        yield _fatal(said, "state", f"{state} is a directory; name a file in it")
-    elif state.exists() and not os.access(state, os.R_OK | os.W_OK):
-        yield _fatal(said, "state", f"{state} cannot be read and written by {_whoami()}")
-    elif state.exists():
-        if stat.S_IMODE(state.stat().st_mode) & 0o077:
-            yield _warning(said, "state", f"{state} can be read by others: chmod 600 {state}")
-        if says := _unusable(state):
-            yield _fatal(said, "state", says)
-    if state.parent.is_dir() and _writable_by_others(state.parent):
-        yield _warning(
-            said,
-            "state",
-            f"the directory {state.parent.absolute()} can be written by others, who could put"
-            " another state in its place: chmod go-w it",
-        )
-
-
-def _unusable(state: Path) -> str:
-    """Why the state that is there cannot be taken up, if so. A service may be at work on it."""
-    try:
-        check_header(state)
-        with reading(state) as connection:
-            check_schema(state, schema_of(connection, state), migrate=False)
-    except StoreUnusable as error:
-        return str(error)
-    except sqlite3.DatabaseError as error:
-        return f"{state} is damaged ({error}): {INSTEAD}"
-    return ""
-
-
-def _directory_of(said: Said, key: str, path: Path | None) -> Iterator[Finding]:
-    if path is None:
-        return
-    directory = path.parent.absolute()
-    if not directory.is_dir():
-        yield _fatal(said, key, f"there is no directory {directory}; create it, or name another")
-    elif not os.access(directory, os.W_OK | os.X_OK):
-        yield _fatal(said, key, f"{_whoami()} may not write in {directory}")
-
-
 def _addresses(said: Said, config: Config) -> Iterator[Finding]:
     """Whether they could be bound to. Under systemd the sockets may be handed over, and then it
     does not matter; hence a warning."""
+    served = config.state is not None and config.state.exists() and held(config.state)
     for key, address in (("metadata", config.metadata), ("control", config.control)):
         if address is None:
             continue
-        if says := _not_here(address):
-            yield _warning(said, key, says)
+        if says := _not_to_be_had(address, served):
+            yield warning(said, key, says)
         if 0 < address.port < _first_free_port() and os.geteuid() != 0:
-            yield _warning(
+            yield warning(
                 said,
                 key,
                 f"port {address.port} needs privileges: have the socket handed over by systemd,"
@@ -125,11 +82,13 @@ def _addresses(said: Said, config: Config) -> Iterator[Finding]:
             )
 
 
-def _not_here(address: Address) -> str:
+def _not_to_be_had(address: Address, served: bool) -> str:
+    """Where a service is at work on the state, it is the one that listens."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_STREAM) as tried:
-            tried.bind((address.host, 0))
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.bind((address.host, address.port))
     except OSError as error:
         if error.errno == errno.EADDRNOTAVAIL:
             return (
@@ -137,7 +96,10 @@ def _not_here(address: Address) -> str:
                 f" example ip address add {address.host}/{128 if ':' in address.host else 32}"
                 " dev lo"
             )
-        return f"{address.host}: {error.strerror or error}"
+        if error.errno == errno.EADDRINUSE:
+            return "" if served else f"{address} is in use. {_IN_USE}"
+        # A port that needs privileges is told of as that.
+        return "" if error.errno == errno.EACCES else f"{address.host}: {error.strerror or error}"
     return ""
 
 
@@ -155,13 +117,13 @@ def _certificate(said: Said, config: Config) -> Iterator[Finding]:
     key = config.tls.key
     pair = examine(config.tls.certificate, key)
     if pair.problem:
-        yield _fatal(said, "tls_certificate", pair.problem)
+        yield fatal(said, "tls_certificate", pair.problem)
         return
     if stat.S_IMODE(key.stat().st_mode) & 0o077:
-        yield _warning(said, "tls_key", f"{key} can be read by others: chmod 600 {key}")
+        yield warning(said, "tls_key", f"{key} can be read by others: chmod 600 {key}")
     left = pair.ends - guard.wall_us() / 1e6
     if left < EXPIRES_SOON:
-        yield _warning(
+        yield warning(
             said,
             "tls_certificate",
             f"{config.tls.certificate} expires in {max(0, int(left // 86_400))} days",
@@ -169,7 +131,7 @@ def _certificate(said: Said, config: Config) -> Iterator[Finding]:
     for name in config.control_names:
         if name not in pair.names and f"*.{name.partition('.')[2]}" not in pair.names:
             good = listing(pair.names) if pair.names else "no name"
-            yield _warning(
+            yield warning(
                 said, "control_names", f"the certificate is not good for '{name}', but for {good}"
             )
 
@@ -179,7 +141,7 @@ def _programs(config: Config) -> Iterator[Finding]:
     programs = {"command.program": config.program.words[0]} if config.program else {}
     programs |= {f"gate '{name}'": words[0] for name, words in config.gates.items()}
     for what, program in programs.items():
-        if _writable_by_others(Path(program)):
+        if writable_by_others(Path(program)):
             yield Finding(
                 f"{what}: {program} can be written by others, and is run by the service:"
                 f" chmod go-w {program}"
@@ -189,11 +151,11 @@ def _programs(config: Config) -> Iterator[Finding]:
 def _workers(said: Said, config: Config) -> Iterator[Finding]:
     cores = len(os.sched_getaffinity(0))
     if config.workers > cores:
-        yield _warning(
+        yield warning(
             said, "workers", f"{config.workers} processes for guests on {cores} processor cores"
         )
     if config.workers and config.state is None:
-        yield _fatal(said, "workers", "several processes need a state file")
+        yield fatal(said, "workers", "several processes need a state file")
 
 
 def _open_files(said: Said, config: Config) -> Iterator[Finding]:
@@ -202,7 +164,7 @@ def _open_files(said: Said, config: Config) -> Iterator[Finding]:
     if config.program is not None:
         wanted += FILES_OF_A_PROGRAM * config.program.max_at_once
     if most != resource.RLIM_INFINITY and most < wanted:
-        yield _warning(
+        yield warning(
             said,
             "max_connections",
             f"{config.limits.max_connections} connections take {wanted} open files, and the system"
@@ -212,27 +174,6 @@ def _open_files(said: Said, config: Config) -> Iterator[Finding]:
 
 def _traces(said: Said) -> Iterator[Finding]:
     if said.settings.traces and not importlib.util.find_spec("opentelemetry"):
-        yield _fatal(
+        yield fatal(
             said, "traces", "traces need more packages: pip install 'forewarn[server,otel]'"
         )
-
-
-def _writable_by_others(path: Path) -> bool:
-    try:
-        found = path.stat()
-    except OSError:
-        return False
-    sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
-    return bool(found.st_mode & 0o022) and not sticky
-
-
-def _whoami() -> str:
-    return f"user {os.geteuid()}"
-
-
-def _fatal(said: Said, key: str, says: str) -> Finding:
-    return Finding(said.origin(key).before(f"{key}: {says}"), fatal=True)
-
-
-def _warning(said: Said, key: str, says: str) -> Finding:
-    return Finding(said.origin(key).before(f"{key}: {says}"))

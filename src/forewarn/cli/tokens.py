@@ -46,8 +46,8 @@ def create(
         list[str] | None, typer.Option(help="Only for this group; repeatable.")
     ] = None,
     label: Annotated[
-        str, typer.Option(help="Only for groups with these labels: tier=web,!canary.")
-    ] = "",
+        str | None, typer.Option(help="Only for groups with these labels: tier=web,!canary.")
+    ] = None,
     expires: Annotated[
         str | None, typer.Option(help="After 90d, or at 2027-01-15T08:00:00Z; else never.")
     ] = None,
@@ -57,14 +57,14 @@ def create(
 ) -> None:
     """Make a token, and show it this once."""
     request = t.TokenRequest(
-        name=name, role=role, groups=group or [], label=label, **_expiry(expires)
+        name=name, role=role, groups=group or None, label=label, **_expiry(expires)
     )
     made: t.CreatedToken
     if state is not None:
         new = not state.exists()
         made = _offline(state, url, lambda there: there.create(request))
         if new:
-            say(f"note: {state} was made; the service's user must be able to write it", err=True)
+            say(f"note: {state} was made, with {state.name}.lock{_whose(state)}", err=True)
     else:
         with service(url) as client:
             made = client.create_token(request)
@@ -84,7 +84,7 @@ def list_(state: State = None, json: Json = False, url: Url = None) -> None:
     found: list[t.Token]
     if state is not None:
         _there(state)
-        found = _offline(state, url, lambda there: there.list())
+        found = _listed(state, url)
     else:
         with service(url) as client:
             found = client.tokens()
@@ -132,6 +132,13 @@ def revoke(
         say(f"token {done.id} ({done.name}) is revoked")
 
 
+def _whose(state: Path) -> str:
+    try:
+        return f"; they belong to {state.owner()}, as whom the service has to run"
+    except (KeyError, OSError):
+        return "; the service's user must be able to write both"
+
+
 def _limit(token: t.Token) -> str:
     said = [*token.groups, *([token.label] if token.label else [])]
     return f" of {', '.join(said)}" if said else ""
@@ -153,14 +160,35 @@ def _there(state: Path) -> None:
         fail(f"{state}: there is no such state file")
 
 
-def _offline(state: Path, url: str | None, work: Callable[[Any], Awaitable[Any]]) -> Any:
+def _listed(state: Path, url: str | None) -> list[t.Token]:
+    """Without taking the file up, be it a copy or a service's."""
+    _no_service(url)
+    from forewarn.cli.offline_tokens import listed
+    from forewarn.store import StoreUnusable
+
+    try:
+        return listed(state)
+    except StoreUnusable as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"{error.filename or state}: {error.strerror}")
+
+
+def _no_service(url: str | None) -> None:
     if url is not None:
         raise typer.BadParameter("name a state file or a service, one of the two")
     from forewarn.cli.serving import need_server
 
     need_server()
+
+
+def _offline(state: Path, url: str | None, work: Callable[[Any], Awaitable[Any]]) -> Any:
+    _no_service(url)
     from forewarn.cli.offline_tokens import OfflineTokens, Refusal
+    from forewarn.service import narrating
     from forewarn.store import StoreFailed, StoreUnusable
+
+    narrating.configure("console")  # on standard error: a token is piped from the other
 
     async def done() -> Any:
         async with OfflineTokens.at(state) as there:

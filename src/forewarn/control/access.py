@@ -18,6 +18,7 @@ from litestar.exceptions import NotAuthorizedException, PermissionDeniedExceptio
 from litestar.handlers import BaseRouteHandler
 
 from forewarn.control.desk import Asked, Caller
+from forewarn.control.operation import Makes
 from forewarn.core import Event, Machine, Refused
 from forewarn.core.access import Limit, Role
 from forewarn.core.holds import Hold
@@ -90,7 +91,12 @@ def outside(ask: Asked, what: str, name: str) -> PermissionDeniedException:
 
 
 def group(ask: Asked, name: str) -> None:
-    """Also the name of a scale set: all of its groups, then."""
+    if ask.limited and (ask.platform.inventory.group(name) is None or not ask.sees(name)):
+        raise outside(ask, "group", name)
+
+
+def scale_set(ask: Asked, name: str) -> None:
+    """By its name all of its groups, for the few verbs that take it; or one group by its own."""
     if not ask.limited:
         return
     found = [g for g in ask.platform.inventory.groups() if name in (g.name, g.place.scale_set)]
@@ -189,6 +195,12 @@ def selected(ask: Asked, wanted: Wanted) -> None:
             f"token '{ask.by}' is limited to {in_words(ask.caller.limit)}, and labels may select"
             " more than that; name the groups"
         )
+    if wanted.gate is not None and wanted.gate.http:
+        raise PermissionDeniedException(
+            f"token '{ask.by}' is limited to {in_words(ask.caller.limit)}, and an address would be"
+            " asked by the service from where it runs; name a gate command (gate_command), or have"
+            " somebody start this whose token has no limit"
+        )
     for name in wanted.selection.groups:
         group(ask, name)
     for name in wanted.selection.hosts:
@@ -203,6 +215,30 @@ def selected(ask: Asked, wanted: Wanted) -> None:
         )
 
 
+async def answered(ask: Asked, makes: Makes | None, answer: Any, path: str, name: str) -> None:
+    """May this caller still be told what was answered to a request of its own? By the groups that
+    the answer is about, as they are labelled now."""
+    if not ask.limited:
+        return
+    match makes:
+        case Makes.OUTCOME | Makes.RESTORED:
+            about = [answer["group"]]
+        case Makes.GROUP:
+            about = [answer["name"]]
+        case Makes.OUTCOMES:
+            about = [event["group"] for event in answer["events"]]
+        case _:
+            about = []
+            await rollout(ask, answer["id"])
+    if not all(map(ask.sees, about)):
+        raise PermissionDeniedException(
+            f"token '{ask.by}' is limited to {in_words(ask.caller.limit)}; what was done under this"
+            " key is not within that any more"
+        )
+    if makes is Makes.OUTCOMES and not about:
+        (host if path.startswith("/v1/hosts/") else scale_set)(ask, name)
+
+
 def explained(ask: Asked, found: Explanation) -> Explanation:
     """What an event waits for; where that has to do with others, without their names."""
     joint = found.event.joint
@@ -213,6 +249,15 @@ def explained(ask: Asked, found: Explanation) -> Explanation:
         for hold in found.holds
     )
     return msgspec.structs.replace(found, holds=holds, says=says(found.event, holds))
+
+
+class TokenEnded(Exception):
+    """In the middle of an answer: the connection is cut, so that nobody takes it for whole."""
+
+
+def still_or_ended(ask: Asked) -> None:
+    if not still(ask):
+        raise TokenEnded(f"token '{ask.by}' is revoked or has expired")
 
 
 def still(ask: Asked) -> bool:

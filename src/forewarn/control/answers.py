@@ -25,9 +25,8 @@ from forewarn.core.selection import Selector, SelectorError, parse
 from forewarn.core.time import LAST, SECOND
 from forewarn.core.words import listing, parse_duration
 from forewarn.service.platform import Outcome
-from forewarn.store.port import StoreFailed
+from forewarn.store.port import StoreFailed, StoreUnreadable
 
-TITLES = {kind.status: kind.title for kind in BY_STATUS.values()}
 MAX_BODY = 10 * 1024 * 1024  # bytes, of a call that says nothing else
 SHOWN_VALUE = 40  # characters of a value that cannot be read
 
@@ -134,6 +133,8 @@ def refused_here(_request: object, error: ProblemError) -> Response[s.Problem]:
 
 
 def not_stored(_request: object, error: StoreFailed) -> Response[s.Problem]:
+    if isinstance(error, StoreUnreadable):
+        return answer(BY_NAME["unavailable"], f"the state could not be read: {error}")
     says = f"it could not be stored and did not happen: {error}"
     return answer(BY_NAME["not-stored"], says)
 
@@ -196,10 +197,9 @@ def answer(
 
 
 def problem(
-    status: int, title: str, detail: str, headers: Mapping[str, str] | None = None
+    status: int, detail: str, headers: Mapping[str, str] | None = None
 ) -> Response[s.Problem]:
-    """For those who know the status only; the kind's own title is the one that is given."""
-    del title
+    """For those who know the status only."""
     kind = BY_STATUS.get(status, BY_NAME["failed" if status >= 500 else "invalid"])
     return answer(kind, detail, status=status, headers=headers)
 

@@ -1,7 +1,7 @@
 """Who keeps trying tokens that are none: counted by address, in guard time, and told in the log.
 
 A secret has 256 bits and is not guessed; this keeps the log readable and a broken program from
-hammering. Whoever has been let in from an address before is not locked out by a neighbour there.
+hammering. Whoever has a valid token is let in whatever its neighbours at that address do.
 """
 
 from __future__ import annotations
@@ -11,13 +11,11 @@ from collections import OrderedDict
 
 import structlog
 
-from forewarn.core.access import Token
 from forewarn.service import guard
 
 MAX_FAILED = 20  # attempts from one address within the window; then it waits for the window's end
 FAILED_WINDOW = 60.0  # seconds
 MAX_FAILING = 4_096  # addresses that are remembered; the longest silent are forgotten first
-MAX_KNOWN = 4_096  # pairs of an address and a token that was let in from there
 TELL_FAILED = 60.0  # seconds between two lines in the log about one address
 
 log = structlog.get_logger("forewarn.control")
@@ -35,21 +33,17 @@ class _Failing:
 class Attempts:
     def __init__(self) -> None:
         self._failing: OrderedDict[str, _Failing] = OrderedDict()
-        self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
 
-    def wait(self, address: str, token: Token | None) -> float:
-        """How long this address has to wait before it may try another token, or use this one, if
-        it was one; 0: not at all."""
-        found = self._failing.get(_network(address))
+    def wait(self, address: str) -> float:
+        """How long this address has to wait before it may try another token; 0: not at all."""
+        found = self._failing.get(network_of(address))
         if found is None or found.count < MAX_FAILED:
-            return 0.0
-        if token is not None and (address, token.id) in self._known:
             return 0.0
         return max(0.0, found.since + FAILED_WINDOW - guard.monotonic())
 
     def failed(self, address: str, token: str) -> None:
         """With a token that says it is this one, if it is one at all."""
-        network, now = _network(address), guard.monotonic()
+        network, now = network_of(address), guard.monotonic()
         found = self._failing.get(network)
         if found is None or now - found.since >= FAILED_WINDOW:
             told = found.told if found else None
@@ -68,14 +62,8 @@ class Attempts:
                 attempts=found.count,
             )
 
-    def succeeded(self, address: str, token: str) -> None:
-        self._known[address, token] = None
-        self._known.move_to_end((address, token))
-        while len(self._known) > MAX_KNOWN:
-            self._known.popitem(last=False)
 
-
-def _network(address: str) -> str:
+def network_of(address: str) -> str:
     """One IPv6 host has more addresses than one could count: its network stands for it."""
     try:
         parsed = ipaddress.ip_address(address)

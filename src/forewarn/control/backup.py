@@ -1,52 +1,103 @@
-"""A copy of the state over HTTP: made beside whoever writes it, sent as it is read."""
+"""A copy of the state over HTTP: made beside whoever writes it, sent as it is read.
+
+There is one at a time, from its making until the last of it is taken: it lies on the state's disk
+without a name. Whoever takes nothing of it for a while is cut.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
-from typing import IO, Any
+from typing import Any
 
 import msgspec
-from litestar import get
+import structlog
+from litestar import Request, get
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.response import Stream
+from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
+from forewarn.control import access
 from forewarn.control import schema as s
 from forewarn.control.access import ADMIN
-from forewarn.control.answers import RefusedError
+from forewarn.control.answers import ProblemError, RefusedError
 from forewarn.control.backup_schema import HEADER, SQLITE, BackupContents
-from forewarn.control.desk import Desk
+from forewarn.control.desk import Ask, Asked, Desk
 from forewarn.core import Time
 from forewarn.core.refusal import conflict
-from forewarn.store.port import Contents
+from forewarn.store.port import Contents, Copy, StoreFailed
 
 BACKUP_CHUNK = 256 * 1024  # bytes of a copy that are sent at a time
+BACKUP_TAKEN_WITHIN = 30.0  # seconds in which those have to be taken
+
+_KEPT = "forewarn_copy"  # in the scope of a request: what ends with it
 
 _answers = {200: ResponseSpec(bytes, media_type=SQLITE, description="The copy, an SQLite file.")}
+
+log = structlog.get_logger("forewarn.control")
 
 
 def handlers(desk: Desk) -> list[Any]:
     making = asyncio.Lock()
 
-    @get("/v1/backup", media_type=SQLITE, responses=_answers, opt=dict(ADMIN))
-    async def backup() -> Stream:
+    @get(
+        "/v1/backup",
+        media_type=SQLITE,
+        responses=_answers,
+        opt=dict(ADMIN),
+        middleware=[_ends_with_the_request],
+    )
+    async def backup(request: Request[Any, Any, Any], ask: Ask) -> Stream:
         """All of the state as it is at one moment. Commits go on meanwhile."""
         if making.locked():
-            raise RefusedError(conflict("another copy is being made; ask again when it is done"))
-        async with making:
+            raise RefusedError(
+                conflict("another copy is being made or taken; ask again when it is done")
+            )
+        kept: contextlib.AsyncExitStack = request.scope[_KEPT]  # type: ignore[literal-required]
+        await kept.enter_async_context(making)
+        try:
             copy = await desk.copy(desk.platform.writer.now().at)
+        except StoreFailed as failure:
+            raise ProblemError("unavailable", str(failure)) from failure
         if copy is None:
             raise RefusedError(
                 conflict("this service keeps its state in memory: there is nothing to copy")
             )
+        kept.callback(copy.file.close)
         headers = {
             "Content-Length": str(copy.size),
             "Content-Disposition": 'attachment; filename="forewarn-backup.db"',
             HEADER: msgspec.json.encode(shape(copy.contents)).decode(),
         }
-        return Stream(_chunks(copy.file), headers=headers, media_type=SQLITE)
+        return Stream(_chunks(ask, copy, kept), headers=headers, media_type=SQLITE)
 
     return [backup]
+
+
+def _ends_with_the_request(app: ASGIApp) -> ASGIApp:
+    """However the request ends, its copy goes; and it ends if nothing of the copy is taken."""
+
+    async def run(scope: Scope, receive: Receive, send: Send) -> None:
+        time = asyncio.get_running_loop().time
+        patience = asyncio.timeout(None)
+
+        async def taken(message: Message) -> None:
+            patience.reschedule(time() + BACKUP_TAKEN_WITHIN)
+            await send(message)
+            patience.reschedule(None)
+
+        async with contextlib.AsyncExitStack() as kept:
+            scope[_KEPT] = kept  # type: ignore[literal-required]
+            try:
+                async with patience:
+                    await app(scope, receive, taken)
+            except TimeoutError:
+                if not patience.expired():
+                    raise
+                log.warning("a copy of the state was not taken", seconds=BACKUP_TAKEN_WITHIN)
+
+    return run
 
 
 def shape(found: Contents) -> BackupContents:
@@ -66,7 +117,11 @@ def _moment(at: Time | None) -> Any:
     return None if at is None else s.time_of(at)
 
 
-async def _chunks(file: IO[bytes]) -> AsyncIterator[bytes]:
-    with file:
-        while chunk := await asyncio.to_thread(file.read, BACKUP_CHUNK):
-            yield chunk
+async def _chunks(ask: Asked, copy: Copy, kept: contextlib.AsyncExitStack) -> AsyncIterator[bytes]:
+    left = copy.size
+    while left > 0 and (chunk := await asyncio.to_thread(copy.file.read, BACKUP_CHUNK)):
+        access.still_or_ended(ask)
+        left -= len(chunk)
+        if left <= 0:  # whoever has all of it may ask for the next
+            await kept.aclose()
+        yield chunk

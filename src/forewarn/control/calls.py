@@ -4,17 +4,21 @@ to change something, or if we have failed at it. It stands outside of everything
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 import structlog
 
+from forewarn.control.attempts import network_of
 from forewarn.control.desk import Desk
 from forewarn.service import guard, tracing
 from forewarn.service.secret import hidden
+from forewarn.service.seldom import Seldom
 
 LOOKS = ("GET", "HEAD", "OPTIONS")
 LASTING = ("/v1/feed", "/v1/changes")  # how long they last says nothing
 MAX_LOGGED_PATH = 200  # characters
+MAX_TOLD = 4_096  # addresses of strangers that are remembered; the longest silent are forgotten
 
 log = structlog.get_logger("forewarn.control")
 
@@ -25,6 +29,7 @@ class Calls:
     def __init__(self, app: Any, desk: Desk) -> None:
         self._app = app
         self._meter = desk.meter
+        self._strangers = Strangers()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -48,7 +53,27 @@ class Calls:
                 self._meter.called(method, status, None if lasting else seconds)
                 tracing.answered(span, status, _by(scope), f"{method} {_route(scope)}")
                 if method not in LOOKS or status >= 500:
-                    _tell(scope, status, seconds)
+                    by = _by(scope)
+                    times = 1 if by else self._strangers.again(scope, status)
+                    if times:
+                        _tell(scope, by, status, seconds, times)
+
+
+class Strangers:
+    """Whoever is not let in may try as often as it likes; the log has a line a minute of it."""
+
+    def __init__(self) -> None:
+        self._seen: OrderedDict[tuple[str, bool], Seldom] = OrderedDict()
+
+    def again(self, scope: Any, status: int) -> int:
+        """How often this was to be told since it was told last; 0: it is not to be told now."""
+        address = (scope.get("client") or ("",))[0]
+        key = network_of(address), status >= 500  # a fault is not hidden by refusals
+        seldom = self._seen.setdefault(key, Seldom())
+        self._seen.move_to_end(key)
+        while len(self._seen) > MAX_TOLD:
+            self._seen.popitem(last=False)
+        return seldom.again()
 
 
 def _span(scope: Any, method: str) -> Any:
@@ -68,15 +93,16 @@ def _by(scope: Any) -> str:
     return caller.name if caller is not None else ""
 
 
-def _tell(scope: Any, status: int, seconds: float) -> None:
+def _tell(scope: Any, by: str, status: int, seconds: float, times: int) -> None:
     tell = log.error if status >= 500 else log.info
     said = "carried out" if 0 < status < 400 else "refused" if 0 < status < 500 else "failed"
     tell(
         f"a call was {said}" if said != "failed" else "a call failed",
-        by=_by(scope) or "nobody known",
+        by=by or "nobody known",
         method=scope["method"],
         path=hidden(scope["path"][:MAX_LOGGED_PATH]),
         status=status,
         seconds=round(seconds, 4),
         request_id=scope.get("state", {}).get("request_id", ""),
+        **({"times": times} if times > 1 else {}),
     )

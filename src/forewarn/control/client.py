@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import re
+import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from email.message import Message
@@ -25,6 +26,8 @@ from forewarn.control.fleet_schema import FleetDifference, FleetProgress
 from forewarn.control.history_schema import HistoryPage, HistoryRecord
 
 TIMEOUT = 60.0  # seconds; winding a clock forward may take a while
+UNDER_WAY_TRIES = 30  # how often a request that was lost on the way and is under way is asked for
+UNDER_WAY_PAUSE = 1.0  # seconds in between
 READ_AT_ONCE = 64 * 1024  # bytes of an export
 
 T = TypeVar("T")
@@ -308,20 +311,34 @@ class ControlClient:
     def _told(
         self, method: str, target: str, body: object, more: Mapping[str, str]
     ) -> tuple[int, Message, bytes]:
-        """Under a key, what was lost on the way can be asked for once more."""
+        """Under a key, what was lost on the way can be asked for once more, and what is still under
+        way then, from before, is waited for."""
+        if KEY not in more:
+            return self._exchange(method, target, body, more)
         try:
             return self._exchange(method, target, body, more)
         except Unreachable as lost:
-            broken = isinstance(lost.__cause__, _BROKEN)
-            if KEY not in more or not broken:
+            if isinstance(lost.__cause__, TimeoutError):
+                raise self._unknown("has not answered in time", lost) from lost
+            if not isinstance(lost.__cause__, _BROKEN):
                 raise
         try:
-            return self._exchange(method, target, body, more)
+            for _ in range(UNDER_WAY_TRIES):
+                told = self._exchange(method, target, body, more)
+                if not _under_way(told):
+                    return told
+                threading.Event().wait(UNDER_WAY_PAUSE)
         except Unreachable as error:
-            raise Unreachable(
-                f"the connection to {self.url} broke before the answer, and now: {error.__cause__};"
-                " whether it has been done is not known, so look before you try again"
-            ) from error
+            raise self._unknown("broke off before the answer", error) from error
+        raise self._unknown("broke off before the answer")
+
+    def _unknown(self, says: str, error: Unreachable | None = None) -> Unreachable:
+        now = "" if error is None or error.__cause__ is None else f" ({error.__cause__})"
+        still = "" if error is not None else ", and it is still under way"
+        return Unreachable(
+            f"{self.url} {says}{now}{still}; whether it has been done is not known, so look before"
+            " you try again"
+        )
 
     def _exchange(
         self, method: str, target: str, body: object, more: Mapping[str, str]
@@ -355,6 +372,12 @@ def _lines(response: http.client.HTTPResponse) -> Iterator[bytes]:
     while block := response.read(READ_AT_ONCE):
         *lines, rest = (rest + block).split(b"\n")
         yield from (line + b"\n" for line in lines)
+
+
+def _under_way(told: tuple[int, Message, bytes]) -> bool:
+    """Is the same request, from before the connection broke, not answered yet?"""
+    status, _, answer = told
+    return status == 409 and b"#problem-under-way" in answer
 
 
 def _once_only(path: str) -> bool:

@@ -77,16 +77,23 @@ def matching(said: str, tag: str, *, weakly: bool = False) -> bool:
 
 
 class Expectation:
-    """What a caller has seen, asked of the states that its request is committed to."""
+    """What a caller has seen, or has not, asked of the states that its request is committed to."""
 
-    def __init__(self, said: str, what: str, current: Current, store: Store) -> None:
-        self._said, self._what, self._current, self._store = said, what, current, store
+    def __init__(self, said: str, unlike: str, what: str, current: Current, store: Store) -> None:
+        self._said, self._unlike = said, unlike  # If-Match, If-None-Match
+        self._what, self._current, self._store = what, current, store
         self.looked = False
 
     def __call__(self, states: States) -> Refused | None:
         self.looked = True
         tag = self._current(states)
-        if tag is not None and matching(self._said, tag):
+        if self._unlike and tag is not None and matching(self._unlike, tag, weakly=True):
+            says = "is there already" if self._unlike == ANY else f"is {tag} now"
+            return stale(
+                f"{self._what} {says}; If-None-Match says {self._unlike[:SHOWN_TAG]}: look at it"
+                " and decide anew"
+            )
+        if not self._said or (tag is not None and matching(self._said, tag)):
             return None
         return stale(
             f"{self._what} has changed since: If-Match says {self._said[:SHOWN_TAG]}, and it is"
@@ -98,10 +105,11 @@ class Expectation:
 
 
 async def expected(desk: Desk, request: Request[Any, Any, Any]) -> Expectation | None:
-    """What If-Match says of the thing that the path names. Of one that is not there, the call
-    itself will tell; what is no tag is no state's name, either."""
+    """What If-Match says of the thing that the path names, and If-None-Match where it is put. Of
+    one that is not there, the call itself will tell; what is no tag is no state's name, either."""
     said = ", ".join(request.headers.getall("if-match", []))
-    if not said:
+    unlike = request.headers.getall("if-none-match", []) if request.method == "PUT" else []
+    if not said and not unlike:
         return None
     if not operations.of(request).conditional:
         raise ProblemError("invalid", "this call takes no If-Match: it changes no one thing")
@@ -111,7 +119,7 @@ async def expected(desk: Desk, request: Request[Any, Any, Any]) -> Expectation |
     if found is None:
         return None
     what, current = found
-    made = Expectation(said, what, current, desk.store)
+    made = Expectation(said, ", ".join(unlike).strip(), what, current, desk.store)
     request.scope["state"]["expects"] = made
     return made
 

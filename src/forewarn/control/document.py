@@ -184,6 +184,13 @@ def _parameters(
             "description": "An ETag: only if it is still so.",
             "schema": {"type": "string"},
         }
+    if operation.conditional and method == "PUT":
+        yield {
+            "name": "If-None-Match",
+            "in": "header",
+            "description": "`*`: only if there is no such thing yet, else 412.",
+            "schema": {"type": "string"},
+        }
     if operation.tagged and method == "GET":
         yield {
             "name": "If-None-Match",

@@ -7,16 +7,20 @@ doing more with it than showing it. What a caller may is `access.py`.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Collection
 from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
 import msgspec
+import structlog
 
+from forewarn.control.access import TokenEnded
 from forewarn.control.answers import problem
 from forewarn.control.attempts import Attempts
 from forewarn.control.desk import LOCAL, Caller, Desk
+from forewarn.control.document import PATH
+from forewarn.control.problems import PAGE
+from forewarn.core.access import local
 from forewarn.service import secret
 
 MAX_HIDDEN_ANSWER = 1024 * 1024  # bytes of an error that are looked through for secrets
@@ -39,17 +43,22 @@ HEADERS = {
     b"x-frame-options": b"DENY",
     b"cross-origin-resource-policy": b"same-origin",
 }
+# What is open to everybody, token or not, and may be linked to: the same for all who ask.
+PAGES = frozenset({"/", PAGE, PATH, "/healthz", "/readyz"})
+HEADED = PAGES | {"/metrics"}  # of which the head alone may be asked for
 OURS = ("same-origin", "none")  # of Sec-Fetch-Site: a page of ours, or somebody typed the address
 
 Headers = dict[bytes, list[bytes]]
+
+log = structlog.get_logger("forewarn.control")
 
 
 class Refusal(Exception):
     """What whoever asked is told instead."""
 
-    def __init__(self, status: int, title: str, detail: str, **headers: str) -> None:
+    def __init__(self, status: int, detail: str, **headers: str) -> None:
         super().__init__(detail)
-        self.status, self.title, self.detail, self.headers = status, title, detail, headers
+        self.status, self.detail, self.headers = status, detail, headers
 
 
 class Doorway:
@@ -70,13 +79,21 @@ class Doorway:
         except Refusal as refusal:
             await answer.refuse(refusal)
             return
-        await self._app(scope, receive, answer.send)
+        if scope["method"] == "HEAD" and scope["path"] in HEADED:
+            scope = {**scope, "method": "GET"}  # the server leaves the body out
+        try:
+            await self._app(scope, receive, answer.send)
+        except Exception as error:
+            if (ended := _ended(error)) is None:
+                raise
+            log.warning("an answer was cut off", why=str(ended))  # the server hangs up, then
 
     def _admit(self, scope: Any) -> None:
         headers: Headers = {}
         for name, value in scope["headers"]:
             headers.setdefault(name.lower(), []).append(value)
         _no_secrets(scope, headers)
+        _one_way(scope)
         _our_name(scope, headers, self._desk.names())
         _our_page(scope, headers)
         _readable(scope, headers)
@@ -85,29 +102,39 @@ class Doorway:
             scope.setdefault("state", {})["caller"] = caller
 
     def _caller(self, scope: Any, headers: Headers) -> Caller | None:
-        """Who asks; None: nobody, which will do for what is open to all."""
+        """Who asks; None: nobody, which will do for what is open to all. There no token is looked
+        at: whoever looks after the service may send one that is over."""
         address = str((scope.get("client") or ("", 0))[0])
         tokens = self._desk.tokens
         if not tokens.needed:
-            return LOCAL if _is_local(address) else None
+            return LOCAL if local(address) else None
         said = headers.get(b"authorization")
-        if said is None:
+        if said is None or _is_page(scope):
             return None
         scheme, _, text = said[0].decode("latin-1").partition(" ")
         text = text.strip() if len(said) == 1 and scheme.lower() == "bearer" else ""
         token = tokens.of(text)
-        if wait := self._attempts.wait(address, token):
-            raise Refusal(
-                *(429, "Too many attempts"),
-                f"too many attempts with wrong tokens from {address}; wait {wait:.0f} s",
-                retry_after=str(int(wait) + 1),
-            )
         if token is None:
+            if wait := self._attempts.wait(address):
+                raise Refusal(
+                    429,
+                    f"too many attempts with wrong tokens from {address}; wait {wait:.0f} s",
+                    retry_after=str(int(wait) + 1),
+                )
             self._attempts.failed(address, secret.id_of(text))
-            raise Refusal(401, "Unauthorised", _why(text))
-        self._attempts.succeeded(address, token.id)
+            raise Refusal(401, _why(text))
         tokens.used(token)
         return Caller(name=token.name, role=token.role, limit=token.limit, token=token.id)
+
+
+def _ended(error: Exception) -> BaseException | None:
+    """What it was, if an answer was broken off because its token is over."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, BaseExceptionGroup) and (found := cause.subgroup(TokenEnded)):
+            return found.exceptions[0]
+        cause = cause.__cause__
+    return None
 
 
 def _why(text: str) -> str:
@@ -128,7 +155,7 @@ class _Answer:
         self._body = bytearray()
 
     async def refuse(self, refusal: Refusal) -> None:
-        made = problem(refusal.status, refusal.title, secret.hidden(refusal.detail))
+        made = problem(refusal.status, secret.hidden(refusal.detail))
         body = msgspec.json.encode(made.content)
         headers = [
             (b"content-type", b"application/problem+json"),
@@ -189,10 +216,20 @@ def _no_secrets(scope: Any, headers: Headers) -> None:
         where = "in a header other than Authorization"
     if where:
         raise Refusal(
-            *(400, "Bad request"),
+            400,
             f"there is a token {where}, where it may have been written down on the way; revoke it,"
             " and send tokens as 'Authorization: Bearer fw_…' only",
         )
+
+
+def _one_way(scope: Any) -> None:
+    """A path is written in one way, so that all who look at it see the same."""
+    if "//" in scope["path"]:
+        raise Refusal(404, "there is nothing at a path with '//' in it; write '/' once")
+
+
+def _is_page(scope: Any) -> bool:
+    return scope["method"] in ("GET", "HEAD") and scope["path"] in PAGES
 
 
 def _our_name(scope: Any, headers: Headers, names: Collection[str]) -> None:
@@ -202,10 +239,10 @@ def _our_name(scope: Any, headers: Headers, names: Collection[str]) -> None:
         return
     name = _host(said[0])
     here = str((scope.get("server") or ("", 0))[0])
-    if len(said) == 1 and name and (_is_local(name) or name == here or _among(name, names)):
+    if len(said) == 1 and name and (local(name) or name == here or _among(name, names)):
         return
     raise Refusal(
-        *(421, "Misdirected request"),
+        421,
         "the control API is not asked under that name; ask its address, or add the name to"
         " control_names in the settings",
     )
@@ -217,9 +254,7 @@ def _among(name: str, names: Collection[str]) -> bool:
 
 def _our_page(scope: Any, headers: Headers) -> None:
     """No page of anybody else's makes a browser do something here."""
-    private = scope["method"] not in ("GET", "HEAD") or scope["path"].startswith(
-        ("/v1", "/metrics")
-    )
+    private = not _is_page(scope)
     origin = headers.get(b"origin")
     site = headers.get(b"sec-fetch-site", [b"none"])[0].decode("latin-1")
     foreign = private and site not in OURS
@@ -229,7 +264,7 @@ def _our_page(scope: Any, headers: Headers) -> None:
         foreign = foreign or origin != [ours]
     if foreign:
         raise Refusal(
-            *(403, "Forbidden"),
+            403,
             "the control API does nothing for pages of other sites; ask from a program, without"
             " an Origin header",
         )
@@ -247,7 +282,7 @@ def _readable(scope: Any, headers: Headers) -> None:
     if kind in BODIES or (kind.startswith("application/") and kind.endswith(("+json", "+yaml"))):
         return
     raise Refusal(
-        *(415, "Unsupported media type"),
+        415,
         f"the body of a request is JSON or YAML and says so, which '{kind[:40]}' does not; send"
         " Content-Type: application/json",
     )
@@ -258,12 +293,3 @@ def _host(said: bytes) -> str:
         return (urlsplit(f"//{said.decode('ascii')}").hostname or "").rstrip(".")
     except ValueError:
         return ""
-
-
-def _is_local(name: str) -> bool:
-    try:
-        address = ipaddress.ip_address(name)
-    except ValueError:
-        return name == "localhost"
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback

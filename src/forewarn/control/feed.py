@@ -7,7 +7,9 @@ goes on behind it, after a restart of either side as well; if that is not possib
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
@@ -28,6 +30,7 @@ from forewarn.service.feed import Feed, Lost, Told
 KEEP_ALIVE = 15.0  # seconds of guard time after which a stream that has nothing to say says so
 COME_BACK = 1_000  # milliseconds after which a client that was cut off is to come back
 MAX_STREAMS = 1_024  # streams and long-polls at a time
+MAX_STREAMS_OF_ONE = 256  # of these under one token
 MAX_CHANGES_WAIT = 60  # seconds that a long-poll lasts at most
 MAX_COMMITS = 1_000  # commits in one answer to a long-poll
 MAX_CHANGES = 10_000  # changes in it, unless a single page of commits has more
@@ -46,6 +49,7 @@ _encode = msgspec.json.Encoder().encode
 
 def handlers(desk: Desk) -> list[Any]:
     feed = desk.feed
+    held: Counter[str] = Counter()  # streams and long-polls, by token
 
     @get("/v1/feed", media_type=EVENT_STREAM, opt=dict(KEEPS_LIMITS))
     async def stream(
@@ -58,11 +62,11 @@ def handlers(desk: Desk) -> list[Any]:
         """Server-sent events: a `hello`, then a `change` for each commit, with its number as id."""
         cursor = _resumed(request.headers.get("last-event-id"), after)
         keep = _wanted(ask, group, what)
-        _room(feed)
+        _room(feed, held, ask)
         begins = feed.seq if cursor is None else cursor
         first = await _begun(feed, begins)
         return Stream(
-            _messages(feed, begins, first, keep, lambda: still(ask)),
+            _messages(feed, begins, first, keep, lambda: still(ask), _holding(held, ask)),
             media_type=EVENT_STREAM,
             headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
         )
@@ -81,9 +85,9 @@ def handlers(desk: Desk) -> list[Any]:
         keep = _wanted(ask, group, what)
         if after is None:
             return f.ChangesPage(commits=[], next=feed.seq)
-        _room(feed)
+        _room(feed, held, ask)
         found = await _begun(feed, after)
-        with feed.following(after):
+        with _holding(held, ask), feed.following(after):
             if not found and wait:
                 await feed.news(after, wait)
         page = await _gathered(feed, after, limit)
@@ -122,10 +126,28 @@ def _wanted(ask: Asked, group: str | None, what: str | None) -> Keep | None:
     return keep
 
 
-def _room(feed: Feed) -> None:
+def _room(feed: Feed, held: Counter[str], ask: Asked) -> None:
     if feed.followers >= MAX_STREAMS:
         detail = f"{MAX_STREAMS:,} follow the feed already; come back later"
-        raise ProblemError("unavailable", detail, {"Retry-After": "10"})
+    elif ask.caller.token and held[ask.caller.token] >= MAX_STREAMS_OF_ONE:
+        detail = (
+            f"{MAX_STREAMS_OF_ONE:,} follow the feed under token '{ask.by}' already, which is the"
+            " share of one; end some, or give each program a token of its own"
+        )
+    else:
+        return
+    raise ProblemError("unavailable", detail, {"Retry-After": "10"})
+
+
+@contextmanager
+def _holding(held: Counter[str], ask: Asked) -> Iterator[None]:
+    held[ask.caller.token] += 1
+    try:
+        yield
+    finally:
+        held[ask.caller.token] -= 1
+        if not held[ask.caller.token]:
+            del held[ask.caller.token]
 
 
 async def _begun(feed: Feed, after: int) -> Sequence[Told]:
@@ -186,9 +208,10 @@ async def _messages(
     page: Sequence[Told],
     keep: Keep | None,
     allowed: Callable[[], bool],
+    holding: AbstractContextManager[None],
 ) -> AsyncIterator[bytes]:
     """A page at a time; only the number of the last one sent is kept meanwhile."""
-    with feed.following(cursor) as follower:
+    with holding, feed.following(cursor) as follower:
         hello = _encode(f.FeedHello(after=cursor, newest=feed.seq))
         yield b"retry: %d\nid: %d\nevent: hello\ndata: %b\n\n" % (COME_BACK, cursor, hello)
         while allowed():

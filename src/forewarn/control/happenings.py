@@ -52,14 +52,14 @@ def handlers(desk: Desk) -> list[Any]:
 
     @post("/v1/groups/{name:str}/evict", status_code=200, opt=KEEPS_LIMITS)
     async def evict_group(ask: Ask, name: FromPath[str]) -> s.Outcomes:
-        access.group(ask, name)
+        access.scale_set(ask, name)
         return views.outcomes(allowed(await ask.leaving.evict_all(name, ask.by)))
 
     @post("/v1/groups/{name:str}/scale-in", status_code=200, opt=KEEPS_LIMITS)
     async def scale_in(
         ask: Ask, name: FromPath[str], data: JSONBody[s.ScaleInRequest]
     ) -> s.Outcomes:
-        access.group(ask, name)
+        access.scale_set(ask, name)
         return views.outcomes(
             allowed(await ask.leaving.scale_in(name, ask.by, count=data.count, to=data.to))
         )

@@ -118,16 +118,18 @@ def handlers(desk: Desk) -> list[Any]:
         meant = await narrowed(ask, machine, group, host, event)
         asked = wanted(what, since, until, **meant)
         records = allowed(await desk.history.export(asked))
-        return Stream(_lines(records), media_type=JSON_LINES)
+        return Stream(_lines(ask, records), media_type=JSON_LINES)
 
     return [history, export]
 
 
-async def _lines(records: AsyncIterator[Record]) -> AsyncIterator[bytes]:
+async def _lines(ask: Asked, records: AsyncIterator[Record]) -> AsyncIterator[bytes]:
+    """For as long as the caller may be told: what breaks off is not taken for all there was."""
     chunk = bytearray()
     async for record in records:
         chunk += _encode(_shape(record)) + b"\n"
         if len(chunk) >= EXPORT_CHUNK:
+            access.still_or_ended(ask)
             yield bytes(chunk)
             chunk.clear()
     if chunk:

@@ -16,7 +16,7 @@ import msgspec
 import structlog
 from litestar import Request, Response
 
-from forewarn.control import operations, recovering
+from forewarn.control import access, operations, recovering
 from forewarn.control.answers import ProblemError
 from forewarn.control.operation import Operation
 from forewarn.store.port import Key, StoreFailed
@@ -94,15 +94,25 @@ class Keys:
             return
         if kept.key.asked != key.asked:
             raise _reused(key)
-        path = request.url.path
+        path, named = request.url.path, request.path_params
         if kept.status is not None:
-            self.release(request.scope)
-            raise Replayed(kept.status, kept.answer, path)
-        made = await recovering.answer(self._desk, operation, kept, request.path_params)
-        answer = msgspec.json.encode(made)
-        await self._desk.store.answered(key, operation.status, answer)
+            status, answer = kept.status, kept.answer
+        else:
+            status = operation.status
+            try:
+                made = await recovering.answer(self._desk, operation, kept, named)
+            except StoreFailed as error:
+                raise ProblemError(
+                    "unavailable",
+                    f"it was done, and what came of it cannot be read now ({error}); ask again",
+                ) from error
+            answer = msgspec.json.encode(made)
+            await self._answered(key, status, answer)
+        ask = self._desk.ask(request.scope["state"]["caller"])
+        said = msgspec.json.decode(answer)
+        await access.answered(ask, operation.makes, said, path, str(next(iter(named.values()), "")))
         self.release(request.scope)
-        raise Replayed(operation.status, answer, path)
+        raise Replayed(status, answer, path)
 
     def holds(self, scope: Any) -> bool:
         return scope["state"].get("key") is not None
@@ -115,14 +125,26 @@ class Keys:
             if await store.keyed(key.owner, key.name) is None:
                 # There was nothing to do; that it was asked is to be known all the same.
                 await self._desk.platform.writer.under(key).submit_all([])
-            await store.answered(key, status, answer)
         except StoreFailed as error:
-            log.warning("an answer could not be kept", key=key.name, why=str(error))
+            _not_kept(key, error)
+        else:
+            await self._answered(key, status, answer)
+
+    async def _answered(self, key: Key, status: int, answer: bytes) -> None:
+        try:
+            await self._desk.store.answered(key, status, answer)
+        except StoreFailed as error:
+            _not_kept(key, error)
 
     def release(self, scope: Any) -> None:
         key: Key | None = scope["state"].pop("key", None)
         if key is not None:
             self._under_way.pop((key.owner, key.name), None)
+
+
+def _not_kept(key: Key, error: StoreFailed) -> None:
+    """What was done was done; the answer is given all the same."""
+    log.warning("an answer could not be kept", key=key.name, why=str(error))
 
 
 def _reused(key: Key) -> ProblemError:

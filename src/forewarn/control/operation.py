@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 REPEATABLE = "it can be repeated as it is"
-LOOKS = "it changes nothing"
+CHANGES_NOTHING = "it changes nothing"
 
 
 class Makes(enum.Enum):
@@ -36,7 +36,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     status: int = 200
     makes: Makes | None = None  # it may be given a key
-    keyless: str = LOOKS  # why it may not
+    keyless: str = CHANGES_NOTHING  # why it may not
     tagged: bool = False  # the answer has an ETag
     conditional: bool = False  # it takes If-Match
     paged: bool = False  # the answer may have a Link to the next page

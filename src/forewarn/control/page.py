@@ -1,37 +1,47 @@
-"""The API's page: its own document as HTML, made here, with nothing from elsewhere, no script."""
+"""The API's page: its own document as HTML, made here, with nothing from elsewhere, no script.
+
+Anybody may ask for it, so it is made once: the handlers do not change while the service runs.
+"""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
-from litestar import MediaType, Request, Response, get
+import msgspec
+from litestar import Litestar, MediaType, Request, Response, get
 from litestar.response import Redirect
 
 from forewarn.control.access import OPEN
+from forewarn.control.conditions import bytes_tag
 from forewarn.control.document import PATH, document
+from forewarn.control.envelope import heads_of
 from forewarn.control.problems import PAGE
 from forewarn.control.rendering import POLICY, rendered
 
+ASK_AGAIN = "no-cache"  # it may be kept, and is compared with what there is before it is used
+
 
 def handlers(_desk: object) -> list[Any]:
-    made: dict[str, Any] = {}
+    @cache
+    def described(app: Litestar) -> tuple[bytes, bytes]:
+        """The document, and the page."""
+        made = document(app)
+        return msgspec.json.encode(made), rendered(made).encode()
 
-    def described(request: Request[Any, Any, Any]) -> dict[str, Any]:
-        if not made:  # once: the handlers do not change
-            made.update(document(request.app))
-        return made
+    def kept(request: Request[Any, Any, Any], what: bytes, kind: str) -> Response[bytes]:
+        heads = heads_of(request.scope)
+        heads["ETag"], heads["Cache-Control"] = bytes_tag(what), ASK_AGAIN
+        return Response(what, media_type=kind)
 
     @get(PATH, opt=dict(OPEN), include_in_schema=False, sync_to_thread=False)
-    def openapi(request: Request[Any, Any, Any]) -> dict[str, Any]:
-        return described(request)
+    def openapi(request: Request[Any, Any, Any]) -> Response[bytes]:
+        return kept(request, described(request.app)[0], MediaType.JSON)
 
     @get(PAGE, opt=dict(OPEN), include_in_schema=False, sync_to_thread=False)
-    def page(request: Request[Any, Any, Any]) -> Response[str]:
-        return Response(
-            rendered(described(request)),
-            media_type=MediaType.HTML,
-            headers={"Content-Security-Policy": POLICY},
-        )
+    def page(request: Request[Any, Any, Any]) -> Response[bytes]:
+        heads_of(request.scope)["Content-Security-Policy"] = POLICY
+        return kept(request, described(request.app)[1], MediaType.HTML)
 
     @get("/", opt=dict(OPEN), include_in_schema=False, sync_to_thread=False)
     def root() -> Redirect:

@@ -9,7 +9,7 @@ from litestar import Request, Response
 from litestar.params import QueryParameter
 
 from forewarn.control import schema as s
-from forewarn.control.answers import TITLES, problem
+from forewarn.control.answers import problem
 from forewarn.service.suggest import nearest
 
 MAX_SHOWN_PARAMETER = 40  # characters of a parameter that nobody knows
@@ -22,10 +22,10 @@ def known_only(request: Request[Any, Any, Any]) -> Response[s.Problem] | None:
         return None
     known = _parameters(request.route_handler)
     if wrong := _wrong(request, known):
-        return problem(400, TITLES[400], wrong)
+        return problem(400, wrong)
     for name in asked:
         if name not in known:
-            return problem(400, TITLES[400], _unknown(name, known))
+            return problem(400, _unknown(name, known))
     return None
 
 

@@ -10,17 +10,13 @@ from typing import Any
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from forewarn.control.crowd import Visit
 from forewarn.control.problems import BY_NAME, described
 
-MAX_OPERATOR_CONNECTIONS = 2_048  # at a time; the feed's are among them
 MAX_OPERATOR_HEAD = 64 * 1024  # bytes of a request before its body
 OPERATOR_HEAD_TIMEOUT = 10.0  # seconds to send them
 UNREAD_TIMEOUT = 10.0  # seconds to send the rest of a body that nobody reads any more
 
-_FULL = (
-    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\n"
-    b"retry-after: 10\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b"
-)
 _BAD = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/problem+json\r\n"
     b"x-content-type-options: nosniff\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b"
@@ -29,9 +25,14 @@ _SAYS = (
     b'{"type":"/docs#problem-unavailable","title":"Not now","status":503,'
     b'"detail":"too many connections; come back later"}'
 )
+FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\n"
+    b"retry-after: 10\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b"
+) % (len(_SAYS), _SAYS)
 
 
 class OperatorsProtocol(HttpToolsProtocol):
+    visit: Visit | None = None  # how it is counted
     _timer: asyncio.TimerHandle | None = None
     _head = 0  # bytes of the one that is being sent
     _in_head = True
@@ -39,10 +40,6 @@ class OperatorsProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        if len(self.connections) > MAX_OPERATOR_CONNECTIONS:
-            transport.write(_FULL % (len(_SAYS), _SAYS))
-            transport.close()
-            return
         self._within(OPERATOR_HEAD_TIMEOUT)
 
     def send_400_response(self, msg: str) -> None:
@@ -53,6 +50,8 @@ class OperatorsProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._in_time()
+        if self.visit is not None:
+            self.visit.over()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -72,6 +71,8 @@ class OperatorsProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._in_head = False
         self._in_time()
+        if self.visit is not None:
+            self.visit.busy()
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
@@ -82,6 +83,8 @@ class OperatorsProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         if self._unread:
             self._within(UNREAD_TIMEOUT)
+        if self.visit is not None and not self.pipeline:
+            self.visit.idle()
         super().on_response_complete()
 
     def _within(self, seconds: float) -> None:

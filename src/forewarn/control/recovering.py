@@ -10,8 +10,9 @@ import msgspec
 
 from forewarn.control import rollouts, views
 from forewarn.control import schema as s
-from forewarn.control.answers import RefusedError, allowed
+from forewarn.control.answers import RefusedError
 from forewarn.control.operation import Makes, Operation
+from forewarn.core import Event, Refused
 from forewarn.core.refusal import unknown
 from forewarn.core.registry import RolloutPut
 from forewarn.service.platform import Outcome, Outcomes
@@ -27,27 +28,36 @@ async def answer(desk: Desk, operation: Operation, kept: Keyed, named: Mapping[s
     name = str(next(iter(named.values()), ""))
     match operation.makes:
         case Makes.OUTCOME:
-            events = await platform.events(commit.about)
-            if not events:
-                raise RefusedError(unknown("it was done, and its event has been forgotten since"))
-            return views.outcome(Outcome(events[0], commit.notes))
+            event = _asked_about(await platform.events(commit.about), operation, name)
+            return views.outcome(Outcome(_there(event, "its event"), commit.notes))
         case Makes.OUTCOMES:
             events = await platform.events(commit.about)
             return views.outcomes(Outcomes(tuple(events), commit.notes))
         case Makes.ROLLOUT:
             ids = [put.rollout.id for put in commit.puts if isinstance(put, RolloutPut)]
-            return rollouts.whole(allowed(await desk.rollouts.report(ids[0] if ids else name)))
+            report = await desk.rollouts.report(ids[0] if ids else name)
+            return rollouts.whole(_there(report, "its rollout"))
         case Makes.GROUP:
-            group = platform.inventory.group(name)
-            if group is None:
-                raise RefusedError(unknown(platform.inventory.unknown_group(name)))
-            return views.group(group)
+            return views.group(_there(platform.inventory.group(name), "its group"))
         case _:
-            found = platform.inventory.machine(name)
-            if found is None:
-                raise RefusedError(unknown(platform.inventory.unknown_machine(name)))
-            shown = views.machine(*found, platform.witness.polls(name), desk.url_of)
+            there, machine = _there(platform.inventory.machine(name), "its machine")
+            shown = views.machine(there, machine, platform.witness.polls(name), desk.url_of)
             return s.Restored(**msgspec.structs.asdict(shown), notes=notes)
+
+
+def _asked_about(events: list[Event], operation: Operation, name: str) -> Event | None:
+    """One that goes together with others is committed with them, in an order of their own: it is
+    the one that the path names."""
+    if operation.tag == "events" and name:
+        events = [event for event in events if event.id.startswith(name.strip().upper())]
+    return events[0] if events else None
+
+
+def _there(found: Any, what: str) -> Any:
+    """What it was about, if it still is; else without a word about what else there is."""
+    if found is None or isinstance(found, Refused):
+        raise RefusedError(unknown(f"it was done, and {what} has been forgotten since"))
+    return found
 
 
 async def _commit(desk: Desk, kept: Keyed) -> Commit:

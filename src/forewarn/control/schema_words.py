@@ -18,7 +18,10 @@ HEALTHS = ("healthy", "degraded", "failed")
 HOWS = ("Freeze", "Reboot", "live-migration")
 STATES = ("running", "paused", "blocked", "aborting", "aborted", "done")
 STEP_STATES = ("waiting", "announced", "started", "done", "nothing to do", "cancelled")
-HOLDS = ("notice", "grace", "machine", "domain", "coupling", "window", "joint", "driver")
+HOLDS = (
+    *("notice", "grace", "restored", "machine", "domain", "coupling", "window", "joint"),
+    "driver",
+)
 WAITS = ("paused", "event", "bake", "gate", "window", "cancelled", "turn")
 
 MAX_WORDS = 1_024  # characters of a description or a reason

@@ -13,7 +13,7 @@ from forewarn.control import metrics
 from forewarn.control import schema as s
 from forewarn.control.access import KEEPS_LIMITS
 from forewarn.control.answers import RefusedError, instant, length
-from forewarn.control.desk import Ask, Desk
+from forewarn.control.desk import Ask, Asked, Desk
 from forewarn.core import Now, Time
 from forewarn.core.refusal import conflict, invalid
 from forewarn.core.time import LAST, SECOND
@@ -30,7 +30,7 @@ def handlers(desk: Desk) -> list[Any]:
         groups = [group for group in platform.inventory.groups() if ask.sees(group.name)]
         return s.Status(
             version=__version__,
-            clock=_clock(desk, platform.writer.now()),
+            clock=_clock(desk, platform.writer.now(), ask),
             metadata=desk.metadata,
             groups=len(groups),
             machines=sum(len(group.machines) for group in groups),
@@ -38,8 +38,8 @@ def handlers(desk: Desk) -> list[Any]:
         )
 
     @get("/v1/clock", sync_to_thread=False, opt=KEEPS_LIMITS)
-    def clock() -> s.Clock:
-        return _clock(desk, platform.writer.now())
+    def clock(ask: Ask) -> s.Clock:
+        return _clock(desk, platform.writer.now(), ask)
 
     @post("/v1/clock/advance", status_code=200)
     async def advance(ask: Ask, data: JSONBody[s.AdvanceRequest]) -> s.Clock:
@@ -47,7 +47,7 @@ def handlers(desk: Desk) -> list[Any]:
         await _advance(desk, now.at, data)
         reached = platform.writer.now()  # which is kept nowhere: the log is all there is of it
         log.info("the clock was wound", by=ask.by, seconds=(reached.at - now.at) / SECOND)
-        return _clock(desk, reached)
+        return _clock(desk, reached, ask)
 
     @get("/metrics", media_type=metrics.CONTENT_TYPE, sync_to_thread=False)
     def numbers(request: Request[Any, Any, Any]) -> Response[bytes]:
@@ -75,8 +75,8 @@ async def _advance(desk: Desk, at: Time, data: JSONBody[s.AdvanceRequest]) -> No
         raise RefusedError(conflict(str(hung))) from hung
 
 
-def _clock(desk: Desk, now: Now) -> s.Clock:
-    due = desk.next_due()
+def _clock(desk: Desk, now: Now, ask: Asked) -> s.Clock:
+    due = None if ask.limited else desk.next_due()  # which may be that of somebody else's event
     return s.Clock(
         now=s.time_of(now.at),
         virtual=desk.advance is not None,

@@ -10,8 +10,8 @@ from forewarn.control.schema_words import Moment
 class TokenRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     name: str
     role: str  # viewer, operator or admin
-    groups: list[str] = []  # that it is limited to
-    label: str = ""  # and to groups that this selects
+    groups: list[str] | None = None  # that it is limited to; not empty, if it is said
+    label: str | None = None  # and to groups that this selects; neither is this
     expires_in: float | None = None  # seconds from now
     expires_at: Moment | None = None  # or then
 

@@ -10,13 +10,14 @@ from litestar.params import FromPath, JSONBody
 
 from forewarn.control import token_schema as t
 from forewarn.control.access import ADMIN
-from forewarn.control.answers import allowed, instant, length, named, selector
+from forewarn.control.answers import RefusedError, allowed, instant, length, named, selector
 from forewarn.control.desk import Ask, Desk
 from forewarn.control.paging import MAX_PAGE, After, cut, linked, timed_mark
 from forewarn.control.paging import Limit as PageLimit
 from forewarn.control.schema import time_of
 from forewarn.core import Time
 from forewarn.core.access import Limit, Role, Token
+from forewarn.core.refusal import invalid
 from forewarn.service.tokens import NewToken
 
 
@@ -67,10 +68,31 @@ def wanted(data: t.TokenRequest) -> NewToken:
     return NewToken(
         name=data.name,
         role=named(Role, "role", data.role),
-        limit=Limit(groups=tuple(dict.fromkeys(data.groups)), labels=selector(data.label) or ()),
+        limit=_limit(data),
         lasts=None if data.expires_in is None else length("expires_in", data.expires_in),
         expires_at=None if data.expires_at is None else instant(data.expires_at),
     )
+
+
+def _limit(data: t.TokenRequest) -> Limit:
+    """A limit that was said and is empty is a slip, perhaps a variable that nobody has set: what
+    comes of it must not be a token without any limit."""
+    labels = selector(data.label)
+    if labels is not None and not labels:
+        raise RefusedError(
+            invalid(
+                "the label that the token is to be limited by is empty; name one, as in tier=web,"
+                " or leave it out for a token without that limit"
+            )
+        )
+    if data.groups is not None and not data.groups:
+        raise RefusedError(
+            invalid(
+                "the list of groups that the token is to be limited to is empty; name one, or leave"
+                " it out for a token without that limit"
+            )
+        )
+    return Limit(groups=tuple(dict.fromkeys(data.groups or ())), labels=labels or ())
 
 
 def view(token: Token, now: Time, last_used: Time | None) -> t.Token:

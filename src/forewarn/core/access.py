@@ -1,4 +1,5 @@
-"""Who may: tokens, their roles and what they are limited to. Values and what follows from them.
+"""Who may: tokens, their roles and what they are limited to; and who is on this machine. Values and
+what follows from them.
 
 Of a token's secret only a digest is known here. How it is made, shown and compared is the
 service's affair; what a request needs is said by the face that serves it.
@@ -7,6 +8,7 @@ service's affair; what a request needs is said by the face that serves it.
 from __future__ import annotations
 
 import enum
+import ipaddress
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -66,6 +68,16 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
             return None
         ends = [at for at in (self.revoked_at, self.expires_at) if at is not None]
         return min(ends)
+
+
+def local(host: str) -> bool:
+    """Is this an address, or the name of one, that only this machine can reach?"""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)
 
 
 def forgettable(tokens: Iterable[Token], now: Time) -> list[tuple[Time, Token]]:

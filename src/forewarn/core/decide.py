@@ -26,7 +26,16 @@ from forewarn.core.changes import (
 )
 from forewarn.core.defining import define
 from forewarn.core.departures import delete, evict
-from forewarn.core.events import MAX_READY_NOTE, Approval, Attempt, Event, Ready, Status
+from forewarn.core.events import (
+    MAX_READY_CHANGES,
+    MAX_READY_NOTE,
+    Approval,
+    Attempt,
+    Event,
+    Ready,
+    Spoken,
+    Status,
+)
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.refusal import Refused, conflict, invalid, unknown
@@ -268,10 +277,19 @@ def _prepare(group: Group, command: c.Prepare, now: Now) -> Changes | Refused:
     known = next((said for said in event.ready if said.machine == command.machine), None)
     if (known is not None) == command.ready and (known is None or known.note == command.note):
         return Changes((), event.id)
+    spoken = {one.machine: one.times for one in event.spoken}
+    times = spoken.get(command.machine, 0) + 1
+    if times > MAX_READY_CHANGES:
+        return conflict(
+            f"machine '{command.machine}' has changed its word on event {event.id}"
+            f" {MAX_READY_CHANGES} times; it stays as it is"
+        )
+    spoken[command.machine] = times
     ready = [said for said in event.ready if said.machine != command.machine]
     if command.ready:
         ready.append(Ready(command.machine, now.at, command.note))
-    after = move(event, Move.READY, ready=tuple(ready))
+    heard = tuple(Spoken(*one) for one in spoken.items())
+    after = move(event, Move.READY, ready=tuple(ready), spoken=heard)
     note = "ready" if command.ready else "not ready"
     return Changes((EventMoved(Move.READY, after, command.machine, note),), event.id)
 

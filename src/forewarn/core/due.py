@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from forewarn.core.events import Event, Status
 from forewarn.core.group import Group
-from forewarn.core.holds import Floor, coupled, open_deletes, ripe_at, unasked
+from forewarn.core.holds import Floor, coupled, open_deletes, recalled, ripe_at, unasked
 from forewarn.core.time import Now, Time
 
 
@@ -36,6 +36,8 @@ def _starts(event: Event, now: Now, deletes: Sequence[Event]) -> list[Time]:
     """When it starts if nothing but time holds it; a window that has closed holds it for good."""
     waits = unasked(event, now) or coupled(event, now, deletes)
     at = ripe_at(event, now) if waits else event.raised_at
+    if now.grace_ends is not None and recalled(event, now):
+        at = max(at, now.grace_ends)
     if event.span is not None:
         at = max(at, event.span.opens)
         if event.span.closes is not None and max(at, now.at) >= event.span.closes:

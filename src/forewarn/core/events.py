@@ -59,6 +59,7 @@ MAX_DURATION_SECONDS = 86_400
 MAX_DESCRIPTION = 1_024  # characters
 MAX_ACTIVE_EVENTS = 10_000  # of one group
 MAX_READY_NOTE = 1_024  # characters
+MAX_READY_CHANGES = 16  # of one machine's word on one event: each is a commit, and is kept
 
 UNKNOWN_DURATION = -1
 
@@ -74,6 +75,13 @@ class Ready(msgspec.Struct, frozen=True, omit_defaults=True):
     machine: str
     at: Time
     note: str = ""
+
+
+class Spoken(msgspec.Struct, frozen=True):
+    """How often a machine has changed its word on an event, taking it back included."""
+
+    machine: str
+    times: int
 
 
 class Joint(msgspec.Struct, frozen=True):
@@ -124,6 +132,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     left: tuple[str, ...] = ()  # resources that have since moved to another host
     listed: bool = False  # has the group ever been shown it?
     ready: tuple[Ready, ...] = ()  # the machines that have said so, in that order
+    spoken: tuple[Spoken, ...] = ()  # those that have ever said whether they are
     approved: Approval | None = None
     started_at: Time | None = None
     attempt: Attempt | None = None

@@ -1,9 +1,8 @@
 """What holds an event back. The same predicates decide (`settling.py`) and explain.
 
-An event may be
-held by its notice, by the pause after an outage, by a machine that is busy with another event,
-by its group's domain slot, by the other deletes it is coupled with, by a window that is not
-open, or by the other groups that its host is shared with (which is `joint.py`).
+An event may be held by its notice, by the pause after an outage or a restore, by a machine that is
+busy with another event, by its group's domain slot, by the other deletes it is coupled with, by a
+window that is not open, or by the other groups that its host is shared with (which is `joint.py`).
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ NAMED_AT_MOST = 10  # other deletes that a waiting one names
 class HoldKind(enum.Enum):
     NOTICE = "notice"
     GRACE = "grace"
+    RESTORED = "restored"
     MACHINE = "machine"
     DOMAIN = "domain"
     COUPLING = "coupling"
@@ -56,6 +56,17 @@ def ripe_by(now: Now) -> Time:
 
 def ripe(event: Event, now: Now) -> bool:
     return event.not_before <= ripe_by(now)
+
+
+def recalled(event: Event, now: Now) -> bool:
+    """Is it from a copy that has just become the state? It may have been cancelled since the copy
+    was made: approved or not, it waits until somebody has had time to say so again."""
+    return (
+        now.restored is not None
+        and event.raised_at <= now.restored
+        and now.grace_ends is not None
+        and now.at < now.grace_ends
+    )
 
 
 class Floor:
@@ -149,6 +160,22 @@ def outside(event: Event, now: Now) -> list[Hold]:
     ]
 
 
+def from_copy(event: Event, now: Now) -> list[Hold]:
+    """A copy has just become the state, and this is from before."""
+    if not recalled(event, now):
+        return []
+    return [
+        Hold(
+            kind=HoldKind.RESTORED,
+            says="it is from a copy that has become the state, and may have been cancelled since"
+            " the copy was made; approved or not, it waits until that can have been said again",
+            since=now.restored or 0,
+            until=now.grace_ends,
+            movers="nobody before then, but an operator may cancel it",
+        )
+    ]
+
+
 def timely(event: Event, now: Now, deletes: Sequence[Event]) -> list[Hold]:
     """Holds that time or an approval lifts. `deletes` are the group's `open_deletes`."""
     if event.joint is not None:
@@ -160,7 +187,7 @@ def timely(event: Event, now: Now, deletes: Sequence[Event]) -> list[Hold]:
                 movers=f"a machine of each group: {listing(event.joint.groups)}",
             )
         ]
-    return [*outside(event, now), *_unripe(event, now, deletes)]
+    return [*outside(event, now), *from_copy(event, now), *_unripe(event, now, deletes)]
 
 
 def _unripe(event: Event, now: Now, deletes: Sequence[Event]) -> list[Hold]:
@@ -176,7 +203,8 @@ def _unripe(event: Event, now: Now, deletes: Sequence[Event]) -> list[Hold]:
                     movers=f"any machine of group '{event.group}', or an operator, by approving it",
                 )
             )
-        if now.grace_ends is not None and now.at < now.grace_ends:
+        graced = now.grace_ends is not None and now.at < now.grace_ends
+        if graced and not recalled(event, now):  # which says as much
             found.append(
                 Hold(
                     kind=HoldKind.GRACE,

@@ -24,8 +24,10 @@ from forewarn.core.holds import (
     Floor,
     Hold,
     HoldKind,
+    from_copy,
     occupied,
     outside,
+    recalled,
     ripe,
     ripe_at,
     within,
@@ -78,7 +80,7 @@ class Scene:
         """Does nothing hold them, so that they start now?"""
         return (
             agreed(self.groups, active, now)
-            and all(within(event, now) for event in active.values())
+            and all(within(e, now) and not recalled(e, now) for e in active.values())
             and not any(self.floor(name).taken(event) for name, event in active.items())
         )
 
@@ -205,6 +207,7 @@ def holds(groups: Mapping[str, Group], joint: Joint, now: Now) -> tuple[Hold, ..
     found: list[Hold] = []
     if not agreed(groups, active, now):
         found.append(_not_agreed(groups, active, now))
+    found += [hold for event in active.values() for hold in from_copy(event, now)][:1]
     for name, event in active.items():
         found += outside(event, now)
         found += [
@@ -249,6 +252,8 @@ def _due(scene: Scene, joint: Joint, now: Now) -> Time | None:
     for event in active.values():
         if not agreed(scene.groups, active, now):
             at = max(at, ripe_at(event, now))
+        if now.grace_ends is not None and recalled(event, now):
+            at = max(at, now.grace_ends)
         if event.span is not None:
             at = max(at, event.span.opens)
             if event.span.closes is not None and at >= event.span.closes:

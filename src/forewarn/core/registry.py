@@ -55,13 +55,7 @@ class StateRestored(msgspec.Struct, frozen=True, tag="state-restored"):
 
 
 Put: TypeAlias = (
-    HostPut
-    | HostRemoved
-    | RolloutPut
-    | RolloutRemoved
-    | TokenPut
-    | TokenRemoved
-    | StateRestored
+    HostPut | HostRemoved | RolloutPut | RolloutRemoved | TokenPut | TokenRemoved | StateRestored
 )
 
 

@@ -18,6 +18,7 @@ from forewarn.core.holds import (
     coupled,
     occupied,
     open_deletes,
+    recalled,
     ripe_by,
     timely,
     unasked,
@@ -131,6 +132,7 @@ def _may_go(event: Event, now: Now) -> bool:
         event.status is Status.SCHEDULED
         and event.joint is None
         and not unasked(event, now)
+        and not recalled(event, now)
         and within(event, now)
     )
 

@@ -49,6 +49,7 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
     at: Time
     steady_since: Time | None = None  # last end of an outage or step of the clock, if there was one
     lost: Duration = 0  # how long, in all, the endpoint has not been serving
+    restored: Time | None = None  # a copy became the state then, and the grace since is not over
     rules: Rules = Rules()
 
     @property

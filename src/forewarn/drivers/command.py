@@ -7,7 +7,6 @@ program is run is `program.py`; what follows from an answer is decided elsewhere
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -33,16 +32,13 @@ from forewarn.drivers.port import (
     Unknown,
     Veto,
 )
-from forewarn.drivers.program import Ended, ProgramUnusable, found, run
+from forewarn.drivers.program import Ended, ProgramUnusable, found, inherited, run
 from forewarn.drivers.room import Room
 
 DONE, AGAIN, FAILED, HAPPENED, UNKNOWN = 0, 10, 20, 30, 40  # what a program ends with
 ASK_AGAIN: Duration = 30 * SECOND  # after which a program that said AGAIN is asked, if it says none
 CHECK_TIMEOUT = 30.0  # seconds of guard time: somebody waits to hear whether it is announced
 MAX_REASON = 300  # characters of an answer's last line that are given as the reason
-
-# All that a program is given of the service's own environment.
-INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -172,8 +168,7 @@ def told(verb: str, task: Task) -> bytes:
 
 
 def _environment(verb: str, task: Task) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
-    return kept | {
+    return inherited() | {
         "FOREWARN_EVENT": task.event,
         "FOREWARN_VERB": verb,
         "FOREWARN_TYPE": task.type.value,

@@ -27,6 +27,9 @@ END_GRACE = 2.0  # seconds of guard time between SIGTERM and SIGKILL
 CHUNK = 65_536  # bytes read in one go
 LAST_READS = 16  # of what is left in a pipe when the program has ended; others may still write
 
+# All that a program is given of the service's own environment, which may have secrets in it.
+INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
+
 
 class ProgramUnusable(ValueError):
     """There is no such program, or it must not be run; the message says which and why."""
@@ -57,6 +60,10 @@ def found(words: Sequence[str], seen_from: Path | None = None) -> tuple[str, ...
     if not file.is_file() or not os.access(file, os.X_OK):
         raise ProgramUnusable(f"{file} is not executable; say chmod +x {file}")
     return (str(file.absolute()), *words[1:])
+
+
+def inherited() -> dict[str, str]:
+    return {name: os.environ[name] for name in INHERITED if name in os.environ}
 
 
 async def run(

@@ -103,12 +103,13 @@ class FileWorld(World):
                 continue  # torn by a crash: it did not count
         if b"".join(kept) != whole:
             fresh = path.with_name(path.name + ".new")
-            with fresh.open("wb") as file:
+            with private(fresh).open("wb") as file:
+                os.fchmod(file.fileno(), path.stat().st_mode & 0o777)  # as it was
                 file.write(b"".join(kept))
                 file.flush()
                 os.fsync(file.fileno())
             fresh.replace(path)
-        self._file = path.open("ab", buffering=0)
+        self._file = private(path).open("ab", buffering=0)
 
     def strike(self, impact: Impact) -> None:
         """A line that does not come to disk whole is taken back: it did not happen."""
@@ -126,6 +127,12 @@ class FileWorld(World):
 
     def close(self) -> None:
         self._file.close()
+
+
+def private(path: Path) -> Path:
+    """Make it, for its owner alone, unless it is there: it tells of everybody's machines."""
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    return path
 
 
 class Simulated:

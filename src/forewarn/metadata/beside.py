@@ -15,7 +15,15 @@ from forewarn.metadata import present
 from forewarn.metadata.boards import Board, Page
 from forewarn.metadata.reply import HALF_CLOSED, Gone, Receive, Reply, Scope, refused
 from forewarn.metadata.seats import Seat, Seats
-from forewarn.metadata.upstream import MAX_NOTE, GroupNews, Moment, Prepared, Upstream
+from forewarn.metadata.upstream import (
+    MAX_CHANGES,
+    MAX_NOTE,
+    GroupNews,
+    Moment,
+    Prepared,
+    TooOften,
+    Upstream,
+)
 from forewarn.service import guard
 from forewarn.wire import beside, errors, requests
 from forewarn.wire.errors import Problem
@@ -137,9 +145,11 @@ class Beside:
         word = beside.read_word(body, MAX_NOTE)
         if isinstance(word, Problem):
             return refused(word)
-        return _told_of(
-            await self._upstream.prepare(seat.name, seat.group, ask.event, word.ready, word.note)
-        )
+        say = self._upstream.prepare(seat.name, seat.group, ask.event, word.ready, word.note)
+        try:
+            return _told_of(await say)
+        except TooOften:
+            return refused(errors.changed_too_often(MAX_CHANGES))
 
     async def readiness(self, seat: Seat, ask: beside.GetReadiness) -> Reply:
         return _told_of(await self._upstream.prepared(seat.group, ask.event))

@@ -17,7 +17,7 @@ from forewarn.metadata.lines import (
     Report,
     ToControl,
 )
-from forewarn.metadata.upstream import LocalUpstream, NotTaken
+from forewarn.metadata.upstream import LocalUpstream, NotTaken, TooOften
 from forewarn.service import guard
 
 MAX_CALLS = 4_096  # of one worker under way at a time
@@ -36,8 +36,11 @@ class Member:
         self.heard = 0  # the last commit that it knows of
         self.whole = False  # does it know all groups?
         self.joined = False  # and shows them
-        self.shown = 0  # the last commit that it has said to show
+        self.shown = 0  # the last commit that it has said to show; 0: it has not said yet
         self.calls = 0
+        self.talked = True  # since somebody last looked?
+        self.quiet = 0.0  # seconds without a word, by those looks
+        self.talked_at = guard.monotonic()
 
     @property
     def catching_up(self) -> bool:
@@ -78,7 +81,10 @@ class Calls:
             case Approve(machine=machine, group=group, ids=ids):
                 return Answer(id, yes=await upstream.approve(machine, group, ids))
             case Prepare(machine=machine, group=group, event=event, ready=ready, note=note):
-                done = await upstream.prepare(machine, group, event, ready, note)
+                try:
+                    done = await upstream.prepare(machine, group, event, ready, note)
+                except TooOften:
+                    return Answer(id, yes=False)
                 return Answer(id, prepared=done)
             case AskPrepared(group=group, event=event):
                 return Answer(id, prepared=await upstream.prepared(group, event))

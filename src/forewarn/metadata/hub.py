@@ -44,13 +44,15 @@ from forewarn.metadata.tally import Tally, of_workers
 from forewarn.metadata.upstream import LocalUpstream
 from forewarn.service import guard
 from forewarn.service.clock import STALL, Clock
-from forewarn.service.readings import Reading
+from forewarn.service.readings import Reading, Spread, Spreads, spread
 from forewarn.store.port import Commit, Store
 
 GATHER = 3.0  # seconds that a worker which may be answering guests, but is not here, is waited for
-HEARD_WITHIN = 5.0  # seconds in which a worker has to hear of a change; then it is cut
+HEARD_WITHIN = 5.0  # seconds in which a worker has to hear of a change; then it is ended
 WATCH_EVERY = 1.0  # seconds between two looks whether all workers are there
-SILENT = 30.0  # seconds without a word, after which a worker is cut
+QUIET = 3.0  # seconds without a word, though it has one every second: a worker does not answer
+SILENT = 6.0  # seconds without a word, after which a worker is ended
+WAITS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # seconds
 LOOK_SLICE = 16  # groups that are compared before the loop gets its turn
 MAX_UNSENT = 128 * 1024 * 1024  # bytes that a worker has not taken yet; one more and it is cut
 
@@ -65,12 +67,15 @@ class Hub:
         clock: Clock,
         tasks: guard.Tasks,
         expected: int,
+        service: str = "",
     ) -> None:
+        """`service` is which this is, among others on the machine."""
         self._upstream = upstream
         self._store = store
         self._clock = clock
         self._tasks = tasks
         self._expected = expected
+        self._service = service
         self._members: dict[int, Member] = {}
         now = guard.monotonic()
         self._away = Away(range(expected), GATHER, self._stir)
@@ -80,6 +85,7 @@ class Hub:
         self._pending: list[bytes] = []  # told to the workers, but not yet the state
         self._last = self._told_seq = store.seq
         self._tally = Tally()
+        self._waits = Spread(WAITS)
         self._calls = Calls(upstream, tasks)
         store.precede(self._usher)
         store.attach(self._told)
@@ -87,20 +93,42 @@ class Hub:
     # What the service is told of its workers.
 
     @property
+    def expected(self) -> int:
+        return self._expected
+
+    def may_be_there(self, worker: int, pid: int) -> None:
+        """A worker of an earlier life of ours: that is its process, though it is not here yet."""
+        self._away.known(worker, pid)
+        self._away.watch(worker)
+
+    @property
     def there(self) -> int:
         """How many answer guests with what is so."""
-        return sum(member.joined for member in self._members.values())
+        return sum(m.joined and m.quiet < QUIET for m in self._members.values())
 
-    def readings(self) -> Iterator[Reading]:
+    def readings(self) -> Iterator[Reading | Spreads]:
         yield from self._tally.readings(m.instance for m in self._members.values())
         joined = [member for member in self._members.values() if member.joined]
-        yield from of_workers({m.number: max(0, self._store.seq - m.shown) for m in joined})
+        said = {m.number: m.shown for m in joined if m.shown}
+        yield from of_workers(
+            self._expected,
+            self.there,
+            {number: max(0, self._store.seq - shown) for number, shown in said.items()},
+            {m.number: self._tally.polls(m.instance) for m in joined},
+        )
+        yield spread(
+            "forewarn_worker_wait_seconds",
+            "How long a batch that was durable waited until all workers had heard of it",
+            self._waits,
+        )
 
     async def keep_watch(self) -> None:
         """Time in which not all workers were there does not count as served."""
         while True:
             await guard.pause(WATCH_EVERY)
-            lost = self._attendance.look(self.there, guard.monotonic())
+            now = guard.monotonic()
+            since = self._listen_around(now)
+            lost = self._attendance.look(self.there, now, since)
             if lost:
                 away = self._expected - self.there
                 says = (
@@ -108,16 +136,31 @@ class Hub:
                 )
                 self._clock.unserved(says, round(lost * 1e6))
 
+    def _listen_around(self, now: float) -> float | None:
+        """Who is still saying something? Since when has somebody been quiet? Silence is counted in
+        looks: if it was us who stood still, they have been talking, and will be heard."""
+        for member in list(self._members.values()):
+            if member.talked:
+                member.talked, member.quiet, member.talked_at = False, 0.0, now
+            else:
+                member.quiet += WATCH_EVERY
+                if member.quiet >= SILENT:
+                    self._fence(member, f"it has said nothing for {SILENT:g} s")
+        quiet = [m.talked_at for m in self._members.values() if m.joined and m.quiet >= QUIET]
+        return min(quiet, default=None)
+
     # A commit on its way.
 
     async def _usher(self, commits: Sequence[Commit], after: Mapping[str, Group]) -> None:
         self._last = commits[-1].seq
+        begun = guard.monotonic()
         try:
             await self._announce(commits[-1].seq, after)
         except Exception as error:
             log.error("workers could not be told of a change", exc_info=error)
             for member in list(self._members.values()):
-                self._cut(member, "it may have missed a change")
+                self._fence(member, "it may have missed a change")
+        self._waits.add(guard.monotonic() - begun)
 
     async def _announce(self, seq: int, after: Mapping[str, Group]) -> None:
         changed = await self._changes(after)
@@ -150,7 +193,7 @@ class Hub:
             left = begun + HEARD_WITHIN - guard.monotonic()
             if late and left <= 0:
                 for member in late:
-                    self._cut(member, f"it has not heard of a change for {HEARD_WITHIN:g} s")
+                    self._fence(member, f"it has not heard of a change for {HEARD_WITHIN:g} s")
                 continue
             away = self._away.left()
             if not late and away <= 0:
@@ -187,7 +230,7 @@ class Hub:
             informing = self._tasks.start(self._inform(member), f"informing worker {hello.worker}")
             await self._listen(member)
         except (BrokenLine, TimeoutError) as error:
-            why = str(error) or f"it has said nothing for {SILENT:g} s"
+            why = str(error) or f"it has not said hello within {HEARD_WITHIN:g} s"
             who = {} if member is None else {"worker": member.number}
             if not self._closing:
                 log.warning("a worker is no longer connected", why=why, **who)
@@ -206,16 +249,23 @@ class Hub:
                 f"this is forewarn {__version__} (protocol {PROTOCOL}), the worker is"
                 f" {hello.version} (protocol {hello.protocol}); restart the whole service"
             )
+        if hello.service != self._service:
+            return (
+                f"this is the service of {self._service or 'no state file'}, the worker is one of"
+                f" {hello.service or 'none'}; give each service an upstream of its own"
+            )
         if not 0 <= hello.worker < self._expected:
             return f"worker {hello.worker} is one too many; there are {self._expected}"
         return ""
 
     def _enter(self, line: Line[ToControl], hello: Hello, pid: int | None) -> Member:
         if before := self._members.get(hello.worker):
-            self._cut(before, "another has taken its place")
+            another = before.instance != hello.instance
+            (self._fence if another else self._cut)(before, "another has taken its place")
         self._away.back(hello.worker, pid)
         line.say(Welcome(protocol=PROTOCOL, version=__version__, rules=self._upstream.now().rules))
         member = self._members[hello.worker] = Member(line, hello)
+        self._tally.meet(hello.instance, counted_before=hello.serving)
         for framed in self._pending:
             self._send(member, framed)
         return member
@@ -243,8 +293,9 @@ class Hub:
                 await line.drain()
                 await guard.pause(0)
             line.say(Whole(self._told_seq))
-            while not member.whole or any(m.catching_up for m in self._members.values()):
-                await self._stirred(SILENT)
+            await self._caught_up(member)
+            while any(m.catching_up for m in self._members.values()):
+                await self._stirred(HEARD_WITHIN)  # whoever informs them sees to it that they are
             while (left := self._away.left()) > 0:
                 await self._stirred(left)
         except BrokenLine:
@@ -255,10 +306,21 @@ class Hub:
         log.info("a worker answers guests", worker=member.number)
         self._stir()
 
+    async def _caught_up(self, member: Member) -> None:
+        """It has been told everything, and has to say that it has heard it."""
+        until = guard.monotonic() + HEARD_WITHIN
+        while not member.whole:
+            left = until - guard.monotonic()
+            if left <= 0:
+                says = f"it was told all groups, and has not heard of them for {HEARD_WITHIN:g} s"
+                self._fence(member, says)
+                raise BrokenLine(says)
+            await self._stirred(left)
+
     async def _listen(self, member: Member) -> None:
         while True:
-            async with asyncio.timeout(SILENT):
-                message = await member.line.hear()
+            message = await member.line.hear()
+            member.talked = True
             match message:
                 case Held(seq=seq, whole=whole):
                     member.heard = max(member.heard, seq)
@@ -267,7 +329,7 @@ class Hub:
                 case Report():
                     self._calls.seen(message)
                 case Pulse(shown=shown, readings=readings):
-                    member.shown = shown
+                    member.shown = shown or member.shown
                     self._tally.note(member.instance, readings)
                     self._tally.keep(m.instance for m in self._members.values())
                 case Hello():
@@ -290,6 +352,12 @@ class Hub:
         member.line.send(framed)
         if member.line.unsent > MAX_UNSENT:
             self._cut(member, "it does not take what it is told")
+
+    def _fence(self, member: Member, why: str) -> None:
+        """It may stand still, and go on at any time with what it showed before: so it is ended,
+        and another starts in its place."""
+        self._cut(member, why)
+        self._away.end(member.number)
 
     def _cut(self, member: Member, why: str) -> None:
         """It starts over, with all groups."""

@@ -39,6 +39,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     worker: int  # which of the workers, counted from 0
     instance: str  # of that worker's process
     serving: bool  # does it answer guests already, from what it was told before?
+    service: str = ""  # whose worker it is: there may be several services on a machine
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True, tag="welcome"):

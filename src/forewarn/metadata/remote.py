@@ -9,8 +9,9 @@ were not enabled, and `enable` returns when there is a document again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeAlias
 
 import structlog
@@ -41,19 +42,31 @@ from forewarn.metadata.lines import (
 )
 from forewarn.metadata.seen import Seen
 from forewarn.metadata.stage import Stage
-from forewarn.metadata.upstream import GroupNews, NotTaken, Prepared
+from forewarn.metadata.upstream import GroupNews, NotTaken, Prepared, TooOften
 from forewarn.service import guard
 from forewarn.service.clock import Clock
 from forewarn.service.readings import Reading
 
 DIAL_FIRST, DIAL_MOST = 0.05, 1.0  # seconds between two attempts to reach control
 GREETED_WITHIN = 10.0  # seconds in which control has to answer a hello
-HOLD_MOST = 5.0  # seconds for which a group shows nothing because it is about to change
+ANSWERED_WITHIN = 10.0  # seconds in which control has to answer a call
+# Seconds without control, after which a group that was about to change shows what it was told.
+# Longer than control, if it has only cut us off, waits until nobody shows what was before.
+HOLD_MOST = 12.0
 MAX_ASKED = 4_096  # calls that wait for their answers
 REPORT_EVERY = 1.0  # seconds between two reports of what was seen
+TELL_FIRST = 5.0  # seconds without it, before there is a word at all
+TELL_EVERY = 30.0  # seconds between two words in the log about a control that cannot be reached
 
 AWAY = "the control process is away: polls are answered, but nothing else can be done"
 LOST = "the control process went away before it answered: nobody knows whether it was done"
+
+UNREACHABLE = "the control process cannot be reached"
+LATE = (
+    f"the control process has not answered for {ANSWERED_WITHIN:g} s:"
+    " nobody knows whether it was done"
+)
+CHANGING = f"the group is about to change, and has not changed for {ANSWERED_WITHIN:g} s"
 
 Dial: TypeAlias = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
@@ -65,14 +78,18 @@ class NotWelcome(Exception):
 
 
 class RemoteUpstream:
-    def __init__(self, dial: Dial, worker: int, clock: Clock) -> None:
+    def __init__(self, dial: Dial, worker: int, clock: Clock, service: str = "") -> None:
         self._dial = dial
         self._worker = worker
+        self._service = service
         self._clock = clock
         self._instance = uuid.uuid4().hex
         self._rules = Rules()
         self._stage = Stage()
-        self._line: Line[ToWorker] | None = None  # while control is there
+        self._line: Line[ToWorker] | None = None  # while control is there, and we show what it says
+        self._heard: Line[ToWorker] | None = None  # while it is there
+        self._broken = guard.monotonic()  # when we last lost it
+        self._told_of_it: float | None = None  # when it was last said that it cannot be reached
         self._asked: dict[int, asyncio.Future[Answer]] = {}
         self._calls = 0
         self._left_in_peace = False  # did control say goodbye?
@@ -94,7 +111,9 @@ class RemoteUpstream:
     async def enable(self, group: str) -> None:
         changing = self._stage.changing(group)
         if changing is not None:
-            await changing.wait()
+            with _within(CHANGING):
+                async with asyncio.timeout(ANSWERED_WITHIN):
+                    await changing.wait()
         else:
             await self._ask(Enable(self._number(), group))
 
@@ -105,7 +124,10 @@ class RemoteUpstream:
         self, machine: str, group: str, id: str, ready: bool, note: str
     ) -> Prepared | None:
         call = Prepare(self._number(), machine, group, id, ready, note)
-        return (await self._ask(call)).prepared
+        answer = await self._ask(call)
+        if not answer.yes:
+            raise TooOften
+        return answer.prepared
 
     async def prepared(self, group: str, id: str) -> Prepared | None:
         return (await self._ask(AskPrepared(self._number(), group, id))).prepared
@@ -123,7 +145,9 @@ class RemoteUpstream:
         self._asked[call.id] = asked
         try:
             self._line.say(call)
-            answer = await asked
+            with _within(LATE):
+                async with asyncio.timeout(ANSWERED_WITHIN):
+                    answer = await asked
         finally:
             self._asked.pop(call.id, None)
         if answer.failed:
@@ -145,6 +169,7 @@ class RemoteUpstream:
                 pause = DIAL_FIRST
                 await self._follow(line)
             except (BrokenLine, OSError, TimeoutError) as error:
+                self._tell(error)
                 self._hang_up(str(error))
             await guard.pause(pause)
             pause = min(2 * pause, DIAL_MOST)
@@ -156,8 +181,11 @@ class RemoteUpstream:
             if self._line is not None:
                 for report in self._seen.reports():
                     self._line.say(report)
-                self._line.say(Pulse(self._seq, tuple(self.readings())))
-            if late := await self._stage.show_older_than(HOLD_MOST):
+            if self._heard is not None:  # from our first word on: who is silent is taken for dead
+                self._heard.say(Pulse(self._seq, tuple(self.readings())))
+            elif guard.monotonic() - self._broken >= HOLD_MOST and (
+                late := self._stage.show_held()
+            ):
                 log.warning(
                     "groups are shown as they were last told of, though control has not said so",
                     worker=self._worker,
@@ -175,6 +203,7 @@ class RemoteUpstream:
                     worker=self._worker,
                     instance=self._instance,
                     serving=self.told.is_set(),
+                    service=self._service,
                 )
             )
             async with asyncio.timeout(GREETED_WITHIN):
@@ -195,6 +224,7 @@ class RemoteUpstream:
         stage = self._stage
         stage.begin()
         self._left_in_peace = False
+        self._heard = line
         try:
             while True:
                 message = await line.hear()
@@ -219,6 +249,7 @@ class RemoteUpstream:
                     case _:
                         raise BrokenLine("control said hello again")
         finally:
+            self._heard, self._broken = None, guard.monotonic()
             line.cut()
 
     async def _show(self, shown: Shown, line: Line[ToWorker]) -> None:
@@ -229,8 +260,18 @@ class RemoteUpstream:
         self._seq = shown.seq
         if self._line is None:
             self._line = line
+            self._told_of_it = None
             self.told.set()
             log.info("following the control process", worker=self._worker)
+
+    def _tell(self, error: Exception) -> None:
+        """Control cannot be reached: now and then that is said, with what may be done about it."""
+        now = guard.monotonic()
+        if self._told_of_it is None:  # it may just be starting
+            self._told_of_it = now - TELL_EVERY + TELL_FIRST
+        if self._line is None and now - self._told_of_it >= TELL_EVERY:
+            self._told_of_it = now
+            log.error(UNREACHABLE, worker=self._worker, why=str(error) or repr(error))
 
     def _hang_up(self, why: str) -> None:
         if self._line is not None:
@@ -240,3 +281,11 @@ class RemoteUpstream:
         for asked in self._asked.values():
             if not asked.done():
                 asked.set_exception(NotTaken(LOST))
+
+
+@contextlib.contextmanager
+def _within(says: str) -> Iterator[None]:
+    try:
+        yield
+    except TimeoutError:
+        raise NotTaken(says) from None

@@ -26,7 +26,6 @@ class _Change:
     def __init__(self) -> None:
         self.seq = 0
         self.news: GroupNews | None = None  # None: it will be no more
-        self.since = guard.monotonic()
         self.over = asyncio.Event()
 
 
@@ -90,15 +89,19 @@ class Stage:
             self._finish(name)
             if n % SHOW_SLICE == 0:
                 await guard.pause(0)
-        self._open = True
+        if not self._open:
+            self._open = True
+            for change in self._changes.values():  # not yet to be shown, but it is there
+                if change.news is not None:
+                    self._hold_back(change.news)
 
-    async def show_older_than(self, seconds: float) -> int:
-        """Whoever has waited for longer waits no more. How many groups were there?"""
-        since = guard.monotonic() - seconds
-        late = [name for name, c in self._changes.items() if c.since < since and self._open]
-        for name in late:
+    def show_held(self) -> int:
+        """Nobody will say so any more: whoever waits waits no longer. How many groups were held
+        back?"""
+        held = list(self._changes) if self._open else []
+        for name in held:
             self._finish(name)
-        return len(late)
+        return len(held)
 
     def _expect(self, seq: int, name: str, news: GroupNews | None) -> None:
         change, shown = self._changes.get(name), self._shown.get(name)
@@ -113,7 +116,10 @@ class Stage:
             change = self._changes[name] = _Change()
         change.seq, change.news = seq, news
         if self._open and (known := news or shown):
-            self._sink(GroupNews(_nothing_yet(known.view), known.machines, known.place))
+            self._hold_back(known)
+
+    def _hold_back(self, known: GroupNews) -> None:
+        self._sink(GroupNews(_nothing_yet(known.view), known.machines, known.place))
 
     def _finish(self, name: str) -> None:
         change = self._changes.pop(name, None)

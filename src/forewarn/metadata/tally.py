@@ -1,19 +1,36 @@
 """Readings of several workers as one: what they count is added up, also what was counted by a
-worker that is gone; what they hold now is the sum of those who are there."""
+worker that is gone; what they hold now is the sum of those who are there. Like all counts these
+begin with our own process: what a worker counted before that is left out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
-from forewarn.service.readings import Kind, Reading
+from forewarn.service.readings import Kind, Reading, counter, gauge
+
+POLLS = "forewarn_polls"
+
+_Key: TypeAlias = tuple[str, tuple[str, ...]]  # a reading's name, and a sample's labels
+Samples: TypeAlias = Sequence[tuple[tuple[str, ...], float]]
 
 
 class Tally:
     def __init__(self) -> None:
         self._last: dict[str, Sequence[Reading]] = {}  # by the worker's process
-        self._past: dict[tuple[str, tuple[str, ...]], float] = {}  # counted by those who are gone
+        self._before: dict[str, dict[_Key, float] | None] = {}  # what each had counted when met
+        self._past: dict[_Key, float] = {}  # counted by those who are gone
+
+    def meet(self, instance: str, counted_before: bool) -> None:
+        """From now on it will say. One that has been at work before has counted already."""
+        self._before.setdefault(instance, None if counted_before else {})
 
     def note(self, instance: str, readings: Sequence[Reading]) -> None:
+        if self._before.setdefault(instance, {}) is None:
+            counted = [r for r in readings if r.kind is not Kind.GAUGE]
+            self._before[instance] = {
+                (r.name, labels): v for r in counted for labels, v in r.samples
+            }
         self._last[instance] = readings
 
     def keep(self, instances: Iterable[str]) -> None:
@@ -21,9 +38,23 @@ class Tally:
         for gone in self._last.keys() - set(instances):
             for reading in self._last.pop(gone):
                 if reading.kind is not Kind.GAUGE:
-                    for labels, value in reading.samples:
+                    for labels, value in self._since_met(gone, reading):
                         key = reading.name, labels
                         self._past[key] = self._past.get(key, 0.0) + value
+            self._before.pop(gone, None)
+
+    def _since_met(self, instance: str, reading: Reading) -> Samples:
+        if reading.kind is Kind.GAUGE:
+            return reading.samples
+        before = self._before.get(instance) or {}
+        return [
+            (labels, v - before.get((reading.name, labels), 0)) for labels, v in reading.samples
+        ]
+
+    def polls(self, instance: str) -> float:
+        """How many this one has answered."""
+        readings = self._last.get(instance, ())
+        return sum(value for r in readings if r.name == POLLS for _, value in r.samples)
 
     def readings(self, there: Iterable[str]) -> Iterator[Reading]:
         """Summed up; gauges over those who are there."""
@@ -36,7 +67,7 @@ class Tally:
                 if reading.kind is Kind.GAUGE and instance not in present:
                     continue
                 into = sums.setdefault(reading.name, {})
-                for labels, value in reading.samples:
+                for labels, value in self._since_met(instance, reading):
                     into[labels] = into.get(labels, 0.0) + value
         for (name, labels), value in self._past.items():
             if name in shapes:
@@ -47,15 +78,24 @@ class Tally:
             yield Reading(name, shape.says, shape.kind, shape.labels, samples)
 
 
-def of_workers(lags: Mapping[int, int]) -> Iterator[Reading]:
-    """Of those who answer guests: how many commits each does not show yet, as it last said."""
-    yield Reading(
-        "forewarn_workers", "Metadata workers that answer guests", Kind.GAUGE, (), [((), len(lags))]
+def of_workers(
+    expected: int, there: int, lags: Mapping[int, int], polls: Mapping[int, float]
+) -> Iterator[Reading]:
+    """Of those who answer guests, as each last said: how many commits it does not show yet, and
+    how many polls it has answered since it was started."""
+    yield gauge("forewarn_workers", "Metadata workers that answer guests", {(): there})
+    yield gauge(
+        "forewarn_workers_expected", "Metadata workers that there should be", {(): expected}
     )
-    yield Reading(
+    yield gauge(
         "forewarn_worker_lag",
         "Commits that a worker does not show yet, as it last said",
-        Kind.GAUGE,
-        ("worker",),
-        [((str(worker),), lag) for worker, lag in lags.items()],
+        {(str(worker),): lag for worker, lag in lags.items()},
+        "worker",
+    )
+    yield counter(
+        "forewarn_worker_polls",
+        "Documents that a worker has answered since it was started",
+        {(str(worker),): n for worker, n in polls.items()},
+        "worker",
     )

@@ -12,13 +12,15 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from forewarn.core import Event, Group, GroupView, Machine, Now, Refused, view
-from forewarn.core.events import MAX_READY_NOTE
+from forewarn.core.events import MAX_READY_CHANGES, MAX_READY_NOTE
 from forewarn.core.fleet import Place
+from forewarn.core.refusal import Reason
 from forewarn.service.platform import Platform
 from forewarn.store.port import Commit, Store, StoreFailed
 
 Moment: TypeAlias = Now  # a face only passes it on
 MAX_NOTE = MAX_READY_NOTE
+MAX_CHANGES = MAX_READY_CHANGES
 
 
 class GroupNews(msgspec.Struct, frozen=True):
@@ -38,6 +40,10 @@ class Prepared(msgspec.Struct, frozen=True):
 
 class NotTaken(Exception):
     """It could not be made durable, or the service cannot be reached: nothing took effect."""
+
+
+class TooOften(Exception):
+    """The machine has changed its word as often as it may: it stays as it was."""
 
 
 class Upstream(Protocol):
@@ -63,7 +69,8 @@ class Upstream(Protocol):
     ) -> Prepared | None:
         """A machine's own word whether it is ready. None if its group is shown no such event.
 
-        Else it is durable; if it cannot be made so, NotTaken is raised.
+        Else it is durable; if it cannot be made so, NotTaken is raised. TooOften is raised if
+        it would be one change more than a machine may make.
         """
         ...
 
@@ -126,7 +133,11 @@ class LocalUpstream:
             decision = await self._platform.prepare_as(machine, group, id, ready, note)
         except StoreFailed as failure:
             raise NotTaken(str(failure)) from failure
-        return None if isinstance(decision, Refused) else await self.prepared(group, id)
+        if isinstance(decision, Refused):
+            if decision.reason is Reason.CONFLICT:
+                raise TooOften
+            return None
+        return await self.prepared(group, id)
 
     async def prepared(self, group: str, id: str) -> Prepared | None:
         event = self._platform.listed(group, id)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from forewarn.control.crowd import MAX_OPERATOR_CONNECTIONS
 from forewarn.core import Duration, Rules, Time
 from forewarn.drivers.command import Program
 from forewarn.metadata.limits import Limits
@@ -46,6 +47,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     identity: Identity = Identity.SOURCE
     speak_as: str | None = None  # with Identity.ASKED: who is meant by an address of no machine
     limits: Limits = Limits()
+    operator_connections: int = MAX_OPERATOR_CONNECTIONS  # fewer where open files are few
     metadata: Address | None = None  # None: not on a socket
     whole_loopback: bool = False  # listen on every loopback address, and nowhere else
     control: Address | None = None

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ import structlog
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.counts import Counts
 from forewarn.node.config import Address, Config
-from forewarn.node.servers import InnerServer, server
+from forewarn.node.servers import InnerServer, Open, server
 from forewarn.service import guard
 
 if TYPE_CHECKING:
@@ -60,9 +59,9 @@ async def serve(
     tasks: guard.Tasks,
     stack: AsyncExitStack,
     http: Any = "httptools",
-    tls: ssl.SSLContext | None = None,
+    door: Open | None = None,
 ) -> InnerServer:
-    inner = server(app, http=http, tls=tls)
+    inner = server(app, http=http, door=door)
     running = tasks.start(inner.serve(list(sockets)), "server")
 
     async def stop() -> None:

@@ -7,6 +7,7 @@ it belongs on another floor.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from importlib import import_module
@@ -26,9 +27,9 @@ from forewarn.metadata.upstream import LocalUpstream, Nobody
 from forewarn.node.beginning import define, take_up
 from forewarn.node.config import Address, Config
 from forewarn.node.dev import on_loopback
-from forewarn.node.exposure import refuse_exposed
+from forewarn.node.exposure import keep_telling_of_admins, refuse_exposed
 from forewarn.node.listening import serve, serve_guests, url
-from forewarn.node.local_line import attend
+from forewarn.node.local_line import attend, whose
 from forewarn.node.making import (
     guests_sockets,
     make_driver,
@@ -217,11 +218,16 @@ class Node:
     async def _gather_workers(self, upstream: LocalUpstream, tasks: guard.Tasks) -> None:
         """Before anything is decided, since they have to hear of it first."""
         assert self.config.upstream is not None
-        hub = self.hub = Hub(upstream, self.store, self.clock, tasks, self.config.workers)
-        await attend(self.config.upstream, hub, self._stack.push_async_callback)
+        hub = self.hub = Hub(
+            *(upstream, self.store, self.clock, tasks, self.config.workers),
+            service=whose(self.config.state),
+        )
+        doorstep = await attend(self.config.upstream, hub, self._stack.push_async_callback)
+        tasks.start(doorstep.keep(), "the workers' socket")
         tasks.start(hub.keep_watch(), "attendance")
 
     async def _listen(self, tasks: guard.Tasks) -> None:
+        operators = self._operators_socket(tasks) if self.config.control is not None else None
         if self.hub is not None:
             self.metadata_url = f"http://{self.config.metadata}"
         elif self.config.metadata is not None:
@@ -231,15 +237,29 @@ class Node:
                 *(self.config, self.app, self.endpoint, sockets, tasks, self._stack),
                 outlived=lambda: bool(self.config.metadata_fds),
             )
-        if self.config.control is not None:
-            await self._listen_to_operators(self.config.control, tasks)
+        if self.config.control is not None and operators is not None:
+            await self._listen_to_operators(self.config.control, operators, tasks)
 
-    async def _listen_to_operators(self, address: Address, tasks: guard.Tasks) -> None:
+    def _operators_socket(self, tasks: guard.Tasks) -> socket.socket:
+        """What is wrong with it is told before guests are listened to, and not after."""
+        listener = operators_socket(self.config)
+        self._stack.callback(listener.close)
+        refuse_exposed(listener, self.config, self.tokens)
+        tasks.start(keep_telling_of_admins(self.config, self.tokens), "admins")
+        if self.config.tls is not None:
+            self.certificates = Certificates(self.config.tls)
+            tasks.start(self.certificates.watch(), "certificates")
+        return listener
+
+    async def _listen_to_operators(
+        self, address: Address, listener: socket.socket, tasks: guard.Tasks
+    ) -> None:
         # Which takes longer than all before it; polls are answered meanwhile.
         await asyncio.to_thread(import_module, "forewarn.control.app")
         from forewarn.control.app import create
         from forewarn.control.desk import Desk
         from forewarn.control.protocol import OperatorsProtocol
+        from forewarn.node.door import doors
 
         desk = Desk(
             store=self.store,
@@ -261,17 +281,11 @@ class Node:
             readings=self._readings,
             copy=self.store.copy,
         )
-        listener = operators_socket(self.config)
-        self._stack.callback(listener.close)
-        refuse_exposed(listener, self.config, self.tokens)
-        tls = None
-        if self.config.tls is not None:
-            self.certificates = Certificates(self.config.tls)
-            tasks.start(self.certificates.watch(), "certificates")
-            tls = self.certificates.context
+        tls = self.certificates.context if self.certificates else None
         self.control_url = url(address.host, listener, "https" if tls else "http")
         self.control_app = create(desk)
-        await serve(self.control_app, [listener], tasks, self._stack, OperatorsProtocol, tls)
+        door = doors(tasks, self.config.operator_connections, tls)
+        await serve(self.control_app, [listener], tasks, self._stack, OperatorsProtocol, door)
 
     def _readings(self) -> Iterable[Reading | Spreads]:
         """Of the service, and of the endpoint, or of all the workers that are it."""

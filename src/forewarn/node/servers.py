@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import ssl
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 import uvicorn
 
 from forewarn.service import guard
+
+# Something that accepts connections, given the sockets and what makes protocols; it can be closed.
+Open: TypeAlias = Callable[[Sequence[socket.socket], Callable[[], Any]], Any]
 
 GRACE = 3  # seconds that requests under way are given when the node stops
 
@@ -19,10 +21,10 @@ GRACE = 3  # seconds that requests under way are given when the node stops
 class InnerServer(uvicorn.Server):
     """A server that says when it is ready and leaves signals to whoever runs the loop."""
 
-    def __init__(self, config: uvicorn.Config, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, config: uvicorn.Config, door: Open | None = None) -> None:
         super().__init__(config)
         self.ready = asyncio.Event()
-        self._tls = tls
+        self._door = door
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -45,12 +47,16 @@ class InnerServer(uvicorn.Server):
         await guard.pause(0)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        self.config.ssl = self._tls
-        await super().startup(sockets)
+        """With a door, that accepts what comes to the sockets, and uvicorn itself nothing."""
+        if self._door is None:
+            await super().startup(sockets)
+        else:
+            await super().startup([])
+            self.servers.append(self._door(sockets or [], self.make_protocol))
         self.ready.set()
 
 
-def server(app: Any, *, http: Any = "httptools", tls: ssl.SSLContext | None = None) -> InnerServer:
+def server(app: Any, *, http: Any = "httptools", door: Open | None = None) -> InnerServer:
     return InnerServer(
         uvicorn.Config(
             app,
@@ -64,5 +70,5 @@ def server(app: Any, *, http: Any = "httptools", tls: ssl.SSLContext | None = No
             date_header=False,
             timeout_graceful_shutdown=GRACE,
         ),
-        tls,
+        door,
     )

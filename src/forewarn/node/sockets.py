@@ -8,6 +8,7 @@ import ipaddress
 import socket
 from collections.abc import Sequence
 
+from forewarn.core.access import local as local
 from forewarn.node.config import Address
 
 BACKLOG = 2_048
@@ -61,12 +62,6 @@ def _one_each(port: int, hosts: Sequence[str]) -> list[socket.socket]:
             listener.close()
         raise
     return opened
-
-
-def local(host: str) -> bool:
-    """Is this an address that only this machine can reach?"""
-    address = _parsed(host)
-    return host == "localhost" if address is None else address.is_loopback
 
 
 def confined(host: str) -> bool:

@@ -1,6 +1,7 @@
 """The control API's certificate: loaded, looked at for changes, and changed for new connections.
 
-A pair that cannot be used leaves the one before in place. Connections under way keep theirs.
+A pair that cannot be used, or would not be believed, leaves the one before in place. Connections
+under way keep theirs.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from pathlib import Path
 
 import structlog
 
+from forewarn.node.certificates import EXPIRES_SOON, Pair, examine
 from forewarn.node.config import Tls
 from forewarn.node.sockets import CannotListen
 from forewarn.service import guard
 
+CERTIFICATE_WARNED = 86_400.0  # seconds of guard time between two warnings of its end
 CERTIFICATE_EVERY = 2.0  # seconds of guard time between two looks at the files
 
 log = structlog.get_logger("forewarn")
@@ -30,9 +33,14 @@ class Certificates:
         self._tls = tls
         self._stamp = _stamp(tls)
         self._current = _loaded(tls)
+        self._ends = 0.0  # seconds since 1970
+        self._warned: float | None = None  # of its end, in guard time
         self.context = self._current  # what is served with: it passes every connection on
         self.context.sni_callback = self._choose
-        _warn(tls.key)
+        pair = examine(tls.certificate, tls.key)
+        if pair.problem:
+            log.error("the certificate will not be believed by those who ask", why=pair.problem)
+        self._take(tls, self._current, pair)
 
     def reload(self, tls: Tls | None = None) -> str:
         """Take the files as they are now, or others: what is wrong with them, if anything is.
@@ -40,19 +48,37 @@ class Certificates:
         wanted = tls or self._tls
         self._stamp = _stamp(wanted)
         try:
-            self._current = _loaded(wanted)
+            loaded = _loaded(wanted)
+            pair = examine(wanted.certificate, wanted.key)
+            if pair.problem:
+                raise CertificateUnusable(pair.problem)
         except CertificateUnusable as error:
             log.error("the new certificate is not used, the one before stays", why=str(error))
             return str(error)
-        self._tls = wanted
-        _warn(wanted.key)
+        self._take(wanted, loaded, pair)
         log.info("the certificate was read anew", certificate=str(wanted.certificate))
         return ""
 
     def look(self) -> None:
-        """Read the files anew if they have changed since."""
+        """Read the files anew if they have changed since. The end of a certificate is warned of
+        once a day."""
         if _stamp(self._tls) != self._stamp:
             self.reload()
+        left = self._ends - guard.wall_us() / 1e6
+        now = guard.monotonic()
+        again = self._warned is None or now - self._warned >= CERTIFICATE_WARNED
+        if self._ends > 0 and left < EXPIRES_SOON and again:
+            self._warned = now
+            log.warning(
+                "the certificate has expired" if left <= 0 else "the certificate expires soon",
+                certificate=str(self._tls.certificate),
+                days=max(0, int(left // 86_400)),
+            )
+
+    def _take(self, tls: Tls, loaded: ssl.SSLContext, pair: Pair) -> None:
+        self._tls, self._current, self._ends = tls, loaded, pair.ends
+        self._warned = None
+        _warn(tls.key)
 
     async def watch(self) -> None:
         while True:

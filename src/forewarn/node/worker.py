@@ -19,7 +19,8 @@ from forewarn.metadata.remote import RemoteUpstream
 from forewarn.metadata.seats import Seats
 from forewarn.node.config import Config
 from forewarn.node.listening import serve_guests
-from forewarn.node.local_line import dialler
+from forewarn.node.local_line import dialler, whose
+from forewarn.node.worker_marks import Mark
 from forewarn.service import guard
 from forewarn.service.clock import RealClock
 from forewarn.service.trace import FileTrace
@@ -39,7 +40,10 @@ class Worker:
         self.number = number
         self._listener = listener
         self._stack = AsyncExitStack()
-        self.upstream = RemoteUpstream(dialler(config.upstream), number, RealClock())
+        mark = Mark(config.upstream, number)
+        self._stack.callback(mark.close)
+        dial = dialler(config.upstream, mark)
+        self.upstream = RemoteUpstream(dial, number, RealClock(), whose(config.state))
         seats = Seats(config.identity, config.speak_as)
         self.endpoint = MetadataApp(self.upstream, seats, config.limits)
         self._seats = seats
@@ -73,6 +77,7 @@ class Worker:
         # What it dies of is the caller's to hear: control does not want us.
         self.following = asyncio.ensure_future(self.upstream.run())  # noqa: TID251
         self._stack.callback(self.following.cancel)
+        tasks.start(self.upstream.report(), "reporter")
         told = tasks.start(self.upstream.told.wait(), "waiting for the groups")
         await asyncio.wait([told, self.following], return_when=asyncio.FIRST_COMPLETED)
         if self.following.done():
@@ -82,7 +87,6 @@ class Worker:
             outlived=lambda: self.outlived,
         )
         self.upstream.readings = lambda: readings(self.endpoint, self.front)
-        tasks.start(self.upstream.report(), "reporter")
 
 
 def _surprise(name: str, error: BaseException) -> None:

@@ -18,7 +18,7 @@ from forewarn.core.lifecycle import Move
 from forewarn.core.registry import HostPut, HostRemoved, RolloutPut, RolloutRemoved
 from forewarn.core.rollout import Rollout
 from forewarn.core.time import SECOND, Time
-from forewarn.service.readings import Kind, Reading, Spread, Spreads
+from forewarn.service.readings import Reading, Spread, Spreads, counter, gauge
 from forewarn.store.port import Commit, Store
 
 NOTICES = (30.0, 60.0, 300.0, 600.0, 900.0, 3_600.0, 21_600.0, 86_400.0, 604_800.0)  # seconds
@@ -68,56 +68,55 @@ class Census:
                 yield type, (heap[0][0] - now) / SECOND
 
     def readings(self, now: Time) -> Iterator[Reading | Spreads]:
-        yield _gauge(
+        yield gauge(
             "forewarn_groups",
             "Groups that have machines, by whether they are listening",
-            ("enabled",),
             {("true",): self._enabled[True], ("false",): self._enabled[False]},
+            "enabled",
         )
-        yield _gauge(
+        yield gauge(
             "forewarn_machines",
             "Machines of the inventory, by whether they are there",
-            ("state",),
             {(state,): self._machines[state] for state in ("there", "gone")},
+            "state",
         )
-        yield _gauge(
+        yield gauge(
             "forewarn_seats",
             "Addresses under which machines may ask",
-            (),
             {(): self._seats},
         )
-        yield _gauge(
+        yield gauge(
             "forewarn_hosts",
             "Hosts by their health",
-            ("health",),
             {(health.value,): self._health[health] for health in Health},
+            "health",
         )
-        yield _gauge(
+        yield gauge(
             "forewarn_rollouts",
             "Rollouts that are remembered, by what has become of them",
-            ("state",),
             {(s,): list(self._rollouts.values()).count(s) for s in ROLLOUTS},
+            "state",
         )
         yield from self._of_events(now)
 
     def _of_events(self, now: Time) -> Iterator[Reading | Spreads]:
-        yield _gauge(
+        yield gauge(
             "forewarn_events",
             "Events that are not over, by state and type",
-            ("state", "type"),
             {(state, type): self._active[state, type] for state in ACTIVE for type in TYPES},
+            "state",
+            "type",
         )
-        yield _gauge(
+        yield gauge(
             "forewarn_events_held",
             "Events of which nobody knows whether they were carried out: an operator has to say",
-            (),
             {(): len(self._held)},
         )
-        yield _gauge(
+        yield gauge(
             "forewarn_notice_left_seconds",
             "Until the first NotBefore of a scheduled event, by type; none if there is no event",
-            ("type",),
             {(type,): left for type, left in self.notice_left(now)},
+            "type",
         )
         yield Spreads(
             "forewarn_notice_seconds",
@@ -125,23 +124,25 @@ class Census:
             ("type",),
             [((type,), spread) for type, spread in self._notice.items()],
         )
-        yield _counter(
+        yield counter(
             "forewarn_events_raised",
             "Events that were announced, or struck, by type and source",
-            ("type", "source"),
             {(t, s.value): self._raised[t, s.value] for t in TYPES for s in Source},
+            "type",
+            "source",
         )
-        yield _counter(
+        yield counter(
             "forewarn_events_ended",
             "Events that are over, by type and ending",
-            ("type", "ending"),
             {(type, ending): self._ended[type, ending] for type in TYPES for ending in ENDINGS},
+            "type",
+            "ending",
         )
-        yield _counter(
+        yield counter(
             "forewarn_approvals",
             "Approvals of events, by who gave them",
-            ("by",),
             {(by,): self._approvals[by] for by in APPROVERS},
+            "by",
         )
 
     def _told(self, commit: Commit, changed: Mapping[str, Group]) -> None:
@@ -226,9 +227,11 @@ class Census:
 
 
 def _approver(by: str, group: Group) -> str:
-    if by.startswith(("policy", "nobody")):
-        return by[:6]
-    return "guest" if group.machine(by) is not None else "operator"
+    """A machine may be called what it likes, so it is looked for first."""
+    if group.machine(by) is not None:
+        return "guest"
+    kind, _, _why = by.partition(":")  # as in `Approval("nobody: it is not announced")`
+    return kind if kind in ("policy", "nobody") else "operator"
 
 
 def _state(rollout: Rollout) -> str:
@@ -237,15 +240,3 @@ def _state(rollout: Rollout) -> str:
     if rollout.aborted is not None:
         return "aborted"
     return "paused" if rollout.paused is not None else "running"
-
-
-def _gauge(
-    name: str, says: str, labels: tuple[str, ...], samples: Mapping[tuple[str, ...], float]
-) -> Reading:
-    return Reading(name, says, Kind.GAUGE, labels, list(samples.items()))
-
-
-def _counter(
-    name: str, says: str, labels: tuple[str, ...], samples: Mapping[tuple[str, ...], float]
-) -> Reading:
-    return Reading(name, says, Kind.COUNTER, labels, list(samples.items()))

@@ -42,6 +42,10 @@ class Clock(Protocol):
         """The last `lost` of time, up to now, have passed without the endpoint being there."""
         ...
 
+    def restored(self, at: Time) -> None:
+        """A copy has become the state, at that instant: told until the grace since is over."""
+        ...
+
     async def wait(self, until: Time | None, woken: asyncio.Event) -> None:
         """Until the instant has come or somebody wakes the waiter. Only the scheduler calls it."""
         ...
@@ -54,6 +58,7 @@ class _Continuity:
         self._floor: Time = 0
         self._steady_since: Time | None = None
         self._lost: Duration = 0
+        self._restored: Time | None = None
         self._tell: list[Callable[[Interruption], None]] = []
 
     def on_interruption(self, tell: Callable[[Interruption], None]) -> None:
@@ -61,6 +66,21 @@ class _Continuity:
 
     def unserved(self, what: str, lost: Duration) -> None:
         self._interrupted(what, self._floor, lost)
+
+    def restored(self, at: Time) -> None:
+        self._restored = at
+
+    def _now(self, at: Time, rules: Rules) -> Now:
+        now = Now(
+            at=at,
+            steady_since=self._steady_since,
+            lost=self._lost,
+            restored=self._restored,
+            rules=rules,
+        )
+        if self._restored is not None and (now.grace_ends is None or at >= now.grace_ends):
+            self._restored = None  # a later outage has nothing to do with it
+        return now
 
     def _interrupted(self, what: str, at: Time, lost: Duration) -> None:
         self._lost += lost
@@ -94,8 +114,7 @@ class RealClock(_Continuity):
         self._floor = max(self._floor, wall, floor)
 
     def now(self, rules: Rules) -> Now:
-        at = self._look()
-        return Now(at=at, steady_since=self._steady_since, lost=self._lost, rules=rules)
+        return self._now(self._look(), rules)
 
     def resume(self, served_until: Time | None, lost: Duration, floor: Time) -> None:
         self._begin(floor)
@@ -159,7 +178,7 @@ class VirtualClock(_Continuity):
             call()
 
     def now(self, rules: Rules) -> Now:
-        return Now(at=self._floor, steady_since=self._steady_since, lost=self._lost, rules=rules)
+        return self._now(self._floor, rules)
 
     def resume(self, served_until: Time | None, lost: Duration, floor: Time) -> None:
         self._floor = max(self._floor, floor)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import socket
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
@@ -75,8 +76,10 @@ class Gates:
                 return await _fetch(gate.http)
         except TimeoutError:
             return self._late()
-        except (OSError, ValueError, NotStarted) as error:
-            return Answer(False, str(error) or type(error).__name__)
+        except NotStarted as error:
+            return Answer(False, str(error))
+        except (OSError, ValueError) as error:
+            return Answer(False, _trouble(error))
 
     async def _run(self, name: str) -> Answer:
         """What counts is how the command itself ends; what it leaves behind is killed then."""
@@ -84,7 +87,11 @@ class Gates:
             return Answer(False, f"the service's settings name no gate command '{name}' any more")
         with _nothing() as nothing:
             ended = await program.run(
-                self._commands[name], nothing, os.environ, self._patience, leaves_nothing=True
+                self._commands[name],
+                nothing,
+                program.inherited(),
+                self._patience,
+                leaves_nothing=True,
             )
         if ended.late:
             return self._late()
@@ -101,7 +108,9 @@ def _nothing() -> IO[bytes]:
 
 
 async def _fetch(url: str) -> Answer:
-    """One GET. No proxy is asked and no redirect followed: what is named is what is asked."""
+    """One GET. No proxy is asked and no redirect followed: what is named is what is asked. Of
+    what is answered nothing is told but the status: whoever named it may not be meant to read it.
+    """
     parts = urlsplit(url)
     tls = ssl.create_default_context() if parts.scheme == "https" else None
     port = parts.port or (443 if tls else 80)
@@ -116,9 +125,24 @@ async def _fetch(url: str) -> Answer:
         writer.transport.abort()
     match = re.fullmatch(r"HTTP/1\.[01] (\d{3})(?: .*)?", line)
     if match is None:
-        said = f"not HTTP: {_printable(line)}" if line else "closed without an answer"
-        return Answer(False, said)
+        return Answer(False, "not HTTP" if line else "closed without an answer")
     return Answer(match[1][0] == "2", f"status {match[1]}")
+
+
+def _trouble(error: OSError | ValueError) -> str:
+    """What kind of failure it was, and no word of the other side's."""
+    match error:
+        case ssl.SSLCertVerificationError():
+            return f"its certificate does not hold: {error.verify_message}"
+        case ssl.SSLError():
+            return "no TLS could be agreed on"
+        case socket.gaierror():
+            return "its name leads to no address"
+        case OSError(errno=int(number)):
+            return os.strerror(number)
+        case OSError():
+            return "it could not be reached"
+    return "not HTTP"  # a first line without end
 
 
 def _request(parts: SplitResult) -> bytes:

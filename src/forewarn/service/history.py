@@ -19,6 +19,7 @@ from forewarn.core.registry import Put, RolloutRemoved, TokenRemoved
 from forewarn.core.rollout import caused
 from forewarn.core.time import DAY, HOUR, Duration
 from forewarn.core.words import listing
+from forewarn.service import guard
 from forewarn.service.inventory import Inventory
 from forewarn.service.suggest import instead_of
 from forewarn.service.writer import Writer
@@ -87,6 +88,7 @@ class History:
             if len(page) < wanted.limit:
                 return
             wanted = msgspec.structs.replace(wanted, after=(page[-1].at, page[-1].seq))
+            await guard.pause(0)  # the engine may not have let anybody else have a turn
             page = await self._store.history(wanted)
 
     async def prune(self) -> int:

@@ -17,7 +17,7 @@ from forewarn.core.time import SECOND, Time
 from forewarn.service.census import Census
 from forewarn.service.clock import Clock, Interruption
 from forewarn.service.feed import Feed
-from forewarn.service.readings import Kind, Reading, Spread, Spreads
+from forewarn.service.readings import Reading, Spread, Spreads, counter, gauge, spread
 from forewarn.service.scheduler import Scheduler
 from forewarn.service.wellbeing import Wellbeing
 from forewarn.store.port import Store
@@ -87,82 +87,80 @@ class Meter:
         self, now: Now, scheduler: Scheduler, pruned: int, wellbeing: Wellbeing
     ) -> Iterator[Reading | Spreads]:
         info: dict[tuple[str, ...], float] = {(__version__, platform.python_version()): 1.0}
-        yield _gauge("forewarn_build_info", "Which forewarn this is", info, "version", "python")
+        yield gauge("forewarn_build_info", "Which forewarn this is", info, "version", "python")
         for name, says in (
             ("healthy", "Does the service work at all, as /healthz says?"),
             ("ready", "Can it do what it is there for, as /readyz says?"),
         ):
-            yield _gauge(f"forewarn_{name}", says, {(): float(not wellbeing.unwell(name))})
+            yield gauge(f"forewarn_{name}", says, {(): float(not wellbeing.unwell(name))})
         yield from self.census.readings(now.at)
         yield from self._of_commits()
         yield from self._of_calls()
         yield from self._of_feed()
-        yield _gauge(
+        yield gauge(
             "forewarn_overdue_seconds",
             "For how long the first deadline that was not kept is overdue; 0 if there is none",
             {(): overdue(scheduler.oldest_due(), now)},
         )
-        yield _gauge(
-            "forewarn_deadlines", "Groups and rollouts with one", {(): scheduler.deadlines}
-        )
-        yield _counter(
+        yield gauge("forewarn_deadlines", "Groups and rollouts with one", {(): scheduler.deadlines})
+        yield counter(
             "forewarn_interruptions",
             "How often time was not served: the service was away, stood still, or the clock jumped",
             {(w,): self._interruptions[w] for w in (*INTERRUPTIONS.values(), "other")},
             "what",
         )
-        yield _gauge(
+        yield gauge(
             "forewarn_lost_seconds",
             "Time in which nobody served, over the life of the state",
             {(): now.lost / SECOND},
         )
-        yield _gauge(
+        yield gauge(
             "forewarn_state_bytes",
             "Size of the state file and of what lies beside it until it is part of it",
             {(): sum(map(_size, _files(self._state)))},
         )
-        yield _counter(
+        yield counter(
             "forewarn_history_pruned", "Records of the history that were too old", {(): pruned}
         )
 
     def _of_commits(self) -> Iterator[Reading | Spreads]:
-        yield _counter("forewarn_commits", "Commits that are durable", {(): self._commits})
-        yield _counter(
+        yield counter("forewarn_commits", "Commits that are durable", {(): self._commits})
+        yield counter(
             "forewarn_commit_failures",
             "Batches that could not be made durable; nothing of them happened",
             {(): self._failures},
         )
-        yield _spread(
+        yield spread(
             "forewarn_commit_seconds", "How long a batch took to be durable", self._commit_times
         )
-        yield _spread(
+        yield spread(
             "forewarn_commit_batch", "Works that were decided for one batch", self._batches
         )
-        yield _gauge(
+        yield gauge(
             "forewarn_store_trouble",
             "1 while the last write of the state has failed",
             {(): float(bool(self._store.healthy()))},
         )
 
     def _of_calls(self) -> Iterator[Reading | Spreads]:
-        yield _counter(
+        yield counter(
             "forewarn_driver_attempts",
             "Attempts at carrying an event out, by what the driver made of them",
             {(result,): self._attempts[result] for result in RESULTS},
             "result",
         )
-        yield _spread(
+        yield spread(
             "forewarn_driver_seconds", "How long a driver took for one", self._attempt_times
         )
-        yield _counter(
+        yield counter(
             "forewarn_control_requests",
             "Calls of the control API, by method and class of status",
             dict(sorted(self._calls.items())),
             "method",
             "status",
         )
-        yield _spread("forewarn_control_seconds", "How long they took", self._call_times)
-        yield _counter(
+        yield spread("forewarn_control_seconds", "How long they took", self._call_times)
+        yield counter(
             "forewarn_control_refused",
             "Calls of whoever has no token (401), or not the right one (403)",
             {(str(status),): self._refused[status] for status in REFUSED},
@@ -170,9 +168,9 @@ class Meter:
         )
 
     def _of_feed(self) -> Iterator[Reading]:
-        yield _gauge("forewarn_commit", "The number of the newest commit", {(): self._store.seq})
-        yield _gauge("forewarn_feed_streams", "Who follows the feed", {(): self._feed.followers})
-        yield _gauge(
+        yield gauge("forewarn_commit", "The number of the newest commit", {(): self._store.seq})
+        yield gauge("forewarn_feed_streams", "Who follows the feed", {(): self._feed.followers})
+        yield gauge(
             "forewarn_feed_lag",
             "Commits that whoever is furthest behind has not been sent",
             {(): self._feed.lag},
@@ -193,15 +191,3 @@ def _size(path: Path) -> int:
 def overdue(due: Time | None, now: Now) -> float:
     """Seconds by which the first deadline has passed."""
     return 0.0 if due is None else max(0.0, (now.at - due) / SECOND)
-
-
-def _gauge(name: str, says: str, samples: dict[tuple[str, ...], float], *labels: str) -> Reading:
-    return Reading(name, says, Kind.GAUGE, labels, list(samples.items()))
-
-
-def _counter(name: str, says: str, samples: dict[tuple[str, ...], int], *labels: str) -> Reading:
-    return Reading(name, says, Kind.COUNTER, labels, list(samples.items()))
-
-
-def _spread(name: str, says: str, spread: Spread) -> Spreads:
-    return Spreads(name, says, (), [((), spread)])

@@ -23,6 +23,7 @@ from forewarn.core.lifecycle import SHOWN, Move
 from forewarn.core.time import Time
 from forewarn.core.words import escaped, visible
 from forewarn.service import guard
+from forewarn.service.outlet import Outlet
 from forewarn.service.secret import hidden
 from forewarn.store.port import Commit, Store
 
@@ -36,21 +37,11 @@ _encode = msgspec.json.Encoder(enc_hook=repr).encode
 log = structlog.get_logger("forewarn")
 
 
-class Told:
-    """Standard error as somewhere to tell things, whether or not anybody is there to read them.
+def _dropped(lines: int) -> None:
+    log.warning("lines of this log were dropped, since nobody read it", lines=lines)
 
-    A log that cannot be written (a closed pipe, a full disk, no standard error at all) must not
-    stop the service.
-    """
 
-    def write(self, text: str) -> int:
-        with contextlib.suppress(AttributeError, OSError, ValueError):
-            sys.stderr.write(text)
-        return len(text)
-
-    def flush(self) -> None:
-        with contextlib.suppress(AttributeError, OSError, ValueError):
-            sys.stderr.flush()
+_outlet = Outlet(_dropped)
 
 
 def configure(format: str = "auto", level: str = "info", *, dates: bool = True) -> None:
@@ -73,7 +64,7 @@ def configure(format: str = "auto", level: str = "info", *, dates: bool = True) 
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         # A line is written in one piece: other processes may be writing there too.
-        logger_factory=structlog.WriteLoggerFactory(cast(TextIO, Told())),
+        logger_factory=structlog.WriteLoggerFactory(cast(TextIO, _outlet)),
         cache_logger_on_first_use=False,
     )
     root = logging.getLogger()

@@ -4,24 +4,50 @@ commits, the same history, and the time in which nobody served still counts as t
 
 from __future__ import annotations
 
+import os
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from forewarn.core import Rules
+import msgspec
+
+from forewarn.core import Rules, Time
+from forewarn.core.access import Token
 from forewarn.service import restoring
 from forewarn.service.clock import RealClock
 from forewarn.service.ledger import Ledger
 from forewarn.service.tokens import Tokens
 from forewarn.service.witness import Witness
 from forewarn.service.writer import Writer
+from forewarn.store import StoreUnusable, checking
+from forewarn.store.naming import beside
 from forewarn.store.sqlite import SqliteStore
+
+_decode = msgspec.json.Decoder(Token).decode
+
+
+def listed(path: Path) -> list[tuple[Token, Time | None]]:
+    """The tokens in a state file, the newest last, and when each was last used. It is only read,
+    also while a service has it. Raises StoreUnusable."""
+    checking.check_header(path)
+    try:
+        with checking.reading(path) as connection:
+            checking.check_schema(path, checking.schema_of(connection, path), migrate=False)
+            bodies = connection.execute("SELECT body FROM tokens").fetchall()
+            used = dict(connection.execute("SELECT id, used FROM token_uses"))
+    except sqlite3.DatabaseError as error:
+        raise StoreUnusable(f"{path} is damaged ({error}): {checking.INSTEAD}") from error
+    found = [_decode(body) for (body,) in bodies]
+    found.sort(key=lambda token: (token.created_at, token.id))
+    return [(token, used.get(token.id)) for token in found]
 
 
 @asynccontextmanager
 async def opened(path: Path) -> AsyncIterator[tuple[Tokens, Writer]]:
     """The tokens in a state file, which is made if there is none. Raises StoreUnusable: also if
     a service has it."""
+    new = [part for part in _parts(path) if not part.exists()]
     store = SqliteStore(path, migrate=False)
     await store.open()
     try:
@@ -37,3 +63,18 @@ async def opened(path: Path) -> AsyncIterator[tuple[Tokens, Writer]]:
         yield Tokens(store, writer, witness), writer
     finally:
         await store.close()
+        _hand_over(new, path)
+
+
+def _parts(path: Path) -> list[Path]:
+    return [path, *(beside(path, end) for end in (".lock", "-wal", "-shm"))]
+
+
+def _hand_over(made: list[Path], path: Path) -> None:
+    """What root has made belongs to whoever the state belongs to, or else its directory."""
+    if os.geteuid() != 0:
+        return
+    like = (path.parent if path in made else path).stat()
+    for part in made:
+        if part.exists():
+            os.chown(part, like.st_uid, like.st_gid)

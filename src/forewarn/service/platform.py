@@ -47,6 +47,8 @@ from forewarn.service.witness import Witness
 from forewarn.service.writer import Check, Plan, Writer
 from forewarn.store.port import Key, States, Store
 
+MAX_MEANT = 20  # events that are over, of which the beginning of an id may say which
+
 
 class Outcome(msgspec.Struct, frozen=True):
     """What a verb brought about: the event it is about, and what the caller should know."""
@@ -260,8 +262,8 @@ class Platform:
         if not found:
             found = list((await self._store.records([wanted])).values())
         if not found:
-            past = await self._store.past(limit=1_000)
-            found = [event for event in past if event.id.startswith(wanted)]
+            ids = await self._store.ids(wanted, MAX_MEANT)
+            found = list((await self._store.records(ids)).values())
         if not found:
             active = listing([event.id for event in self.active()])
             return unknown(f"no event '{id}'; active are {active}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 import msgspec
@@ -51,3 +51,17 @@ class Spreads(msgspec.Struct, frozen=True):
     says: str
     labels: tuple[str, ...]
     samples: Sequence[tuple[tuple[str, ...], Spread]]
+
+
+def gauge(name: str, says: str, samples: Mapping[tuple[str, ...], float], *labels: str) -> Reading:
+    return Reading(name, says, Kind.GAUGE, labels, list(samples.items()))
+
+
+def counter(
+    name: str, says: str, samples: Mapping[tuple[str, ...], float], *labels: str
+) -> Reading:
+    return Reading(name, says, Kind.COUNTER, labels, list(samples.items()))
+
+
+def spread(name: str, says: str, of: Spread) -> Spreads:
+    return Spreads(name, says, (), [((), of)])

@@ -1,8 +1,9 @@
 """A service that finds a copy where its state was: what was done since the copy is not known.
 
 Numbers go on beyond all that can have been shown since, rollouts wait for an operator, and it
-is put on record. Time since the copy counts as an outage, as after any stop, and events from
-before are observed before they are carried out (`carrier.py`).
+is put on record. Time since the copy counts as an outage, as after any stop; events from before
+wait for `start_grace`, since they may have been cancelled (`core/holds.py`), and are observed
+before they are carried out (`carrier.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ async def take_up(store: Store, writer: Writer, sightings: Sightings, ends: Time
     """When a copy last became the state: now, if nobody has served it before. `ends` is the last
     instant it tells of."""
     if sightings.copied is None:
-        return sightings.restored
+        restored, rules = sightings.restored, writer.rules
+        if restored is not None and ends < restored + rules.paced(rules.start_grace):
+            writer.restored(restored)  # whoever took it up did not serve for so long
+        return restored
     now, last = writer.now(), store.seq
     unknown = now.at - min(ends, now.at)
     store.skip(beyond_commits(unknown))
@@ -46,6 +50,7 @@ async def take_up(store: Store, writer: Writer, sightings: Sightings, ends: Time
         await store.transact(work)
     except StoreFailed as failure:
         raise StoreUnusable(f"the restored state could not be taken up: {failure}") from failure
+    writer.restored(now.at)
     log.warning(
         "the state is a copy: events from before are observed before they are carried out, rollouts"
         " are paused, and tokens revoked since are valid again",

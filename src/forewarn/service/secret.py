@@ -19,6 +19,7 @@ SECRET_LENGTH = 43  # letters and digits: 256 bits
 _LETTERS = string.ascii_letters + string.digits
 
 FORM = re.compile(rf"fw_([0-9a-f]{{{2 * ID_BYTES}}})_([A-Za-z0-9]{{{SECRET_LENGTH}}})", re.ASCII)
+_ID = re.compile(rf"[0-9a-f]{{{2 * ID_BYTES}}}", re.ASCII)
 # Also one that was cut off, or in which something was added: enough of it to be worth hiding.
 _LIKE = re.compile(rf"fw_([0-9a-f]{{{2 * ID_BYTES}}})_[A-Za-z0-9]{{4,}}", re.ASCII)
 _LIKE_BYTES = re.compile(_LIKE.pattern.encode(), re.ASCII)
@@ -54,6 +55,11 @@ def id_of(text: str) -> str:
     """Which token it says it is; empty if it is none at all."""
     found = FORM.fullmatch(text)
     return found[1] if found else ""
+
+
+def is_id(text: str) -> bool:
+    """Does it look like the id of a token, in any letter case?"""
+    return _ID.fullmatch(text.lower()) is not None
 
 
 def same(text: str, known: str | None) -> bool:

@@ -69,6 +69,14 @@ class Tokens:
         """Is there one that may make others?"""
         return bool(_admins(self._store.registry.tokens.values(), self._now()))
 
+    @property
+    def administered_for(self) -> Duration | None:
+        """How long there will be one that may make others; None: no end of it is known."""
+        now = self._now()
+        ends = [token.expires_at for token in _admins(self._store.registry.tokens.values(), now)]
+        known = [at for at in ends if at is not None]
+        return None if len(known) < len(ends) else max(known, default=now) - now
+
     def of(self, text: str) -> Token | None:
         """The valid token that this is the secret of. An id that nobody has and a secret that is
         wrong take the same way."""
@@ -217,6 +225,11 @@ def _wrong(wanted: NewToken) -> Refused | None:
         return invalid(
             f"'{wanted.name}' is somebody else in the history; name the token for who uses it"
         )
+    if secret.is_id(wanted.name):
+        return invalid(
+            f"'{wanted.name}' is of the form of a token's id, and could be taken for one; name the"
+            " token for who uses it"
+        )
     if wanted.role is Role.ADMIN and not wanted.limit.none:
         return invalid(
             "an admin is not limited: it may make itself any token; leave the limit out, or choose"
@@ -226,23 +239,27 @@ def _wrong(wanted: NewToken) -> Refused | None:
         return invalid(
             f"a token is limited to at most {MAX_TOKEN_GROUPS} groups by name; use a label"
         )
-    if any(not group or len(group) > MAX_NAME for group in wanted.limit.groups):
-        return invalid("a token is limited to groups by their names")
+    if any(not group.strip() or len(group) > MAX_NAME for group in wanted.limit.groups):
+        return invalid(
+            f"a token is limited to groups by their names, of 1 to {MAX_NAME} characters"
+        )
     return None
 
 
 def _taken(
     wanted: NewToken, tokens: Mapping[str, Token], states: Mapping[str, Group], now: Time
 ) -> Refused | None:
+    name = wanted.name.lower()  # people do not tell names apart by their letter case
     for token in tokens.values():
-        if token.name == wanted.name and token.valid(now):
+        if token.name.lower() == name and token.valid(now):
             return conflict(
-                f"there is a token of that name, {token.id}; choose another name, or revoke it"
-                f" first (forewarn token revoke {token.id})"
+                f"there is a token of that name, {token.id} ({token.name}); choose another name, or"
+                f" revoke it first (forewarn token revoke {token.id})"
             )
-    if any(group.machine(wanted.name) is not None for group in states.values()):
+    machines = (machine.name for group in states.values() for machine in group.machines)
+    if called := next((machine for machine in machines if machine.lower() == name), None):
         return conflict(
-            f"a machine is called '{wanted.name}', and what it approves is in the history under"
+            f"a machine is called '{called}', and what it approves is in the history under"
             " that name; name the token for who uses it"
         )
     if wanted.role is not Role.ADMIN and not _admins(tokens.values(), now):

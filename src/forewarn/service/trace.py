@@ -18,7 +18,7 @@ from forewarn.core import Event, Group, Time
 from forewarn.core.changes import Disabled, EventMoved, MachinePut, MachineRemoved
 from forewarn.core.lifecycle import Move
 from forewarn.core.time import SECOND, Rules
-from forewarn.drivers.simulated import Impact, World
+from forewarn.drivers.simulated import Impact, World, private
 from forewarn.service.clock import Clock, Interruption
 from forewarn.store.port import Commit, Store
 
@@ -115,7 +115,7 @@ class Trace:
 
 class FileTrace(Trace):
     def __init__(self, path: Path, rules: Rules) -> None:
-        self._file = path.open("ab", buffering=0)
+        self._file = private(path).open("ab", buffering=0)
         self._broken = False
         super().__init__(self._append, rules)
 

@@ -8,6 +8,7 @@ read, so they name no files; the log does.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 import structlog
@@ -22,6 +23,8 @@ LOOK_EVERY = 1.0  # seconds of guard time between two looks
 LOOP_PATIENCE = 10.0  # seconds since the last look after which the loop is said to stand still
 OVERDUE_PATIENCE = 30.0  # seconds that a deadline may be overdue
 STORE_PATIENCE = 30.0  # seconds that the store may take to answer a question
+
+_LASTED = re.compile(r" for \d+ s$")
 
 log = structlog.get_logger("forewarn")
 
@@ -125,13 +128,18 @@ class Wellbeing:
         found = {part: says for part, says in self.ready().items() if part != "service"}
         for part, says in found.items():
             known = self._said.get(part, "")
-            if bool(says) == bool(known):
+            if _reason(says) == _reason(known):
                 continue
             if says:
                 log.error("the service is not well", part=part, why=says)
             else:
                 log.info("the service is well again", part=part)
         self._said = found
+
+
+def _reason(says: str) -> str:
+    """Without how long it has lasted, which changes all the time."""
+    return _LASTED.sub("", says)
 
 
 def parts(said: Mapping[str, str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from forewarn.core import Changes, Command, Group, Now, Refused, Rules
+from forewarn.core import Changes, Command, Group, Now, Refused, Rules, Time
 from forewarn.core.commands import Approve
 from forewarn.core.joint import decide_together
 from forewarn.core.refusal import Reason
@@ -62,6 +62,10 @@ class Writer:
 
     def now(self) -> Now:
         return self._clock.now(self.rules)
+
+    def restored(self, at: Time) -> None:
+        """A copy became the state then: what was Scheduled in it waits for a while."""
+        self._clock.restored(at)
 
     async def submit(self, group: str, command: Command) -> Changes | Refused:
         """Decide and make durable. Raises StoreFailed if it could not be; then nothing happened."""

@@ -14,10 +14,20 @@ from pathlib import Path
 
 from forewarn.store import log
 from forewarn.store.locking import in_use, watched
+from forewarn.store.naming import beside
 from forewarn.store.port import StoreUnusable
 from forewarn.store.schema import SCHEMA_VERSION, metadata
 
 MAGIC = b"SQLite format 3\x00"
+
+# All that a schema has had so far is in the newest; the rest is SQLite's own.
+_PARTS = {
+    *(("table", table.name) for table in metadata.sorted_tables),
+    *(("index", str(index.name)) for table in metadata.sorted_tables for index in table.indexes),
+    *(("table", name) for name in ("alembic_version", "sqlite_sequence")),
+    *(("table", name) for name in ("sqlite_stat1", "sqlite_stat4")),
+}
+_AUTOMATIC = "sqlite_autoindex_"
 
 INSTEAD = "restore a backup (forewarn restore), or move it away to begin anew"
 
@@ -43,6 +53,8 @@ def check_file(path: Path) -> str | None:
         try:
             with reading(path, watched_already=True) as connection:
                 found = schema_of(connection, path)
+                if known(found):
+                    check_parts(connection, path)
                 log.check_frames(path, wal)
                 _check_pages(connection, path)
         except sqlite3.DatabaseError as error:
@@ -60,7 +72,8 @@ def check_schema(path: Path, found: str, *, migrate: bool) -> None:
     if found != SCHEMA_VERSION and not migrate:
         raise StoreUnusable(
             f"{path} has schema {found}, this version has {SCHEMA_VERSION}: make a backup"
-            f" (forewarn backup --state {path} FILE), then start with --migrate"
+            f" (forewarn backup --state {path} FILE), then bring it up to date"
+            f" (forewarn upgrade --state {path})"
         )
 
 
@@ -90,6 +103,17 @@ def schema_of(connection: sqlite3.Connection, path: Path) -> str:
     return str(row[0]) if row else ""
 
 
+def check_parts(connection: sqlite3.Connection, path: Path) -> None:
+    """Nothing may be in it but what this schema, or one before it, has: a trigger would act with
+    every commit."""
+    for kind, name in connection.execute("SELECT type, name FROM sqlite_master ORDER BY name"):
+        if (kind, name) not in _PARTS and not (kind == "index" and name.startswith(_AUTOMATIC)):
+            raise StoreUnusable(
+                f"{path} contains {kind} '{name}', which is no part of a state: somebody has put it"
+                " there; choose another file"
+            )
+
+
 def missing_columns(connection: sqlite3.Connection) -> list[str]:
     """What a file of this schema has and this one has not."""
     query = (
@@ -103,10 +127,6 @@ def missing_columns(connection: sqlite3.Connection) -> list[str]:
         for column in table.columns
         if (table.name, column.name) not in there
     ]
-
-
-def beside(path: Path, ending: str) -> Path:
-    return path.with_name(path.name + ending)
 
 
 def _check_rights(path: Path) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from forewarn.core import Time
 from forewarn.store import checking, verifying
+from forewarn.store.naming import beside
 from forewarn.store.port import Contents, Copy, StoreUnusable
 from forewarn.store.rows import COPIED
 
@@ -60,7 +61,7 @@ def link(file: Path, state: Path, ending: str) -> Path:
     """Give a file another name beside the state: the first that is free."""
     number = 1
     while True:
-        kept = checking.beside(state, ending if number == 1 else f"{ending}-{number}")
+        kept = beside(state, ending if number == 1 else f"{ending}-{number}")
         try:
             _second_name(file, kept)
         except FileExistsError:

@@ -10,6 +10,7 @@ import os
 import struct
 from pathlib import Path
 
+from forewarn.store.naming import beside
 from forewarn.store.port import StoreUnusable
 
 HEADER = 32  # bytes
@@ -35,7 +36,7 @@ def check_frames(path: Path, wal: Path) -> None:
     failed one by one; two that follow from each other were both acknowledged."""
     if _empty(wal):
         return
-    with wal.with_name(f"{path.name}-shm").open("rb") as index:
+    with beside(path, "-shm").open("rb") as index:
         (read,) = struct.unpack_from("=I", index.read(HEADER), READ_TO)
     with wal.open("rb") as file:
         head = file.read(HEADER)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice, takewhile
 
@@ -13,7 +13,7 @@ from forewarn.core.changes import EventMoved
 from forewarn.core.history import Record, Scribe, What
 from forewarn.core.registry import Registry, StateRestored
 from forewarn.store.batching import BatchingStore
-from forewarn.store.port import Commit, Copy, Key, Keyed, Sightings, StoreFailed, Wanted
+from forewarn.store.port import Commit, Copy, Key, Keyed, Mark, Sightings, StoreFailed, Wanted
 
 
 class Disk:
@@ -28,12 +28,15 @@ class Disk:
         self.restored: Time | None = None
         self.keys: dict[tuple[str, str], Keyed] = {}
         self.history: list[Record] = []
+        self.timeline: list[Record] = []  # the same in the order of time
         self.recorded = 0  # records ever
 
     def record(self, records: Iterable[Record]) -> None:
         for record in records:
             self.recorded += 1
-            self.history.append(msgspec.structs.replace(record, seq=self.recorded))
+            kept = msgspec.structs.replace(record, seq=self.recorded)
+            self.history.append(kept)
+            insort(self.timeline, kept, key=_mark)  # at the end, but for what was seen
 
 
 class MemoryStore(BatchingStore):
@@ -107,14 +110,18 @@ class MemoryStore(BatchingStore):
         return list(islice((id for id in self.disk.events if id.startswith(prefix)), limit))
 
     async def history(self, wanted: Wanted) -> Sequence[Record]:
-        found = sorted(
-            (record for record in self.disk.history if _matches(record, wanted)),
-            key=lambda record: (record.at, record.seq),
-            reverse=wanted.newest_first,
-        )
         if wanted.after_seq is not None:
-            found.sort(key=lambda record: record.seq)
-        return found[: wanted.limit]
+            records: Iterable[Record] = self.disk.history
+        else:  # whoever reads on begins where it was, instead of looking through what it has had
+            timeline = self.disk.timeline
+            first = bisect_right(timeline, wanted.after, key=_mark) if wanted.after else 0
+            end = len(timeline)
+            if wanted.before is not None:
+                end = bisect_left(timeline, wanted.before, key=_mark)
+            places = range(first, end)
+            ordered = reversed(places) if wanted.newest_first else places
+            records = (timeline[place] for place in ordered)
+        return list(islice((r for r in records if _matches(r, wanted)), wanted.limit))
 
     async def prune(self, cutoff: Time, keeps: Callable[[Event], bool]) -> int:
         disk = self.disk
@@ -126,6 +133,7 @@ class MemoryStore(BatchingStore):
         kept = [r for r in disk.history if r.event not in over and (r.event or r.at >= cutoff)]
         gone = len(disk.history) - len(kept)
         disk.history = kept
+        disk.timeline = sorted(kept, key=_mark)
         disk.events = {id: event for id, event in disk.events.items() if id not in over}
         needed = min(cutoff, self._oldest_needed(cutoff))
         old = 0
@@ -154,8 +162,12 @@ class MemoryStore(BatchingStore):
         return None
 
 
+def _mark(record: Record) -> Mark:
+    return (record.at, record.seq)
+
+
 def _matches(record: Record, wanted: Wanted) -> bool:
-    mark = (record.at, record.seq)
+    mark = _mark(record)
     return (
         (wanted.machine is None or wanted.machine in (record.machine, *record.machines))
         and wanted.group in (None, record.group)

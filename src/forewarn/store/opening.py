@@ -10,20 +10,20 @@ import contextlib
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import sqlalchemy as sa
 
 from forewarn.core import Time
 from forewarn.store import checking, copying
 from forewarn.store import schema as s
-from forewarn.store.locking import locked
+from forewarn.store.locking import Lock, locked
 from forewarn.store.port import StoreUnusable
 
 Told = Callable[[str, str, Path], None]
 
 
-def opened(path: Path, *, migrate: bool, told: Told) -> IO[str]:
+def opened(path: Path, *, migrate: bool, told: Told) -> Lock:
     """The lock, once the file is there and of this schema. `told` hears of an upgrade: from
     which schema, to which, and where the file is kept as it was."""
     found = checking.check_file(path)

@@ -17,6 +17,7 @@ import msgspec
 from forewarn.core import Time
 from forewarn.store import checking, copying, verifying
 from forewarn.store.locking import locked
+from forewarn.store.naming import beside
 from forewarn.store.port import Contents, StoreUnusable
 
 KEPT = ".before-restore"
@@ -32,7 +33,7 @@ def restore(backup: Path, state: Path, at: Time, *, force: bool = False) -> Rest
     state = state.resolve()
     found = _checked(backup, state)
     with contextlib.closing(locked(state)):
-        _hand_over(checking.beside(state, ".lock"), state)
+        _hand_over(beside(state, ".lock"), state)
         copying.sweep(state)
         replaces = _there(state, force=force)
         with copying.temporary(state) as made:
@@ -77,10 +78,10 @@ def _set_aside(state: Path) -> Path:
     _forget_second_names(state)
     kept = copying.link(state, state, KEPT) if state.exists() else _free(state)
     for ending in ("-wal", "-journal"):
-        part = checking.beside(state, ending)
+        part = beside(state, ending)
         if part.exists():
-            part.rename(checking.beside(kept, ending))
-    checking.beside(state, "-shm").unlink(missing_ok=True)
+            part.rename(beside(kept, ending))
+    beside(state, "-shm").unlink(missing_ok=True)
     copying.sync(state.parent)
     return kept
 
@@ -112,11 +113,11 @@ def _hand_over(made: Path, state: Path) -> None:
 def _free(state: Path) -> Path:
     number = 1
     while True:
-        kept = checking.beside(state, KEPT if number == 1 else f"{KEPT}-{number}")
+        kept = beside(state, KEPT if number == 1 else f"{KEPT}-{number}")
         if not kept.exists() and not _log(kept).exists():
             return kept
         number += 1
 
 
 def _log(state: Path) -> Path:
-    return checking.beside(state, "-wal")
+    return beside(state, "-wal")

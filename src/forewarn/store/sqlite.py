@@ -15,7 +15,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import sqlalchemy as sa
@@ -26,6 +26,7 @@ from forewarn.core.history import Record
 from forewarn.store import asking, copying, loading, opening, pruning, rows
 from forewarn.store import schema as s
 from forewarn.store.batching import BatchingStore
+from forewarn.store.locking import Lock
 from forewarn.store.port import (
     Commit,
     Copy,
@@ -58,7 +59,7 @@ class SqliteStore(BatchingStore):
         super().__init__()
         self.path = path.resolve()  # the lock must be one, whatever name the file goes by
         self._migrate = migrate
-        self._lock: IO[str] | None = None
+        self._lock: Lock | None = None
         self._engine: sa.Engine | None = None
         self._identity: tuple[int, int] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
@@ -162,9 +163,16 @@ class SqliteStore(BatchingStore):
 
     async def copy(self, at: Time) -> Copy | None:
         try:
-            return await asyncio.to_thread(copying.stream, self.path, at)
-        except (OSError, StoreUnusable) as error:
-            raise StoreFailed(f"no copy could be made: {error}") from error
+            self._check_identity()
+            made = await asyncio.to_thread(copying.stream, self.path, at)
+            try:
+                self._check_identity()  # which of the two it was made of is not known
+            except BaseException:
+                made.file.close()
+                raise
+        except (OSError, StoreUnusable, StoreFailed) as error:
+            raise StoreUnreadable(f"no copy could be made: {error}") from error
+        return made
 
     async def _written(self, call: Callable[..., T], *arguments: object) -> T:
         try:
@@ -196,12 +204,15 @@ class SqliteStore(BatchingStore):
 
     def _writing(self) -> contextlib.AbstractContextManager[sa.Connection]:
         """What is written to a file that nobody will find again is not durable."""
+        self._check_identity()
+        return self._connection()
+
+    def _check_identity(self) -> None:
         if self._on_disk() != self._identity:
             raise StoreFailed(
                 f"{self.path}: the file was removed or replaced while in use; put it back, or"
                 " restart the service"
             )
-        return self._connection()
 
     def _open(self) -> None:
         try:

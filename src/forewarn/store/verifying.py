@@ -18,6 +18,7 @@ from forewarn.core.registry import Registry, StateRestored
 from forewarn.core.rollout import Rollout
 from forewarn.store import checking
 from forewarn.store.port import Commit, Contents, StoreUnusable
+from forewarn.store.rows import COPIED
 from forewarn.store.schema import SCHEMA_VERSION
 
 BODIES: dict[str, Any] = {
@@ -32,13 +33,12 @@ BODIES: dict[str, Any] = {
 
 def contents(connection: sqlite3.Connection, path: Path) -> Contents:
     schema = checking.schema_of(connection, path)
-    if not checking.known(schema):
-        checking.check_schema(path, schema, migrate=True)
+    checking.check_schema(path, schema, migrate=True)
     marks = dict(connection.execute("SELECT key, value FROM service"))
     newest = connection.execute("SELECT max(seq), max(at) FROM commits").fetchone()
     until = [at for at in (newest[1], marks.get("served_until")) if at is not None]
     counted = connection.execute(
-        "SELECT (SELECT count(*) FROM groups), (SELECT count(*) FROM machines),"
+        "SELECT (SELECT count(DISTINCT group_name) FROM machines), (SELECT count(*) FROM machines),"
         " (SELECT count(*) FROM events WHERE NOT over)"
     ).fetchone()
     tokens = (0,)
@@ -48,7 +48,7 @@ def contents(connection: sqlite3.Connection, path: Path) -> Contents:
         schema=schema,
         commit=newest[0] or 0,
         at=max(until, default=None),
-        copied_at=marks.get("copied"),
+        copied_at=marks.get(COPIED),
         groups=counted[0],
         machines=counted[1],
         active_events=counted[2],
@@ -61,6 +61,7 @@ def verify(connection: sqlite3.Connection, path: Path) -> Contents:
     try:
         check_pages(connection, path)
         found = contents(connection, path)
+        checking.check_parts(connection, path)
         if found.schema == SCHEMA_VERSION and (lacks := checking.missing_columns(connection)):
             raise StoreUnusable(
                 f"{path} says it is of schema {found.schema}, but has no {lacks[0]}"

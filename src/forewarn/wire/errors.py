@@ -64,6 +64,11 @@ def long_note(most: int) -> Problem:
     return Problem(400, json.dumps({"error": said}, separators=(",", ":")).encode())
 
 
+def changed_too_often(most: int) -> Problem:
+    said = f"Too many changes. A machine may change its word on one event {most} times"
+    return Problem(429, json.dumps({"error": said}, separators=(",", ":")).encode())
+
+
 def bad_version(known: Sequence[str]) -> Problem:
     """`known` in ascending order; the newest three are told, newest first."""
     body = {

@@ -1,10 +1,12 @@
 """A service of several processes, whose control, workers and supervisor are killed one by one with
-kill -9 while guests and an operator go on. What they saw is put before the judge.
+kill -9, and workers stopped in mid-air, while guests and an operator go on. What they saw is put
+before the judge.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -27,6 +29,8 @@ KINDS = {
     "shop": "cloud-service",
     "jumpbox": "standalone",
 }
+STOPS = (9,)  # lives in which a worker is not killed but stands still
+LATER = 12.0  # seconds after which it goes on, if it still can
 NEVER_LONGER = 30.0  # seconds for anything that should take one
 
 
@@ -92,10 +96,24 @@ class Victims:
         pid = self._supervisor.pid
         found = {}
         for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-            words = Path(f"/proc/{child}/cmdline").read_bytes().decode().split("\0")
-            if "forewarn.cli.process" in words:
-                found[words[words.index("forewarn.cli.process") + 1]] = int(child)
+            with contextlib.suppress(OSError):  # it is gone already
+                words = Path(f"/proc/{child}/cmdline").read_bytes().decode().split("\0")
+                if "forewarn.cli.process" in words:
+                    found[words[words.index("forewarn.cli.process") + 1]] = int(child)
         return found
+
+    async def stop(self, name: str) -> None:
+        """Let it stand still, and go on later: by then another should be in its place."""
+        stopped = self.children()[name]
+        process = os.pidfd_open(stopped)
+        os.kill(stopped, signal.SIGSTOP)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LATER):
+                while self.children().get(name, stopped) == stopped:
+                    await guard.pause(0.01)
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(process, signal.SIGCONT)
+        os.close(process)
 
     async def kill(self, name: str) -> None:
         """Until there is another in its place."""
@@ -136,6 +154,10 @@ async def killed_one_by_one(directory: Path) -> tuple[Guests, Counter[str]]:
             await victims.start()
             guests.refused = 0
             name = "supervisor"
+        elif life in STOPS:
+            name = "stopped"
+            await victims.stop(guests.chance.choice(["worker 0", "worker 1"]))
+            assert guests.refused == 0, "a call was refused while a worker stood still"
         else:
             name = guests.chance.choice(["control", "worker 0", "worker 1"])
             await victims.kill(name)
@@ -154,7 +176,7 @@ async def killed_one_by_one(directory: Path) -> tuple[Guests, Counter[str]]:
 
 def test_no_promise_is_broken_whichever_process_is_killed(tmp_path: Path) -> None:
     guests, killed = asyncio.run(killed_one_by_one(tmp_path))
-    assert {"control", "worker 0", "worker 1", "supervisor"} == set(killed)
+    assert {"control", "worker 0", "worker 1", "supervisor", "stopped"} == set(killed)
 
     lines = (tmp_path / "state.db.impacts").read_text().splitlines()
     impacts = [json.loads(line) for line in lines]

@@ -56,15 +56,16 @@ def test_a_service_of_somebody_else_is_taken_for_what_its_note_says(own: Path) -
 def test_a_note_whose_process_is_gone_is_removed(own: Path) -> None:
     for directory in (own / "system", own / "own/forewarn"):
         directory.mkdir(exist_ok=True, mode=0o700)
-        (directory / "x.json").write_bytes(msgspec.json.encode(Note(GONE, "a", "b")))
-        (directory / "y.json").write_text("nonsense")
+        (directory / f"{GONE}.json").write_bytes(msgspec.json.encode(Note(GONE, "a", "b")))
+        (directory / f"{GONE + 1}.json").write_text("nonsense")
+        (directory / "y.json").write_text("not a note by its name")
     with pytest.raises(NotFound):
         find()
-    assert list(own.rglob("*.json")) == []
+    assert {path.name for path in own.rglob("*.json")} == {"y.json"}
 
 
 def test_several_services_have_to_be_told_apart(own: Path) -> None:
-    left = own / "system/0.json"
+    left = own / f"system/{os.getppid()}.json"
     left.write_bytes(msgspec.json.encode(Note(os.getppid(), "http://guests", "http://other")))
     with (
         note("http://guests", "http://control"),

@@ -13,6 +13,8 @@ import pytest
 from forewarn.cli.reloading import LIVE
 from forewarn.cli.settings import CommandTable, Settings, SettingsError, gather, load
 from forewarn.cli.settings_lines import lines
+from forewarn.cli.settings_values import collide
+from forewarn.node.config import Address
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "deploy/forewarn.toml"
@@ -129,6 +131,12 @@ def test_all_that_is_wrong_is_said_at_once_each_with_its_place(tmp_path: Path) -
         ({"FOREWARN_STATE__X": "x"}, "no such setting"),
         ({"FOREWARN_CONTROL": "nowhere"}, "FOREWARN_CONTROL: control: 'nowhere' is not HOST:PORT"),
         ({"FOREWARN_MAX_BODY": "0"}, "FOREWARN_MAX_BODY: max_body must be at least 1"),
+        ({"FOREWARN_SILENCE": "0s"}, "silence = '0s': it is at least 1 min"),
+        ({"FOREWARN_SILENCE": "59s"}, "silence = '59s': it is at least 1 min"),
+        ({"FOREWARN_HEAD_TIMEOUT": "0s"}, "head_timeout = '0s': it is at least 1 s"),
+        ({"FOREWARN_BODY_TIMEOUT": "0s"}, "body_timeout = '0s': it is at least 1 s"),
+        ({"FOREWARN_ANSWER_TIMEOUT": "0s"}, "answer_timeout = '0s': it is at least 1 s"),
+        ({"FOREWARN_KEEP_ALIVE": "0s"}, "keep_alive = '0s': it is at least 1 s"),
         ({"FOREWARN_WORKERS": "1000"}, "workers = 1000: there are 0 to 64"),
         ({"FOREWARN_TRACES": "ftp://x"}, "traces is an address of an OTLP receiver"),
         ({"FOREWARN_CONTROL_NAMES": "http://a"}, "'http://a' is no name of a host"),
@@ -227,3 +235,22 @@ def test_it_is_documented_which_settings_are_reloaded_and_which_are_not() -> Non
     assert set(re.findall(r"`([a-z_.]+)`", taken)) & every == set(LIVE) & every
     assert set(LIVE) <= every
     assert set(re.findall(r"`([a-z_.]+)`", left)) & every == every - set(LIVE)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "control", "collides"),
+    [
+        ("127.0.0.1:80", "127.0.0.1:80", True),
+        ("127.0.0.1:80", "localhost:80", True),
+        ("0.0.0.0:80", "127.0.0.1:80", True),
+        ("[::]:80", "127.0.0.1:80", True),
+        ("0.0.0.0:80", "[::1]:80", False),
+        ("127.0.0.1:80", "127.0.0.2:80", False),
+        ("127.0.0.1:80", "127.0.0.1:81", False),
+        ("127.0.0.1:0", "127.0.0.1:0", False),
+    ],
+)
+def test_guests_and_operators_have_addresses_of_their_own(
+    metadata: str, control: str, collides: bool
+) -> None:
+    assert collide(Address.parse(metadata), Address.parse(control)) is collides

@@ -59,6 +59,8 @@ class Referee:
         self.approved: set[str] = set()
         self.listed: set[str] = set()
         self.left: dict[str, set[str]] = {}
+        # What a machine last said of an event, and how often that was something else.
+        self.words: dict[tuple[str, str], tuple[tuple[bool, str], int]] = {}
         self.last_get: Duration = 0  # in time served
 
     @property
@@ -117,6 +119,15 @@ class Referee:
             case commands.Restore(machine=name):
                 found = [machine for machine in before.machines if machine.name == name]
                 assert refused == (not found or found[0].alive)
+            case commands.Prepare(id=id, machine=name):
+                shown = id in active and active[id].listed and before.enabled
+                there = name in before.alive and len(command.note) <= 1_024
+                before_this = self.words.get((id, name), ((False, ""), 0))
+                word = (command.ready, command.note if command.ready else "")
+                allowed = word == before_this[0] or before_this[1] < 16
+                assert refused == (not shown or not there or not allowed)
+                if not refused and word != before_this[0]:
+                    self.words[id, name] = (word, before_this[1] + 1)
             case commands.Strike(machines=names):
                 assert refused == unsuitable(before, names)
             case commands.Maintain(type=type, machine=name):

@@ -36,6 +36,11 @@ def expired(event: Event, now: Now) -> bool:
     return now.at >= event.not_before and now.at >= grace_end(now)
 
 
+def from_copy(event: Event, now: Now) -> bool:
+    """Was it there when a copy became the state, and is the grace after that not over?"""
+    return now.restored is not None and event.raised_at <= now.restored and now.at < grace_end(now)
+
+
 def waits_for_machine(event: Event) -> bool:
     return event.type not in DELETES and not event.failure
 
@@ -52,7 +57,7 @@ def held_by(event: Event, events: tuple[Event, ...], now: Now) -> set[HoldKind]:
     if event.approved is None:
         if now.at < event.not_before:
             kinds.add(HoldKind.NOTICE)
-        if now.at < grace_end(now):
+        if now.at < grace_end(now) and not from_copy(event, now):
             kinds.add(HoldKind.GRACE)
     elif event.type is EventType.TERMINATE and not expired(event, now):
         for other in others:
@@ -64,6 +69,8 @@ def held_by(event: Event, events: tuple[Event, ...], now: Now) -> set[HoldKind]:
                 and not expired(other, now)
             ):
                 kinds.add(HoldKind.COUPLING)
+    if from_copy(event, now):
+        kinds.add(HoldKind.RESTORED)
     if waits_for_machine(event) and any(set(o.resources) & set(event.resources) for o in busy):
         kinds.add(HoldKind.MACHINE)
     if waits_for_domain(event) and any(o.domain != event.domain for o in busy):

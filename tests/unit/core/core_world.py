@@ -152,9 +152,19 @@ class World:
     def outage(self, length: Duration) -> None:
         """The endpoint was away for so long and is back."""
         back = self.now.at + length
+        grace = self.now.grace_ends
         self.now = msgspec.structs.replace(
-            self.now, at=back, steady_since=back, lost=self.now.lost + length
+            self.now,
+            at=back,
+            steady_since=back,
+            lost=self.now.lost + length,
+            restored=None if grace is None or self.now.at >= grace else self.now.restored,
         )
+
+    def restored(self, length: Duration) -> None:
+        """The group is from a copy that ends so long ago, and is served again."""
+        self.outage(length)
+        self.now = msgspec.structs.replace(self.now, restored=self.now.at)
 
     def run_to(self, at: Time) -> None:
         """As a scheduler does: tick whenever something is due, until `at`."""

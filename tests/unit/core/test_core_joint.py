@@ -14,6 +14,7 @@ from forewarn.core import EventType, Group, GroupKind, Machine, Now, Refused, So
 from forewarn.core import commands as c
 from forewarn.core.changes import EventMoved, apply
 from forewarn.core.events import Event, Joint
+from forewarn.core.holds import HoldKind
 from forewarn.core.joint import Together, decide_together, holds, joint_due, members
 from forewarn.core.lifecycle import Move
 from forewarn.core.time import MINUTE, SECOND, Duration
@@ -120,6 +121,11 @@ class Fleet:
             raise AssertionError("the deadlines never end")
         self.now = msgspec.structs.replace(self.now, at=target)
 
+    def restored(self) -> None:
+        """The fleet is from a copy that has just become the state."""
+        at = self.now.at
+        self.now = msgspec.structs.replace(self.now, steady_since=at, restored=at)
+
     def due(self, name: str) -> int | None:
         return joint_due(self.groups, self.groups[name], self.now)
 
@@ -212,6 +218,22 @@ def test_two_hosts_that_share_two_groups_crosswise_do_not_block_each_other() -> 
     assert fleet.statuses(two) == {Status.STARTED}
     fleet.carried_out(two)
     assert all(not group.events for group in fleet.groups.values())
+
+
+def test_what_a_copy_tells_of_waits_for_the_grace_although_all_have_approved() -> None:
+    fleet = Fleet()
+    fleet.enable("a", "b")
+    joint = fleet.maintain({"a": 0, "b": 0})
+    fleet.approve(joint, "a")
+    fleet.restored()
+    fleet.approve(joint, "b")
+    assert fleet.statuses(joint) == {Status.SCHEDULED}
+    (held,) = holds(fleet.groups, joint, fleet.now)
+    assert (held.kind, held.until) == (HoldKind.RESTORED, fleet.now.at + 60 * SECOND)
+    fleet.pass_time(60 * SECOND - 1)
+    assert fleet.statuses(joint) == {Status.SCHEDULED}
+    fleet.pass_time(1)
+    assert fleet.statuses(joint) == {Status.STARTED}
 
 
 def test_one_alone_cannot_be_cancelled_retried_or_finished() -> None:
@@ -335,6 +357,10 @@ class AnyFleet(RuleBasedStateMachine):
     @rule(minutes=st.sampled_from([0, 1, 5, 14, 15, 40]), seconds=st.integers(0, 59))
     def pass_time(self, minutes: int, seconds: int) -> None:
         self.fleet.pass_time(minutes * MINUTE + seconds * SECOND)
+
+    @rule()
+    def a_copy_becomes_the_state(self) -> None:
+        self.fleet.restored()
 
     @precondition(lambda self: self._begun())
     @rule(data=st.data())

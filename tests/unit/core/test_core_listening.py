@@ -169,6 +169,35 @@ def test_an_approval_does_not_wait_for_the_end_of_that_pause() -> None:
     assert w.status(id) is Status.STARTED
 
 
+def test_after_a_restore_not_even_what_is_approved_starts_before_the_end_of_that_pause() -> None:
+    """It may have been cancelled after the copy was made."""
+    w = world()
+    approved, later = w.raised(REBOOT, "m0"), w.raised(REBOOT, "m1")
+    busy = w.struck("m0")
+    w.approve(approved)
+    w.restored(HOUR)
+    w.carried_out(busy)
+    w.approve(later)
+    for id in (approved, later):
+        (hold,) = why(w.group, id, w.now)
+        assert (hold.kind, hold.since) == (HoldKind.RESTORED, w.now.at)
+        assert hold.until == w.now.at + 60 * SECOND
+    w.do(commands.Cancel(id=later, by="ops"))
+    w.run(60 * SECOND - 1)
+    assert w.status(approved) is Status.SCHEDULED
+    w.run(1)
+    assert (w.status(approved), w.status(later)) == (Status.STARTED, Status.WITHDRAWN)
+
+
+def test_what_was_raised_since_a_restore_starts_as_ever() -> None:
+    w = world()
+    w.restored(HOUR)
+    w.later(1)
+    id = w.raised(REBOOT, "m0")
+    w.approve(id)
+    assert w.status(id) is Status.STARTED
+
+
 def test_the_pause_after_an_outage_does_not_shorten_a_notice() -> None:
     w = world()
     w.outage(HOUR)

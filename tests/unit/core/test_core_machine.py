@@ -254,6 +254,20 @@ class AnyGroup(RuleBasedStateMachine):
 
     # Votes, drivers and operators.
 
+    @precondition(lambda self: self.world.group.events)
+    @rule(
+        pick=some,
+        by=st.sampled_from([*NAMES, "nobody"]),
+        ready=st.booleans(),
+        notes=st.lists(st.sampled_from(["", "a", "b", "x" * 1_025]), min_size=1, max_size=20),
+    )
+    def say_whether_ready(self, pick: int, by: str, ready: bool, notes: list[str]) -> None:
+        events = self.world.group.events
+        id = events[pick % len(events)].id
+        for n, note in enumerate(notes):
+            said = ready if n % 3 else not ready
+            self.world.ask(commands.Prepare(id=id, machine=by, ready=said, note=note))
+
     @precondition(lambda self: self.events(Status.SCHEDULED))
     @rule(picks=few, by=st.sampled_from(NAMES))
     def approve(self, picks: list[int], by: str) -> None:
@@ -318,6 +332,10 @@ class AnyGroup(RuleBasedStateMachine):
     @rule(length=st.one_of(st.integers(0, 90 * SECOND), st.integers(0, 2 * DAY)))
     def outage(self, length: Duration) -> None:
         self.world.outage(length)
+
+    @rule(length=st.one_of(st.just(0), st.integers(0, 2 * DAY)))
+    def a_copy_becomes_the_state(self, length: Duration) -> None:
+        self.world.restored(length)
 
     # Always.
 

@@ -45,6 +45,24 @@ def test_what_a_worker_counted_before_it_was_replaced_is_not_lost() -> None:
     assert sums(tally, "b", "c") == {"polls": 17, "held": 5}
 
 
+def test_what_a_worker_counted_before_we_met_it_is_not_counted_at_once() -> None:
+    """Counts begin with the process that tells them: control was started anew, the worker not."""
+    tally = Tally()
+    tally.meet("old", counted_before=True)
+    tally.meet("new", counted_before=False)
+    tally.note("old", [polls(1_000), held(3)])
+    tally.note("new", [polls(5), held(1)])
+    assert sums(tally, "old", "new") == {"polls": 5, "held": 4}
+    tally.note("old", [polls(1_010), held(2)])
+    assert sums(tally, "old", "new") == {"polls": 15, "held": 3}
+    tally.keep(["new"])
+    assert sums(tally, "new") == {"polls": 15, "held": 1}
+    tally.meet("old", counted_before=True)  # its line was broken for a moment
+    tally.note("old", [polls(1_012), held(2)])
+    tally.note("old", [polls(1_013), held(2)])
+    assert sums(tally, "old", "new") == {"polls": 16, "held": 3}
+
+
 def test_a_machines_polls_are_one_entry_until_it_is_shown_something_else() -> None:
     seen = Seen()
     for second in range(5):
@@ -83,8 +101,8 @@ def test_time_without_all_workers_is_lost_every_second_of_it_and_none_twice() ->
     assert attendance.look(2, 1.0) == 0
     assert attendance.look(1, 5.0) == 0
     assert attendance.look(1, 15.0) == 10.0
-    assert attendance.look(1, 20.0) == 0
-    assert attendance.look(0, 25.0) == 10.0
+    assert attendance.look(1, 20.0) == 5.0
+    assert attendance.look(0, 25.0) == 5.0
     assert attendance.look(2, 29.0) == 4.0  # up to the moment at which all are back
     assert attendance.look(1, 30.0) == 0
 
@@ -93,3 +111,15 @@ def test_a_service_whose_workers_never_come_has_never_served() -> None:
     attendance = Attendance(2, 10.0, now=100.0)
     assert attendance.look(1, 109.0) == 0
     assert attendance.look(1, 111.0) == 11.0
+
+
+def test_an_absence_is_dated_from_the_last_word_and_told_at_every_look_from_then_on() -> None:
+    attendance = Attendance(2, 10.0, now=0.0)
+    assert attendance.look(2, 20.0) == 0
+    assert attendance.look(1, 24.0, since=21.0) == 0
+    assert attendance.look(1, 30.0, since=21.0) == 0
+    assert attendance.look(1, 31.0, since=21.0) == 10.0
+    assert attendance.look(1, 32.0, since=21.0) == 1.0
+    assert attendance.look(1, 33.0, since=21.0) == 1.0
+    assert attendance.look(2, 33.5) == 0.5
+    assert attendance.look(1, 44.0, since=30.0) == 10.5  # nothing is counted twice

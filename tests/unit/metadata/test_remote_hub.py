@@ -33,7 +33,7 @@ from forewarn.metadata.lines import (
 from forewarn.metadata.remote import NotWelcome, RemoteUpstream
 from forewarn.metadata.upstream import GroupNews, NotTaken
 from forewarn.node import Config, Node
-from forewarn.node.local_line import dialler, open_line
+from forewarn.node.local_line import dialler, open_line, whose
 from forewarn.node.sockets import CannotListen
 from forewarn.service import guard
 from forewarn.service.clock import RealClock
@@ -51,6 +51,7 @@ groups:
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub, "GATHER", 0.3)
     monkeypatch.setattr(hub, "HEARD_WITHIN", 0.3)
+    monkeypatch.setattr(remote, "HOLD_MOST", 1.0)
 
 
 class Control:
@@ -58,6 +59,7 @@ class Control:
 
     def __init__(self, directory: Path, workers: int) -> None:
         self.path = directory / "upstream"
+        self.service = whose(directory / "state.db")
         self.config = Config(
             fleet=parse(FLEET),
             state=directory / "state.db",
@@ -99,7 +101,7 @@ class Watching:
 @asynccontextmanager
 async def worker(control: Control, number: int = 0) -> AsyncIterator[Watching]:
     tasks = guard.Tasks()
-    upstream = RemoteUpstream(dialler(control.path), number, RealClock())
+    upstream = RemoteUpstream(dialler(control.path), number, RealClock(), control.service)
     tasks.start(upstream.run(), "line")
     tasks.start(upstream.report(), "reports")
     try:
@@ -125,6 +127,7 @@ class Mute:
             "worker": number,
             "instance": "by hand",
             "serving": False,
+            "service": control.service,
             **other,
         }
         line: Line[ToWorker] = Line(reader, writer, ToWorker)
@@ -234,7 +237,7 @@ def test_what_was_under_way_when_control_died_is_not_taken_even_if_it_was_carrie
                 await face.upstream.enable("web")
             with pytest.raises(NotTaken):
                 await face.upstream.prepared("web", id)
-            assert face.events() == 1  # and polls go on
+            await until(lambda: face.events() == 1)  # polls go on
             async with control():
                 await until(lambda: face.upstream.connected)
                 assert await face.upstream.approve("web_1", "web", [id])
@@ -250,16 +253,22 @@ def test_a_new_control_replaces_all_that_a_worker_knew(tmp_path: Path) -> None:
     other.path = control.path
     other.config = Config(
         fleet=parse(FLEET.replace("web", "db")),
+        state=control.config.state,
         rules=Rules(silence=None),
         workers=1,
         upstream=control.path,
     )
+
+    def forget() -> None:
+        for file in tmp_path.glob("state.db*"):
+            file.unlink()
 
     async def body() -> None:
         async with worker(control) as face:
             async with control():
                 await face.upstream.told.wait()
                 await face.upstream.enable("web")
+            forget()
             async with other():
                 await until(lambda: "db" in face.of and face.of["web"].machines == ())
                 assert [m.name for m in face.of["db"].machines] == ["db_0", "db_1"]
@@ -352,9 +361,9 @@ def test_time_without_workers_is_not_time_served(
     looks: list[int] = []
 
     class Counted(Attendance):
-        def look(self, there: int, now: float) -> float:
+        def look(self, there: int, now: float, since: float | None = None) -> float:
             looks.append(there)
-            return super().look(there, now)
+            return super().look(there, now, since)
 
     monkeypatch.setattr(hub, "Attendance", Counted)
 

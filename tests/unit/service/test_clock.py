@@ -83,6 +83,19 @@ def test_it_takes_up_where_an_earlier_run_ended() -> None:
     assert now.grace_ends == START + MINUTE
 
 
+def test_that_a_copy_became_the_state_is_told_until_the_grace_is_over_and_no_more() -> None:
+    watches = Watches()
+    watches.clock.resume(served_until=START - HOUR, lost=0, floor=START - HOUR)
+    watches.clock.restored(START)
+    watches.live(MINUTE - SECOND)
+    assert watches.clock.now(RULES).restored == START
+    watches.live(SECOND)
+    watches.clock.now(RULES)
+    watches.pass_(10 * MINUTE)  # an outage of its own
+    now = watches.clock.now(RULES)
+    assert (now.restored, now.steady_since) == (None, now.at)
+
+
 def test_a_first_run_has_lost_nothing() -> None:
     watches = Watches()
     watches.clock.resume(served_until=None, lost=0, floor=0)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from forewarn.core import Now
+from forewarn.core import Group, Machine, Now
 from forewarn.core import commands as c
 from forewarn.core.events import EventType
-from forewarn.service.census import Census
+from forewarn.service.census import Census, _approver
 from forewarn.service.measuring import overdue
 from forewarn.service.readings import Reading, Spread, Spreads
 from forewarn.testing import Service
@@ -129,3 +129,22 @@ def test_every_reading_has_samples_for_all_it_can_say_before_anything_happened()
                 continue
             assert reading.samples, reading.name
             assert isinstance(reading, Reading | Spreads)
+
+
+@pytest.mark.parametrize(
+    ("by", "counted"),
+    [
+        ("policy", "policy"),
+        ("policy: all machines are down", "policy"),
+        ("nobody: it is not announced", "nobody"),
+        ("policy-server", "guest"),
+        ("nobody-2", "guest"),
+        ("policymaker", "operator"),
+        ("token ops", "operator"),
+    ],
+)
+def test_an_approval_is_counted_under_who_gave_it_whatever_they_are_called(
+    by: str, counted: str
+) -> None:
+    machines = (Machine(name="policy-server"), Machine(name="nobody-2"))
+    assert _approver(by, Group(name="g", machines=machines)) == counted

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import structlog
 
-from forewarn.service import narrating, secret
+from forewarn.service import narrating, outlet, secret
 from forewarn.service.narrating import configure
 from forewarn.testing import Service
 
@@ -34,7 +34,8 @@ def as_it_was() -> Iterator[None]:
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     stream = io.StringIO()
-    monkeypatch.setattr(narrating, "sys", SimpleNamespace(stderr=stream))
+    for module in (narrating, outlet):
+        monkeypatch.setattr(module, "sys", SimpleNamespace(stderr=stream))
     return stream
 
 
@@ -181,7 +182,8 @@ class Broken(io.StringIO):
 def test_a_log_that_cannot_be_written_is_no_reason_to_stop(
     monkeypatch: pytest.MonkeyPatch, stream: Any
 ) -> None:
-    monkeypatch.setattr(narrating, "sys", SimpleNamespace(stderr=stream))
+    for module in (narrating, outlet):
+        monkeypatch.setattr(module, "sys", SimpleNamespace(stderr=stream))
     for format in ("console", "json", "auto"):
         configure(format)
         log.error("nobody hears it")

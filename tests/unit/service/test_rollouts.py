@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -460,6 +461,28 @@ def test_a_command_is_run_only_if_the_settings_name_it() -> None:
         assert report_of(service, good).next.lanes[0].steps[1].events
         assert state(service, bad) == "paused"
         assert "exit code 3: disk 3 is missing" in waits(service, bad)
+
+
+def test_a_command_gets_nothing_of_the_services_environment_but_what_programs_get(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FOREWARN_TOKEN", "a secret")
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    script = "import os, sys; print(os.environ['LANG'], *(n for n in os.environ if 'FORE' in n))"
+    gates = Gates({"tells": (sys.executable, "-c", script)})
+    answer = service.run(gates.ask(Gate(command="tells")))
+    assert (answer.passed, answer.says) == (True, "exit code 0: C.UTF-8")
+
+
+def test_why_an_address_cannot_be_asked_is_told_in_our_own_words(service: Service) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    for url, told in (
+        (f"http://127.0.0.1:{port}/", "Connection refused"),
+        ("http://nowhere.invalid/", "its name leads to no address"),
+    ):
+        answer = service.run(Gates().ask(Gate(http=url)))
+        assert (answer.passed, answer.says) == (False, told)
 
 
 def test_a_command_that_hangs_is_given_up(service: Service) -> None:

@@ -291,3 +291,22 @@ def _tokens() -> Any:
     from forewarn.store.port import Wanted
 
     return Wanted(what=(What.TOKEN_CREATED, What.TOKEN_REVOKED))
+
+
+def test_names_that_people_would_take_for_one_another_are_refused(service: Service) -> None:
+    made = created(service, "alice")
+    assert f"there is a token of that name, {made.token.id}" in says(asked(service, "Alice"))
+    assert "a machine is called 'web-0'" in says(asked(service, "WEB-0"))
+    for name in (made.token.id, "0a1b2c3d", "DEADBEEF"):
+        assert "is of the form of a token's id" in says(asked(service, name))
+    assert created(service, "0a1b2c3d4").token.name == "0a1b2c3d4"
+
+
+def test_it_is_known_for_how_long_there_is_an_admin(service: Service) -> None:
+    tokens = service.node.tokens
+    created(service, "bot", lasts=3 * DAY)
+    assert tokens.administered_for == 3 * DAY
+    created(service, "later", lasts=5 * DAY)
+    assert tokens.administered_for == 5 * DAY
+    created(service, "alice")
+    assert tokens.administered_for is None

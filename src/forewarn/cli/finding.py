@@ -1,0 +1,22 @@
+"""One thing that may be wrong with settings that are right in themselves, and where they say it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from forewarn.cli.settings import Said
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Fatal: it keeps the service from starting. Else it may be as it is meant to be."""
+
+    says: str
+    fatal: bool = False
+
+
+def fatal(said: Said, key: str, says: str) -> Finding:
+    return Finding(said.origin(key).before(f"{key}: {says}"), fatal=True)
+
+
+def warning(said: Said, key: str, says: str) -> Finding:
+    return Finding(said.origin(key).before(f"{key}: {says}"))

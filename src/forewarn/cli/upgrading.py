@@ -1,0 +1,55 @@
+"""`forewarn upgrade`: an older state file brought up to date, without serving it.
+
+That is how it is done on a fleet: a service that upgraded and then served where no guest can ask
+would carry events out that nobody was told of.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from forewarn.cli.output import Json, as_json, fail, fail_all, say
+from forewarn.cli.serving import ConfigFile, need_server
+
+
+def upgrade(
+    state: Annotated[
+        Path | None, typer.Option(help="The state file; or that of the settings.")
+    ] = None,
+    config: ConfigFile = None,
+    json: Json = False,
+) -> None:
+    """Bring an older state file up to date, while no service runs."""
+    need_server()
+    from forewarn.store import StoreUnusable
+    from forewarn.store.upgrading import upgrade as bring_up_to_date
+
+    file = state or _named(config)
+    try:
+        done = bring_up_to_date(file)
+    except StoreUnusable as error:
+        fail(str(error))
+    kept = None if done.kept is None else str(done.kept)
+    if json:
+        as_json({"file": str(file), "from": done.before, "to": done.after, "kept": kept})
+    elif kept is None:
+        say(f"{file} has schema {done.after}: there is nothing to do")
+    else:
+        say(f"{file} was brought from schema {done.before} to {done.after}")
+        say(f"as it was it is kept as {kept}; remove that when you will not go back")
+
+
+def _named(config: Path | None) -> Path:
+    from forewarn.cli import settings as s
+
+    try:
+        said = s.gather(config, os.environ)
+    except s.SettingsError as error:
+        fail_all(error.problems)
+    if said.origin("state").source is s.Source.DEFAULT:
+        fail("which state? Name it with --state FILE, or the settings that do with --config FILE")
+    return Path(said.settings.state)

@@ -1,0 +1,132 @@
+"""The operators' door: accepts their connections itself, so that each counts from its first moment.
+
+What is done with one that was let in is uvicorn's and `control.protocol`'s; who is let in is for
+`control.crowd` to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import structlog
+
+from forewarn.control.crowd import Crowd, Visit
+from forewarn.control.protocol import FULL, OperatorsProtocol
+from forewarn.service import guard
+from forewarn.service.seldom import Seldom
+
+HANDSHAKE_TIMEOUT = 10.0  # seconds of guard time for a TLS handshake
+ACCEPTED_AT_ONCE = 64  # connections before the loop gets its turn
+ACCEPT_AGAIN = 1.0  # seconds after which it is tried again when there were no more open files
+
+_SPENT = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+log = structlog.get_logger("forewarn.control")
+
+
+class Door:
+    """Stands in uvicorn's list of servers, and is closed with them."""
+
+    def __init__(
+        self,
+        listeners: Sequence[socket.socket],
+        make: Callable[[], OperatorsProtocol],
+        tasks: guard.Tasks,
+        crowd: Crowd,
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        self._listeners = listeners
+        self._make = make
+        self._tasks = tasks
+        self._crowd = crowd
+        self._tls = tls
+        self._loop = asyncio.get_running_loop()
+        self._full, self._spent = Seldom(), Seldom()
+        self._closed = False
+        for listener in listeners:
+            listener.setblocking(False)
+        self._open()
+
+    def close(self) -> None:
+        self._closed = True
+        for listener in self._listeners:
+            self._loop.remove_reader(listener.fileno())
+
+    async def wait_closed(self) -> None:
+        """Those who were let in are the server's own, and it looks after them."""
+
+    def _open(self) -> None:
+        if not self._closed:
+            for listener in self._listeners:
+                self._loop.add_reader(listener.fileno(), self._accept, listener)
+
+    def _accept(self, listener: socket.socket) -> None:
+        for _ in range(ACCEPTED_AT_ONCE):
+            try:
+                sock, address = listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in _SPENT:
+                    self._exhausted()
+                    return
+                continue  # it has gone already
+            self._meet(sock, address[0])
+
+    def _meet(self, sock: socket.socket, address: str) -> None:
+        visit = self._crowd.enter(sock, address)
+        if visit is not None:
+            sock.setblocking(False)
+            self._tasks.start(self._let_in(sock, visit), "an operator's connection")
+            return
+        if self._tls is None:  # else nobody could read it
+            with contextlib.suppress(OSError):
+                sock.send(FULL, socket.MSG_DONTWAIT)
+        sock.close()
+        if times := self._full.again():
+            log.warning(
+                "too many connections to the control API: some were refused",
+                address=address,
+                connections=len(self._crowd),
+                times=times,
+            )
+
+    async def _let_in(self, sock: socket.socket, visit: Visit) -> None:
+        def made() -> OperatorsProtocol:
+            protocol = self._make()
+            protocol.visit = visit
+            return protocol
+
+        try:
+            await self._loop.connect_accepted_socket(
+                made,
+                sock,
+                ssl=self._tls,
+                ssl_handshake_timeout=HANDSHAKE_TIMEOUT if self._tls else None,
+            )
+        except (OSError, TimeoutError):  # no TLS, or not in time, or gone meanwhile
+            visit.over()
+            sock.close()
+        except BaseException:
+            visit.over()
+            sock.close()
+            raise
+
+    def _exhausted(self) -> None:
+        for listener in self._listeners:
+            self._loop.remove_reader(listener.fileno())
+        self._loop.call_later(ACCEPT_AGAIN, self._open)
+        if times := self._spent.again():
+            log.error("no more open files for the control API", times=times)
+
+
+def doors(tasks: guard.Tasks, most: int, tls: ssl.SSLContext | None) -> Any:
+    """What makes one for the sockets and protocols of a server."""
+    crowd = Crowd(most)
+    return lambda listeners, make: Door(listeners, make, tasks, crowd, tls)

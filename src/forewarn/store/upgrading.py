@@ -1,0 +1,69 @@
+"""Bringing an older state file up to date while nobody serves it, and doing nothing else to it: no
+commit is made, so what the next service finds is what the last one left, and the time in between
+is time in which nobody served.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from pathlib import Path
+
+import msgspec
+import sqlalchemy as sa
+
+from forewarn.store import loading, opening
+from forewarn.store.naming import beside
+from forewarn.store.port import StoreUnusable
+from forewarn.store.schema import SCHEMA_VERSION
+
+
+class Upgraded(msgspec.Struct, frozen=True):
+    before: str  # the schema that it had
+    after: str
+    kept: Path | None  # the file as it was; None: there was nothing to do
+
+
+def upgrade(state: Path) -> Upgraded:
+    """Raises StoreUnusable, also if a service has the file. Then it is as it was, unless the
+    message says where that is kept."""
+    state = state.resolve()
+    if not state.exists() and not beside(state, "-wal").exists():
+        raise StoreUnusable(f"{state} is not there; name a state file")
+    done = [Upgraded(SCHEMA_VERSION, SCHEMA_VERSION, None)]
+
+    def told(before: str, after: str, kept: Path) -> None:
+        done.append(Upgraded(before, after, kept))
+
+    try:
+        with contextlib.ExitStack() as stack:
+            stack.callback(lambda: _hand_over(state, done[-1].kept))
+            stack.callback(opening.opened(state, migrate=True, told=told).close)
+            _read_all(state)
+    except (OSError, sqlite3.DatabaseError, sa.exc.DatabaseError, msgspec.MsgspecError) as error:
+        why = str(getattr(error, "orig", None) or error)
+        kept = f"; it is kept as it was as {done[-1].kept}" if done[-1].kept else ""
+        raise StoreUnusable(f"{state} cannot be used as state: {why}{kept}") from error
+    return done[-1]
+
+
+def _read_all(state: Path) -> None:
+    """As the service will: better now than when it is to start."""
+    engine = opening.engine(state)
+    try:
+        with engine.begin() as connection:
+            loading.groups(connection)
+            loading.registry(connection)
+    finally:
+        engine.dispose()
+
+
+def _hand_over(state: Path, kept: Path | None) -> None:
+    """What root has made beside the state belongs to whom the state belongs to."""
+    if os.geteuid() != 0 or not state.exists():
+        return
+    like = state.stat()
+    for made in (beside(state, ".lock"), kept):
+        if made is not None and made.exists():
+            os.chown(made, like.st_uid, like.st_gid, follow_symlinks=False)

@@ -1,0 +1,74 @@
+"""Who is let in when the control API is full: shares, and who gives way."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from forewarn.control import crowd
+from forewarn.control.crowd import Crowd, Visit
+
+
+@pytest.fixture
+def line() -> Iterator[socket.socket]:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield ours
+
+
+def entered(among: Crowd, line: socket.socket, *addresses: str) -> list[Visit]:
+    visits = [among.enter(line, address) for address in addresses]
+    assert None not in visits
+    return [visit for visit in visits if visit is not None]
+
+
+def test_whoever_holds_most_gives_way_first(line: socket.socket) -> None:
+    among = Crowd(4)
+    single, *many = entered(among, line, "10.0.0.1", *["10.0.0.2"] * 3)
+    entered(among, line, "10.0.0.3")
+    assert len(among) == 4
+    many[0].over()  # it has given way: there is nothing to leave
+    assert len(among) == 4
+    single.over()
+    assert len(among) == 3
+
+
+def test_who_is_being_answered_never_gives_way(line: socket.socket) -> None:
+    among = Crowd(2)
+    for visit in entered(among, line, "10.0.0.1", "10.0.0.2"):
+        visit.busy()
+    assert among.enter(line, "10.0.0.3") is None
+    assert len(among) == 2
+
+
+def test_one_address_has_a_share_however_much_room_there_is(
+    line: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crowd, "MAX_OPERATOR_SHARE", 2)
+    among = Crowd()
+    for visit in entered(among, line, "10.0.0.1", "10.0.0.1"):
+        visit.busy()
+    assert among.enter(line, "10.0.0.1") is None
+    assert among.enter(line, "10.0.0.2") is not None
+    for visit in entered(among, line, "2001:db8::1", "2001:db8::2"):
+        visit.busy()
+    assert among.enter(line, "2001:db8::3") is None  # the same network
+    assert among.enter(line, "2001:db8:0:1::3") is not None
+
+
+def test_what_is_over_makes_room_once(line: socket.socket) -> None:
+    among = Crowd(2)
+    first, second = entered(among, line, "10.0.0.1", "10.0.0.1")
+    first.busy()
+    for _ in range(2):
+        first.over()
+    assert len(among) == 1
+    second.busy()
+    second.idle()
+    first.idle()
+    first.busy()
+    assert len(among) == 1
+    second.over()
+    assert len(among) == 0

@@ -1,0 +1,72 @@
+"""A machine's word on an event: it may change it, but every change is kept, so not without end."""
+
+from __future__ import annotations
+
+from core_world import world
+
+from forewarn.core import EventType, Group, Reason, apply, commands
+from forewarn.core.changes import Change
+from forewarn.core.events import MAX_READY_CHANGES
+
+
+def said(id: str, note: str = "", ready: bool = True, machine: str = "m0") -> commands.Prepare:
+    return commands.Prepare(id=id, machine=machine, ready=ready, note=note)
+
+
+def test_a_machine_changes_its_word_so_often_and_no_more() -> None:
+    w = world()
+    w.poll()
+    id = w.raised(EventType.REBOOT, "m0")
+    for n in range(MAX_READY_CHANGES):
+        assert w.do(said(id, f"{n}")).items
+    refused = w.refused(said(id, "once more"))
+    assert refused.reason is Reason.CONFLICT
+    assert f"{MAX_READY_CHANGES} times" in refused.says
+    event = w.group.event(id)
+    assert event is not None
+    assert [ready.note for ready in event.ready] == [f"{MAX_READY_CHANGES - 1}"]
+
+
+def test_taking_it_back_counts_and_is_not_forgotten_with_the_word() -> None:
+    w = world()
+    w.poll()
+    id = w.raised(EventType.REBOOT, "m0")
+    for n in range(MAX_READY_CHANGES):
+        assert w.do(said(id, ready=n % 2 == 0)).items
+    w.refused(said(id))
+
+
+def test_the_same_word_is_no_change_and_does_not_count() -> None:
+    w = world()
+    w.poll()
+    id = w.raised(EventType.REBOOT, "m0")
+    for _ in range(3 * MAX_READY_CHANGES):
+        w.do(said(id, "well"))
+        assert w.do(said(id, "well")).items == ()
+        assert w.do(said(id, ready=False, machine="m1")).items == ()
+    for n in range(MAX_READY_CHANGES - 1):
+        assert w.do(said(id, f"{n}")).items
+
+
+def test_each_machine_has_its_own_and_each_event_anew() -> None:
+    w = world()
+    w.poll()
+    first = w.raised(EventType.REBOOT, "m0")
+    for n in range(MAX_READY_CHANGES):
+        w.do(said(first, f"{n}"))
+    w.refused(said(first))
+    assert w.do(said(first, machine="m1")).items
+    second = w.raised(EventType.FREEZE, "m0")
+    assert w.do(said(second)).items
+
+
+def test_how_often_it_was_is_part_of_what_happened() -> None:
+    """Whoever plays the changes again knows it too."""
+    w = world()
+    w.poll()
+    id = w.raised(EventType.REBOOT, "m0")
+    for n in range(MAX_READY_CHANGES):
+        w.do(said(id, f"{n}"))
+    every: list[Change] = [item for items in w.history for item in items]
+    again = apply(Group(name=w.group.name), tuple(every))
+    assert again.event(id) == w.group.event(id)

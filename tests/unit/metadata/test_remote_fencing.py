@@ -1,0 +1,368 @@
+"""Workers and controls that stand still: nobody goes on with what was before, and nobody waits
+for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+import structlog
+from test_remote_hub import Control, Mute, Watching, hurried, play, reboot, until, worker
+
+from forewarn import __version__
+from forewarn.core import GroupView, Rules
+from forewarn.core.fleet import GroupKind, Place
+from forewarn.metadata import away, hub, remote
+from forewarn.metadata.lines import (
+    PROTOCOL,
+    BrokenLine,
+    Changed,
+    Held,
+    Hello,
+    Line,
+    News,
+    Pulse,
+    Shown,
+    Slice,
+    ToControl,
+    Unwelcome,
+    Welcome,
+    Whole,
+)
+from forewarn.metadata.remote import RemoteUpstream
+from forewarn.metadata.upstream import GroupNews, NotTaken
+from forewarn.node import Node
+from forewarn.node.local_line import dialler
+from forewarn.node.sockets import CannotListen
+from forewarn.service import guard
+from forewarn.service.clock import STALL, RealClock
+
+__all__ = ["hurried"]  # a fixture
+
+# As they are in earnest, before a fixture makes them shorter.
+AT_MOST = hub.HEARD_WITHIN + hub.GATHER + away.ENDED_WITHIN
+HOLD_MOST = remote.HOLD_MOST
+
+A_WORKER = """
+import asyncio, sys
+from pathlib import Path
+from forewarn.metadata.remote import RemoteUpstream
+from forewarn.node.local_line import dialler
+from forewarn.node.worker_marks import Mark
+from forewarn.service import guard
+from forewarn.service.clock import RealClock
+
+async def main(path, number, service):
+    mark = Mark(Path(path), number)
+    upstream = RemoteUpstream(dialler(Path(path), mark), number, RealClock(), service)
+    tasks = guard.Tasks()
+    tasks.start(upstream.report(), "reports")
+    tasks.start(upstream.run(), "line")
+    await upstream.told.wait()
+    print("told", flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main(sys.argv[1], int(sys.argv[2]), sys.argv[3]))
+"""
+
+
+@asynccontextmanager
+async def process(control: Control, number: int) -> AsyncIterator[int]:
+    """A worker in a process of its own, as they are in earnest."""
+    started = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", A_WORKER, str(control.path), str(number), control.service),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    assert started.stdout is not None
+    try:
+        while await started.stdout.readline() != b"told\n":
+            assert not started.stdout.at_eof()
+        yield started.pid
+    finally:
+        if started.returncode is None:
+            started.kill()
+        await started.wait()
+
+
+def gone(process: int) -> bool:
+    return bool(select.select([process], [], [], 0)[0])
+
+
+def test_control_waits_less_long_than_workers_do_and_notices_silence_before_it_is_an_outage() -> (
+    None
+):
+    assert AT_MOST < remote.ANSWERED_WITHIN < HOLD_MOST
+    assert remote.REPORT_EVERY < hub.QUIET < hub.SILENT < STALL / 1e6
+
+
+def test_a_worker_that_stands_still_is_gone_before_the_change_is_the_state(tmp_path: Path) -> None:
+    control = Control(tmp_path, 2)
+
+    async def body() -> None:
+        async with worker(control) as face, control() as node, process(control, 1) as pid:
+            await face.upstream.told.wait()
+            watched = os.pidfd_open(pid)
+            os.kill(pid, signal.SIGSTOP)
+            seen: list[bool] = []
+            node.store.attach(lambda *_: seen.append(gone(watched)))
+            await face.upstream.enable("web")
+            assert seen == [True]
+            assert face.events() == 0
+            os.close(watched)
+
+    play(body)
+
+
+def test_one_that_stood_still_before_control_was_started_anew_is_found_and_gone_as_well(
+    tmp_path: Path,
+) -> None:
+    control = Control(tmp_path, 2)
+
+    async def body() -> None:
+        async with worker(control) as face:
+            async with control():
+                await face.upstream.told.wait()
+                starting = process(control, 1)
+                pid = await starting.__aenter__()
+            watched = os.pidfd_open(pid)
+            os.kill(pid, signal.SIGSTOP)
+            async with control() as node:
+                seen: list[bool] = []
+                node.store.attach(lambda *_: seen.append(gone(watched)))
+                await until(lambda: face.upstream.connected)
+                assert gone(watched)  # nobody shows anything before
+                await face.upstream.enable("web")
+                assert seen == [True]
+            os.close(watched)
+            await starting.__aexit__(None, None, None)
+
+    play(body)
+
+
+def test_a_worker_that_says_nothing_is_not_there_and_then_it_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "WATCH_EVERY", 0.05)
+    monkeypatch.setattr(hub, "QUIET", 2.0)  # it talks once a second
+    control = Control(tmp_path, 2)
+
+    async def body() -> None:
+        async with worker(control), control() as node, process(control, 1) as pid:
+            await until(lambda: node.hub is not None and node.hub.there == 2)
+            watched = os.pidfd_open(pid)
+            os.kill(pid, signal.SIGSTOP)
+            await until(lambda: node.hub is not None and node.hub.there == 1)
+            assert "1 of 2 workers are away" in node._guests_trouble()
+            assert not gone(watched)
+            monkeypatch.setattr(hub, "SILENT", 2.5)
+            await until(lambda: gone(watched))
+            os.close(watched)
+
+    play(body)
+
+
+def test_one_that_hangs_after_its_hello_does_not_keep_the_others_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "SILENT", 3_600.0)
+    control = Control(tmp_path, 2)
+
+    async def body() -> None:
+        async with control() as node:
+            hangs = await Mute.connected(control, 1, serving=True)
+            await hangs.until(Welcome)
+            async with worker(control) as face:
+                await face.upstream.told.wait()
+                assert node.hub is not None
+                assert node.hub.there == 1
+            with pytest.raises(BrokenLine):
+                await hangs.until(Unwelcome)
+
+    play(body)
+
+
+class Puppet:
+    """A control that says what it is told to say, to one worker."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.service = path, ""
+        self.heard: list[ToControl] = []
+        self.line: Line[ToControl] | None = None
+
+    async def __aenter__(self) -> Puppet:
+        self._server = await asyncio.start_unix_server(self._met, path=self.path)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        if self.line is not None:
+            self.line.cut()
+        await guard.pause(0)
+
+    async def _met(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        line = self.line = Line(reader, writer, ToControl)
+        try:
+            assert isinstance(await line.hear(), Hello)
+            line.say(Welcome(protocol=PROTOCOL, version=__version__, rules=Rules()))
+            line.say(Slice((_news(1),)))
+            line.say(Whole(1))
+            while True:
+                self.heard.append(await line.hear())
+        except BrokenLine:
+            pass
+
+    def says(self, kind: type[ToControl]) -> int:
+        return sum(isinstance(message, kind) for message in self.heard)
+
+
+def _news(incarnation: int) -> GroupNews:
+    kind = GroupKind.STANDALONE
+    view = GroupView(name="web", kind=kind, enabled=True, incarnation=incarnation, events=())
+    return GroupNews(view, (), Place())
+
+
+@asynccontextmanager
+async def led_by(puppet: Puppet) -> AsyncIterator[Watching]:
+    tasks = guard.Tasks()
+    upstream = RemoteUpstream(dialler(puppet.path), 0, RealClock())
+    tasks.start(upstream.run(), "line")
+    tasks.start(upstream.report(), "reports")
+    try:
+        yield Watching(upstream)
+    finally:
+        await tasks.end()
+
+
+def test_a_worker_talks_from_its_first_word_on_and_shows_nothing_unasked_while_control_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "HOLD_MOST", 0.1)
+    monkeypatch.setattr(remote, "REPORT_EVERY", 0.02)
+
+    async def body() -> None:
+        async with Puppet(tmp_path / "line") as puppet, led_by(puppet) as face:
+            await until(lambda: puppet.says(Held) == 1 and puppet.says(Pulse) > 2)
+            assert not face.upstream.told.is_set()
+            assert puppet.line is not None
+            puppet.line.say(Shown(1, 0, 0))
+            await face.upstream.told.wait()
+            puppet.line.say(News(2, (Changed(_news(2).view),)))
+            await until(lambda: puppet.says(Held) == 2)
+            pulses = puppet.says(Pulse)
+            await until(lambda: puppet.says(Pulse) > pulses + 20)  # many times HOLD_MOST
+            assert not face.of["web"].view.enabled
+            await puppet.__aexit__()
+            await until(lambda: face.of["web"].view.incarnation == 2)
+
+    play(body)
+
+
+def test_a_control_that_does_not_answer_is_not_waited_for_and_nothing_counts_as_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "ANSWERED_WITHIN", 0.1)
+
+    async def body() -> None:
+        async with Puppet(tmp_path / "line") as puppet, led_by(puppet) as face:
+            await until(lambda: puppet.line is not None and puppet.says(Held) == 1)
+            assert puppet.line is not None
+            puppet.line.say(Shown(1, 0, 0))
+            await face.upstream.told.wait()
+            with pytest.raises(NotTaken, match="has not answered"):
+                await face.upstream.approve("m", "web", ["id"])
+            puppet.line.say(News(2, (Changed(_news(2).view),)))
+            await until(lambda: not face.of["web"].view.enabled)
+            with pytest.raises(NotTaken, match="about to change"):
+                await face.upstream.enable("web")
+
+    play(body)
+
+
+def test_a_worker_that_cannot_reach_control_says_so_now_and_then_and_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "DIAL_MOST", 0.05)
+    path = tmp_path / "nowhere"
+
+    async def body() -> None:
+        monkeypatch.setattr(remote, "TELL_FIRST", 0.1)
+        with structlog.testing.capture_logs() as said:
+            async with led_by(Puppet(path)):
+                await until(lambda: bool(said))
+                await guard.pause(0.3)
+        assert [line["event"] for line in said] == [remote.UNREACHABLE]
+        assert str(path) in said[0]["why"]
+        assert "No such file" in said[0]["why"]
+
+    play(body)
+
+
+def test_a_second_service_does_not_take_the_firsts_socket_and_its_workers_are_refused(
+    tmp_path: Path,
+) -> None:
+    control = Control(tmp_path, 1)
+    (tmp_path / "other").mkdir()
+    other = Control(tmp_path / "other", 1)
+
+    async def body() -> None:
+        async with control() as node, worker(control) as face:
+            await face.upstream.told.wait()
+            config = msgspec.structs.replace(other.config, upstream=control.path)
+            with pytest.raises(CannotListen, match="another service listens there"):
+                await Node(config).__aenter__()
+            lost = await Mute.connected(control, 0, service=other.service)
+            said = await lost.until(Unwelcome)
+            assert "an upstream of its own" in said.says
+            assert other.service in said.says
+            await reboot(node)
+            assert face.upstream.connected
+
+    play(body)
+
+
+def test_a_socket_whose_name_is_taken_away_is_there_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("forewarn.node.local_line.WATCH_EVERY", 0.02)
+    control = Control(tmp_path, 2)
+
+    async def body() -> None:
+        async with control() as node, worker(control) as face:
+            await face.upstream.told.wait()
+            control.path.unlink()
+            await until(control.path.is_socket)
+            await (await Mute.connected(control, 1)).join()
+            assert node.hub is not None
+            assert node.hub.there == 2  # whoever was there has stayed
+        assert not control.path.exists()
+
+    play(body)
+
+
+def test_how_far_a_worker_is_behind_is_told_when_it_has_said_so(tmp_path: Path) -> None:
+    """And not as far as all commits there ever were, because control is new."""
+    control = Control(tmp_path, 1)
+
+    def lag(node: Node) -> list[float]:
+        assert node.hub is not None
+        (found,) = (r for r in node.hub.readings() if r.name == "forewarn_worker_lag")
+        return [value for _, value in found.samples if isinstance(value, int | float)]
+
+    async def body() -> None:
+        async with control() as node:
+            member = await (await Mute.connected(control, 0, serving=True)).join()
+            assert node.store.seq > 0
+            assert lag(node) == []
+            member.line.say(Pulse(node.store.seq, ()))
+            await until(lambda: lag(node) == [0])
+
+    play(body)
