@@ -175,7 +175,7 @@ def test_a_page_under_another_name_does_not_reach_the_control_api(night: Night, 
     with pytest.raises(urllib.error.HTTPError) as refusal:
         urllib.request.urlopen(request)
     refusal.value.close()
-    assert refusal.value.code == 403
+    assert refusal.value.code == 421
 
 
 @pytest.mark.parametrize(
