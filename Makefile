@@ -18,14 +18,18 @@ BENCH_PYTHON ?= $(firstword $(wildcard /usr/bin/python3) $(PYTHON))
 BENCH ?= poll
 BENCH_ARGS ?=
 
-.PHONY: dev test lint fuzz bench deb lock clean
+.PHONY: dev test packages lint fuzz bench deb lock clean
 
 dev: $(VENV)/.ready
 	@exec $(BIN)/forewarn dev $(DEV_ARGS)
 
-test: lint $(CLIENTS)/.ready
-	tools/test-packages
+test: $(VENV)/.ready
+	@$(MAKE) --jobs 2 --output-sync --no-print-directory lint packages
 	tools/run-tests $(BIN)/pytest
+
+# What the tests need beside Python: one after the other, as Debian installs one at a time.
+packages: $(CLIENTS)/.ready
+	tools/test-packages
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

@@ -187,7 +187,7 @@ def test_an_older_schema_is_refused_and_left_alone_unless_told_to_migrate(
     said = str(refusal.value)
     assert f"has schema {schema}, this version has {SCHEMA_VERSION}" in said
     assert "forewarn backup" in said
-    assert "--migrate" in said
+    assert "forewarn upgrade" in said
     assert "\n" not in said
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["state.db"]

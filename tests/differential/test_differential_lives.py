@@ -96,7 +96,7 @@ def pair() -> Iterator[Pair]:
 
 
 @settings(
-    max_examples=100,
+    max_examples=60,
     derandomize=True,
     database=None,
     deadline=None,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pair import Differs, Pair, Shared
 
 ENOUGH = settings(
-    max_examples=300,
+    max_examples=200,
     derandomize=True,
     database=None,
     deadline=None,
