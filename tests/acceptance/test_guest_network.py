@@ -13,6 +13,8 @@ from frames import claim, send
 from guarded import (
     HOST,
     LIAR,
+    PEER,
+    SIX,
     VICTIM,
     dropped,
     elements,
@@ -215,16 +217,18 @@ def test_a_strangers_request_through_a_guests_proxy_is_refused(served: Served) -
 
 def test_guests_are_replaced_in_one_step_while_they_poll(served: Served) -> None:
     with served.rules():
-        with_liar = elements(served.lab, served.room, {VICTIM: [VICTIM], LIAR: [LIAR]})
-        with_liar = with_liar.rename(served.room / "with-liar.nft")
-        without = elements(served.lab, served.room, {VICTIM: [VICTIM]})
-        nft(served.lab, "-f", without)
+        # All are known throughout: even one that does nothing says something now and then.
+        known = {guest: [guest, SIX[guest]] for guest in (VICTIM, PEER, LIAR)}
+        more = elements(served.lab, served.room, known | {LIAR: [*known[LIAR], "10.77.0.99"]})
+        more = more.rename(served.room / "more.nft")
+        fewer = elements(served.lab, served.room, known)
+        nft(served.lab, "-f", fewer)
         nft(served.lab, "reset", "counters")
         polls = served.victim.popen([sys.executable, "-c", POLLER])
         for _ in range(20):
             polls.line()  # it has been answered again since
-            nft(served.lab, "-f", with_liar)
-            nft(served.lab, "-f", without)
+            nft(served.lab, "-f", more)
+            nft(served.lab, "-f", fewer)
         assert polls.process.poll() is None, polls.failure("a poll was lost")
         polls.stop()
         assert dropped(served.lab.host) == {}

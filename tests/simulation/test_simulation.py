@@ -36,7 +36,7 @@ def replayed(sim: Simulation) -> dict[str, Group]:
     return groups
 
 
-@pytest.mark.parametrize("seed", range(36))
+@pytest.mark.parametrize("seed", range(24))
 def test_no_promise_is_broken_in_an_ordinary_life(seed: int) -> None:
     sim = played(seed, Kill())
     assert sim.deaths == 0
@@ -52,7 +52,7 @@ def test_no_promise_is_broken_when_killed_at_any_commit(before: bool) -> None:
         assert sim.deaths >= 1
 
 
-@pytest.mark.parametrize("seed", range(100, 124))
+@pytest.mark.parametrize("seed", range(100, 116))
 def test_no_promise_is_broken_when_killed_again_and_again(seed: int) -> None:
     sim = played(seed, Kill(1, often=True), steps=300)
     assert sim.deaths > 5
