@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 from api_kit import ask
 
-from forewarn.testing import Service
+from forewarn.testing import SAMPLE, Service
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "openapi.json"
 
 
 def publish() -> None:
-    with Service(sockets=True) as service:
+    with Service(SAMPLE, sockets=True) as service:
         served = ask(service, "GET", "/schema/openapi.json").raw
     PUBLISHED.write_bytes(msgspec.json.format(served, indent=1) + b"\n")
 

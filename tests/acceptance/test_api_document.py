@@ -30,14 +30,14 @@ from forewarn.core.time import SECOND
 from forewarn.core.window_words import MAX_WINDOWS
 from forewarn.service import drafting, gates
 from forewarn.service.hosts import How
-from forewarn.testing import Service
+from forewarn.testing import SAMPLE, Service
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    with Service(sockets=True) as service:
+    with Service(SAMPLE, sockets=True) as service:
         yield service
 
 
@@ -191,7 +191,7 @@ def test_the_way_in_leads_to_the_page(service: Service) -> None:
 
 
 def test_the_document_and_the_page_need_no_token(service: Service) -> None:
-    with Service(sockets=True) as closed:
+    with Service(SAMPLE, sockets=True) as closed:
         ask(closed, "POST", "/v1/tokens", {"name": "a", "role": "admin"})
         assert ask(closed, "GET", "/v1/machines").status == 401
         assert ask(closed, "GET", "/docs").status == 200

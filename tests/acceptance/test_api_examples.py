@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.testing import Service
+from forewarn.testing import SAMPLE, Service
 
 TEXT = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
 EXAMPLES = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)[
@@ -22,7 +22,7 @@ EXAMPLES = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)[
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    with Service(sockets=True) as service:
+    with Service(SAMPLE, sockets=True) as service:
         yield service
 
 

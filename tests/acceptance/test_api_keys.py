@@ -22,7 +22,7 @@ from forewarn.control.operations import OPERATIONS
 from forewarn.store.memory import Disk, MemoryStore
 from forewarn.store.port import Commit, Key, StoreFailed
 from forewarn.store.sqlite import SqliteStore
-from forewarn.testing import Service
+from forewarn.testing import SAMPLE, Service
 
 SCHEDULE = {"type": "Reboot", "machines": ["web_0"]}
 SPOT = "web_2"  # of the sample fleet
@@ -96,7 +96,7 @@ CALLS: dict[str, tuple[Callable[[Service], Any], str, object]] = {
 
 @pytest.fixture
 def service() -> Iterator[Service]:
-    with Service(sockets=True) as service:
+    with Service(SAMPLE, sockets=True) as service:
         yield service
 
 
@@ -134,13 +134,13 @@ def test_the_same_request_again_does_nothing_more_and_is_answered_the_same(
 def test_an_answer_that_was_never_given_is_made_from_what_was_done(call: str) -> None:
     prepare, path, body = CALLS[call]
     disk = Disk()
-    with Service(sockets=True, store=_Dying(disk)) as service:
+    with Service(SAMPLE, sockets=True, store=_Dying(disk)) as service:
         path = path.format(prepare(service))
         told = ask(service, "POST", path, body, idempotency_key="k")
     kept = disk.keys["local", "k"]
     assert (kept.status, kept.answer) == (None, b"")  # as a process would leave it that died there
     seq = kept.seq
-    with Service(sockets=True, store=MemoryStore(disk)) as service:
+    with Service(SAMPLE, sockets=True, store=MemoryStore(disk)) as service:
         again = ask(service, "POST", path, body, idempotency_key="k")
         assert again.status == told.status == OPERATIONS[call].status, again.body
         assert again.headers["idempotency-replayed"] == "true"
@@ -158,9 +158,9 @@ def test_the_same_from_a_file(tmp_path: Path) -> None:
             pass
 
     path = tmp_path / "state.db"
-    with Service(sockets=True, store=Dying(path)) as service:
+    with Service(SAMPLE, sockets=True, store=Dying(path)) as service:
         told = ask(service, "POST", "/v1/hosts/host-a/degrade", {}, idempotency_key="k")
-    with Service(sockets=True, store=SqliteStore(path)) as service:
+    with Service(SAMPLE, sockets=True, store=SqliteStore(path)) as service:
         again = ask(service, "POST", "/v1/hosts/host-a/degrade", {}, idempotency_key="k")
         assert (again.status, _what_was_done(again)) == (200, _what_was_done(told))
         assert again.headers["idempotency-replayed"] == "true"
@@ -213,7 +213,7 @@ def test_nothing_to_do_is_kept_as_well(service: Service) -> None:
 
 def test_of_two_at_once_one_is_carried_out() -> None:
     store = _Slow()
-    with Service(sockets=True, store=store) as service:
+    with Service(SAMPLE, sockets=True, store=store) as service:
         store.slow = True
         answers: list[Told] = []
 
@@ -302,12 +302,12 @@ def test_keys_are_the_affair_of_whoever_uses_them(service: Service) -> None:
 
 def test_an_answer_is_kept_before_it_is_sent(tmp_path: Path) -> None:
     """Not beside it: whoever has been answered finds the answer there."""
-    with Service(sockets=True, state=tmp_path / "state.db") as service:
+    with Service(SAMPLE, sockets=True, state=tmp_path / "state.db") as service:
         told = ask(service, "POST", "/v1/events", SCHEDULE, idempotency_key="k")
         kept = service.run(service.node.store.keyed("local", "k"))
         assert kept is not None
         assert (kept.status, kept.answer) == (told.status, told.raw)
-    with Service(sockets=True, state=tmp_path / "state.db") as service:
+    with Service(SAMPLE, sockets=True, state=tmp_path / "state.db") as service:
         again = ask(service, "POST", "/v1/events", SCHEDULE, idempotency_key="k")
         assert (again.status, again.raw) == (told.status, told.raw)
 
@@ -374,7 +374,7 @@ class _Full(MemoryStore):
 
 
 def test_an_answer_that_cannot_be_kept_is_given_all_the_same() -> None:
-    with Service(sockets=True, store=_Full()) as service:
+    with Service(SAMPLE, sockets=True, store=_Full()) as service:
         first = ask(service, "POST", "/v1/events", SCHEDULE, idempotency_key="k")
         again = ask(service, "POST", "/v1/events", SCHEDULE, idempotency_key="k")
         assert (first.status, again.status) == (201, 201)
@@ -386,7 +386,7 @@ def test_a_command_waits_for_what_is_under_way_from_before(monkeypatch: pytest.M
     """The connection breaks while the service is still at it: asking again is told so."""
     monkeypatch.setattr(client, "UNDER_WAY_PAUSE", 0.01)
     store = _Slow()
-    with Service(sockets=True, store=store) as service:
+    with Service(SAMPLE, sockets=True, store=store) as service:
         store.slow = True
         with socket.create_server(("127.0.0.1", 0)) as listener:
             port = int(service.control_url.rpartition(":")[2])

@@ -14,12 +14,12 @@ from forewarn.control import machines, problems
 from forewarn.control.answers import MAX_BODY
 from forewarn.service.writer import Writer
 from forewarn.store.port import StoreFailed
-from forewarn.testing import Service
+from forewarn.testing import SAMPLE, Service
 
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    with Service(sockets=True) as service:
+    with Service(SAMPLE, sockets=True) as service:
         yield service
 
 

@@ -46,7 +46,7 @@ from forewarn.drivers.port import (
 from forewarn.service.drafting import Wanted
 from forewarn.store.port import Copy, StoreUnreadable
 from forewarn.store.port import Wanted as Records
-from forewarn.testing import Service
+from forewarn.testing import SAMPLE, Service
 from forewarn.testing.service import START
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
@@ -59,7 +59,7 @@ def typed(*words: object) -> Result:
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    with Service(sockets=True, state=tmp_path / "state.db") as service:
+    with Service(SAMPLE, sockets=True, state=tmp_path / "state.db") as service:
         yield service
 
 
@@ -139,7 +139,7 @@ def test_what_cannot_be_done_is_one_line(tmp_path: Path, words: tuple[str, ...],
 
 
 def test_a_service_without_a_state_file_has_nothing_to_copy(tmp_path: Path) -> None:
-    with Service(sockets=True) as service:
+    with Service(SAMPLE, sockets=True) as service:
         done = typed("backup", tmp_path / "b", "--url", service.control_url)
     assert done.exit_code == 1
     assert "keeps its state in memory: there is nothing to copy" in done.output
@@ -334,7 +334,7 @@ class Life:
         self.state, self.backup = directory / "state.db", directory / "backup.db"
 
     def serving(self, start: int = START) -> Service:
-        return Service(sockets=True, state=self.state, start=start, **self.more)
+        return Service(SAMPLE, sockets=True, state=self.state, start=start, **self.more)
 
     def copy(self, service: Service) -> None:
         client = ControlClient(service.control_url)

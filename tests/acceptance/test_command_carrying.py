@@ -19,7 +19,7 @@ from forewarn.core.changes import EventMoved
 from forewarn.drivers.command import Command, Program
 from forewarn.drivers.program import MAX_SAID
 from forewarn.service.ledger import Hung
-from forewarn.testing import RefusedByService, Service
+from forewarn.testing import SAMPLE, RefusedByService, Service
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 FLEET = "groups: [{name: web, kind: standalone, machines: [{name: web_0, address: 127.0.1.1}]}]"
@@ -80,7 +80,7 @@ def typed(service: Service, *words: str) -> str:
 
 def test_a_program_carries_an_event_out_and_its_words_are_in_the_history(tmp_path: Path) -> None:
     carry = Carry(tmp_path, "echo out; echo err >&2")
-    with Service(driver=carry.driver()) as service:
+    with Service(SAMPLE, driver=carry.driver()) as service:
         event = started(service)
         assert now(service, event).status is Status.FINISHED
         (note,) = notes(service, event)
@@ -90,7 +90,7 @@ def test_a_program_carries_an_event_out_and_its_words_are_in_the_history(tmp_pat
 
 def test_the_history_has_only_the_last_of_much_output(tmp_path: Path) -> None:
     carry = Carry(tmp_path, "yes | head -c 1000000; echo the end")
-    with Service(driver=carry.driver()) as service:
+    with Service(SAMPLE, driver=carry.driver()) as service:
         (note,) = notes(service, started(service))
         assert note.endswith("the end")
         assert len(note) <= MAX_SAID + 2
@@ -98,7 +98,7 @@ def test_the_history_has_only_the_last_of_much_output(tmp_path: Path) -> None:
 
 def test_a_failed_attempt_is_repeated_after_pauses_that_double(tmp_path: Path) -> None:
     carry = Carry(tmp_path, '[ "$1" = check ] || { echo no power; exit 20; }')
-    with Service(driver=carry.driver()) as service:
+    with Service(SAMPLE, driver=carry.driver()) as service:
         event = started(service)
         for pause, attempts in ((5, 1), (10, 2), (20, 3), (40, 4)):
             assert carry.calls.count("perform") == attempts
@@ -118,7 +118,7 @@ def test_it_is_asked_again_when_it_wanted_to_be(tmp_path: Path) -> None:
         f"""[ -e {over} ] || {{ [ "$1" = check ] || {{ echo '{{"after": "7m"}}'; exit 10; }}; }}"""
     )
     carry = Carry(tmp_path, text)
-    with Service(driver=carry.driver()) as service:
+    with Service(SAMPLE, driver=carry.driver()) as service:
         event = started(service)
         over.touch()
         service.clock.advance("6m59s")
@@ -130,7 +130,7 @@ def test_it_is_asked_again_when_it_wanted_to_be(tmp_path: Path) -> None:
 
 def test_what_the_program_vetoes_is_not_announced(tmp_path: Path) -> None:
     carry = Carry(tmp_path, "echo the rack is locked; exit 20")
-    with Service(driver=carry.driver()) as service:
+    with Service(SAMPLE, driver=carry.driver()) as service:
         with pytest.raises(RefusedByService, match="the rack is locked"):
             service.schedule("Reboot", "web_0")
         assert service.document("web_0")["Events"] == []
@@ -146,7 +146,7 @@ esac
 
 def test_in_doubt_the_event_waits_for_an_operator_to_say_retry(tmp_path: Path) -> None:
     carry = Carry(tmp_path, IN_DOUBT.replace("DIR", str(tmp_path)))
-    with Service(sockets=True, driver=carry.driver()) as service:
+    with Service(SAMPLE, sockets=True, driver=carry.driver()) as service:
         event = started(service)
         service.clock.advance("7d")
         attempt = now(service, event).attempt
@@ -167,7 +167,7 @@ def test_in_doubt_the_event_waits_for_an_operator_to_say_retry(tmp_path: Path) -
 
 def test_in_doubt_the_event_waits_for_an_operator_to_say_finish(tmp_path: Path) -> None:
     carry = Carry(tmp_path, IN_DOUBT.replace("DIR", str(tmp_path)))
-    with Service(sockets=True, driver=carry.driver()) as service:
+    with Service(SAMPLE, sockets=True, driver=carry.driver()) as service:
         event = started(service)
         service.clock.advance("7d")
         assert now(service, event).status is Status.STARTED
@@ -180,7 +180,7 @@ def test_in_doubt_the_event_waits_for_an_operator_to_say_finish(tmp_path: Path) 
 
 def test_a_program_that_may_be_repeated_is_simply_asked_again(tmp_path: Path) -> None:
     carry = Carry(tmp_path, IN_DOUBT.replace("DIR", str(tmp_path)))
-    with Service(driver=carry.driver(repeatable=True)) as service:
+    with Service(SAMPLE, driver=carry.driver(repeatable=True)) as service:
         event = started(service)
         (tmp_path / "works").touch()
         service.clock.advance("5s")
@@ -192,7 +192,7 @@ def test_if_it_happened_although_the_program_broke_down_it_is_not_done_again(
     tmp_path: Path,
 ) -> None:
     carry = Carry(tmp_path, "echo $1ed; [ $1 != perform ] || exit 1")
-    with Service(driver=carry.driver()) as service:
+    with Service(SAMPLE, driver=carry.driver()) as service:
         event = started(service)
         assert now(service, event).status is Status.FINISHED
         assert notes(service, event) == ["performed\nobserveed"]
@@ -204,7 +204,7 @@ def test_a_program_that_hangs_for_one_group_keeps_no_other_waiting(tmp_path: Pat
     os.mkfifo(fifo)
     hang = f'grep -q \'"group":"sql"\' || {{ exec 3>{fifo}; echo up >&3; sleep 1000; }}'
     carry = Carry(tmp_path, f'[ "$1" = check ] || {hang}')
-    with Service(driver=carry.driver()) as service:
+    with Service(SAMPLE, driver=carry.driver()) as service:
         service.get("web_0")
         service.get("sql-0")
         slow, quick = service.schedule("Reboot", "web_0"), service.schedule("Reboot", "sql-0")

@@ -20,20 +20,20 @@ from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
 from forewarn.control.client import ControlClient
-from forewarn.testing import Service
+from forewarn.testing import SAMPLE, Service
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Service]:
-    with Service(sockets=True) as service:
+    with Service(SAMPLE, sockets=True) as service:
         yield service
 
 
 @pytest.fixture
 def service() -> Iterator[Service]:
-    with Service(sockets=True) as service:
+    with Service(SAMPLE, sockets=True) as service:
         yield service
 
 

@@ -12,7 +12,7 @@ from raw import request
 from forewarn.core import Group
 from forewarn.store import MemoryStore
 from forewarn.store.port import Commit, StoreFailed
-from forewarn.testing import Service
+from forewarn.testing import SAMPLE, Service
 
 COUNT = 70
 
@@ -235,7 +235,7 @@ class Disk(MemoryStore):
 
 def test_what_cannot_be_made_durable_is_500_and_never_200() -> None:
     disk = Disk()
-    with Service(sockets=True, store=disk) as service:
+    with Service(SAMPLE, sockets=True, store=disk) as service:
         guest, other = Guest(service, "web_0"), Guest(service, "sql-0")
         guest.get()
         event = service.schedule("Reboot", guest.name)

@@ -15,7 +15,7 @@ import pytest
 import structlog
 
 from forewarn.control import views
-from forewarn.testing import Service
+from forewarn.testing import SAMPLE, Service
 
 FLEET = """
 hosts: [h1, h2]
@@ -151,7 +151,7 @@ def test_a_list_that_may_be_long_is_made_while_guests_are_answered(
 def test_the_beginning_of_an_id_finds_what_is_over_without_reading_all_of_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with Service(sockets=True) as service:
+    with Service(SAMPLE, sockets=True) as service:
         made = service.schedule("Reboot", "web_0")
         asked(service, "POST", f"/v1/events/{made.id}/cancel")
 

@@ -35,7 +35,7 @@ from forewarn.core.changes import MachinePut
 from forewarn.service.feed import FEED_PAGE
 from forewarn.service.tokens import Created, NewToken
 from forewarn.store.port import Batch, Entry
-from forewarn.testing import Service
+from forewarn.testing import SAMPLE, Service
 from forewarn.testing.service import START
 
 STATE = "state.db"
@@ -43,7 +43,7 @@ STATE = "state.db"
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    with Service(sockets=True, state=tmp_path / STATE) as service:
+    with Service(SAMPLE, sockets=True, state=tmp_path / STATE) as service:
         yield service
 
 
@@ -330,7 +330,7 @@ def test_a_stream_with_nothing_to_say_says_so(
 
 
 def test_a_stop_ends_the_streams_in_order(tmp_path: Path) -> None:
-    with Service(sockets=True, state=tmp_path / STATE) as service:
+    with Service(SAMPLE, sockets=True, state=tmp_path / STATE) as service:
         stream = Stream(service.control_url)
         hello(stream)
     rest = stream.response.read()

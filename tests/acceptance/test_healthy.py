@@ -26,13 +26,13 @@ from forewarn.service.clock import VirtualClock
 from forewarn.service.tokens import NewToken
 from forewarn.store.port import StoreFailed
 from forewarn.store.sqlite import SqliteStore
-from forewarn.testing import Service
+from forewarn.testing import SAMPLE, Service
 from forewarn.testing.service import START
 
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    with Service(sockets=True, state=tmp_path / "state.db") as service:
+    with Service(SAMPLE, sockets=True, state=tmp_path / "state.db") as service:
         yield service
 
 
@@ -209,7 +209,7 @@ def test_a_program_that_is_gone_makes_it_unready(tmp_path: Path) -> None:
     program.write_text("#!/bin/sh\nexit 0\n")
     program.chmod(0o755)
     driver = Command(Program(words=(str(program),)))
-    with Service(sockets=True, driver=driver) as service:
+    with Service(SAMPLE, sockets=True, driver=driver) as service:
         assert wrong(service, "readyz") == {}
         program.rename(tmp_path / "away")
         assert wrong(service, "readyz") == {"driver": "its program cannot be started"}

@@ -27,7 +27,7 @@ from forewarn.core.time import DAY
 from forewarn.service import guard
 from forewarn.service import history as service_history
 from forewarn.store.port import Wanted
-from forewarn.testing import Service
+from forewarn.testing import SAMPLE, Service
 from forewarn.testing.service import START
 
 FLEET = """
@@ -451,7 +451,7 @@ def test_a_group_that_listens_anew_is_seen_anew(service: Service) -> None:
 def test_an_export_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a store that answers at once, too: after every page."""
     monkeypatch.setattr(service_history, "EXPORT_PAGE", 3)
-    with Service() as service:
+    with Service(SAMPLE) as service:
         a_life(service)
         turns = pages = 0
         tasks = guard.Tasks()

@@ -26,7 +26,7 @@ from forewarn.control.rollout_schema import RolloutRequest
 from forewarn.core.access import Role
 from forewarn.service import tracing
 from forewarn.service.tokens import Created, NewToken
-from forewarn.testing import Service
+from forewarn.testing import SAMPLE, Service
 
 ERROR = 2  # of a span's status
 
@@ -107,7 +107,7 @@ def post(service: Service, path: str, body: object, **headers: str) -> int:
 
 
 def test_a_call_its_commit_and_the_drivers_attempt_are_one_trace(collector: Collector) -> None:
-    with tracing.sent_to(collector.url), Service(sockets=True) as service:
+    with tracing.sent_to(collector.url), Service(SAMPLE, sockets=True) as service:
         service.get("web_0")
         parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
         wanted = {"type": "Reboot", "machines": ["web_0"]}
@@ -143,7 +143,7 @@ def test_a_call_its_commit_and_the_drivers_attempt_are_one_trace(collector: Coll
 
 
 def test_what_a_deadline_sets_going_is_a_trace_of_its_own(collector: Collector) -> None:
-    with tracing.sent_to(collector.url), Service(sockets=True) as service:
+    with tracing.sent_to(collector.url), Service(SAMPLE, sockets=True) as service:
         service.get("web_0")
         event = service.schedule("Reboot", "web_0")
         service.clock.advance("15m")
@@ -157,7 +157,7 @@ def test_what_a_deadline_sets_going_is_a_trace_of_its_own(collector: Collector) 
 
 
 def test_a_rollouts_announcements_are_told(collector: Collector) -> None:
-    with tracing.sent_to(collector.url), Service(sockets=True) as service:
+    with tracing.sent_to(collector.url), Service(SAMPLE, sockets=True) as service:
         client = ControlClient(service.control_url)
         rollout = client.start_rollout(RolloutRequest(type="Reboot", groups=["web"]))
         service.settle()
@@ -168,7 +168,7 @@ def test_a_rollouts_announcements_are_told(collector: Collector) -> None:
 
 
 def test_refusals_and_faults_are_seen_and_secrets_and_bodies_are_not(collector: Collector) -> None:
-    with tracing.sent_to(collector.url), Service(sockets=True) as service:
+    with tracing.sent_to(collector.url), Service(SAMPLE, sockets=True) as service:
         made = service.run(
             service.node.tokens.create(NewToken(name="root", role=Role.ADMIN), "test")
         )
@@ -188,7 +188,7 @@ def test_refusals_and_faults_are_seen_and_secrets_and_bodies_are_not(collector: 
 
 
 def test_guests_polls_are_not_traced(collector: Collector) -> None:
-    with tracing.sent_to(collector.url), Service(sockets=True) as service:
+    with tracing.sent_to(collector.url), Service(SAMPLE, sockets=True) as service:
         service.get("web_0")
         for _ in range(20):
             service.get("web_0")
@@ -199,7 +199,7 @@ def test_a_collector_that_fails_stops_nothing_and_is_told_of_once(
     collector: Collector, caplog: pytest.LogCaptureFixture
 ) -> None:
     collector.answers = 503
-    with caplog.at_level(logging.DEBUG), Service(sockets=True) as service:
+    with caplog.at_level(logging.DEBUG), Service(SAMPLE, sockets=True) as service:
         with tracing.sent_to(collector.url):
             for _ in range(30):
                 service.cancel(service.schedule("Freeze", "web_0"))
@@ -217,7 +217,7 @@ def test_nothing_is_imported_while_it_is_off() -> None:
             "-c",
             "import sys\n"
             "from forewarn.testing import Service\n"
-            "with Service(sockets=True) as service:\n"
+            "with Service(SAMPLE, sockets=True) as service:\n"
             "    service.schedule('Reboot', 'web_0')\n"
             "print([n for n in sys.modules if n.startswith('opentelemetry.sdk')])",
         ],

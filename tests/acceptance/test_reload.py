@@ -25,7 +25,7 @@ from forewarn.cli.settings import Settings, config, load
 from forewarn.core.time import DAY, SECOND, Rules
 from forewarn.drivers.command import Command, Program
 from forewarn.node.config import Tls
-from forewarn.testing import Service
+from forewarn.testing import SAMPLE, Service
 
 
 class Watched:
@@ -152,7 +152,7 @@ class Reloaded:
 def test_a_longer_grace_holds_for_the_outage_there_was_and_a_shorter_one_frees_at_once(
     tmp_path: Path,
 ) -> None:
-    with Service() as service:
+    with Service(SAMPLE) as service:
         reload = Reloaded(tmp_path, service)
         service.schedule("Reboot", "web_0")
         service.document("web_0")
@@ -167,7 +167,7 @@ def test_a_longer_grace_holds_for_the_outage_there_was_and_a_shorter_one_frees_a
 
 
 def test_a_shorter_silence_disables_a_group_when_it_has_passed(tmp_path: Path) -> None:
-    with Service(rules=Rules(silence=DAY)) as service:
+    with Service(SAMPLE, rules=Rules(silence=DAY)) as service:
         reload = Reloaded(tmp_path, service)
         service.document("web_0")
         service.clock.advance("2h")
@@ -179,7 +179,7 @@ def test_a_shorter_silence_disables_a_group_when_it_has_passed(tmp_path: Path) -
 
 
 def test_the_grace_that_a_trace_is_judged_by_stays_while_it_is_recorded(tmp_path: Path) -> None:
-    with Service(record=tmp_path / "trace") as service:
+    with Service(SAMPLE, record=tmp_path / "trace") as service:
         reload = Reloaded(tmp_path, service)
         report = reload('start_grace = "10m"\nenable_delay = "1s"')
         assert (report.reloaded, report.restart) == (("enable_delay",), ("start_grace",))
@@ -190,7 +190,7 @@ def test_the_grace_that_a_trace_is_judged_by_stays_while_it_is_recorded(tmp_path
 def test_limits_hold_for_connections_there_are_but_not_below_what_the_short_way_needs(
     tmp_path: Path,
 ) -> None:
-    with Service(sockets=True) as service:
+    with Service(SAMPLE, sockets=True) as service:
         reload = Reloaded(tmp_path, service)
         report = reload("max_body = 10\nmax_head = 1000\n")
         assert (report.reloaded, report.restart) == (("max_body",), ("max_head",))
@@ -208,7 +208,7 @@ def test_limits_hold_for_connections_there_are_but_not_below_what_the_short_way_
 def test_gates_and_programs_are_others_from_the_next_call_on(tmp_path: Path) -> None:
     driver = Command(Program(words=("/bin/false",)))
     before = 'driver = "command"\n[command]\nprogram = ["false"]\n'
-    with Service(driver=driver) as service:
+    with Service(SAMPLE, driver=driver) as service:
         reload = Reloaded(tmp_path, service, before)
         refused = service.node.gates.wrong(_gate("well"))
         assert refused is not None
@@ -224,7 +224,7 @@ def test_gates_and_programs_are_others_from_the_next_call_on(tmp_path: Path) -> 
 
 
 def test_another_driver_takes_a_restart(tmp_path: Path) -> None:
-    with Service() as service:
+    with Service(SAMPLE) as service:
         report = Reloaded(tmp_path, service)('driver = "command"\n[command]\nprogram = ["true"]')
         assert report.reloaded == ()
         assert set(report.restart) >= {"driver", "command.program"}
@@ -305,7 +305,7 @@ def test_a_fleet_that_would_remove_what_has_an_event_is_not_applied(tmp_path: Pa
 
 
 def test_other_names_of_the_control_api_hold_at_once(tmp_path: Path) -> None:
-    with Service() as service:
+    with Service(SAMPLE) as service:
         assert Reloaded(tmp_path, service)('control_names = ["a.example"]').reloaded == (
             "control_names",
         )

@@ -22,12 +22,12 @@ from forewarn.cli import watching
 from forewarn.cli.app import app
 from forewarn.cli.settings import config, read
 from forewarn.control.client import ControlClient, Unreachable
-from forewarn.testing import Service
+from forewarn.testing import SAMPLE, Service
 
 
 @pytest.fixture
 def service() -> Iterator[Service]:
-    with Service(sockets=True, gates={"well": (sys.executable, "-c", "")}) as service:
+    with Service(SAMPLE, sockets=True, gates={"well": (sys.executable, "-c", "")}) as service:
         yield service
 
 

@@ -21,7 +21,7 @@ from forewarn.control.client import ControlClient, ControlError
 from forewarn.control.schema import AdvanceRequest, ScheduleRequest
 from forewarn.core import Rules
 from forewarn.metadata.limits import Limits
-from forewarn.testing import Service
+from forewarn.testing import SAMPLE, Service
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 ANY_PORT = ["--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0"]
@@ -184,7 +184,7 @@ def test_a_page_under_another_name_does_not_reach_the_control_api(night: Night, 
     ids=["one long line", "many lines"],
 )
 def test_a_head_that_is_too_long_is_cut_off_and_disturbs_nobody(head: bytes) -> None:
-    with Service(sockets=True) as service:
+    with Service(SAMPLE, sockets=True) as service:
         port = int(service.url().rpartition(":")[2])
         with socket.create_connection((service.addresses["web_0"], port), timeout=20) as guest:
             guest.sendall(f"GET {DOCUMENT} HTTP/1.1\r\nMetadata: true\r\n".encode() + head)
@@ -195,7 +195,7 @@ def test_a_head_that_is_too_long_is_cut_off_and_disturbs_nobody(head: bytes) -> 
 @pytest.mark.parametrize("said", [b"", b"GET /meta", b"GET / HTTP/1.1\r\nMetadata: tr"])
 def test_whoever_says_nothing_more_is_hung_up_on(said: bytes) -> None:
     limits = Limits(head_timeout=0.2, keep_alive=1)
-    with Service(sockets=True, limits=limits) as service:
+    with Service(SAMPLE, sockets=True, limits=limits) as service:
         port = int(service.url().rpartition(":")[2])
         with socket.create_connection((service.addresses["web_0"], port), timeout=20) as guest:
             guest.sendall(said)
@@ -203,7 +203,7 @@ def test_whoever_says_nothing_more_is_hung_up_on(said: bytes) -> None:
 
 
 def test_a_thousand_events_in_one_group() -> None:
-    with Service(rules=Rules(silence=None)) as service:
+    with Service(SAMPLE, rules=Rules(silence=None)) as service:
         service.get("web_0")
         for _ in range(1_000):
             service.schedule("Freeze", "web_0")

@@ -39,6 +39,7 @@ def configure(
     enable_delay: int,
     driver_command: str | None,
     gates: Sequence[str],
+    observe: bool,
     front: bool,
 ) -> Config:
     try:
@@ -59,6 +60,7 @@ def configure(
         record=record,
         program=_program(driver_command),
         gates=_gates(gates),
+        observe=observe,
         front=front,
     )
 

@@ -60,6 +60,13 @@ def dev(
         list[str] | None,
         typer.Option(help="NAME=PROGRAM: a command that gates of rollouts may name; repeatable."),
     ] = None,
+    observe: Annotated[
+        bool,
+        typer.Option(
+            "--observe/--no-observe",
+            help="Keep account of what guests do, for the verdict; polls take the long way.",
+        ),
+    ] = True,
     no_front: NoFront = False,
 ) -> None:
     """The whole service on loopback with a sample fleet, nothing to configure."""
@@ -92,6 +99,7 @@ def dev(
             enable_delay=delay,
             driver_command=driver_command,
             gates=gate or [],
+            observe=observe,
             front=not no_front,
         )
         if speed != 1.0:

@@ -59,7 +59,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     metadata_fds: tuple[int, ...] = ()  # sockets for guests that were handed over, listening
     control_fd: int | None = None  # and one for operators
     record: Path | None = None
+    observe: bool = False  # keep account of what guests do, for the verdict
     program: Program | None = None  # an operator's, that carries events out; None: simulated
     history: Duration | None = HISTORY  # how long it is kept; None: for ever
-    front: bool = True  # answer ordinary polls the short way, where nothing is recorded
+    front: bool = True  # answer ordinary polls the short way, where nobody records or observes
     gates: dict[str, tuple[str, ...]] = {}  # commands that a rollout's gate may name

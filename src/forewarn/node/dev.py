@@ -16,9 +16,11 @@ FIRST_ADDRESS = (127 << 24) + (1 << 8) + 1  # 127.0.1.1
 LAST_ADDRESS = (128 << 24) - 1
 
 
+SAMPLE = resources.files("forewarn.node").joinpath("sample-fleet.yaml").read_text("utf-8")
+
+
 def sample_fleet() -> Fleet:
-    text = resources.files("forewarn.node").joinpath("sample-fleet.yaml").read_text("utf-8")
-    return fleetfile.parse(text)
+    return fleetfile.parse(SAMPLE)
 
 
 def on_loopback(fleet: Fleet, groups: Mapping[str, Group] | None = None) -> Fleet:

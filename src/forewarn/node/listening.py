@@ -41,7 +41,8 @@ async def serve_guests(
     from forewarn.metadata import front
     from forewarn.metadata.protocol import protocol
 
-    fronted = config.front and front.possible(config.limits) and config.record is None
+    told = config.record is not None or config.observe  # of every exchange
+    fronted = config.front and front.possible(config.limits) and not told
     bound = protocol(endpoint, lingers=outlived)
     inner = await serve(app, [] if fronted else sockets, tasks, stack, bound)
     connections: set[Any] = inner.server_state.connections
@@ -65,7 +66,7 @@ async def serve(
     running = tasks.start(inner.serve(list(sockets)), "server")
 
     async def stop() -> None:
-        inner.should_exit = True
+        inner.stop()
         await asyncio.wait([running])
 
     stack.push_async_callback(stop)

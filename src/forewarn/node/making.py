@@ -17,6 +17,7 @@ from forewarn.node.sockets import open_loopback, open_one
 from forewarn.service.clock import Clock
 from forewarn.service.trace import FileTrace, Trace, TracedWorld
 from forewarn.store import MemoryStore, Store
+from forewarn.verdict.observer import Observer
 
 
 def make_store(config: Config) -> Store:
@@ -40,11 +41,24 @@ def make_driver(config: Config, trace: Trace | None, stack: AsyncExitStack) -> D
 
 
 def make_trace(
-    config: Config, store: Store, clock: Clock, now: Callable[[], Now], stack: AsyncExitStack
+    config: Config,
+    store: Store,
+    clock: Clock,
+    now: Callable[[], Now],
+    observer: Observer | None,
+    stack: AsyncExitStack,
 ) -> Trace | None:
-    if config.record is None:
+    """For a file, for whoever observes, or for nobody."""
+    trace: Trace
+    if config.record is not None:
+        trace = FileTrace(config.record, config.rules)
+        stack.callback(trace.close)
+        if observer is not None:
+            trace.tell(observer.hear)
+    elif observer is not None:
+        trace = Trace(observer.hear, config.rules)
+    else:
         return None
-    trace = FileTrace(config.record, config.rules)
     trace.follow(store, clock)
     trace.write("up", now().at)
 
@@ -52,7 +66,6 @@ def make_trace(
         at = now().at
         trace.write("down", at)
         trace.write("end", at)
-        trace.close()
 
     stack.callback(end)
     return trace

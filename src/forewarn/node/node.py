@@ -37,6 +37,7 @@ from forewarn.node.making import (
     make_trace,
     operators_socket,
 )
+from forewarn.node.sockets import open_one
 from forewarn.node.tls import Certificates
 from forewarn.service import guard, restoring
 from forewarn.service.active import Active
@@ -63,6 +64,7 @@ from forewarn.service.wellbeing import Wellbeing
 from forewarn.service.witness import Witness
 from forewarn.service.writer import Writer
 from forewarn.store import Store
+from forewarn.verdict.observer import Observer
 
 if TYPE_CHECKING:
     from forewarn.metadata.front import Front
@@ -148,9 +150,12 @@ class Node:
         self.writer = Writer(store, self.clock, config.rules, self.ledger)
         restored = await restoring.take_up(store, self.writer, sightings, ends)
         self.tokens = Tokens(store, self.writer, self.witness)
-        trace = make_trace(config, store, self.clock, self.writer.now, self._stack)
+        self.observer = Observer() if config.observe else None
+        trace = self.trace = make_trace(
+            config, store, self.clock, self.writer.now, self.observer, self._stack
+        )
         driver = self.driver = self._driver or make_driver(config, trace, self._stack)
-        tasks = guard.Tasks(_surprise)
+        tasks = self._tasks = guard.Tasks(_surprise)
         self._stack.push_async_callback(tasks.end)
         self.places = Places(store)
         self.carrier = Carrier(
@@ -239,6 +244,12 @@ class Node:
             )
         if self.config.control is not None and operators is not None:
             await self._listen_to_operators(self.config.control, operators, tasks)
+
+    async def let_operators_in(self, address: Address) -> None:
+        """Later than at the start: it takes longer than all else, and may never be asked for."""
+        listener = open_one(address)
+        self._stack.callback(listener.close)
+        await self._listen_to_operators(address, listener, self._tasks)
 
     def _operators_socket(self, tasks: guard.Tasks) -> socket.socket:
         """What is wrong with it is told before guests are listened to, and not after."""

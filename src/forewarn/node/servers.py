@@ -24,6 +24,7 @@ class InnerServer(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, door: Open | None = None) -> None:
         super().__init__(config)
         self.ready = asyncio.Event()
+        self._stopping = asyncio.Event()
         self._door = door
 
     @contextlib.contextmanager
@@ -36,9 +37,31 @@ class InnerServer(uvicorn.Server):
             config=self.config, server_state=self.server_state, app_state={}
         )
 
+    async def main_loop(self) -> None:
+        """Until it is told to stop. uvicorn looks ten times a second; a test has no time for it."""
+        await self.on_tick(0)
+        await self._stopping.wait()
+
+    def stop(self) -> None:
+        self.should_exit = True
+        self._stopping.set()
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Whoever has not taken its answer by now will not."""
-        await super().shutdown(sockets)
+        """As uvicorn's, which waits for a tenth of a second even if nobody is there; and whoever
+        has not taken its answer at the end will not."""
+        for server in self.servers:
+            server.close()
+        for listener in sockets or []:
+            listener.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        await guard.pause(0)
+        try:
+            async with asyncio.timeout(GRACE):
+                await self._wait_tasks_to_complete()
+        except TimeoutError:
+            for task in self.server_state.tasks:
+                task.cancel()
         if tasks := list(self.server_state.tasks):  # told to end: they have a last word
             await asyncio.wait(tasks, timeout=1)
         for connection in list(self.server_state.connections):

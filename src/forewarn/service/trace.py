@@ -9,14 +9,14 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import structlog
 
 from forewarn.core import Event, Group, Time
 from forewarn.core.changes import Disabled, EventMoved, MachinePut, MachineRemoved
-from forewarn.core.lifecycle import Move
+from forewarn.core.lifecycle import SHOWN, Move
 from forewarn.core.time import SECOND, Rules
 from forewarn.drivers.simulated import Impact, World, private
 from forewarn.service.clock import Clock, Interruption
@@ -25,15 +25,26 @@ from forewarn.store.port import Commit, Store
 log = structlog.get_logger("forewarn")
 
 
+Sink: TypeAlias = Callable[[dict[str, Any]], None]
+
+STAGES = SHOWN | {Move.LIST}  # the moves that are told: what a guest could see, and from when on
+
+
 class Trace:
     """`rules` are those of the service, where they are known: the judge asks for the grace."""
 
-    def __init__(self, emit: Callable[[dict[str, Any]], None], rules: Rules | None = None) -> None:
-        self._emit = emit
+    def __init__(self, emit: Sink, rules: Rules | None = None) -> None:
+        self._sinks = [emit]
         self._rules = rules
 
+    def tell(self, sink: Sink) -> None:
+        """Somebody else who hears every line from now on."""
+        self._sinks.append(sink)
+
     def write(self, kind: str, at: Time, **fields: Any) -> None:
-        self._emit({"kind": kind, "t": at / SECOND, **fields})
+        line = {"kind": kind, "t": at / SECOND, **fields}
+        for sink in self._sinks:
+            sink(line)
 
     def follow(self, store: Store, clock: Clock) -> None:
         """Record what commits say that no request shows, and first how things stand already."""
@@ -60,6 +71,8 @@ class Trace:
         for entry in commit.entries:
             names = {machine.name for machine in changed[entry.group].machines}
             for item in entry.items:
+                if isinstance(item, EventMoved) and item.what in STAGES:
+                    self._stage(item.what, item.event, commit.at)
                 match item:
                     case EventMoved(what=Move.RAISE | Move.APPROVE as what, event=event):
                         if what is Move.RAISE:
@@ -72,6 +85,24 @@ class Trace:
                         self.write("disabled", commit.at, group=entry.group)
 
         self._planned(raised, commit.at)
+
+    def _stage(self, what: Move, event: Event, at: Time) -> None:
+        if event.silent:
+            return
+        self.write(
+            "event",
+            at,
+            event=event.id,
+            move=what.value,
+            status=event.status.value,
+            group=event.group,
+            type=event.type.value,
+            source=event.source.value,
+            machines=event.resources,
+            not_before=event.not_before / SECOND,
+            seconds=event.duration,
+            listed=event.listed,
+        )
 
     def _planned(self, events: Iterable[Event], at: Time) -> None:
         """What no document says of events: which go as one, when they may, and who is not told."""

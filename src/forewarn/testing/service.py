@@ -22,17 +22,19 @@ from forewarn.metadata.limits import Limits
 from forewarn.metadata.seats import Identity
 from forewarn.node import Address, Config, Node
 from forewarn.node.config import Tls
-from forewarn.node.dev import on_loopback, sample_fleet
+from forewarn.node.dev import on_loopback
 from forewarn.service import fleetfile
 from forewarn.service.clock import VirtualClock
 from forewarn.service.fleetfile import Fleet
 from forewarn.service.platform import new_id
 from forewarn.store import Store
 from forewarn.testing.inprocess import Answer, exchange
+from forewarn.verdict.report import Verdict
 from forewarn.wire.requests import write_approval
 
 START = 1_800_000_000 * 1_000_000  # Fri, 15 Jan 2027 08:00:00 GMT
 NEWEST = "2020-07-01"
+LOOPBACK = Address("127.0.0.1", 0)
 
 T = TypeVar("T")
 
@@ -84,7 +86,7 @@ class Service:
         rules: Rules | None = None,
         limits: Limits | None = None,
         record: Path | None = None,
-        front: bool = True,
+        front: bool = False,
         real_time: bool = False,
         start: int = START,
         speak_as: str | None = None,
@@ -93,21 +95,22 @@ class Service:
         control_names: tuple[str, ...] = (),
         new_id: Callable[[], str] = new_id,
     ) -> None:
-        made = fleetfile.parse(fleet) if isinstance(fleet, str) else fleet or sample_fleet()
-        made = on_loopback(made)
-        self.addresses = {machine.name: machine.addresses[0] for machine in made.machines}
+        made = fleetfile.parse(fleet) if isinstance(fleet, str) else fleet
+        made = on_loopback(made) if made is not None else None
+        names = [machine.name for machine in made.machines] if made else []
         config = Config(
             fleet=made,
             state=state,
             rules=rules or Rules(silence=None),
             virtual=None if real_time else start,
             identity=Identity.ASKED,
-            speak_as=speak_as or next(iter(self.addresses)),
+            speak_as=speak_as or next(iter(names), None),
             limits=limits or Limits(),
-            metadata=Address("127.0.0.1", 0) if sockets else None,
+            metadata=LOOPBACK if sockets else None,
             whole_loopback=True,
-            control=Address("127.0.0.1", 0) if sockets else None,
+            control=LOOPBACK if sockets and tls else None,
             record=record,
+            observe=not front,
             front=front,
             gates=gates or {},
             tls=tls,
@@ -147,10 +150,17 @@ class Service:
         self._thread.join()
         self._loop.close()
 
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Where to ask as whom."""
+        groups = self.node.inventory.groups()
+        return {machine.name: machine.addresses[0] for g in groups for machine in g.machines}
+
     def _address(self, machine: str) -> str:
-        """Machines that came later have one, too."""
         found = self.node.inventory.machine(machine)
-        return found[1].addresses[0] if found else self.addresses[machine]
+        if found is None:
+            raise RefusedByService(f"there is no machine '{machine}'")
+        return found[1].addresses[0]
 
     # As a guest.
 
@@ -162,7 +172,17 @@ class Service:
 
     @property
     def control_url(self) -> str:
+        """Where the control API is; it is there from the first time that somebody asks."""
+        if not self.node.control_url:
+            self.run(self.node.let_operators_in(LOOPBACK))
         return self.node.control_url
+
+    def verdict(self) -> Verdict:
+        """What the guests have done so far, and what was wrong with it."""
+        if self.node.observer is None:
+            raise RefusedByService("polls that take the short way are not observed: front=False")
+        self.settle()
+        return self.node.observer.verdict()
 
     def request(
         self,

@@ -21,7 +21,7 @@ from forewarn.drivers.port import (
 )
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
-from forewarn.testing import RefusedByService, Service
+from forewarn.testing import SAMPLE, RefusedByService, Service
 
 
 class Scripted:
@@ -79,14 +79,14 @@ def says(service: Service, id: str) -> str:
 
 def test_a_driver_that_is_done_at_once_finishes_the_event() -> None:
     driver = Scripted(Done())
-    with Service(driver=driver) as service:
+    with Service(SAMPLE, driver=driver) as service:
         assert status(service, started(service)) is Status.FINISHED
     assert driver.asked == ["check", "perform 1"]
 
 
 def test_a_driver_may_ask_to_be_asked_again_later() -> None:
     driver = Scripted(Again(1_800_000_060_000_000), Done())
-    with Service(driver=driver) as service:
+    with Service(SAMPLE, driver=driver) as service:
         id = started(service)
         service.clock.advance("59s")
         assert status(service, id) is Status.STARTED
@@ -97,7 +97,7 @@ def test_a_driver_may_ask_to_be_asked_again_later() -> None:
 
 def test_a_driver_that_raises_is_asked_what_happened_and_tried_again_after_a_pause() -> None:
     driver = Scripted(ConnectionError("no route"), ConnectionError("no route"), Done())
-    with Service(driver=driver) as service:
+    with Service(SAMPLE, driver=driver) as service:
         id = started(service)
         assert "attempt 1 failed (ConnectionError: no route)" in says(service, id)
         service.clock.advance("5s")
@@ -110,14 +110,14 @@ def test_a_driver_that_raises_is_asked_what_happened_and_tried_again_after_a_pau
 
 def test_if_it_happened_although_the_driver_raised_it_is_not_done_again() -> None:
     driver = Scripted(ConnectionError("reply lost"), observes=Happened())
-    with Service(driver=driver) as service:
+    with Service(SAMPLE, driver=driver) as service:
         assert status(service, started(service)) is Status.FINISHED
     assert driver.asked == ["check", "perform 1", "observe"]
 
 
 def test_if_nobody_can_tell_the_event_is_held_until_an_operator_says() -> None:
     driver = Scripted(ConnectionError("reply lost"), observes=Unknown("no record"))
-    with Service(driver=driver) as service:
+    with Service(SAMPLE, driver=driver) as service:
         id = started(service)
         service.clock.advance("7d")
         assert status(service, id) is Status.STARTED
@@ -132,7 +132,7 @@ def test_if_nobody_can_tell_the_event_is_held_until_an_operator_says() -> None:
 
 def test_an_operator_may_declare_it_over() -> None:
     driver = Scripted(ConnectionError("reply lost"), observes=Unknown("no record"))
-    with Service(driver=driver) as service:
+    with Service(SAMPLE, driver=driver) as service:
         id = started(service)
         service.run(service.node.platform.finish(id, "operator", "looked myself"))
         assert status(service, id) is Status.FINISHED
@@ -143,7 +143,7 @@ def test_a_repeatable_driver_is_simply_asked_again() -> None:
     driver = Scripted(
         ConnectionError("reply lost"), Done(), observes=Unknown("no record"), repeatable=True
     )
-    with Service(driver=driver) as service:
+    with Service(SAMPLE, driver=driver) as service:
         id = started(service)
         service.clock.advance("5s")
         assert status(service, id) is Status.FINISHED
@@ -151,7 +151,7 @@ def test_a_repeatable_driver_is_simply_asked_again() -> None:
 
 def test_what_the_driver_would_not_do_is_not_announced() -> None:
     driver = Scripted(check=Veto("the host is locked"))
-    with Service(driver=driver) as service:
+    with Service(SAMPLE, driver=driver) as service:
         with pytest.raises(RefusedByService, match="the host is locked"):
             service.schedule("Reboot", "web_0")
         assert service.document("web_0")["Events"] == []

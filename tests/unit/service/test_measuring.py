@@ -13,7 +13,7 @@ from forewarn.core.events import EventType
 from forewarn.service.census import Census, _approver
 from forewarn.service.measuring import overdue
 from forewarn.service.readings import Reading, Spread, Spreads
-from forewarn.testing import Service
+from forewarn.testing import SAMPLE, Service
 from forewarn.testing.service import START
 
 MACHINES = ("web_0", "web_1", "web_2", "sql-0", "sql-1", "jumpbox")
@@ -40,7 +40,7 @@ def numbers(census: Census, now: int) -> dict[str, Any]:
 @pytest.mark.parametrize("seed", range(6))
 def test_what_was_counted_along_is_what_there_is(seed: int) -> None:
     chance = random.Random(seed)
-    with Service() as service:
+    with Service(SAMPLE) as service:
         node = service.node
         for _ in range(40):
             machine = chance.choice(MACHINES)
@@ -83,7 +83,7 @@ def test_what_was_counted_along_is_what_there_is(seed: int) -> None:
 
 
 def test_loading_twice_counts_nothing_twice() -> None:
-    with Service() as service:
+    with Service(SAMPLE) as service:
         service.schedule("Reboot", "web_0")
         census = service.node.meter.census
         before = numbers(census, START)
@@ -92,7 +92,7 @@ def test_loading_twice_counts_nothing_twice() -> None:
 
 
 def test_the_first_deadline_counts_and_goes_when_its_event_starts() -> None:
-    with Service() as service:
+    with Service(SAMPLE) as service:
         census = service.node.meter.census
         for machine in ("web_0", "sql-0"):
             service.get(machine)
@@ -114,7 +114,7 @@ def test_a_spread_counts_by_the_first_bound_that_is_not_exceeded() -> None:
 
 
 def test_what_is_due_later_is_not_overdue() -> None:
-    with Service() as service:
+    with Service(SAMPLE) as service:
         now: Now = service.node.writer.now()
         assert overdue(None, now) == 0
         assert overdue(now.at + 5, now) == 0
@@ -123,7 +123,7 @@ def test_what_is_due_later_is_not_overdue() -> None:
 
 def test_every_reading_has_samples_for_all_it_can_say_before_anything_happened() -> None:
     """So that a rate can be had from the first event on."""
-    with Service() as service:
+    with Service(SAMPLE) as service:
         for reading in service.node._readings():
             if reading.name in ("forewarn_notice_left_seconds", "forewarn_control_requests"):
                 continue
