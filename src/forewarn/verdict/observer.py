@@ -1,17 +1,242 @@
-"""Hears the lines of a trace one by one and keeps what a verdict needs of them, within bounds."""
+"""Hears the lines of a trace one by one and keeps what a verdict needs of them, within bounds.
+
+A poll that shows nothing new costs a few counts. No line is ever a reason to fail: what cannot be
+understood is passed over. What a request does wrong is `manners.py`; what only the whole shows is
+`judging.py`.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Any
 
+from forewarn.verdict import judging
+from forewarn.verdict.clients import Client
+from forewarn.verdict.docket import Docket, in_order
+from forewarn.verdict.happenings import FINISHED, STARTED, WITHDRAWN, Happening
+from forewarn.verdict.heard import Exchange, Stamp, exchange, number, stamp, word, words
+from forewarn.verdict.manners import Manners
+from forewarn.verdict.register import Register
 from forewarn.verdict.report import Verdict
+from forewarn.verdict.sights import MAX_RESOURCES, Sight, Sights
+from forewarn.wire import beside, requests
+from forewarn.wire.versions import NEWEST
+
+ENDS = {"finish": FINISHED, "withdraw": WITHDRAWN}
 
 
 class Observer:
+    """May be heard and asked from different threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._register = Register()
+        self._sights = Sights()
+        self._docket = Docket()
+        self._manners = Manners(self._register, self._docket)
+        self._now: Stamp | None = None
+        self._misunderstood = 0
+
     def hear(self, line: Mapping[str, Any]) -> None:
         """One line of a trace, as it happens."""
+        with self._lock:
+            try:
+                self._hear(line)
+            except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError):
+                self._misunderstood += 1
 
     def verdict(self) -> Verdict:
         """As things stand now."""
-        return Verdict()
+        with self._lock:
+            register, docket = self._register, self._docket
+            complaints = docket.complaints()
+            if self._now is not None:
+                complaints += judging.complaints(register, self._now)
+            courses = [
+                course
+                for one in register.happenings.values()
+                for way in one.ways.values()
+                if (course := one.course(way, register.clients.get(way.machine))) is not None
+            ]
+            return Verdict(
+                at=self._now.t if self._now else None,
+                courses=tuple(sorted(courses, key=lambda c: c.visible)),
+                conducts=tuple(client.conduct() for _, client in sorted(register.clients.items())),
+                complaints=in_order(complaints),
+                remarks=tuple(self._remarks()),
+            )
+
+    def forget(self) -> None:
+        """Begin anew: who is who and what is going on is still known, but nothing is held
+        against anybody."""
+        with self._lock:
+            self._register.forget()
+            self._docket = Docket()
+            self._manners = Manners(self._register, self._docket)
+            self._misunderstood = 0
+
+    def _remarks(self) -> list[str]:
+        remarks = list(self._register.remarks())
+        if self._docket.left_out:
+            remarks.append(f"{self._docket.left_out} more complaints are left out")
+        if self._misunderstood:
+            remarks.append(f"{self._misunderstood} lines could not be understood")
+        return remarks
+
+    def _hear(self, line: Mapping[str, Any]) -> None:
+        now = stamp(line)
+        if now is None:
+            return
+        kind = line.get("kind")
+        real = now.real if now.real is not None or self._now is None else self._now.real
+        self._now = Stamp(max(now.t, self._now.t) if self._now else now.t, real)
+        match kind:
+            case "exchange":
+                self._exchange(exchange(line, now))
+            case "event":
+                self._event(line, now)
+            case "fleet":
+                self._register.fleet(line)
+            case "approval":
+                found = self._known(line)
+                if found is not None:
+                    found.approve(word(line.get("by")) or "an operator", now.t)
+            case "impact":
+                found = self._known(line)
+                if found is not None and found.impact is None:
+                    found.impact = now.t
+            case "disabled":
+                for one in self._register.active.get(word(line.get("group")), {}).values():
+                    one.hidden = True
+            case "up" | "down" | "step":
+                self._register.outages.append(now.t)
+                for client in self._register.clients.values():
+                    client.pause(self._now)
+
+    def _known(self, line: Mapping[str, Any]) -> Happening | None:
+        return self._register.happenings.get(word(line.get("event")).upper())
+
+    def _event(self, line: Mapping[str, Any], now: Stamp) -> None:
+        id, move = word(line.get("event")).upper(), word(line.get("move"))
+        if not id:
+            return
+        it = self._register.happening(id, word(line.get("group")), told=True)
+        it.told = True
+        it.type, it.source = word(line.get("type")), word(line.get("source"))
+        it.machines = words(line.get("machines"), MAX_RESOURCES) or it.machines
+        it.not_before = number(line.get("not_before"))
+        it.seconds = number(line.get("seconds"))
+        if it.visible is None and line.get("listed") is True and move not in ENDS:
+            it.visible = now
+        for machine in it.machines:
+            self._register.way(it, machine)
+        if it.visible is now:
+            for way in it.ways.values():
+                client = self._register.clients.get(way.machine)
+                way.asks_visible = client.asks if client else 0
+                way.backing_off = bool(client and (client.trouble or client.paused))
+        if move == "strike":
+            it.struck = True
+        if move in ("strike", "start"):
+            self._begin(it, now)
+        if move in ENDS:
+            it.end(now, ENDS[move], self._register.clients)
+            self._register.over(it)
+
+    def _begin(self, it: Happening, at: Stamp) -> None:
+        if it.started is not None:
+            return
+        it.begin(at, self._register.clients)
+        for machine in it.machines:
+            client = self._register.clients.get(machine)
+            if client is not None:
+                client.paused = True  # until it asks again: something is done to it
+
+    def _exchange(self, it: Exchange) -> None:
+        client = self._register.client(it.machine, it.source)
+        if client is None:
+            return
+        client.heard(it)
+        match it.ask:
+            case requests.GetDocument() | beside.Wait():
+                client.polled(it, waited=isinstance(it.ask, beside.Wait))
+                self._polled(client, it)
+            case requests.PostApproval():
+                client.approved(it)
+                self._manners.approval(client, it)
+            case beside.PutReadiness(event=event):
+                self._manners.readiness(client, it, event)
+            case _:
+                if it.method == "GET" and "scheduledevents" in it.path.lower():
+                    client.polled(it, waited=False)
+                    self._polled(client, it)
+                self._manners.request(client, it)
+
+    def _polled(self, client: Client, it: Exchange) -> None:
+        self._register.deserted = False
+        sight = None
+        if it.status == 200:
+            answer = it.answer()
+            sight = self._sights.of(it.version, answer, it.tag) if answer is not None else None
+        elif it.status == 304:
+            sight = self._sights.unchanged(it.version, it.tag)
+        usable = it.status == 304 or sight is not None
+        self._manners.poll(client, it, usable=usable)
+        if sight is None:
+            return
+        before = client.sights.get(it.version)
+        if before is not sight:
+            self._shown(client, it, sight)
+            if not it.fault:
+                self._vanished(client, it, before, sight)
+                client.sights[it.version] = sight
+        self._blind(client, sight)
+
+    def _shown(self, client: Client, it: Exchange, sight: Sight) -> None:
+        register = self._register
+        for shown in sight.events.values():
+            known = register.happenings.get(shown.id)
+            if known is None:
+                if it.fault:
+                    continue  # which may have made it up
+                known = register.happening(shown.id, client.group, told=False)
+                known.type, known.source = shown.type, shown.source
+                known.machines, known.visible = shown.resources, it.done
+                known.seconds = shown.seconds
+                known.struck = shown.status == STARTED
+                for machine in shown.resources:
+                    register.way(known, machine)
+            if known.visible is None:
+                known.visible = it.done
+            if not known.told:
+                known.not_before = known.not_before or shown.not_before
+                if shown.status == STARTED:
+                    self._begin(known, it.done)
+            looks_on = client.machine not in known.ways
+            way = register.way(known, client.machine)
+            if way is not None:
+                way.asks_visible -= looks_on  # this poll is one of those that count
+                way.shown(shown.status, it.done)
+
+    def _vanished(self, client: Client, it: Exchange, before: Sight | None, sight: Sight) -> None:
+        for id in before.events if before else ():
+            known = self._register.happenings.get(id)
+            if known is None or id in sight.events:
+                continue
+            way = known.ways.get(client.machine)
+            if way is not None and way.gone is None:
+                way.gone = it.done
+            if not known.told:
+                known.end(it.done, FINISHED if known.started else "", self._register.clients)
+                self._register.over(known)
+
+    def _blind(self, client: Client, sight: Sight) -> None:
+        """What stands and this version never shows."""
+        if sight.types is None or len(sight.types) == len(NEWEST.types):
+            return
+        for one in self._register.active.get(client.group, {}).values():
+            if one.visible is not None and not sight.shows(one.type):
+                way = one.ways.get(client.machine)
+                if way is not None and way.seen is None:
+                    way.blind = sight.version

@@ -1,0 +1,121 @@
+"""A verdict as text, for an assertion's message, a log or a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from forewarn.verdict.report import Complaint, Conduct, Course, Verdict
+from forewarn.verdict.rules import WRONG
+from forewarn.verdict.wording import count, length, moment, plain
+
+MAX_RENDERED = 50  # complaints, courses or machines in one text; JSON has all of them
+
+
+def render(verdict: Verdict) -> str:
+    return "\n".join(_lines(verdict))
+
+
+def headline(verdict: Verdict) -> str:
+    events = len({one.event for one in verdict.courses})
+    wrong, notes = len(verdict.wrong), len(verdict.notes)
+    judged = f"{count(len(verdict.conducts), 'machine')}, {count(events, 'event')}"
+    said = f"{count(wrong, 'thing')} wrong" if wrong else "nothing wrong"
+    return f"verdict: {said}" + (f", {count(notes, 'note')}" if notes else "") + f" ({judged})"
+
+
+def complaint(one: Complaint) -> str:
+    """In two lines: what, who and when; and what was seen."""
+    times = f", {one.times} times" if one.times > 1 else ""
+    event = f" about {one.event[:8]}" if one.event else ""
+    mark = "✗" if one.severity == WRONG else "·"
+    return f"{mark} {one.rule}: {one.machine}{event} at {moment(one.at)}{times}\n    {one.says}"
+
+
+def event_line(course: Course) -> str:
+    """What became of an event, whoever looked on."""
+    named = f"{course.type} {course.event[:8]}" + (f" ({course.source})" if course.source else "")
+    told = [f"{named}: visible {moment(course.visible)}"]
+    if course.notice is not None:
+        told[0] += f" with {length(course.notice)} of notice"
+    if course.approved is not None:
+        told.append(f"approved by {plain(course.approved_by)} {_later(course, course.approved)}")
+    if course.started is not None:
+        why = {"approval": "", "not-before": ", its notice had passed"}
+        told.append(f"started {_later(course, course.started)}")
+        told[-1] += why.get(course.started_by, ", suddenly")
+    if course.over is not None:
+        told.append(f"{course.ending or 'gone'} {_later(course, course.over)}")
+    return "; ".join(told)
+
+
+def _later(course: Course, t: float) -> str:
+    return f"after {length(round(t - course.visible, 3))}"
+
+
+def course_cells(course: Course) -> tuple[str, ...]:
+    return (
+        course.machine + ("" if course.concerned else " (looks on)"),
+        "not seen" if course.seen_after is None else f"seen after {length(course.seen_after)}",
+        " → ".join(course.statuses) or "-",
+        "-" if course.prepared is None else f"ready {_later(course, course.prepared)}",
+        {True: "in time", False: "too late", None: "-"}[course.in_time],
+        count(course.polls, "poll"),
+    )
+
+
+def conduct_cells(conduct: Conduct) -> tuple[str, ...]:
+    every = "-" if conduct.every is None else f"every {_rough(conduct.every)}"
+    longest = "" if conduct.longest is None else f", longest {_rough(conduct.longest)}"
+    waits = f", {conduct.waits} waiting" if conduct.waits else ""
+    return (
+        conduct.machine,
+        count(conduct.polls, "poll") + waits,
+        every + longest,
+        _counts(conduct.versions),
+        _counts(conduct.statuses),
+        _counts(conduct.faults),
+        conduct.headers.get("user-agent", "-"),
+    )
+
+
+def by_event(verdict: Verdict) -> dict[str, list[Course]]:
+    found: dict[str, list[Course]] = {}
+    for course in verdict.courses:
+        found.setdefault(course.event, []).append(course)
+    return found
+
+
+def _lines(verdict: Verdict) -> Iterator[str]:
+    yield headline(verdict)
+    for one in verdict.complaints[:MAX_RENDERED]:
+        yield "  " + complaint(one).replace("\n", "\n  ")
+    if len(verdict.complaints) > MAX_RENDERED:
+        yield f"  … of {count(len(verdict.complaints), 'complaint')}"
+    shown = 0
+    if verdict.courses:
+        yield "events"
+    for courses in by_event(verdict).values():
+        if shown >= MAX_RENDERED:
+            break
+        yield f"  {event_line(courses[0])}"
+        for course in courses[: MAX_RENDERED - shown]:
+            yield "    " + "  ".join(course_cells(course))
+        shown += len(courses)
+    if shown and len(verdict.courses) > MAX_RENDERED:
+        yield f"  … of {count(len(verdict.courses), 'course')}"
+    if verdict.conducts:
+        yield "machines"
+    for conduct in verdict.conducts[:MAX_RENDERED]:
+        yield "  " + "  ".join(conduct_cells(conduct))
+    if len(verdict.conducts) > MAX_RENDERED:
+        yield f"  … of {count(len(verdict.conducts), 'machine')}"
+    for remark in verdict.remarks:
+        yield f"remark: {remark}"
+
+
+def _rough(seconds: float) -> str:
+    return length(round(seconds, 1) if seconds >= 1 else seconds)
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{plain(key, 40)} ×{n:,}" for key, n in counts.items()) or "-"

@@ -1,0 +1,179 @@
+"""The verdict as one asks a running service for it, or a recording: commands and API."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from api_kit import ask
+from bearing import FLEET, bearing
+from typer.testing import CliRunner, Result
+
+from forewarn.cli import settings
+from forewarn.cli.app import app
+from forewarn.cli.settings import Settings
+from forewarn.core.access import Role
+from forewarn.testing import SAMPLE, Service
+from forewarn.verdict.rules import RULES
+
+ASK = "/metadata/scheduledevents?api-version=2020-07-01"
+
+
+def live(service: Service) -> str:
+    """A reboot that web_1 approves, and web_0 asks once without the header."""
+    service.document("web_0")
+    event = service.schedule("Reboot", "web_0")
+    service.document("web_0")
+    service.request("web_0", "GET", ASK)
+    service.approve("web_1", event.id)
+    service.document("web_0")
+    service.clock.advance("15m")
+    service.document("web_0")
+    return event.id
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with Service(SAMPLE) as service:
+        yield service
+
+
+def typed(*words: str, service: Service | None = None) -> Result:
+    where = ["--url", service.control_url] if service else []
+    return CliRunner().invoke(app, ["verdict", *words, *where])
+
+
+def test_the_command_tells_what_was_wrong_and_ends_with_1(service: Service) -> None:
+    id = live(service)
+    said = typed(service=service)
+    assert said.exit_code == 1, said.output
+    lines = said.stdout.splitlines()
+    assert lines[0] == "verdict: 1 thing wrong (2 machines, 1 event)"
+    assert lines[1].startswith("✗ missing-header: web_0 at ")
+    assert lines[2].endswith("send Metadata: true")
+    assert lines[4].startswith(f"Reboot {id[:8]} (Platform): visible ")
+    assert lines[4].endswith(
+        "with 15 min of notice; approved by web_1 after 0 s; started after 0 s;"
+        " finished after 10 min"
+    )
+    assert lines[5].split() == ["MACHINE", "SEEN", "AS", "READY", "IN", "TIME", "POLLS"]
+    assert lines[6].split("  ")[0] == "web_0"
+    assert lines[9].split()[0] == "MACHINE"
+
+
+def test_what_is_allowed_is_not_wrong_and_notes_count_only_when_asked_for(
+    service: Service,
+) -> None:
+    live(service)
+    service.get("web_0", "2017-03-01")
+    assert typed("--allow", "missing-header", service=service).exit_code == 0
+    assert typed("--allow", "missing-header", "--strict", service=service).exit_code == 1
+    refused = typed("--allow", "mising-header", service=service)
+    assert refused.exit_code == 2
+    assert "there is no rule 'mising-header'" in " ".join(refused.output.split())
+
+
+def test_it_can_be_narrowed_to_a_machine_and_an_event(service: Service) -> None:
+    id = live(service)
+    assert typed("--machine", "web_1", service=service).exit_code == 0
+    found = json.loads(typed("--event", id[:8], "--json", service=service).stdout)
+    assert [one["machine"] for one in found["courses"]] == ["web_0", "web_1"]
+    assert found["courses"][0]["approved_by"] == "web_1"
+    assert found["complaints"] == []
+    refused = typed("--machine", "web_9", service=service)
+    assert refused.exit_code == 1
+    assert refused.stderr.startswith("forewarn: no machine 'web_9'")
+    assert typed("--event", "FFFFFFFF", service=service).exit_code == 1
+
+
+def test_junit_is_written_beside_what_is_printed(service: Service, tmp_path: Path) -> None:
+    live(service)
+    file = tmp_path / "verdict.xml"
+    assert typed("--junit", str(file), service=service).exit_code == 1
+    (suite,) = ElementTree.parse(file).getroot()
+    assert suite.get("failures") == "1"
+    nowhere = typed("--junit", str(tmp_path / "no" / "where.xml"), service=service)
+    assert nowhere.stderr.startswith("forewarn: ")
+    assert "No such file" in nowhere.stderr
+
+
+def test_a_service_can_begin_anew(service: Service) -> None:
+    live(service)
+    assert typed("--forget", service=service).stdout == (
+        "nothing is held against anybody any more\n"
+    )
+    found = typed(service=service)
+    assert found.exit_code == 0, found.output
+    assert found.stdout.startswith("verdict: nothing wrong")
+    refused = typed("--forget", "--machine", "web_0", service=service)
+    assert refused.exit_code == 2
+
+
+def test_rules_are_listed() -> None:
+    listed = typed("--rules").stdout
+    assert all(f"{name} " in listed for name in RULES)
+    assert set(json.loads(typed("--rules", "--json").stdout)) == set(RULES)
+
+
+def test_a_recording_is_judged_as_the_service_would_have_been(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    with Service(SAMPLE, record=path) as service:
+        live(service)
+        there = json.loads(typed("--json", service=service).stdout)
+    found = typed(str(path), "--json")
+    assert found.exit_code == 1
+    heard = json.loads(found.stdout)
+    assert heard["courses"] == there["courses"]
+    assert heard["complaints"] == there["complaints"]
+    assert typed(str(path), "--machine", "web_1").exit_code == 0
+    for words in (["--machine", "web_9"], ["--event", "FFFF"]):
+        refused = typed(str(path), *words)
+        assert refused.exit_code == 1
+        assert refused.stderr.startswith("forewarn: nothing is recorded there of")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"", "no exchange is recorded there, so nothing is known of anybody"),
+        (b'{"kind":"exchange","t":1}\nno\nno\n', "2 lines cannot be read; is that a trace?"),
+    ],
+)
+def test_what_is_no_recording_is_refused(tmp_path: Path, text: bytes, says: str) -> None:
+    path = tmp_path / "trace"
+    path.write_bytes(text)
+    refused = typed(str(path))
+    assert (refused.exit_code, refused.stderr) == (1, f"forewarn: {says}\n")
+
+
+def test_a_service_that_does_not_look_says_how_it_would() -> None:
+    with Service(SAMPLE, sockets=True, front=True) as service:
+        for method, path in (("GET", "/v1/verdict"), ("POST", "/v1/verdict/forget")):
+            told = ask(service, method, path)
+            assert told.status == 409
+            assert "start it with observe = true" in told.body["detail"]
+
+
+def test_a_service_for_real_looks_if_its_settings_say_so_and_no_workers_answer() -> None:
+    assert not settings.config(Settings()).observe
+    assert settings.config(Settings(observe=True)).observe
+    with pytest.raises(settings.SettingsError, match=r"observe = true: .*; set workers = 0"):
+        settings.config(Settings(observe=True, workers=2))
+
+
+def test_whoever_is_limited_sees_its_own_machines() -> None:
+    with Service(FLEET) as service:
+        bearing(service, "root", Role.ADMIN)
+        api = bearing(service, "bot", Role.VIEWER, groups=("web",))
+        for machine in ("web_0", "amber_0"):
+            service.document(machine)
+            service.schedule("Reboot", machine)
+            service.request(machine, "GET", ASK)
+        found: Any = api.get("/v1/verdict").json()
+        for key in ("courses", "conducts", "complaints"):
+            assert {one["machine"] for one in found[key]} == {"web_0"}, key
+        assert api.get("/v1/verdict?machine=amber_0").status == 403

@@ -1,0 +1,206 @@
+"""No line is too strange to be heard, and no life too long to be remembered."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from verdict_world import World, rules
+
+from forewarn.verdict import clients, docket, heard, register, sights
+from forewarn.verdict.observer import Observer
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+KINDS = ("exchange", "event", "fleet", "approval", "impact", "disabled", "up", "step", "new")
+KEYS = (
+    *("machine", "from", "method", "target", "headers", "status", "answer", "body", "fault"),
+    *("answer_headers", "asked", "real", "real_asked", "event", "move", "group", "machines"),
+    *("not_before", "seconds", "listed", "type", "source", "by", "body_base64"),
+)
+LIKELY: dict[str, st.SearchStrategy[Any]] = {
+    "method": st.sampled_from(["GET", "POST", "PUT", "X"]),
+    "target": st.sampled_from(
+        [
+            "/metadata/scheduledevents?api-version=2020-07-01",
+            "/forewarn/v1/ready/A",
+            "/",
+            "?",
+            "a%FF",
+        ]
+    ),
+    "headers": st.just([["Metadata", "true"]]),
+    "machine": st.sampled_from(["a", "b", ""]),
+    "status": st.sampled_from([200, 304, 400, 429, None]),
+    "event": st.sampled_from(["A", "B"]),
+    "answer": st.builds(lambda x: json.dumps({"Events": [x]}), anything),
+    "body": st.builds(lambda x: json.dumps({"StartRequests": [x]}), anything),
+    "move": st.sampled_from(["raise", "list", "start", "finish", "withdraw", "strike"]),
+}
+
+
+@st.composite
+def lines(draw: st.DrawFn) -> dict[str, Any]:
+    line: dict[str, Any] = {
+        "kind": draw(st.sampled_from(KINDS)),
+        "t": draw(st.floats() | st.just(5)),
+    }
+    for key in draw(st.lists(st.sampled_from(KEYS), unique=True, max_size=16)):
+        line[key] = draw(LIKELY.get(key, anything) | anything)
+    return line
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(lines(), max_size=8))
+def test_whatever_is_said_can_be_heard_and_told(said: list[dict[str, Any]]) -> None:
+    observer = Observer()
+    for line in said:
+        observer.hear(line)
+    verdict = observer.verdict()
+    assert str(verdict)
+    assert repr(verdict)
+
+
+def test_a_guest_that_sends_anything_at_all_takes_no_room() -> None:
+    world = World()
+    for n in range(300):
+        world.ask(
+            "web_0",
+            "GET",
+            target=f"/metadata/scheduledevents?api-version={'9' * 500}{n}",
+            headers=(("Metadata", "true"), ("User-Agent", "x" * 10_000)),
+            status=400,
+        )
+        world.ask(
+            "web_0",
+            "POST",
+            body=json.dumps({"StartRequests": [{"EventId": f"{n}" + "\x1b" * 500}]}),
+            status=400,
+        )
+    verdict = world.verdict()
+    conduct = verdict.conduct("web_0")
+    assert len(conduct.versions) <= clients.MAX_VERSIONS + 1
+    assert len(conduct.headers["user-agent"]) < 100
+    assert len(verdict.by("unknown-approval")) == docket.MAX_COMPLAINTS
+    assert f"{300 - docket.MAX_COMPLAINTS} more complaints are left out" in verdict.remarks
+    assert "\x1b" not in str(verdict)
+
+
+def test_a_body_that_is_too_large_to_look_at_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(heard, "MAX_HEARD_BODY", 100)
+    world = World()
+    world.raise_("Reboot", "web_0")
+    world.poll(answer=world.document() + " " * 1_000)
+    assert world.verdict().courses[0].seen is None
+    assert rules(world.verdict()) == set()
+
+
+def test_events_that_are_long_over_are_forgotten_first_and_that_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(register, "MAX_COURSES", 10)
+    world = World()
+    standing = world.raise_("Reboot", "web_0", notice=1_000_000)
+    for _ in range(50):
+        world.raise_("Freeze", "web_1", notice=1)
+        world.wait(1)
+        world.wait(60)
+    verdict = world.verdict()
+    assert len(verdict.courses) <= 10
+    assert verdict.course("web_0", standing).over is None
+    assert verdict.remarks == (
+        "41 times a way of a machine through an event was forgotten or left out; there is room"
+        " for 10",
+    )
+
+
+def test_those_who_only_look_on_leave_room_for_those_whom_an_event_is_about(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(register, "MAX_COURSES", 10)
+    world = World()
+    events = [world.raise_("Reboot", "web_0") for _ in range(4)]
+    world.poll("web_1")
+    world.poll("web_2")
+    last = world.raise_("Preempt", "web_1")
+    verdict = world.verdict()
+    assert sum(not one.concerned for one in verdict.courses) == 5
+    assert all(verdict.course("web_0", event).concerned for event in events)
+    assert verdict.course("web_1", last).concerned
+
+
+def test_an_approval_counts_though_there_is_no_room_for_whoever_approved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(register, "MAX_COURSES", 1)
+    world = World()
+    event = world.raise_("Reboot", "web_0")
+    world.approve("web_1", event)
+    (course,) = world.verdict().courses
+    assert (course.machine, course.approved_by) == ("web_0", "web_1")
+
+
+def test_more_events_than_there_is_room_for_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(register, "MAX_HAPPENINGS", 5)
+    world = World()
+    for _ in range(50):
+        world.raise_("Reboot", "web_0")
+    assert len(world.verdict().courses) == 5
+
+
+def test_more_machines_than_there_is_room_for_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(register, "MAX_CLIENTS", 3)
+    world = World()
+    for n in range(10):
+        world.poll(f"m{n}")
+    verdict = world.verdict()
+    assert len(verdict.conducts) == 3
+    assert verdict.remarks == ("7 requests of machines beyond the first 3 are left out",)
+
+
+def test_a_hundred_documents_are_not_all_remembered() -> None:
+    seen = sights.Sights()
+    for n in range(sights.MAX_SIGHTS * 2):
+        assert seen.of("2020-07-01", b'{"Events":[],"n":%d}' % n, f'"{n}"') is not None
+    assert len(seen._by_body) == len(seen._by_tag) == sights.MAX_SIGHTS
+    assert seen.unchanged("2020-07-01", '"0"') is None
+
+
+def test_strangers_are_counted_and_machines_known_by_their_address() -> None:
+    world = World()
+    for address in ("10.0.0.1", "192.0.2.1"):
+        said: dict[str, Any] = {"from": address}
+        world.poll("", **said)
+    verdict = world.verdict()
+    assert [one.machine for one in verdict.conducts] == ["web_1"]
+    assert verdict.remarks == ("1 request came from addresses that are no machine's",)
+
+
+def test_beginning_anew_keeps_what_is_going_on_and_holds_nothing_against_anybody() -> None:
+    world = World()
+    over = world.raise_("Freeze", "web_0", notice=1)
+    world.poll()
+    world.wait(1)
+    world.wait(60)
+    standing = world.raise_("Reboot", "web_0")
+    world.poll()
+    world.ask("web_0", "GET", headers=(), status=400)
+    assert not world.verdict().ok
+    world.observer.forget()
+    verdict = world.verdict()
+    assert verdict.complaints == ()
+    assert verdict.course("web_0", standing).statuses == ("Scheduled",)
+    assert not verdict.about(over).courses
+    assert verdict.conduct("web_0").polls == 0
+    world.poll()
+    assert world.verdict().conduct("web_0").polls == 1

@@ -1,0 +1,340 @@
+"""How often somebody asked and what was missed: told of two clocks, and never of what somebody had
+no chance to do."""
+
+from __future__ import annotations
+
+import pytest
+from verdict_world import World, rules
+
+from forewarn.verdict.rules import GIVEN_UP, THROTTLED
+
+
+def test_polling_every_minute_is_too_seldom_for_a_spot_machine() -> None:
+    world = World(spot=("web_0",))
+    world.poll_for(300, every=60)
+    (complaint,) = world.verdict().wrong
+    assert complaint.rule == "polls-too-seldom"
+    assert "asks every 60 s, but a Preempt of its machine gives 30 s" in complaint.says
+
+
+def test_polling_every_minute_is_too_seldom_where_a_preempt_came() -> None:
+    world = World()
+    world.poll_for(300, every=60)
+    assert rules(world.verdict()) == {"polls-seldom"}
+    assert world.verdict().ok
+    world.raise_("Preempt", "web_0")
+    assert {one.rule for one in world.verdict().wrong} == {"polls-too-seldom"}
+
+
+def test_polls_that_a_recorder_left_out_were_polls_all_the_same() -> None:
+    world = World(spot=("web_0",))
+    world.poll()
+    for _ in range(5):
+        world.wait(60)
+        world.poll(same=59)
+    assert rules(world.verdict()) == set()
+    conduct = world.verdict().conduct("web_0")
+    assert (conduct.polls, conduct.every, conduct.versions) == (301, 1, {"2020-07-01": 301})
+
+
+@pytest.mark.parametrize("same", [-1, 0.5, True, "59", None, 10**30])
+def test_a_count_of_polls_that_is_none_does_no_harm(same: object) -> None:
+    world = World()
+    world.poll(same=same)
+    world.wait(1)
+    world.poll(same=same)
+    assert world.verdict().ok
+
+
+def test_polling_every_minute_is_enough_for_fifteen() -> None:
+    world = World()
+    world.raise_("Reboot", "web_0")
+    world.poll_for(300, every=60)
+    assert world.verdict().ok
+
+
+def test_a_clock_that_is_wound_between_two_polls_says_nothing_about_how_often_one_asks() -> None:
+    world = World(spot=("web_0",))
+    world.raise_("Preempt", "web_0")
+    for _ in range(10):
+        world.poll()
+        world.wind(600)
+    assert rules(world.verdict()) == set()
+    assert world.verdict().conduct("web_0").every == 0
+    assert world.verdict().conduct("web_0").on_clock == 600
+
+
+def test_a_program_whose_own_time_is_wound_may_ask_as_quickly_as_it_likes() -> None:
+    world = World()
+    for _ in range(1_000):
+        world.poll()
+        world.wind(1)
+        world.real += 0.001
+    assert rules(world.verdict()) == set()
+
+
+def test_a_thousand_polls_a_second_are_hammering() -> None:
+    world = World()
+    world.poll_for(20, every=0.01)
+    (note,) = world.verdict().complaints
+    assert (note.rule, note.severity) == ("hammering", "note")
+    assert "asked 100 times a second" in note.says
+
+
+def test_long_polls_are_no_gaps() -> None:
+    world = World(spot=("web_0",))
+    for _ in range(10):
+        world.ask(
+            "web_0",
+            "GET",
+            target="/forewarn/v1/wait?timeout=60",
+            took=60,
+            status=200,
+            answer=world.document(),
+        )
+    assert rules(world.verdict()) == set()
+    assert world.verdict().conduct("web_0").waits == 10
+
+
+def test_whoever_was_not_there_while_a_preempt_was_announced_has_never_seen_it() -> None:
+    world = World()
+    world.poll_for(5)
+    id = world.raise_("Preempt", "web_0")
+    world.wait(30)
+    world.wait(30)
+    world.poll()
+    (complaint,) = world.verdict().wrong
+    assert (complaint.rule, complaint.event) == ("never-seen", id)
+    course = world.verdict().course("web_0", id)
+    assert (course.seen, course.polls, course.in_time) == (None, 0, False)
+
+
+def test_nobody_is_held_to_what_was_wound_past() -> None:
+    world = World()
+    world.poll_for(5)
+    world.raise_("Preempt", "web_0")
+    world.wind(30)
+    world.wind(30)
+    world.poll_for(5)
+    assert rules(world.verdict()) == set()
+
+
+def test_whoever_asks_only_when_it_has_started_is_late() -> None:
+    world = World()
+    world.poll_for(5)
+    id = world.raise_("Preempt", "web_0")
+    world.wait(31)
+    world.poll()
+    (complaint,) = world.verdict().wrong
+    assert complaint.rule == "seen-late"
+    course = world.verdict().course("web_0", id)
+    assert (course.seen_after, course.statuses, course.in_time) == (31, ("Started",), False)
+
+
+def test_whoever_finds_it_started_by_somebody_elses_approval_is_not_late() -> None:
+    world = World()
+    world.poll("web_0")
+    world.poll("web_1")
+    id = world.raise_("Reboot", "web_0")
+    world.wait(8)
+    world.poll("web_1")
+    world.approve("web_1", id)
+    world.poll("web_0")
+    assert rules(world.verdict()) == set()
+    course = world.verdict().course("web_0", id)
+    assert (course.approved_by, course.started_by, course.margin) == ("web_1", "approval", 892)
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [{"status": 429}, {"status": 500}, {"status": 200, "fault": "empty", "answer": ""}],
+    ids=["429", "500", "fault"],
+)
+def test_whoever_asked_and_was_not_told_has_missed_nothing(trouble: dict[str, object]) -> None:
+    world = World()
+    world.poll_for(5)
+    world.raise_("Preempt", "web_0")
+    for _ in range(61):
+        world.poll(**trouble)  # type: ignore[arg-type]
+        world.wait(1)
+    world.poll_for(3)
+    assert world.verdict().ok
+
+
+def test_whoever_hung_in_an_answer_that_never_came_has_missed_nothing() -> None:
+    world = World()
+    world.poll_for(5)
+    world.raise_("Preempt", "web_0")
+    world.poll(took=70, status=None, fault="stall")
+    world.poll_for(3)
+    assert rules(world.verdict()) == set()
+
+
+def test_whoever_is_being_restarted_cannot_ask() -> None:
+    world = World()
+    world.poll_for(5)
+    id = world.raise_("Reboot", "web_0")
+    world.poll()
+    world.approve("web_0", id)
+    world.poll()
+    world.raise_("Preempt", "web_0", notice=20)
+    world.wait(21)
+    world.wait(40)
+    world.poll()
+    assert rules(world.verdict()) == set()
+
+
+def test_an_event_that_was_not_listed_yet_could_not_be_seen() -> None:
+    world = World()
+    world.poll_for(5)
+    id = world.raise_("Reboot", "web_0", listed=False)
+    world.wait(2_000)
+    world.poll()
+    assert rules(world.verdict()) == set()
+    with pytest.raises(LookupError, match="has nothing to do with"):
+        world.verdict().course("web_0", id)
+
+
+def test_a_group_that_was_disabled_could_not_see_its_events() -> None:
+    world = World()
+    world.poll_for(5)
+    world.raise_("Preempt", "web_0")
+    world.tell("disabled", group="web")
+    world.wait(31)
+    world.wait(31)
+    world.poll()
+    assert rules(world.verdict()) == set()
+
+
+def test_silence_after_a_bad_answer_is_giving_up() -> None:
+    world = World()
+    world.poll_for(5)
+    world.poll(status=410, fault="gone")
+    world.wait(GIVEN_UP + 1)
+    world.poll("web_1")
+    (complaint,) = world.verdict().wrong
+    assert complaint.rule == "gave-up"
+    assert "since it was answered with fault 'gone' (a 410)" in complaint.says
+
+
+def test_waiting_a_minute_after_a_bad_answer_is_not() -> None:
+    world = World()
+    world.poll_for(5)
+    world.poll(status=410, fault="gone")
+    world.wait(70)
+    world.poll("web_1")
+    assert world.verdict().ok
+    world.wait(GIVEN_UP)
+    world.poll("web_0")
+    assert world.verdict().of("web_0").ok
+
+
+def test_silence_while_an_event_comes_is_worth_a_note() -> None:
+    world = World()
+    world.poll_for(5)
+    id = world.raise_("Reboot", "web_0")
+    world.wait(GIVEN_UP + 1)
+    world.poll("web_1")
+    (note,) = world.verdict().complaints
+    assert (note.rule, note.severity, note.event) == ("stopped-polling", "note", id)
+
+
+def test_an_outage_is_nobodys_gap() -> None:
+    world = World(spot=("web_0",))
+    for _ in range(6):
+        world.poll()
+        world.tell("down")
+        world.wait(300)
+        world.tell("up")
+    world.poll()
+    assert rules(world.verdict()) == set()
+
+
+def test_going_on_through_429_is_wrong_and_slowing_down_is_not() -> None:
+    world = World()
+    for _ in range(THROTTLED):
+        world.poll("web_0", status=429)
+        world.wait(0.1)
+    for _ in range(THROTTLED):
+        world.poll("web_1", status=429)
+        world.wait(1)
+    (complaint,) = world.verdict().complaints
+    assert (complaint.rule, complaint.machine) == ("ignored-throttling", "web_0")
+
+
+def test_an_event_that_nobody_could_see_because_nobody_asked_is_no_success() -> None:
+    world = World()
+    event = world.raise_("Reboot", "web_0")
+    assert world.verdict().ok, "a client may still begin to ask"
+    world.wind(900)
+    (complaint,) = world.verdict().wrong
+    assert (complaint.rule, complaint.machine, complaint.event) == ("nobody-asked", "web_0", event)
+    assert "is the client asking here?" in complaint.says
+
+
+def test_that_nobody_asked_is_told_though_nobody_was_listening() -> None:
+    world = World()
+    world.raise_("Reboot", "web_0", listed=False)
+    world.wind(900)
+    assert [one.rule for one in world.verdict().wrong] == ["nobody-asked"]
+
+
+def test_several_events_that_nobody_saw_are_told_once() -> None:
+    world = World()
+    for machine in ("web_0", "web_1"):
+        world.raise_("Reboot", machine)
+    world.wind(900)
+    assert [one.rule for one in world.verdict().wrong] == ["nobody-asked"]
+
+
+def test_where_one_machine_asks_the_others_may_have_no_client() -> None:
+    world = World()
+    world.raise_("Reboot", "web_0")
+    world.poll("web_1")
+    world.wind(900)
+    assert world.verdict().ok
+
+
+def test_a_client_that_only_approves_has_not_asked() -> None:
+    world = World()
+    event = world.raise_("Reboot", "web_0")
+    world.approve("web_0", event)
+    assert [one.rule for one in world.verdict().wrong] == ["nobody-asked"]
+
+
+def test_after_forgetting_it_is_not_held_against_anybody_that_nobody_asked() -> None:
+    world = World()
+    world.raise_("Reboot", "web_0")
+    world.wind(900)
+    world.observer.forget()
+    assert world.verdict().ok
+
+
+def quickly(world: World, seconds: float, speed: float = 60) -> None:
+    """So much real time, on a clock that runs faster."""
+    world.real += seconds
+    world.wind(seconds * speed)
+
+
+def test_on_a_clock_that_runs_faster_a_client_is_held_to_its_own_rate() -> None:
+    world = World()
+    for _ in range(4):
+        world.poll()
+        quickly(world, 20)
+    world.poll()
+    event = world.raise_("Reboot", "web_0")  # 15 real seconds
+    quickly(world, 15)
+    world.poll()
+    assert world.verdict().course("web_0", event).in_time is False
+    assert world.verdict().ok, "fifteen minutes are plenty for one who asks every 20 s"
+
+
+def test_on_a_clock_that_runs_faster_one_who_stopped_looking_is_accused_all_the_same() -> None:
+    world = World()
+    for _ in range(20):
+        world.poll()
+        quickly(world, 1)
+    world.raise_("Reboot", "web_0")
+    quickly(world, 15)
+    world.poll()
+    assert [one.rule for one in world.verdict().wrong] == ["seen-late"]

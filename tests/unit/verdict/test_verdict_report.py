@@ -1,0 +1,193 @@
+"""A verdict reads well: in an assertion, as text, as JUnit XML and as JSON."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+from verdict_world import World
+
+from forewarn.verdict.junit import junit
+from forewarn.verdict.recordings import hear_files
+from forewarn.verdict.rendering import MAX_RENDERED
+from forewarn.verdict.report import Complaint, Verdict
+from forewarn.verdict.wording import length, moment
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.poll("web_0")
+    world.poll("web_1")
+    event = world.raise_("Reboot", "web_0")
+    world.wait(2)
+    world.poll("web_0")
+    world.ask("web_0", "GET", headers=(("User-Agent", "agent/1"),), status=400)
+    world.wait(3)
+    world.approve("web_1", event)
+    world.poll("web_0")
+    world.wait(30)
+    world.poll("web_0")
+    return world
+
+
+def test_the_text_tells_what_was_wrong_first_and_then_everything(world: World) -> None:
+    assert str(world.verdict()).splitlines() == [
+        "verdict: 1 thing wrong (2 machines, 1 event)",
+        "  ✗ missing-header: web_0 at 2027-01-15 08:00:02Z",
+        "      GET /metadata/scheduledevents came with no Metadata header and was refused;"
+        " send Metadata: true",
+        "events",
+        "  Reboot 00000000 (Platform): visible 2027-01-15 08:00:00Z with 15 min of notice;"
+        " approved by web_1 after 5 s; started after 5 s; finished after 35 s",
+        "    web_0  seen after 2 s  Scheduled → Started  -  in time  3 polls",
+        "    web_1 (looks on)  not seen  -  -  -  0 polls",
+        "machines",
+        "  web_0  5 polls  every 2 s, longest 30 s  2020-07-01 ×5  200 ×4, 400 ×1  -  agent/1",
+        "  web_1  1 poll  -  2020-07-01 ×1  200 ×2  -  -",
+    ]
+
+
+def test_check_raises_with_the_whole_text(world: World) -> None:
+    with pytest.raises(AssertionError, match="missing-header: web_0") as raised:
+        world.verdict().check()
+    assert str(raised.value) == str(world.verdict())
+    fine = world.verdict().without("missing-header")
+    assert fine.check() is fine
+
+
+def test_an_assertion_shows_what_matters_in_what_it_has_room_for(world: World) -> None:
+    said = repr(world.verdict())
+    assert said == (
+        "<Verdict: 1 wrong: missing-header by web_0: GET /metadata/scheduledevents came with no"
+        " Metadata header and was refused; send Metadata: true; 2 machines, 1 event;"
+        " .check() tells all>"
+    )
+    many = Verdict(
+        complaints=tuple(
+            Complaint(rule="ignored-withdrawal", machine=f"machine-{n}", at=0, says="so")
+            for n in range(100)
+        )
+    )
+    assert len(repr(many)) < 240
+    assert repr(Verdict()) == "<Verdict: nothing wrong; 0 machines, 0 events>"
+
+
+def test_a_verdict_can_be_narrowed_down(world: World) -> None:
+    verdict = world.verdict()
+    assert not verdict.of("web_0").ok
+    assert verdict.of("web_1").ok
+    assert [one.machine for one in verdict.of("web_1").conducts] == ["web_1"]
+    about = verdict.about("00000000")
+    assert about.ok
+    assert {one.machine for one in about.conducts} == {"web_0", "web_1"}
+    assert len(about.courses) == 2
+    assert verdict.course("web_0", "00000000").approved_by == "web_1"
+    with pytest.raises(LookupError, match="'db' has not asked for anything"):
+        verdict.conduct("db")
+
+
+def test_junit_has_a_case_for_every_course_and_every_machine(world: World) -> None:
+    suites = ElementTree.fromstring(junit(world.verdict()))
+    (suite,) = suites
+    cases = {(case.get("classname"), case.get("name")): case for case in suite.iter("testcase")}
+    event = "Reboot 00000000-0000-4000-8000-000000000000"
+    assert set(cases) == {
+        ("forewarn.web_0", event),
+        ("forewarn.web_1", event),
+        ("forewarn.web_0", "conduct"),
+        ("forewarn.web_1", "conduct"),
+    }
+    counts = {key: suite.get(key) for key in ("tests", "failures", "errors", "skipped")}
+    assert counts == {"tests": "4", "failures": "1", "errors": "0", "skipped": "0"}
+    (failure,) = suite.iter("failure")
+    assert cases["forewarn.web_0", "conduct"].find("failure") is failure
+    assert failure.get("type") == "missing-header"
+    assert "send Metadata: true" in (failure.text or "")
+
+
+def test_junit_can_say_what_xml_cannot() -> None:
+    odd = "a\x00b\x1b<&\ud800"
+    complaint = Complaint(rule="wrong-path", machine=odd, at=1e30, says=odd)
+    made = junit(Verdict(complaints=(complaint,), remarks=(odd,), at=1e30))
+    (case,) = ElementTree.fromstring(made).iter("testcase")
+    assert case.get("classname") == "forewarn.a\ufffdb\ufffd<&\ufffd"
+
+
+def test_json_goes_there_and_back(world: World) -> None:
+    verdict = world.verdict()
+    assert msgspec.json.decode(msgspec.json.encode(verdict), type=Verdict) == verdict
+
+
+def test_recordings_tell_the_same_in_any_order(world: World, tmp_path: Path) -> None:
+    lines = [msgspec.json.encode(line) + b"\n" for line in world.lines]
+    first, second = tmp_path / "one", tmp_path / "two"
+    first.write_bytes(b"".join(lines[::2]) + b'{"kind":"exch')
+    second.write_bytes(b"\n".join(lines[1::2]))
+    heard = hear_files([first, second])
+    assert heard.unreadable == 1
+    assert heard.exchanges == sum(line["kind"] == "exchange" for line in world.lines)
+    whole = tmp_path / "whole"
+    whole.write_bytes(b"".join(lines))
+    assert hear_files([whole]).verdict == world.verdict()
+    assert heard.verdict.wrong == world.verdict().wrong
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0, "0 s"), (0.25, "0.25 s"), (119.5, "119.5 s"), (900, "15 min"), (5400, "1 h 30 min")],
+)
+def test_lengths_read_well(seconds: float, said: str) -> None:
+    assert length(seconds) == said
+    assert length(-1) == "-1 s"
+    assert moment(1e30) == "1e+30"
+
+
+def test_a_text_tells_of_so_many_complaints_and_counts_the_others() -> None:
+    found = Verdict(
+        complaints=tuple(
+            Complaint(rule="forwarded", machine=f"web_{n}", at=0.0, says="…") for n in range(60)
+        )
+    )
+    text = str(found)
+    assert text.count("forwarded") == MAX_RENDERED
+    assert "… of 60 complaints" in text
+
+
+def test_nothing_in_a_recording_acts_upon_a_terminal_or_forges_a_line(tmp_path: Path) -> None:
+    bad = "\x1b[2Jweb\n✗ forged"
+    event = {"EventId": bad, "EventStatus": "Scheduled", "EventType": bad, "EventSource": bad}
+    shown = {"DocumentIncarnation": 1, "Events": [{**event, "Resources": [bad]}]}
+    exchange = {
+        "kind": "exchange",
+        "t": 1.0,
+        "machine": bad,
+        "method": "GET",
+        "target": "/metadata/scheduledevents?api-version=2020-07-01",
+        "headers": [["Metadata", "true"], ["User-Agent", bad]],
+        "status": 200,
+        "answer": msgspec.json.encode(shown).decode(),
+    }
+    file = tmp_path / "bad.jsonl"
+    refused = {**exchange, "headers": [], "status": 400, "answer": ""}
+    file.write_bytes(b"\n".join(map(msgspec.json.encode, (exchange, refused))))
+    found = hear_files([file]).verdict
+    assert [one.rule for one in found.wrong] == ["missing-header"]
+    for text in (str(found), repr(found), *map(str, junit(found).decode().splitlines())):
+        assert "\x1b" not in text
+        assert not any(line.lstrip().startswith("✗ forged") for line in text.splitlines())
+    assert len(found.courses) == 1
+
+
+def test_a_recording_may_come_through_a_pipe(world: World, tmp_path: Path) -> None:
+    written = b"\n".join(map(msgspec.json.encode, world.lines))
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as threads:
+        writing = threads.submit(pipe.write_bytes, written)
+        assert hear_files([pipe]).verdict == world.verdict()
+        writing.result()

@@ -1,0 +1,280 @@
+"""Each thing that a client can do wrong, done to the real service, is told and nothing else is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from forewarn.testing import Service
+from forewarn.verdict.rules import NOTE, REPEATED, RULES, WRONG
+
+PLACE = "/metadata/scheduledevents"
+NEWEST = "2020-07-01"
+ASK = f"{PLACE}?api-version={NEWEST}"
+HEADER = {"Metadata": "true"}
+FLEET = """
+groups:
+  - name: web
+    kind: scale-set
+    machines:
+      - {name: web_0, update_domain: 0}
+      - {name: web_1, update_domain: 1}
+      - {name: web_2, update_domain: 0, spot: true}
+  - {name: jump, kind: standalone, machines: [{name: jump}]}
+"""
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with Service(FLEET) as service:
+        for machine in ("web_0", "web_1", "jump"):
+            service.document(machine)
+        yield service
+
+
+def no_header(service: Service) -> None:
+    service.request("web_0", "GET", ASK)
+
+
+def false_header(service: Service) -> None:
+    service.request("web_0", "GET", ASK, {"Metadata": "True, really"})
+
+
+def forwarded(service: Service) -> None:
+    service.get("web_0", headers={"X-Forwarded-For": "10.0.0.1"})
+
+
+def old_path(service: Service) -> None:
+    service.request("web_0", "GET", "/metadata/latest/scheduledevents", HEADER)
+
+
+def another_verb(service: Service) -> None:
+    service.request("web_0", "PUT", ASK, HEADER)
+
+
+def version_twice(service: Service) -> None:
+    service.request("web_0", "GET", f"{ASK}&api-version={NEWEST}", HEADER)
+
+
+def no_version(service: Service) -> None:
+    service.request("web_0", "GET", PLACE, HEADER)
+
+
+def version_of_another(service: Service) -> None:
+    service.get("web_0", "2021-02-01")
+
+
+def no_json(service: Service) -> None:
+    service.post("web_0", b"EventId=1")
+
+
+def nothing_to_start(service: Service) -> None:
+    service.post("web_0", b'{"StartRequests":[]}')
+
+
+def no_id(service: Service) -> None:
+    service.post("web_0", b'{"StartRequests":[{"Id":"x"}]}')
+
+
+def far_too_much(service: Service) -> None:
+    service.post("web_0", b" " * 70_000)
+
+
+def made_up(service: Service) -> None:
+    service.approve("web_0", "NO-SUCH-EVENT")
+
+
+def somebody_elses(service: Service) -> None:
+    event = service.schedule("Reboot", "jump")
+    service.document("jump")
+    service.approve("web_0", event.id)
+
+
+def withdrawn(service: Service) -> None:
+    event = service.schedule("Reboot", "web_0")
+    service.document("web_0")
+    service.cancel(event)
+    service.document("web_0")
+    service.approve("web_0", event.id)
+
+
+def ready_for_nothing(service: Service) -> None:
+    event = service.schedule("Reboot", "web_0")
+    service.document("web_0")
+    service.cancel(event)
+    service.document("web_0")
+    answer = service.request("web_0", "PUT", f"/forewarn/v1/ready/{event.id}", HEADER)
+    if answer.status != 200:  # it is not taken any more, and so not held against anybody either
+        service.approve("web_0", event.id)
+
+
+def impatient(service: Service) -> None:
+    event = service.schedule("Freeze", "web_0", duration=5)
+    service.document("web_0")
+    service.approve("web_0", event.id)
+
+
+def blind(service: Service) -> None:
+    service.get("web_2", "2017-08-01")
+    service.schedule("Preempt", "web_2")
+    service.get("web_2", "2017-08-01")
+    service.clock.advance("1m")
+
+
+def too_late(service: Service) -> None:
+    event = service.schedule("Reboot", "web_0")
+    service.document("web_0")
+    service.clock.advance("15m")
+    service.document("web_0")
+    service.approve("web_0", event.id)
+
+
+def again_and_again(service: Service) -> None:
+    event = service.schedule("Reboot", "web_0")
+    service.document("web_0")
+    for _ in range(REPEATED):
+        service.approve("web_0", event.id)
+
+
+def preview(service: Service) -> None:
+    service.get("web_0", "2017-03-01")
+
+
+@pytest.mark.parametrize(
+    ("does", "rule", "says"),
+    [
+        (no_header, "missing-header", "came with no Metadata header and was refused"),
+        (false_header, "missing-header", "came with Metadata: True, really"),
+        (forwarded, "forwarded", "ask directly, not through a proxy"),
+        (old_path, "wrong-path", "/metadata/latest/scheduledevents is not there"),
+        (another_verb, "wrong-verb", "read with GET, approve with POST"),
+        (version_twice, "wrong-query", "give each once"),
+        (no_version, "wrong-version", f"no api-version and was refused; ask with {NEWEST}"),
+        (version_of_another, "wrong-version", "api-version=2021-02-01"),
+        (no_json, "malformed-approval", "is not valid JSON"),
+        (nothing_to_start, "malformed-approval", "no StartRequests"),
+        (no_id, "malformed-approval", "an entry without an EventId"),
+        (far_too_much, "malformed-approval", "send {"),
+        (made_up, "unknown-approval", "NO-SUCH-EVENT, which its group was never shown"),
+        (somebody_elses, "unknown-approval", "which its group was never shown"),
+        (withdrawn, "ignored-withdrawal", "after it had been withdrawn"),
+        (ready_for_nothing, "ignored-withdrawal", "after it had been withdrawn"),
+        (impatient, "approved-freeze", "a pause of 5 s"),
+        (blind, "blind-version", "asks with 2017-08-01, which does not show a Preempt"),
+        (too_late, "late-approval", "shown to it as Started"),
+        (again_and_again, "repeated-approval", "once is enough"),
+        (preview, "preview-version", "a preview"),
+    ],
+)
+def test_what_is_done_wrong_is_told_and_nothing_else(
+    service: Service, does: Callable[[Service], None], rule: str, says: str
+) -> None:
+    does(service)
+    (complaint,) = service.verdict().complaints
+    assert complaint.rule == rule
+    assert says in complaint.says
+    assert complaint.machine in ("web_0", "web_2")
+    assert complaint.group == "web"
+    assert complaint.severity == RULES[rule].severity
+    assert service.verdict().ok == (complaint.severity == NOTE)
+
+
+def test_whoever_behaves_is_told_what_it_did_and_nothing_more(service: Service) -> None:
+    event = service.schedule("Reboot", "web_0")
+    visible = service.clock.now.timestamp()
+    service.clock.advance("2s")
+    service.document("web_0")
+    service.clock.advance("10s")
+    service.request("web_0", "PUT", f"/forewarn/v1/ready/{event.id}", HEADER)
+    service.approve("web_1", event.id)
+    service.document("web_0")
+    service.clock.advance("1h")
+    service.document("web_0")
+    verdict = service.verdict().check()
+    assert verdict.complaints == ()
+    course = verdict.course("web_0", event)
+    assert (course.type, course.source, course.concerned) == ("Reboot", "Platform", True)
+    assert (course.visible, course.notice) == (visible, 900)
+    assert (course.seen, course.seen_after) == (visible + 2, 2)
+    assert course.statuses == ("Scheduled", "Started")
+    assert (course.prepared, course.approved) == (visible + 12, visible + 12)
+    assert (course.approved_by, course.margin) == ("web_1", 888)
+    assert (course.started, course.started_by) == (visible + 12, "approval")
+    assert course.impact is not None
+    assert course.impact >= visible + 12
+    assert (course.ending, course.in_time, course.polls) == ("finished", True, 2)
+
+
+def test_an_operator_is_named_as_who_approved(service: Service) -> None:
+    event = service.schedule("Reboot", "web_0")
+    service.document("web_0")
+    service.run(service.node.platform.approve(event.id, "alice"))
+    service.settle()
+    course = service.verdict().course("web_0", event)
+    assert (course.approved_by, course.started_by) == ("alice", "approval")
+
+
+def test_a_pause_that_was_prepared_for_may_be_brought_on(service: Service) -> None:
+    event = service.schedule("Freeze", "web_0", duration=5)
+    service.document("web_0")
+    service.request("web_0", "PUT", f"/forewarn/v1/ready/{event.id}", HEADER)
+    service.approve("web_0", event.id)
+    assert service.verdict().complaints == ()
+
+
+def test_a_pause_of_nobody_knows_how_long_is_worth_a_note(service: Service) -> None:
+    event = service.schedule("Freeze", "web_0", duration=-1)
+    service.document("web_0")
+    service.approve("web_0", event.id)
+    (note,) = service.verdict().complaints
+    assert (note.rule, note.severity) == ("approved-freeze", NOTE)
+
+
+def test_a_withdrawal_that_nobody_was_shown_is_not_ignored(service: Service) -> None:
+    event = service.schedule("Reboot", "web_0")
+    service.document("web_0")
+    service.cancel(event)
+    service.approve("web_0", event.id)
+    assert service.verdict().ok
+
+
+def test_what_a_fault_did_is_not_held_against_whoever_met_it(service: Service) -> None:
+    service.faults.add("gone", machine="web_0", times=2)
+    assert [service.get("web_0").status for _ in range(3)] == [410, 410, 200]
+    verdict = service.verdict()
+    assert verdict.complaints == ()
+    assert verdict.conduct("web_0").faults == {"gone": 2}
+    assert verdict.conduct("web_0").statuses == {"200": 2, "410": 2}
+
+
+def test_how_a_machine_asks_is_told(service: Service) -> None:
+    tag = service.get("web_0", headers={"User-Agent": "agent/1"}).headers["etag"]
+    service.get("web_0", "2019-08-01", {"If-None-Match": tag, "User-Agent": "agent/2"})
+    service.get("web_0", headers={"If-None-Match": tag, "User-Agent": "agent/2"})
+    conduct = service.verdict().conduct("web_0")
+    assert conduct.polls == 4
+    assert conduct.versions == {NEWEST: 3, "2019-08-01": 1}
+    assert conduct.headers == {"metadata": "true", "user-agent": "agent/2", "if-none-match": tag}
+    assert conduct.statuses == {"200": 2, "304": 2}
+    assert conduct.every is not None
+
+
+def test_a_304_shows_what_still_stands(service: Service) -> None:
+    event = service.schedule("Reboot", "web_0")
+    tag = service.get("web_0").headers["etag"]
+    service.get("web_1", headers={"If-None-Match": tag})
+    assert service.verdict().course("web_1", event).statuses == ("Scheduled",)
+
+
+def test_a_test_may_let_the_verdict_begin_anew(service: Service) -> None:
+    no_header(service)
+    assert not service.verdict().ok
+    service.forget()
+    assert service.verdict().complaints == ()
+
+
+def test_every_rule_says_what_is_expected() -> None:
+    for name, rule in RULES.items():
+        assert rule.severity in (WRONG, NOTE), name
+        assert rule.expects.endswith("."), name
