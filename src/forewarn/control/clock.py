@@ -1,0 +1,109 @@
+"""The service's clock: what time it is, and, where it is virtual, winding it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from litestar import get, post
+from litestar.params import JSONBody
+
+from forewarn.control import schema as s
+from forewarn.control.access import KEEPS_LIMITS
+from forewarn.control.answers import RefusedError, instant, length
+from forewarn.control.desk import Ask, Asked, Desk
+from forewarn.core import Now, Time
+from forewarn.core.refusal import conflict, invalid
+from forewarn.core.time import LAST, SECOND
+from forewarn.logs import logger
+from forewarn.service import guard
+from forewarn.service.ledger import Hung
+from forewarn.service.winding import Winder
+
+PLAY_FOR = 20.0  # seconds of guard time after which a call that plays is answered, done or not
+
+log = logger("forewarn.control")
+
+
+def handlers(desk: Desk) -> list[Any]:
+    platform = desk.platform
+
+    @get("/v1/clock", sync_to_thread=False, opt=KEEPS_LIMITS)
+    def clock(ask: Ask) -> s.Clock:
+        return clock_of(desk, platform.writer.now(), ask)
+
+    @post("/v1/clock/advance", status_code=200)
+    async def advance(ask: Ask, data: JSONBody[s.AdvanceRequest]) -> s.Clock:
+        winder, now = _winder(desk), platform.writer.now()
+        to = _until(now.at, data)
+        try:
+            await winder.advance(to)
+        except Hung as hung:
+            raise RefusedError(conflict(str(hung))) from hung
+        return _wound(ask, now)
+
+    @post("/v1/clock/play", status_code=200)
+    async def play(ask: Ask, data: JSONBody[s.AdvanceRequest]) -> s.Clock:
+        winder, now = _winder(desk), platform.writer.now()
+        # Whoever asks again may find that somebody else has wound it further meanwhile.
+        to = _until(now.at, data, passed=data.to is not None)
+        end = guard.monotonic() + PLAY_FOR
+        try:
+            while not await winder.step(to, play=True):
+                if guard.monotonic() >= end:
+                    break
+        except Hung as hung:
+            raise RefusedError(conflict(str(hung))) from hung
+        return _wound(ask, now)
+
+    @post("/v1/clock/resume", status_code=200)
+    async def resume(ask: Ask, data: JSONBody[s.ResumeClockRequest]) -> s.Clock:
+        try:
+            await _winder(desk).resume(data.speed)
+        except ValueError as error:
+            raise RefusedError(invalid(str(error))) from error
+        log.info("the clock runs by itself", by=ask.by, speed=data.speed)
+        return clock_of(desk, platform.writer.now(), ask)
+
+    @post("/v1/clock/pause", status_code=200)
+    async def pause(ask: Ask) -> s.Clock:
+        await _winder(desk).pause()
+        log.info("the clock stands still", by=ask.by)
+        return clock_of(desk, platform.writer.now(), ask)
+
+    def _wound(ask: Asked, since: Now) -> s.Clock:
+        reached = platform.writer.now()  # which is kept nowhere: the log is all there is of it
+        log.info("the clock was wound", by=ask.by, seconds=(reached.at - since.at) / SECOND)
+        return clock_of(desk, reached, ask)
+
+    return [clock, advance, play, resume, pause]
+
+
+def clock_of(desk: Desk, now: Now, ask: Asked) -> s.Clock:
+    due = None if ask.limited else desk.next_due()  # which may be that of somebody else's event
+    return s.Clock(
+        now=s.time_of(now.at),
+        virtual=desk.winder is not None,
+        speed=now.rules.speed,
+        running_speed=desk.winder.speed if desk.winder is not None else 1.0,
+        steady_since=None if now.steady_since is None else s.time_of(now.steady_since),
+        next_due=None if due is None else s.time_of(due),
+    )
+
+
+def _winder(desk: Desk) -> Winder:
+    if desk.winder is None:
+        raise RefusedError(
+            conflict("this service runs on real time; start one with --clock virtual to wind it")
+        )
+    return desk.winder
+
+
+def _until(at: Time, data: s.AdvanceRequest, passed: bool = False) -> Time:
+    if (data.by is None) == (data.to is None):
+        raise RefusedError(invalid("say by how long or to when, one of the two"))
+    to = instant(data.to) if data.to is not None else at + length("by", data.by or 0)
+    if to < at and not passed:
+        raise RefusedError(invalid("time does not go back"))
+    if to > LAST:
+        raise RefusedError(invalid("a clock is wound no further than the year 9000"))
+    return to

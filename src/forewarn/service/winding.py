@@ -1,0 +1,160 @@
+"""Winding a virtual clock: by jumps, by jumps that wait for whoever listens, or by itself.
+
+Whichever it is, time stops at every instant at which something is due, until that has happened
+and is visible. One winds at a time. What is due is the scheduler's to know, who listens
+`Attention`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+
+from forewarn.core import Time
+from forewarn.core.time import LAST, SECOND
+from forewarn.logs import logger
+from forewarn.service import guard
+from forewarn.service.attention import ATTENTIVE, Attention, Stopped
+from forewarn.service.clock import VirtualClock
+from forewarn.service.ledger import Hung, Ledger
+from forewarn.service.scheduler import Scheduler
+
+BEAT = 0.05  # seconds of guard time between two moves of a clock that runs by itself
+MAX_RUNNING_SPEED = 86_400.0  # seconds of a clock that runs by itself in one of guard time
+
+FAREWELL = 1.0  # seconds of guard time that a service which stops waits for whoever winds
+
+log = logger("forewarn")
+
+
+class Winder:
+    def __init__(
+        self,
+        clock: VirtualClock,
+        scheduler: Scheduler,
+        ledger: Ledger,
+        attention: Attention,
+        tasks: guard.Tasks,
+    ) -> None:
+        self.clock = clock
+        self.attention = attention
+        self._scheduler = scheduler
+        self._ledger = ledger
+        self._tasks = tasks
+        self._turn = asyncio.Lock()
+        self._run: asyncio.Task[None] | None = None
+        self._stopped = False
+        self._speed = 0.0
+
+    @property
+    def speed(self) -> float:
+        """How many seconds it runs by itself in one of real time; 0: it stands still."""
+        return self._speed if self._run is not None and not self._run.done() else 0.0
+
+    async def advance(self, to: Time) -> None:
+        """Jump. Returns when all that became due is done and visible.
+
+        An instant that has passed already is no reason to go back: somebody else has wound the
+        clock further.
+        """
+        async with self._turn:
+            while not await self._step(to, self._ledger.idle):
+                pass
+
+    async def play(self, to: Time, patience: float = ATTENTIVE, but_for: str | None = None) -> None:
+        """Jump, and at every visible change wait until all who listen have seen it."""
+        async with self._turn:
+            while not await self._step(to, lambda: self._seen(patience, but_for)):
+                pass
+
+    async def step(
+        self, to: Time, play: bool, patience: float = ATTENTIVE, but_for: str | None = None
+    ) -> bool:
+        """One stop further, and no further than `to`. True if that is reached.
+
+        If somebody had to be waited for first, that is a stop of its own: what they did about
+        what they saw may be what one winds for.
+        """
+        async with self._turn:
+            if play:
+                return await self._step(to, lambda: self._seen(patience, but_for))
+            return await self._step(to, self._ledger.idle)
+
+    async def resume(self, speed: float = 1.0) -> None:
+        """Let it run by itself. It waits for those who listen, as play does."""
+        if not 0 < speed <= MAX_RUNNING_SPEED:
+            raise ValueError(
+                f"a clock runs at a speed above 0 and up to {MAX_RUNNING_SPEED:g}, not {speed:g}"
+            )
+        before = self._halt()
+        if not self._stopped:
+            self._speed = speed
+            self._run = self._tasks.start(self._keep_going(speed), "clock")
+        await _ended(before)
+
+    async def pause(self) -> None:
+        """Let it stand still, wherever it is."""
+        await _ended(self._halt())
+
+    def stop(self) -> None:
+        """Whoever waits for time to pass is told that the service stops."""
+        self._stopped = True
+        self.attention.stop()
+
+    async def end(self) -> None:
+        """Returns when nobody winds any longer."""
+        self.stop()
+        await self.pause()
+        with contextlib.suppress(TimeoutError):  # it may be somebody that winding waits for
+            async with asyncio.timeout(FAREWELL), self._turn:
+                pass
+
+    def _halt(self) -> asyncio.Task[None] | None:
+        run, self._run = self._run, None
+        if run is not None:
+            run.cancel()
+        return run
+
+    async def _step(self, to: Time, settled: Callable[[], Awaitable[bool | None]]) -> bool:
+        waited = await settled()
+        if self._stopped:
+            raise Stopped("the service stops")
+        if waited:
+            return False
+        at = self._scheduler.next_due()
+        last = at is None or at > to
+        if at is None or last:
+            at = max(to, self.clock.at)
+        elif at <= self.clock.at:
+            raise Hung("something is overdue and does not happen")
+        self.clock.set(at)
+        await settled()
+        return last
+
+    async def _seen(self, patience: float, but_for: str | None) -> bool:
+        """What guests do while they are waited for may set something else going. False if nobody
+        had to be waited for."""
+        waited = False
+        await self._ledger.idle()
+        while await self.attention.caught_up(patience, but_for):
+            waited = True
+            await self._ledger.idle()
+        return waited
+
+    async def _keep_going(self, speed: float) -> None:
+        """While somebody is waited for, time stands still and is not made up for."""
+        try:
+            while True:
+                begun = guard.monotonic()
+                await guard.pause(BEAT)
+                passed = guard.monotonic() - begun
+                await self.play(min(LAST, self.clock.at + round(passed * speed * SECOND)))
+        except Hung as hung:
+            if not self._stopped:
+                log.error("the clock no longer runs", why=str(hung))
+
+
+async def _ended(task: asyncio.Task[None] | None) -> None:
+    if task is not None:
+        await asyncio.wait([task])

@@ -1,0 +1,208 @@
+"""A clock in a test's hands: how far it goes, what it refuses, and that it may run by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from listeners import Client, guest, until
+from structlog.testing import capture_logs
+
+from forewarn.service.ledger import Hung
+from forewarn.testing import SAMPLE, Clock, RefusedByService, Service
+from forewarn.testing.service import START
+
+CLOCK_PAGE = Path(__file__).parents[3] / "docs" / "clock.md"
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with Service(SAMPLE) as made:
+        yield made
+
+
+@pytest.mark.parametrize("wind", [Clock.advance, Clock.play])
+@pytest.mark.parametrize("by", ["15m", 900, 900.0, "PT15M", timedelta(minutes=15)])
+def test_it_goes_as_far_as_it_is_told(
+    service: Service, wind: Callable[[Clock, str | float | timedelta], bool], by: str
+) -> None:
+    begun = service.clock.now
+    assert begun.timestamp() == START / 1e6
+    assert wind(service.clock, by) is True
+    assert service.clock.now - begun == timedelta(minutes=15)
+    wind(service.clock, "1ms")
+    assert service.clock.now - begun == timedelta(minutes=15, milliseconds=1)
+    wind(service.clock, 1e-5)
+    assert service.clock.now - begun == timedelta(minutes=15, microseconds=1_010)
+
+
+@pytest.mark.parametrize("wind", [Clock.advance, Clock.play])
+def test_it_stops_where_one_has_waited_for(service: Service, wind: Callable[..., bool]) -> None:
+    event = service.schedule("Reboot", "web_0")
+    assert wind(service.clock, "1h", until=lambda: event.status == "Started")
+    assert service.document("web_0")["Events"][0]["EventStatus"] == "Started"
+    assert service.clock.now.timestamp() == event.record.not_before / 1e6
+    assert wind(service.clock, "1h", until=lambda: service.document("web_0")["Events"] == [])
+    begun = service.clock.now
+    assert wind(service.clock, "1h", until=lambda: True)
+    assert service.clock.now == begun
+    assert not wind(service.clock, "1h", until=lambda: False)
+    assert service.clock.now - begun == timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("by", "says"),
+    [
+        ("soon", "'soon' is not a duration; write for example 90s, 15m, 1h30m or 7d"),
+        (-1, "'-1' is not a duration"),
+        (timedelta(seconds=-1), "time does not go back"),
+    ],
+)
+def test_what_is_no_duration_moves_nothing(service: Service, by: str, says: str) -> None:
+    begun = service.clock.now
+    for verb in (service.clock.advance, service.clock.play, service.clock.interrupt):
+        with pytest.raises(ValueError, match=says):
+            verb(by)
+    assert service.clock.now == begun
+
+
+def test_it_goes_no_further_than_dates_do(service: Service) -> None:
+    for verb in (service.clock.advance, service.clock.play, service.clock.interrupt):
+        with pytest.raises(RefusedByService, match="no further than the year 9000"):
+            verb(timedelta(days=366 * 7_000))
+
+
+def test_real_time_is_nobodys_to_move() -> None:
+    with Service(SAMPLE, real_time=True) as service:
+        clock = service.clock
+        assert service.document("web_0")["Events"] == []
+        for verb in (
+            lambda: clock.advance("1s"),
+            lambda: clock.play("1s"),
+            lambda: clock.interrupt("1s"),
+            clock.resume,
+            clock.pause,
+            clock.patch,
+            lambda: clock.speed,
+        ):
+            with pytest.raises(RefusedByService, match="this service runs on real time"):
+                verb()
+
+
+def test_a_clock_that_runs_by_itself_shows_everything_to_whoever_polls(service: Service) -> None:
+    with Client(service, "web_0") as client:
+        service.schedule("Reboot", "web_0")
+        service.clock.resume(speed=36_000)
+        assert service.clock.speed == 36_000
+        until(lambda: len(client.statuses) == 4)
+        service.clock.pause()
+        assert client.statuses == [[], ["Scheduled"], ["Started"], []]
+    assert service.clock.speed == 0
+
+
+def test_a_clock_that_is_paused_stands_still(service: Service) -> None:
+    begun = service.clock.now
+    service.clock.pause()  # which it does already
+    service.clock.resume(speed=1_000)
+    service.clock.resume(speed=2_000)
+    assert service.clock.speed == 2_000
+    until(lambda: service.clock.now > begun)
+    service.clock.pause()
+    stood = service.clock.now
+    service.clock.advance("1s")
+    assert service.clock.now == stood + timedelta(seconds=1)
+
+
+def test_pausing_does_not_wait_for_whoever_is_waited_for(service: Service) -> None:
+    guest(service, "web_0")
+    service.schedule("Reboot", "web_0")
+    service.clock.resume(speed=1_000)
+    winder = service.node.winder
+    assert winder is not None
+    until(lambda: bool(winder.attention._behind))
+    begun = service.clock.now
+    service.clock.pause()
+    assert service.clock.now == begun
+    service.clock.advance("15m")  # it is anybody's turn again
+    assert service.document("web_0")["Events"][0]["EventStatus"] == "Started"
+
+
+def test_a_clock_that_runs_can_be_wound_as_well(service: Service) -> None:
+    begun = service.clock.now
+    service.clock.resume(speed=100)
+    service.clock.advance("1h")
+    assert service.clock.now - begun >= timedelta(hours=1)
+    assert service.clock.speed == 100
+
+
+@pytest.mark.parametrize("speed", [0, -1, 86_401, float("inf"), float("nan")])
+def test_a_speed_that_no_clock_has_is_refused(service: Service, speed: float) -> None:
+    service.clock.resume(speed=2)
+    with pytest.raises(RefusedByService, match="a speed above 0 and up to 86400, not"):
+        service.clock.resume(speed=speed)
+    assert service.clock.speed == 2
+
+
+def test_a_clock_that_cannot_go_on_says_why(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hangs(*_: object) -> None:
+        raise Hung("not done after 30 s: driver (1)")
+
+    with capture_logs() as lines, monkeypatch.context() as broken:
+        broken.setattr(service.node.ledger, "idle", hangs)
+        service.clock.resume()
+        until(lambda: service.clock.speed == 0)
+    assert [(line["event"], line["why"]) for line in lines] == [
+        ("the clock no longer runs", "not done after 30 s: driver (1)")
+    ]
+
+
+def test_a_service_stops_while_its_clock_runs() -> None:
+    with Service(SAMPLE) as service:
+        service.clock.resume(speed=60)
+        winder = service.node.winder
+    assert winder is not None
+    assert winder.speed == 0
+
+
+def test_a_client_in_the_tests_own_loop_sees_everything_too() -> None:
+    statuses: list[list[str]] = []
+    done = asyncio.Event()
+
+    async def client(service: Service) -> None:
+        while not done.is_set():
+            document = await service.aio(service.document, "web_0")
+            found = [event["EventStatus"] for event in document["Events"]]
+            if statuses[-1:] != [found]:
+                statuses.append(found)
+
+    async def test() -> None:
+        async with Service(SAMPLE) as service:
+            await service.aio(service.document, "web_0")
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(client(service))
+                while not statuses:
+                    await service.aio(service.settle)
+                service.schedule("Reboot", "web_0")
+                await service.aio(service.clock.play, "25m")
+                done.set()
+
+    asyncio.run(test())
+    assert statuses == [[], ["Scheduled"], ["Started"], []]
+
+
+SNIPPETS = re.findall(r"```python\n(.*?)```", CLOCK_PAGE.read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("code", SNIPPETS, ids=range(len(SNIPPETS)))
+def test_what_the_page_shows_is_so(code: str) -> None:
+    names: dict[str, Any] = {}
+    exec(code, names)
+    (test,) = (value for name, value in names.items() if name.startswith("test_"))
+    test()
