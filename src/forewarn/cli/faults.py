@@ -1,0 +1,183 @@
+"""`forewarn fault`: what is to go wrong on purpose, and how much of it has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from forewarn.cli.output import Json, Url, as_json, fields, moment, parsed, say, service, table
+from forewarn.control import fault_schema as f
+from forewarn.core.time import SECOND
+from forewarn.core.words import in_words, parse_duration
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.command()
+def add(
+    kind: Annotated[str, typer.Argument(help="Of which kind: forewarn fault kinds.")],
+    machine: Annotated[
+        list[str] | None, typer.Option(help="Only for this machine; repeatable.")
+    ] = None,
+    group: Annotated[
+        list[str] | None, typer.Option(help="Only for this group; repeatable.")
+    ] = None,
+    method: Annotated[str, typer.Option(help="Only for GET, or only for POST.")] = "",
+    times: Annotated[
+        int | None, typer.Option(help="So many requests, or events; else until it is cleared.")
+    ] = None,
+    after: Annotated[int, typer.Option(help="Spare so many first.")] = 0,
+    from_: Annotated[
+        str | None, typer.Option("--from", help="From then on: 5m, on the service's clock.")
+    ] = None,
+    for_: Annotated[
+        str | None, typer.Option("--for", help="For so long: 30s, on the service's clock.")
+    ] = None,
+    probability: Annotated[float, typer.Option(help="0.1 is one in ten.")] = 1.0,
+    seed: Annotated[int | None, typer.Option(help="Of the dice, to have the same again.")] = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="Of slow, stalled, vanish and short-notice.")
+    ] = None,
+    status: Annotated[int | None, typer.Option(help="Of error: 500 to 599.")] = None,
+    body: Annotated[
+        Path | None, typer.Option(help="Of error and plain: a file with what is said.")
+    ] = None,
+    takes_effect: Annotated[
+        bool | None,
+        typer.Option(
+            "--takes-effect/--no-effect", help="Of an approval whose answer goes wrong: did it?"
+        ),
+    ] = None,
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """Let something go wrong on purpose."""
+    request = f.FaultRequest(
+        kind=kind,
+        machines=machine or [],
+        groups=group or [],
+        method=method.upper(),
+        times=times,
+        skip=after,
+        starts_in=_seconds(from_),
+        lasts=_seconds(for_),
+        probability=probability,
+        seed=seed,
+        seconds=seconds,
+        status=status,
+        body=None if body is None else _read(body),
+        takes_effect=takes_effect,
+    )
+    with service(url) as client:
+        added = client.add_fault(request)
+    if json:
+        as_json(added)
+        return
+    fields(
+        [
+            ("fault", added.id),
+            ("kind", added.kind),
+            ("for", _whom(added)),
+            ("when", _when(added)),
+            ("state", added.state),
+        ]
+    )
+
+
+@app.command("list")
+def list_(json: Json = False, url: Url = None) -> None:
+    """All that were added, with how much of each is consumed."""
+    with service(url) as client:
+        found = client.faults()
+    _show(found, json, "there are no faults: everything is answered as it should be")
+
+
+@app.command()
+def clear(
+    fault: Annotated[str | None, typer.Argument(help="Which; all, if left out.")] = None,
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """Take a fault away, or all of them, and say what has come of it."""
+    with service(url) as client:
+        cleared = client.clear_faults() if fault is None else [client.clear_fault(fault)]
+    _show(cleared, json, "there was none")
+
+
+@app.command()
+def kinds(json: Json = False) -> None:
+    """What can go wrong."""
+    from forewarn.service.fault_kinds import KINDS
+
+    if json:
+        as_json({kind.value: nature.says for kind, nature in KINDS.items()})
+        return
+    rows = [
+        (
+            kind.value,
+            "events" if nature.of_events else ", ".join(nature.methods),
+            nature.says,
+        )
+        for kind, nature in KINDS.items()
+    ]
+    table(("KIND", "MEETS", "WHAT"), rows)
+
+
+def _show(found: list[f.Fault], json: bool, none: str) -> None:
+    if json:
+        as_json(found)
+        return
+    if not found:
+        say(none)
+        return
+    rows = [
+        (
+            fault.id,
+            fault.kind,
+            _whom(fault),
+            _when(fault),
+            fault.state,
+            fault.says,
+            moment(fault.last_at) or "never",
+        )
+        for fault in found
+    ]
+    table(("ID", "KIND", "FOR", "WHEN", "STATE", "ACCOUNT", "LAST"), rows)
+
+
+def _whom(fault: f.Fault) -> str:
+    named = [*fault.machines, *(f"group {name}" for name in fault.groups)]
+    return (
+        f"{fault.method} of {', '.join(named) or 'all'}"
+        if fault.method
+        else (", ".join(named) or "all")
+    )
+
+
+def _when(fault: f.Fault) -> str:
+    words = []
+    if fault.skip:
+        words.append(f"after {fault.skip}")
+    if fault.probability < 1:
+        words.append(f"{fault.probability:g} of them (seed {fault.seed})")
+    if fault.begins > fault.added_at:
+        words.append(f"from {moment(fault.begins)}")
+    if fault.ends is not None:
+        words.append(f"until {moment(fault.ends)}")
+    if fault.seconds is not None:
+        words.append(in_words(round(fault.seconds * SECOND)))
+    return ", ".join(words) or "always"
+
+
+def _seconds(text: str | None) -> float | None:
+    return None if text is None else parsed(parse_duration, text) / SECOND
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8", newline="") as file:  # every byte as it is
+            return file.read(f.MAX_BODY + 1)  # one too many is refused
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{path} cannot be read as text: {error}") from error

@@ -1,0 +1,156 @@
+"""What somebody wants to go wrong, and whether it can: each refusal says what would be right."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from forewarn.core import Duration, Refused
+from forewarn.core.events import MAX_NOTICE
+from forewarn.core.refusal import invalid, unknown
+from forewarn.core.time import SECOND
+from forewarn.core.words import listing
+from forewarn.service.fault_kinds import KINDS, MAX_HELD, Nature
+from forewarn.service.inventory import Inventory
+from forewarn.service.suggest import instead_of
+
+MAX_FAULT_TIMES = 1_000_000  # of `times` and `skip`
+MAX_FAULT_TARGETS = 1_000  # machines and groups that one fault may name
+MAX_FAULT_BODY = 64 * 1024  # characters
+MAX_SEED = 2**63 - 1
+METHODS = ("GET", "POST")
+
+
+class NewFault(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asks for nothing in particular gets it for everybody, at once, until it is cleared."""
+
+    kind: str
+    machines: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    method: str = ""
+    times: int | None = None
+    skip: int = 0
+    starts_in: Duration | None = None
+    lasts: Duration | None = None
+    probability: float = 1.0
+    seed: int | None = None
+    seconds: float | None = None
+    status: int | None = None
+    body: str | None = None
+    takes_effect: bool | None = None
+
+
+def wrong(wanted: NewFault, inventory: Inventory) -> Refused | None:
+    return wrong_in_itself(wanted) or _wrong_whom(wanted, inventory)
+
+
+def wrong_in_itself(wanted: NewFault) -> Refused | None:
+    """Whoever is there."""
+    known = {kind.value: nature for kind, nature in KINDS.items()}
+    nature = known.get(wanted.kind)
+    if nature is None:
+        return invalid(
+            f"'{wanted.kind[:40]}' is no kind of fault; {instead_of(wanted.kind, known)}"
+        )
+    return (
+        _wrong_count(wanted)
+        or _wrong_when(wanted)
+        or _wrong_method(wanted, nature)
+        or _wrong_seconds(wanted, nature)
+        or _wrong_words(wanted, nature)
+    )
+
+
+def _wrong_whom(wanted: NewFault, inventory: Inventory) -> Refused | None:
+    if len(wanted.machines) + len(wanted.groups) > MAX_FAULT_TARGETS:
+        return invalid(
+            f"a fault is for at most {MAX_FAULT_TARGETS} machines and groups; name fewer, or"
+            " none for all"
+        )
+    for machine in wanted.machines:
+        if inventory.group_of(machine) is None:
+            return unknown(inventory.unknown_machine(machine))
+    for group in wanted.groups:
+        if inventory.group(group) is None:
+            return unknown(inventory.unknown_group(group))
+    return None
+
+
+def _wrong_count(wanted: NewFault) -> Refused | None:
+    if wanted.times is not None and not 1 <= wanted.times <= MAX_FAULT_TIMES:
+        return invalid(
+            f"times is from 1 to {MAX_FAULT_TIMES}, not {wanted.times}; leave it out for a fault"
+            " that stays until it is cleared"
+        )
+    if not 0 <= wanted.skip <= MAX_FAULT_TIMES:
+        return invalid(f"so many are spared first: from 0 to {MAX_FAULT_TIMES}, not {wanted.skip}")
+    if not 0 < wanted.probability <= 1:  # which NaN is not either
+        return invalid(
+            f"a probability is above 0 and at most 1, not {wanted.probability:g}; 0.1 is one in ten"
+        )
+    if wanted.seed is not None and not 0 <= wanted.seed <= MAX_SEED:
+        return invalid(f"a seed is a whole number from 0 to {MAX_SEED}")
+    return None
+
+
+def _wrong_when(wanted: NewFault) -> Refused | None:
+    if wanted.lasts is not None and wanted.lasts <= 0:
+        return invalid("it has to last for some time; leave that out for one that stays")
+    for said in (wanted.starts_in, wanted.lasts):
+        if said is not None and not 0 <= said <= MAX_NOTICE:
+            return invalid(f"a fault begins, and lasts, within {MAX_NOTICE // SECOND} seconds")
+    return None
+
+
+def _wrong_method(wanted: NewFault, nature: Nature) -> Refused | None:
+    if not wanted.method:
+        return None
+    if nature.of_events:
+        return invalid(f"a fault '{wanted.kind}' meets events, not requests; leave the method out")
+    if wanted.method not in METHODS:
+        return invalid(f"a method is GET or POST, not '{wanted.method[:40]}'")
+    if wanted.method not in nature.methods:
+        return invalid(
+            f"a fault '{wanted.kind}' is about documents, which only a GET is answered with"
+        )
+    return None
+
+
+def _wrong_seconds(wanted: NewFault, nature: Nature) -> Refused | None:
+    seconds = wanted.seconds
+    if seconds is None:
+        return None
+    if not nature.timed:
+        timed = listing([kind.value for kind, one in KINDS.items() if one.timed])
+        return invalid(f"a fault '{wanted.kind}' takes no seconds; those that do are {timed}")
+    most = MAX_HELD if nature.held else MAX_NOTICE / SECOND
+    if not math.isfinite(seconds) or not 0 <= seconds <= most:
+        return invalid(f"a fault '{wanted.kind}' takes from 0 to {most:g} seconds, not {seconds:g}")
+    return None
+
+
+def _wrong_words(wanted: NewFault, nature: Nature) -> Refused | None:
+    if wanted.status is not None:
+        if not nature.status:
+            return invalid(
+                f"a fault '{wanted.kind}' has a status of its own; only 'error' takes one"
+            )
+        if not 500 <= wanted.status <= 599:
+            return invalid(f"an error is a status from 500 to 599, not {wanted.status}")
+    if wanted.body is not None:
+        if not nature.body:
+            takes = listing([kind.value for kind, one in KINDS.items() if one.body])
+            return invalid(f"a fault '{wanted.kind}' takes no body; those that do are {takes}")
+        if len(wanted.body) > MAX_FAULT_BODY:
+            return invalid(f"the body of a fault has at most {MAX_FAULT_BODY} characters")
+    if wanted.takes_effect is not None:
+        if nature.takes_effect is None:
+            takes = listing([k.value for k, one in KINDS.items() if one.takes_effect is not None])
+            return invalid(
+                f"whether an approval takes effect cannot be said of a fault '{wanted.kind}';"
+                f" it can of {takes}"
+            )
+        if wanted.method == "GET":
+            return invalid("only an approval can take effect; leave that out, or the method GET")
+    return None

@@ -1,0 +1,195 @@
+"""Faults as an operator or developer adds, lists and clears them: the commands and the API."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bearing import Api
+from typer.testing import CliRunner, Result
+
+from forewarn.cli.app import app
+from forewarn.cli.settings import SettingsError, load
+from forewarn.node import Node
+from forewarn.testing import Service
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Service]:
+    with Service() as service:
+        service.scale_set("web", 3)
+        yield service
+
+
+@pytest.fixture
+def service(shared: Service) -> Iterator[Service]:
+    yield shared
+    shared.faults.clear()
+
+
+@pytest.fixture
+def api(service: Service) -> Api:
+    return Api(service.control_url)
+
+
+def typed(service: Service, *words: str) -> Result:
+    return CliRunner().invoke(app, ["fault", *words, "--url", service.control_url])
+
+
+def told(service: Service, *words: str) -> Any:
+    result = typed(service, *words, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def lines(result: Result) -> list[list[str]]:
+    assert result.exit_code == 0, result.output
+    return [line.split() for line in result.stdout.splitlines()]
+
+
+def test_it_is_added_listed_accounted_for_and_cleared(service: Service) -> None:
+    added = lines(typed(service, "add", "gone", "--machine", "web_0", "--times", "5"))
+    id = added[0][1]
+    assert added[1:] == [
+        ["kind", "gone"],
+        ["for", "web_0"],
+        ["when", "always"],
+        ["state", "active"],
+    ]
+    for _ in range(3):
+        assert service.get("web_0").status == 410
+    head, row = typed(service, "list").stdout.splitlines()
+    assert head.split() == ["ID", "KIND", "FOR", "WHEN", "STATE", "ACCOUNT", "LAST"]
+    assert "3 of 5 consumed" in row
+    assert row.startswith(f"{id}  gone  web_0  always  active")
+    assert "3 of 5 consumed" in typed(service, "clear", id).stdout
+    assert service.get("web_0").status == 200
+    assert "there are no faults" in typed(service, "list").stdout
+    assert "there was none" in typed(service, "clear").stdout
+
+
+def test_every_word_of_it_can_be_said(service: Service, tmp_path: Path) -> None:
+    said = tmp_path / "body"
+    said.write_bytes(b"out of\r\norder")
+    fault = told(
+        service,
+        *("add", "error", "--machine", "web_0", "--machine", "web_1", "--group", "web"),
+        *("--method", "post", "--times", "4", "--after", "2", "--from", "1m", "--for", "1h"),
+        *("--probability", "0.5", "--seed", "9", "--status", "502", "--body", str(said)),
+        "--takes-effect",
+    )
+    expected = {
+        "kind": "error",
+        "state": "waiting",
+        "machines": ["web_0", "web_1"],
+        "groups": ["web"],
+        "method": "POST",
+        "times": 4,
+        "skip": 2,
+        "begins": "2027-01-15T08:01:00Z",
+        "ends": "2027-01-15T09:01:00Z",
+        "probability": 0.5,
+        "seed": 9,
+        "status": 502,
+        "body": "out of\r\norder",
+        "takes_effect": True,
+        "added_by": "operator",
+        "left": 4,
+        "says": "0 of 4 consumed",
+    }
+    assert {key: fault[key] for key in expected} == expected
+    row = typed(service, "list").stdout.splitlines()[1]
+    assert "POST of web_0, web_1, group web" in row
+    assert "after 2, 0.5 of them (seed 9), from 2027-01-15 08:01:00Z" in row
+
+
+def test_an_approval_may_be_said_to_have_no_effect(service: Service) -> None:
+    assert told(service, "add", "reset")["takes_effect"] is True
+    assert told(service, "add", "reset", "--no-effect")["takes_effect"] is False
+
+
+def test_what_can_go_wrong_can_be_looked_up_without_a_service() -> None:
+    result = CliRunner().invoke(app, ["fault", "kinds"])
+    rows = lines(result)
+    assert ["slow", "GET,", "POST", "the", "proper", "answer,", "late"] in rows
+    assert len(rows) == 16
+    found = json.loads(CliRunner().invoke(app, ["fault", "kinds", "--json"]).stdout)
+    assert found["gone"] == "410, the service is being updated"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("add", "gome"), "forewarn: 'gome' is no kind of fault; did you mean 'gone'?"),
+        (("add", "gone", "--machine", "web_7"), "forewarn: no machine 'web_7'; did you mean"),
+        (("add", "gone", "--seconds", "3"), "a fault 'gone' takes no seconds"),
+        (("clear", "f0"), "forewarn: no fault 'f0'; there are none"),
+    ],
+)
+def test_a_slip_is_refused_in_one_line(service: Service, words: tuple[str, ...], says: str) -> None:
+    result = typed(service, *words)
+    assert result.exit_code == 1
+    assert says in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert len(service.faults) == 0
+
+
+def test_a_body_that_cannot_be_read_is_wrong_usage(service: Service, tmp_path: Path) -> None:
+    result = typed(service, "add", "error", "--body", str(tmp_path / "none"))
+    assert result.exit_code == 2
+    assert "cannot be read as text" in " ".join(result.stderr.replace("│", " ").split())
+
+
+def test_the_api_says_where_it_is_and_what_came_of_it(service: Service, api: Api) -> None:
+    made = api.post("/v1/faults", {"kind": "throttled", "machines": ["web_1"], "times": 1})
+    assert made.status == 201
+    where = made.headers["location"]
+    assert where == f"/v1/faults/{made.json()['id']}"
+    assert service.get("web_1").status == 429
+    found = api.get(where).json()
+    assert (found["says"], found["state"], found["left"]) == ("1 of 1 consumed", "used up", 0)
+    assert (found["matched"], found["by_machine"]) == (1, {"web_1": 1})
+    assert found["last_at"] == "2027-01-15T08:00:00Z"
+    assert api.get("/v1/faults").json() == [found]
+    assert api.call("DELETE", where).json() == found
+    assert api.call("DELETE", where).status == 404
+    assert api.get(where).status == 404
+
+
+def test_the_api_clears_all(service: Service, api: Api) -> None:
+    for kind in ("gone", "sudden"):
+        api.post("/v1/faults", {"kind": kind})
+    cleared = api.call("DELETE", "/v1/faults")
+    assert [fault["kind"] for fault in cleared.json()] == ["gone", "sudden"]
+    assert len(service.faults) == 0
+
+
+def test_a_service_that_somebody_relies_on_has_none(tmp_path: Path) -> None:
+    settings = tmp_path / "forewarn.toml"
+    settings.write_text('metadata = "127.0.0.1:0"\ncontrol = "127.0.0.1:0"\nstate = "s.db"\n')
+    config = load(settings, {})[1]
+
+    async def refused() -> None:
+        async with Node(config) as node:
+            api = Api(node.control_url)
+            answer = await asyncio.to_thread(api.post, "/v1/faults", {"kind": "gone"})
+            assert answer.status == 409
+            assert answer.detail.startswith("faults are not allowed here: they are for tests")
+            assert (await asyncio.to_thread(api.get, "/v1/faults")).json() == []
+
+    asyncio.run(refused())
+
+
+def test_one_for_tests_may_but_not_with_workers(tmp_path: Path) -> None:
+    settings = tmp_path / "forewarn.toml"
+    settings.write_text("faults = true\n")
+    assert load(settings, {})[1].faults is True
+    settings.write_text("workers = 2\nfaults = true\n")
+    with pytest.raises(SettingsError) as wrong:
+        load(settings, {})
+    (problem,) = wrong.value.problems
+    assert problem.startswith(f"{settings}:2: faults = true: workers answer guests on their own")

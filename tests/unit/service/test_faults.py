@@ -1,0 +1,283 @@
+"""Faults as counted resources: whom they meet, how often, when, and what is said of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from forewarn.control import fault_schema
+from forewarn.core import Refused
+from forewarn.core.events import MAX_NOTICE
+from forewarn.metadata.app import MetadataApp
+from forewarn.node import Config, Node
+from forewarn.service import fault_checking, fault_kinds, faults
+from forewarn.service.fault_checking import NewFault
+from forewarn.service.fault_kinds import KINDS, Kind
+from forewarn.testing import RefusedByService, Service
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Service]:
+    with Service() as service:
+        service.scale_set("web", 3)
+        service.machine("jump")
+        yield service
+
+
+@pytest.fixture
+def service(shared: Service) -> Iterator[Service]:
+    yield shared
+    shared.faults.clear()
+
+
+def statuses(service: Service, times: int, machine: str = "web_0") -> list[int]:
+    return [service.get(machine).status for _ in range(times)]
+
+
+def test_a_fault_meets_so_many_requests_and_is_used_up(service: Service) -> None:
+    fault = service.faults.add("gone", machine="web_0", times=3)
+    assert (fault.consumed, fault.left, fault.state) == (0, 3, "active")
+    assert statuses(service, 2) == [410, 410]
+    assert fault.account.says == "2 of 3 consumed"
+    assert statuses(service, 3) == [410, 200, 200]
+    assert (fault.consumed, fault.left, fault.state) == (3, 0, "used up")
+    assert fault.matched == 3, "what is used up is not asked any more"
+
+
+def test_without_a_number_it_stays_until_it_is_cleared(service: Service) -> None:
+    fault = service.faults.add("error")
+    assert statuses(service, 4) == [500] * 4
+    assert (fault.left, fault.account.says) == (None, "4 consumed")
+    fault.clear()
+    assert statuses(service, 1) == [200]
+    assert fault.consumed == 4, "what was is still known"
+    fault.clear()
+
+
+def test_it_meets_those_that_it_names_and_nobody_else(service: Service) -> None:
+    by_name = service.faults.add("gone", machines=["web_0", "web_2"])
+    assert [statuses(service, 1, name) for name in ("web_0", "web_1", "web_2", "jump")] == [
+        *([410], [200], [410], [200])
+    ]
+    assert by_name.by_machine == {"web_0": 1, "web_2": 1}
+    by_name.clear()
+    service.faults.add("gone", group="web")
+    assert [statuses(service, 1, name) for name in ("web_1", "jump")] == [[410], [200]]
+
+
+def test_a_machine_or_a_group_is_as_good_as_its_name(service: Service) -> None:
+    web = service.scale_set("web", 3)
+    for words in ({"machine": web[0]}, {"machines": [web[0]]}, {"machines": "web_0"}):
+        with service.faults.during("gone", **words, lasts=0.5):
+            assert (statuses(service, 1), statuses(service, 1, "web_1")) == ([410], [200])
+    with service.faults.during("gone", group=web):
+        assert (statuses(service, 1), statuses(service, 1, "jump")) == ([410], [200])
+
+
+def test_the_first_so_many_are_spared(service: Service) -> None:
+    fault = service.faults.add("error", machine="web_0", skip=2, times=1)
+    assert statuses(service, 5) == [200, 200, 500, 200, 200]
+    assert (fault.matched, fault.consumed) == (3, 1)
+
+
+def test_of_several_the_first_meets_it_and_the_others_do_not_hear_of_it(service: Service) -> None:
+    first = service.faults.add("gone", machine="web_0", times=2)
+    second = service.faults.add("error", times=2)
+    assert statuses(service, 1, "web_1") == [500]
+    assert statuses(service, 4) == [410, 410, 500, 200]
+    assert (first.matched, second.matched, second.consumed) == (2, 2, 2)
+
+
+def test_it_meets_only_the_method_that_it_is_for(service: Service) -> None:
+    fault = service.faults.add("error", machine="web_0", method="POST", times=1)
+    assert statuses(service, 2) == [200, 200]
+    assert service.post("web_0", b"{}").status == 500
+    assert service.post("web_0", b"{}").status == 400
+    assert fault.consumed == 1
+
+
+def test_a_window_is_on_the_services_clock(service: Service) -> None:
+    fault = service.faults.add("gone", machine="web_0", starts_in="5m", lasts="70s")
+    assert (statuses(service, 1), fault.state) == ([200], "waiting")
+    service.clock.advance("5m")
+    assert (statuses(service, 2), fault.state) == ([410, 410], "active")
+    service.clock.advance("69s")
+    assert statuses(service, 1) == [410]
+    service.clock.advance("1s")
+    assert (statuses(service, 1), fault.state) == ([200], "over")
+    assert fault.consumed == 3
+
+
+def test_the_same_seed_gives_the_same_sequence(service: Service) -> None:
+    def sequence(seed: int) -> list[int]:
+        with service.faults.during("error", machine="web_0", probability=0.5, seed=seed):
+            return statuses(service, 40)
+
+    once = sequence(7)
+    assert {200, 500} == set(once)
+    assert sequence(7) == once
+    assert sequence(8) != once
+
+
+def test_without_a_seed_it_is_known_all_the_same() -> None:
+    def run() -> tuple[list[int], int]:
+        with Service() as service:
+            service.scale_set("web", 1)
+            fault = service.faults.add("error", probability=0.3)
+            return statuses(service, 30), fault.account.fault.seed
+
+    assert run() == run()
+
+
+def test_dice_are_not_thrown_for_requests_that_it_does_not_meet(service: Service) -> None:
+    with service.faults.during("error", machine="web_0", probability=0.5, seed=1):
+        alone = statuses(service, 20)
+    with service.faults.during("error", machine="web_0", probability=0.5, seed=1):
+        mixed = [(statuses(service, 1), statuses(service, 1, "web_1"))[0][0] for _ in range(20)]
+    assert alone == mixed
+
+
+def test_what_is_refused_anyway_uses_nothing_up(service: Service) -> None:
+    fault = service.faults.add("error", machine="web_0", times=1)
+    target = "/metadata/scheduledevents?api-version=2020-07-01"
+    assert service.request("web_0", "GET", target).status == 400
+    assert service.get("web_0", "1999-01-01").status == 400
+    instance = "/metadata/instance?api-version=2021-02-01"
+    assert service.request("web_0", "GET", instance, {"Metadata": "true"}).status == 200
+    assert (fault.matched, fault.consumed) == (0, 0)
+    assert statuses(service, 2) == [500, 200]
+
+
+def test_during_lasts_as_long_as_its_block(service: Service) -> None:
+    with service.faults.during("gone", machine="web_0") as fault:
+        assert statuses(service, 1) == [410]
+    assert (statuses(service, 1), len(service.faults), fault.consumed) == ([200], 0, 1)
+
+
+def test_all_are_listed_in_order_and_cleared_together(service: Service) -> None:
+    made = [service.faults.add(kind) for kind in ("gone", "slow", "vanish")]
+    assert [fault.id for fault in service.faults] == [fault.id for fault in made]
+    assert [fault.kind for fault in service.faults.list()] == ["gone", "slow", "vanish"]
+    assert "gone: 0 consumed, active" in repr(made[0])
+    service.faults.clear()
+    assert service.faults.list() == []
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"kind": "gonne"}, "'gonne' is no kind of fault; did you mean 'gone'?"),
+    ({"kind": "gone", "machine": "web_9"}, "no machine 'web_9'; did you mean 'web_"),
+    ({"kind": "gone", "group": "wep"}, "no group 'wep'; did you mean 'web'?"),
+    ({"kind": "gone", "times": 0}, "times is from 1 to 1000000, not 0"),
+    ({"kind": "gone", "skip": -1}, "so many are spared first: from 0 to 1000000, not -1"),
+    ({"kind": "gone", "probability": 0}, "a probability is above 0 and at most 1, not 0"),
+    ({"kind": "gone", "probability": float("nan")}, "a probability is above 0"),
+    ({"kind": "gone", "seed": -1}, "a seed is a whole number from 0"),
+    ({"kind": "gone", "lasts": 0}, "it has to last for some time"),
+    ({"kind": "gone", "starts_in": "91d"}, "a fault begins, and lasts, within 7776000 seconds"),
+    ({"kind": "gone", "method": "PUT"}, "a method is GET or POST, not 'PUT'"),
+    ({"kind": "empty", "method": "POST"}, "a fault 'empty' is about documents"),
+    ({"kind": "sudden", "method": "GET"}, "a fault 'sudden' meets events, not requests"),
+    ({"kind": "gone", "seconds": 1}, "takes no seconds; those that do are slow, stalled"),
+    ({"kind": "slow", "seconds": 121}, "takes from 0 to 120 seconds, not 121"),
+    ({"kind": "slow", "seconds": float("inf")}, "takes from 0 to 120 seconds, not inf"),
+    ({"kind": "gone", "status": 500}, "has a status of its own; only 'error' takes one"),
+    ({"kind": "error", "status": 404}, "an error is a status from 500 to 599, not 404"),
+    ({"kind": "gone", "body": "x"}, "takes no body; those that do are error, plain"),
+    ({"kind": "error", "body": "x" * 65_537}, "the body of a fault has at most 65536 characters"),
+    ({"kind": "slow", "takes_effect": False}, "cannot be said of a fault 'slow'; it can of"),
+    ({"kind": "error", "method": "GET", "takes_effect": True}, "only an approval can take effect"),
+    ({"kind": "gone", "machines": ["web_0"] * 1_001}, "for at most 1000 machines and groups"),
+    ({"kind": "gone", "times": "3"}, "that is no fault: Expected `int | null`, got `str`"),
+    ({"kind": "gone", "times": 2.5}, "that is no fault: Expected `int | null`, got `float`"),
+    ({"kind": "gone", "machine": 5}, "that is no fault: Expected `str`, got `int`"),
+    ({"kind": "gone", "lasts": "soon"}, "'soon' is not a duration; write for example"),
+    ({"kind": "gone", "lasts": -1.5}, "'-1.500000' is not a duration; write for example"),
+]
+
+
+@pytest.mark.parametrize(("words", "says"), WRONG, ids=[says[:40] for _, says in WRONG])
+def test_what_cannot_be_is_refused_with_what_would_be_right(
+    service: Service, words: dict[str, Any], says: str
+) -> None:
+    kind = words["kind"]
+    with pytest.raises(RefusedByService) as refused:
+        service.faults.add(kind, **{key: value for key, value in words.items() if key != "kind"})
+    assert says in str(refused.value)
+    assert len(service.faults) == 0
+
+
+def test_there_is_a_limit_to_how_many_there_are(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(faults, "MAX_FAULTS", 2)
+    service.faults.add("gone", times=1)
+    service.faults.add("gone", times=1)
+    assert statuses(service, 2) == [410, 410]
+    with pytest.raises(RefusedByService, match="there are 2 faults, the most; clear some"):
+        service.faults.add("gone")
+
+
+def test_one_that_is_not_there_cannot_be_found_or_cleared(service: Service) -> None:
+    found = service.node.faults.find("f0")
+    assert isinstance(found, Refused)
+    assert found.says == "no fault 'f0'; there are none"
+    made = service.faults.add("gone")
+    cleared = service.node.faults.clear("f0")
+    assert isinstance(cleared, Refused)
+    assert cleared.says == f"no fault 'f0'; there are {made.id}"
+
+
+def test_where_they_are_not_allowed_none_is_added_and_nothing_stands_in_the_way() -> None:
+    async def refused() -> str:
+        async with Node(Config(virtual=1_800_000_000_000_000)) as node:
+            assert isinstance(node.app, MetadataApp)
+            done = node.faults.add(NewFault(kind="gone"), "test")
+            assert isinstance(done, Refused)
+            return done.says
+
+    assert asyncio.run(refused()).startswith("faults are not allowed here: they are for tests")
+
+
+def test_a_machine_that_joins_the_group_is_met_too(service: Service) -> None:
+    service.faults.add("gone", group="web")
+    service.scale_set("web", 4)
+    assert "web_3" in service.node.endpoint.detours
+    assert statuses(service, 1, "web_3") == [410]
+
+
+def test_only_those_that_can_be_met_take_the_long_way(service: Service) -> None:
+    detours = service.node.endpoint
+    assert "web_0" not in detours.detours
+    one = service.faults.add("gone", machine="web_0", times=1)
+    assert ("web_0" in detours.detours, "web_1" in detours.detours) == (True, False)
+    everybody = service.faults.add("gone", times=1, skip=1)
+    assert "web_1" in detours.detours
+    everybody.clear()
+    statuses(service, 1)
+    assert (one.state, "web_0" in detours.detours) == ("used up", False)
+
+
+def test_when_its_time_is_over_nobody_takes_the_long_way_for_it(service: Service) -> None:
+    service.faults.add("gone", lasts="70s")
+    assert statuses(service, 1) == [410]
+    service.clock.advance("70s")
+    assert "web_0" in service.node.endpoint.detours, "nobody has asked since"
+    assert statuses(service, 1) == [200]
+    assert "web_0" not in service.node.endpoint.detours
+    assert not service.node.faults.meets_requests
+
+
+def test_the_documented_shapes_say_what_is_checked() -> None:
+    assert (
+        list(fault_schema.FAULT_KINDS)
+        == [kind.value for kind in Kind]
+        == [kind.value for kind in KINDS]
+    )
+    assert fault_schema.MAX_TIMES == fault_checking.MAX_FAULT_TIMES
+    assert fault_schema.MAX_BODY == fault_checking.MAX_FAULT_BODY
+    assert fault_schema.MAX_SEED == fault_checking.MAX_SEED
+    assert fault_schema.MAX_AHEAD * 1_000_000 == MAX_NOTICE
+    assert fault_kinds.MAX_HELD == 120
