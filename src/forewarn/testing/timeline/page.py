@@ -1,0 +1,207 @@
+"""`html`: picture, courses and complaints as one page that needs nothing from anywhere else.
+
+No script, and a policy of its own that allows none; light and dark, narrow and wide, on paper too.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator
+
+from forewarn.core.words import listing
+from forewarn.testing.timeline import wording
+from forewarn.testing.timeline.axis import after, exact, length, of_day
+from forewarn.testing.timeline.lanes import Lanes
+from forewarn.testing.timeline.markup import escape, tag
+from forewarn.testing.timeline.style import COLOURS, PAGE, PICTURE
+from forewarn.testing.timeline.values import Happening, Picture, Sight
+from forewarn.testing.timeline.vector import TITLE, draw
+from forewarn.verdict.report import Complaint, Verdict
+from forewarn.verdict.rules import WRONG
+
+MAX_ROWS = 1_000  # machines' courses in the table
+MAX_COMPLAINTS = 500  # on a page
+COLUMNS = ("Machine", "Seen", "Approved", "Started", "Impact", "Over")
+
+
+def html(lanes: Lanes, verdict: Verdict | None = None, title: str = TITLE) -> str:
+    picture = lanes.picture()
+    parts = [
+        tag("header", tag("h1", escape(title) or TITLE), _summary(picture), _result(verdict)),
+        tag("figure", draw(picture, title, headed=False)),
+        *_complaints(verdict),
+        *_courses(picture),
+        tag("footer", "Times are those of the service's clock, in UTC. Drawn by forewarn."),
+    ]
+    head = [
+        '<meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{_policy()}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        '<meta name="color-scheme" content="light dark">',
+        tag("title", escape(title) or TITLE),
+        f"<style>{COLOURS + PAGE}</style>",
+    ]
+    body = tag("main", *parts)
+    return (
+        f'<!doctype html>\n<html lang="en"><head>{"".join(head)}</head><body>{body}</body></html>'
+    )
+
+
+def _policy() -> str:
+    """Nothing may be loaded or run; of styles, these two and no other."""
+    digests = (hashlib.sha256(css.encode()).digest() for css in (COLOURS + PAGE, COLOURS + PICTURE))
+    styles = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    return f"default-src 'none'; style-src {styles}; base-uri 'none'; form-action 'none'"
+
+
+def _summary(picture: Picture) -> str:
+    said = wording.heading(picture) if picture.recorded else "Nothing has happened yet."
+    return tag("p", escape(said), class_="soft")
+
+
+def _result(verdict: Verdict | None) -> str:
+    if verdict is None:
+        return ""
+    if verdict.ok:
+        return tag("p", "✓ nothing was done wrong", class_="result well")
+    count = sum(not _is_note(complaint) for complaint in verdict.complaints)
+    wrong = f"✗ {count:,} thing{' was' if count == 1 else 's were'} done wrong"
+    return tag("p", wrong, class_="result wrong")
+
+
+def _is_note(complaint: Complaint) -> bool:
+    """Advice, as against something that was wrong."""
+    return complaint.severity != WRONG
+
+
+def _complaints(verdict: Verdict | None) -> Iterator[str]:
+    if verdict is None or not verdict.complaints:
+        return
+    rows = []
+    ordered = sorted(verdict.complaints, key=_is_note)
+    for complaint in ordered[:MAX_COMPLAINTS]:
+        about = f" · {complaint.event}" if complaint.event else ""
+        often = f", {complaint.times:,} times" if complaint.times > 1 else ""
+        when = f"{complaint.machine}{about} · {exact(complaint.at)}{often}"
+        note = _is_note(complaint)
+        rows.append(
+            tag(
+                "li",
+                tag("b", escape(f"{'note: ' if note else ''}{complaint.rule}")),
+                f" {escape(complaint.says)}",
+                tag("div", escape(when), class_="soft"),
+                class_="note" if note else None,
+            )
+        )
+    yield tag("h2", "What was done wrong" if not verdict.ok else "What to know")
+    yield tag("ul", *rows, class_="complaints")
+    more = len(verdict.complaints) - MAX_COMPLAINTS
+    if more > 0:
+        yield tag("p", f"… and {more:,} more", class_="soft")
+
+
+def _courses(picture: Picture) -> Iterator[str]:
+    yield tag("h2", "Events, and what each machine made of them")
+    if not picture.happenings:
+        yield tag("p", "There were none.", class_="soft")
+        return
+    head = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in COLUMNS)))
+    bodies = []
+    left = MAX_ROWS
+    shown = 0
+    for happening in picture.happenings:
+        if left <= 0:
+            break
+        sights = happening.sights[:left]
+        left -= max(len(sights), 1)
+        shown += 1
+        rows = [_row(happening, sight) for sight in sights]
+        bodies.append(tag("tbody", _facts(happening), *rows))
+    yield tag("div", tag("table", head, *bodies), class_="scroll")
+    more = len(picture.happenings) - shown
+    if more > 0:
+        yield tag("p", f"… and {more:,} more events", class_="soft")
+
+
+def _facts(happening: Happening) -> str:
+    source = f" ({happening.source})" if happening.source else ""
+    said = []
+    if happening.visible is not None:
+        said.append(f"visible {exact(happening.visible)}")
+    else:
+        said.append("never visible")
+    if happening.not_before is not None:
+        notice = after(happening.visible, happening.not_before)
+        said.append(
+            f"NotBefore {of_day(happening.not_before)}{f', notice {notice}' * bool(notice)}"
+        )
+    if happening.approved is not None:
+        said.append(f"approved by {happening.approved_by}")
+    if happening.over is not None:
+        said.append(f"{happening.ending} {of_day(happening.over)}")
+    else:
+        said.append("not over" if happening.started is not None else "still to come")
+    inside = [
+        escape(f"{happening.type}{source} of {listing(happening.machines)} "),
+        tag("code", escape(happening.id), class_="soft"),
+        tag("div", escape(" · ".join(said)), class_="soft"),
+    ]
+    return tag("tr", tag("th", *inside, colspan=len(COLUMNS), scope="rowgroup"))
+
+
+def _row(happening: Happening, sight: Sight) -> str:
+    cells = [
+        escape(sight.machine)
+        + ("" if sight.concerned else tag("span", " looks on", class_="soft")),
+        _seen(happening, sight),
+        escape(_approved(happening, sight)),
+        escape(_started(happening)) if sight.concerned else "",
+        escape(_impact(happening, sight.machine)),
+        escape(_over(happening)) if sight.concerned else "",
+    ]
+    made = []
+    for name, cell in zip(COLUMNS, cells, strict=True):
+        made.append(f'<td data-label="{name}">{tag("div", cell) if cell else ""}</td>')
+    return tag("tr", *made)
+
+
+def _seen(happening: Happening, sight: Sight) -> str:
+    if sight.seen is None:
+        return tag("span", "never", class_="absent")
+    wait = after(happening.visible, sight.seen)
+    said = f"{of_day(sight.seen)}, after {wait}" if wait else of_day(sight.seen)
+    if wording.late(happening, sight.seen):
+        return escape(f"{said}, as {sight.seen_as}: ") + tag("span", "too late", class_="absent")
+    return escape(said if sight.seen_as in ("", "Scheduled") else f"{said}, as {sight.seen_as}")
+
+
+def _approved(happening: Happening, sight: Sight) -> str:
+    if sight.approved is not None:
+        return of_day(sight.approved)
+    if sight.concerned and happening.approved is not None:
+        return f"{of_day(happening.approved)}, by {happening.approved_by}"
+    return ""
+
+
+def _started(happening: Happening) -> str:
+    if happening.started is None:
+        return ""
+    why = wording.started_why(happening)
+    return f"{of_day(happening.started)}{f', {why}' if why else ''}"
+
+
+def _impact(happening: Happening, machine: str) -> str:
+    said = [
+        f"{of_day(impact.t)}{f', {length(impact.seconds)}' if impact.seconds else ''}"
+        for impact in happening.impacts
+        if machine in impact.machines
+    ]
+    return "; ".join(said)
+
+
+def _over(happening: Happening) -> str:
+    if happening.over is None:
+        return ""
+    lasted = after(happening.started, happening.over)
+    return f"{of_day(happening.over)}, {happening.ending}{f' after {lasted}' if lasted else ''}"

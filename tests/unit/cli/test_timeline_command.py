@@ -1,0 +1,92 @@
+"""`forewarn timeline`: any recording becomes a picture, and what is none is refused in one line."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from forewarn.cli.app import app
+from forewarn.testing import Service
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("timeline") / "run.jsonl"
+    with Service(record=path) as service:
+        service.scale_set("web", 2)
+        service.document("web_0")
+        event = service.schedule("Reboot", "web_0")
+        service.document("web_0")
+        service.approve("web_0", event.id)
+        service.get("web_1", headers={"Metadata": "no"})
+        service.clock.advance("20m")
+    return path
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["timeline", *map(str, arguments)], env={"COLUMNS": "200"})
+
+
+def test_without_a_terminal_it_is_plain_text(recording: Path) -> None:
+    result = run(recording)
+    assert result.exit_code == 0
+    assert result.stdout.startswith("run.jsonl  2027-01-15 08:20:00Z, 20 min in\n")
+    assert "█" in result.stdout
+    assert "\x1b" not in result.stdout
+
+
+def test_where_the_signs_cannot_be_written_there_are_letters_for_them(recording: Path) -> None:
+    words = ["timeline", str(recording), "--title", "Ein Neustart \N{SNOWMAN}"]
+    result = CliRunner(charset="cp1252").invoke(app, words)
+    assert result.exit_code == 0, result.exception
+    assert result.stdout.startswith("Ein Neustart ?  2027-01-15")
+    assert "A*###" in result.stdout
+
+
+@pytest.mark.parametrize("name", ["out.svg", "out.html", "out.txt"])
+def test_the_name_of_the_file_says_how_it_is_drawn(recording: Path, name: str) -> None:
+    output = recording.parent / name
+    result = run(recording, "-o", output, "--title", "A <reboot>")
+    assert (result.exit_code, result.stdout) == (0, "")
+    drawn = output.read_text()
+    match output.suffix:
+        case ".svg":
+            assert ET.fromstring(drawn).tag.endswith("svg")
+        case ".html":
+            assert drawn.startswith("<!doctype html>")
+            assert "missing-header" in drawn  # the verdict on the same lines
+        case _:
+            assert drawn.startswith("A <reboot>  2027-01-15")
+
+
+def test_another_ending_is_wrong_usage_and_writes_nothing(recording: Path) -> None:
+    output = recording.parent / "out.png"
+    result = run(recording, "-o", output)
+    assert result.exit_code == 2
+    assert "should end in .svg, .html or .txt" in result.stderr
+    assert not output.exists()
+
+
+def test_what_is_no_trace_is_refused(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("a\nb\nc\n")
+    assert "3 lines cannot be read; is that a trace?" in run(other).stderr
+    other.write_text(json.dumps({"kind": "poem", "t": 1}) + "\n")
+    assert "nothing is recorded there, so there is nothing to draw" in run(other).stderr
+    assert run(other).exit_code == 1
+    assert "No such file or directory" in run(tmp_path / "none").stderr
+
+
+def test_a_torn_last_line_is_what_a_kill_leaves(recording: Path, tmp_path: Path) -> None:
+    torn = tmp_path / "torn.jsonl"
+    torn.write_bytes(recording.read_bytes() + b'{"kind":"exch')
+    assert run(torn).exit_code == 0
+
+
+def test_a_place_that_cannot_be_written_is_named(recording: Path, tmp_path: Path) -> None:
+    result = run(recording, "-o", tmp_path / "no" / "out.svg")
+    assert (result.exit_code, "out.svg: No such file" in result.stderr) == (1, True)

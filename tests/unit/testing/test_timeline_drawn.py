@@ -1,0 +1,359 @@
+"""The pictures: SVG, page and terminal show what happened, to everybody, whatever it is called."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import runpy
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+from timeline_lines import (
+    FREEZE,
+    REBOOT,
+    SVG,
+    T,
+    approval,
+    elements,
+    fleet,
+    poll,
+    shown,
+    spans,
+    step,
+    words,
+)
+
+from forewarn.testing.timeline import Lanes, html, live, svg, text
+from forewarn.testing.timeline.cells import SHAPES
+from forewarn.testing.timeline.choosing import MAX_DRAWN
+from forewarn.testing.timeline.strips import LEFT, RIGHT
+from forewarn.verdict.report import Complaint, Verdict
+
+HOSTILE = '<script>alert("1")</script>&]]>\x1b[31m\x00\u202e\ud800\'"\ufffe日本'
+COURSE = [
+    fleet(web=["web_0", "web_1"]),
+    step("raise", 0),
+    poll("web_0", 60, shown()),
+    approval("web_1", 300, REBOOT),
+    step("start", 300),
+    {
+        "kind": "impact",
+        "t": T + 310,
+        "event": REBOOT,
+        "type": "Reboot",
+        "machines": ["web_0"],
+        "seconds": 9,
+    },
+    step("finish", 600),
+    {"kind": "end", "t": T + 1_200},
+]
+
+
+def test_the_svg_shows_each_stretch_with_its_times() -> None:
+    drawn = svg(Lanes.of(COURSE))
+    assert spans(drawn, "unseen") == [("2027-01-15 08:00:00Z", "2027-01-15 08:01:00Z")]
+    assert spans(drawn, "seen") == [("2027-01-15 08:01:00Z", "2027-01-15 08:05:00Z")]
+    assert spans(drawn, "started") == [("2027-01-15 08:05:00Z", "2027-01-15 08:10:00Z")]
+
+
+def test_a_stretch_is_as_long_as_its_share_of_the_time() -> None:
+    (started,) = elements(svg(Lanes.of(COURSE)), "started")[:1]
+    whole = RIGHT - LEFT
+    assert float(started.get("x") or 0) == pytest.approx(LEFT + whole * 300 / 1_200, abs=0.1)
+    assert float(started.get("width") or 0) == pytest.approx(whole * 300 / 1_200, abs=0.1)
+
+
+def test_the_svg_says_in_words_what_its_colours_say() -> None:
+    drawn = svg(Lanes.of(COURSE), title="Two machines")
+    assert "Reboot · approved by web_1" in words(drawn)
+    assert {"Started", "Scheduled and seen", "first seen", "approved", "impact"} <= set(
+        words(drawn)
+    )
+    assert "fault" not in words(drawn)  # the legend explains what is to be seen, and no more
+    titles = [one.text or "" for one in ET.fromstring(drawn).iter(f"{SVG}title")]
+    assert any("seen by web_0 2027-01-15 08:01:00Z, after 1 min" in title for title in titles)
+    assert any("web_1 approved Reboot" in title for title in titles)
+
+
+def test_the_svg_can_be_read_aloud() -> None:
+    root = ET.fromstring(svg(Lanes.of(COURSE), title="Two machines"))
+    named = {one.get("id"): one.text or "" for one in root if one.get("id")}
+    assert root.get("role") == "img"
+    title, description = (root.get("aria-labelledby") or "").split()
+    assert named[title] == "Two machines"
+    assert "Reboot of web_0: visible from 08:00:00, approved by web_1" in named[description]
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ([step("raise", 0), step("withdraw", 60)], "Reboot · not seen · withdrawn"),
+        ([step("raise", 0), step("start", 900)], "Reboot · not seen · notice over"),
+        ([step("strike", 0, not_before=T)], "Reboot · not seen · without warning"),
+        (
+            [step("raise", 0), step("start", 900), poll("web_0", 905, shown(status="Started"))],
+            "Reboot · seen too late · notice over",
+        ),
+    ],
+)
+def test_a_bar_says_how_it_went(lines: list[Any], says: str) -> None:
+    assert says in words(svg(Lanes.of(lines)))
+
+
+def test_faults_refusals_and_absences_have_signs_of_their_own() -> None:
+    fault = {**poll("web_0", 20, status=410), "fault": "gone"}
+    lines = [
+        {"kind": "up", "t": T},
+        poll("web_0", 10, status=400),
+        fault,
+        {"kind": "up", "t": T + 60},
+    ]
+    drawn = svg(Lanes.of(lines))
+    assert [one.text for one in elements(drawn, "sign")][:2] == ["?", "!"]
+    (away, *_) = elements(drawn, "away")
+    assert float(away.get("width") or 0) == pytest.approx((RIGHT - LEFT) * 40 / 60, abs=0.1)
+
+
+def test_events_at_once_stand_one_above_the_other() -> None:
+    lines = [step("raise", 0), step("raise", 1, FREEZE, type="Freeze"), step("start", 100)]
+    first, second = elements(svg(Lanes.of(lines)), "unseen")[:2]
+    assert first.get("y") != second.get("y")
+
+
+def test_an_approval_and_an_impact_at_one_moment_are_both_to_be_seen() -> None:
+    struck = {"kind": "impact", "t": T + 300, "event": REBOOT, "machines": ["web_0"]}
+    drawn = svg(Lanes.of([*COURSE[:5], struck, *COURSE[6:]]))
+    at = LEFT + (RIGHT - LEFT) * 300 / 1_200
+    beside = [float(one.get("cx") or 0) for one in elements(drawn, "approved")]
+    assert min(beside) < at - 5
+
+
+def test_hundreds_of_machines_are_a_picture_of_those_concerned() -> None:
+    names = [f"web_{at}" for at in range(600)]
+    lines = [fleet(web=names), *(poll(name, at) for at, name in enumerate(names))]
+    lines += [step("raise", 700, machines=["web_17"]), step("start", 800, machines=["web_17"])]
+    lanes = Lanes.of(lines)
+    drawn = svg(lanes)
+    assert [one.text for one in elements(drawn, "name")] == ["web_17"]
+    assert "… and 599 quiet machines (599 polls)" in words(drawn)
+    assert "… and 599 quiet machines (599 polls)" in text(lanes)
+
+
+def test_a_storm_is_bounded() -> None:
+    names = [f"web_{at}" for at in range(1_500)]
+    lines = [fleet(web=names)]
+    for at, name in enumerate(names):
+        lines += [step("raise", at, f"E{at}", machines=[name]), poll(name, at, status=400)]
+    lanes = Lanes.of(lines)
+    drawn, page = svg(lanes), html(lanes)
+    assert len(elements(drawn, "name")) == MAX_DRAWN
+    assert "… and 1,460 more machines that something happened to (1,460 polls)" in words(drawn)
+    assert len(drawn) < 400_000
+    assert len(page) < 2_000_000
+    assert len(text(lanes).splitlines()) < MAX_DRAWN + 20
+
+
+def test_of_many_that_are_struck_the_one_that_asks_is_drawn() -> None:
+    lines = [step("raise", 0, f"E{at}", machines=[f"m{at}"]) for at in range(300)]
+    drawn = svg(Lanes.of([*lines, poll("m299", 5, status=304)]))
+    assert [one.text for one in elements(drawn, "name")][:2] == ["m299", "m0"]
+
+
+def test_an_event_seen_the_moment_it_is_announced_has_a_bar() -> None:
+    lanes = Lanes.of([step("raise", 0)])
+    assert spans(svg(lanes), "unseen") == [("2027-01-15 08:00:00Z", "2027-01-15 08:00:00Z")]
+    lanes.hear(poll("web_0", 0, shown()))
+    assert len(spans(svg(lanes), "seen")) == 1
+
+
+class Page(HTMLParser):
+    """What a browser would make of it."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.said: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self.said.append(data)
+
+
+def test_the_page_needs_nothing_and_allows_nothing() -> None:
+    page = Page(html(Lanes.of(COURSE), Verdict(), "Two machines"))
+    assert not {"script", "link", "img", "iframe", "object"} & set(page.tags)
+    loading = {"href", "src", "style", "action", "xlink:href"}
+    assert not [name for name, _ in page.attributes if name in loading or name.startswith("on")]
+    (policy,) = [value for _, value in page.attributes if value and "default-src" in value]
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
+
+
+def test_the_policy_names_exactly_the_styles_of_the_page() -> None:
+    page = html(Lanes.of(COURSE))
+    styles = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
+    digests = [base64.b64encode(hashlib.sha256(css.encode()).digest()).decode() for css in styles]
+    assert len(styles) == 2
+    assert all(f"'sha256-{digest}'" in page for digest in digests)
+    assert "&" not in "".join(styles)  # SVG as a file is XML, where the style is text
+    assert "<" not in "".join(styles)
+
+
+def test_the_page_tells_the_course_of_each_machine() -> None:
+    said = Page(html(Lanes.of(COURSE))).said
+    assert "08:01:00, after 1 min" in said
+    assert "08:05:00, by web_1" in said
+    assert "08:05:00, approved by web_1" in said
+    assert "08:05:10, 9 s" in said
+    assert "08:10:00, finished after 5 min" in said
+
+
+def test_the_page_says_who_never_saw_it() -> None:
+    said = Page(html(Lanes.of([step("raise", 0), step("start", 900)]))).said
+    assert "never" in said
+
+
+def test_the_page_shows_the_verdict() -> None:
+    wrong = Complaint(rule="missing-header", machine="web_0", at=T, says="send it")
+    note = Complaint(rule="polls-seldom", severity="note", machine="web_0", at=T, says="oftener")
+    bad = Page(html(Lanes.of(COURSE), Verdict(complaints=(note, wrong)))).said
+    assert "✗ 1 thing was done wrong" in bad
+    assert bad.index("missing-header") < bad.index("note: polls-seldom")
+    assert "✓ nothing was done wrong" in Page(html(Lanes.of(COURSE), Verdict())).said
+    assert "wrong" not in "".join(Page(html(Lanes.of(COURSE))).said).split("</style>")[-1][-500:]
+
+
+def test_hostile_names_are_only_names() -> None:
+    lines = [
+        fleet(**{HOSTILE: [HOSTILE]}),
+        step("raise", 0, HOSTILE, machines=[HOSTILE], type=HOSTILE, group=HOSTILE),
+        {"kind": "approval", "t": T + 1, "event": HOSTILE.upper(), "by": HOSTILE},
+        {**poll(HOSTILE, 2, status=410), "fault": HOSTILE},
+        {"kind": "disabled", "t": T + 3, "group": HOSTILE},
+    ]
+    lanes = Lanes.of(lines)
+    drawn = svg(lanes, title=HOSTILE)
+    root = ET.fromstring(drawn.encode())
+    assert not [one for one in root.iter() if one.tag.endswith("script")]
+    complaint = Complaint(rule=HOSTILE, machine=HOSTILE, event=HOSTILE, at=T, says=HOSTILE)
+    page = html(lanes, Verdict(complaints=(complaint,)), HOSTILE)
+    assert "script" not in Page(page).tags
+    page.encode()
+    said = text(lanes, title=HOSTILE)
+    said.encode()
+    assert "\x1b" not in said
+    assert "\u202e" not in said
+
+
+@pytest.mark.parametrize("width", [60, 100, 200])
+def test_the_terminals_picture_fits_and_says_the_same_at_any_width(width: int) -> None:
+    said = text(Lanes.of(COURSE), width=width)
+    lines = said.splitlines()
+    assert max(cell_len(line) for line in lines) <= width
+    (lane,) = [line for line in lines if line.startswith("web_0")]
+    assert re.search(r"░+▒+✓◆█+", lane), lane
+    assert ("Reboot over" in lane) == (width >= 90)
+    (other,) = [line for line in lines if line.startswith("web_1")]
+    assert "»" in other
+    assert "✓ approved" in said
+    assert lines[-1] == "08:10:00  Reboot 28512AF7 of web_0 is over"
+
+
+def test_a_terminal_of_ascii_alone_gets_ascii_alone() -> None:
+    assert text(Lanes.of(COURSE), ascii_only=True).isascii()
+
+
+def test_names_of_broad_letters_keep_the_columns_straight() -> None:
+    wide = "日本語" * 20
+    lanes = Lanes.of([poll(wide, 0), poll("web_0", 0), poll("web_0", 60), poll(wide, 60)])
+    assert max(cell_len(line) for line in text(lanes, width=80).splitlines()) <= 80
+
+
+def _console(height: int, **options: Any) -> tuple[Console, StringIO]:
+    out = StringIO()
+    options = {"color_system": "standard", "force_terminal": True, **options}
+    return Console(file=out, width=100, height=height, **options), out
+
+
+def test_the_live_picture_changes_with_what_is_heard() -> None:
+    lanes = Lanes()
+    picture = live(lanes, title="live")
+    console, out = _console(40)
+    console.print(picture)
+    assert "nothing has happened yet" in out.getvalue()
+    for line in COURSE[:2]:
+        lanes.hear(line)
+    console.print(picture)
+    assert "░" in out.getvalue()
+    assert "█" not in out.getvalue()
+    for line in COURSE[2:]:
+        lanes.hear(line)
+    console.print(picture)
+    assert "█" in out.getvalue()
+
+
+@pytest.mark.parametrize("height", [10, 24, 40])
+def test_the_live_picture_fits_on_the_screen(height: int) -> None:
+    lanes = Lanes.of([step("raise", at, f"E{at}", machines=[f"m{at}"]) for at in range(100)])
+    console, out = _console(height)
+    console.print(live(lanes))
+    assert height - 3 < len(out.getvalue().splitlines()) < height
+    assert "more machines that something happened to" in out.getvalue()
+    console, out = _console(24)
+    console.print(live(lanes, all_of_it=True))
+    assert len(out.getvalue().splitlines()) > MAX_DRAWN
+
+
+def test_it_can_be_drawn_by_whoever_is_told_of_a_change() -> None:
+    lanes: Lanes
+    drawn: list[str] = []
+    lanes = Lanes(tell=lambda *_: drawn.append(text(lanes)))
+    for line in COURSE:
+        lanes.hear(line)
+    assert len(drawn) == 6
+
+
+def test_without_colours_the_shapes_remain() -> None:
+    coloured, with_colour = _console(40)
+    plain, without = _console(40, no_color=True)
+    coloured.print(live(Lanes.of(COURSE)))
+    plain.print(live(Lanes.of(COURSE)))
+    assert "\x1b[33m" in with_colour.getvalue()
+    assert "\x1b[33m" not in without.getvalue()
+    bare = re.sub("\x1b\\[[0-9;]*m", "", without.getvalue())
+    assert bare == re.sub("\x1b\\[[0-9;]*m", "", with_colour.getvalue())
+
+
+def test_the_example_in_the_documentation_draws_a_page() -> None:
+    said = (Path(__file__).parents[3] / "docs" / "timeline.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", said, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert "approved by web_1" in names["page"]
+
+
+def test_the_documentation_explains_every_sign() -> None:
+    said = (Path(__file__).parents[3] / "docs" / "timeline.md").read_text()
+    assert [shape.sign for shape in SHAPES.values() if f"\n| `{shape.sign}` |" not in said] == []
+
+
+def test_the_example_draws_everything_once() -> None:
+    example = Path(__file__).parents[3] / "examples" / "timeline.py"
+    lanes, verdict = runpy.run_path(str(example))["half_an_hour"]()
+    drawn = svg(lanes)
+    legend = {"approved", "impact", "withdrawn", "fault", "refused", "service away", "NotBefore"}
+    assert legend <= set(words(drawn))
+    assert "Preempt · not seen · notice over" in words(drawn)
+    assert not verdict.ok

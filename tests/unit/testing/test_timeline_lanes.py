@@ -1,0 +1,321 @@
+"""What the lines of a trace become: lanes of machines, and the courses of events."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from timeline_lines import FREEZE, REBOOT, T, approval, fleet, poll, shown, step
+
+from forewarn.testing import RefusedByService, Service
+from forewarn.testing.timeline import Lanes, axis, choosing, page, strips, watch, wording
+from forewarn.testing.timeline import values as limits
+from forewarn.testing.timeline.values import Happening, Lane, Picture
+
+
+def of(lanes: Lanes, machine: str) -> Lane:
+    return next(lane for lane in lanes.picture().lanes if lane.machine == machine)
+
+
+def only(lanes: Lanes) -> Happening:
+    (found,) = lanes.picture().happenings
+    return found
+
+
+def test_a_real_service_is_followed_from_the_announcement_to_the_end() -> None:
+    with Service() as service:
+        lanes = watch(service)
+        service.scale_set("web", 2)
+        begun = service.clock.now.timestamp()
+        service.document("web_1")
+        event = service.schedule("Reboot", "web_0")
+        service.clock.advance("5s")
+        service.document("web_0")
+        service.clock.advance("1m")
+        service.approve("web_1", event.id)
+        service.settle()
+        service.clock.advance("20m")
+    happening = only(lanes)
+    assert (happening.type, happening.machines, happening.group) == ("Reboot", ("web_0",), "web")
+    assert happening.visible == begun
+    assert happening.not_before == begun + 900
+    assert (happening.approved, happening.approved_by) == (begun + 65, "web_1")
+    assert happening.started == begun + 65
+    assert [impact.machines for impact in happening.impacts] == [("web_0",)]
+    assert happening.over is not None
+    assert (happening.over > begun + 65, happening.ending) == (True, "finished")
+    mine = happening.sight("web_0")
+    assert mine is not None
+    assert (mine.seen, mine.seen_as, mine.approved) == (begun + 5, "Scheduled", None)
+    assert (of(lanes, "web_0").polls, of(lanes, "web_1").approvals) == (
+        1,
+        ((begun + 65, event.id),),
+    )
+
+
+def test_an_approval_is_told_with_the_start_that_it_brought_about_and_not_after_it() -> None:
+    """The request is complete only when it has been answered, and that is after the commit."""
+    told: list[str] = []
+    with Service() as service:
+        lanes = watch(service, lambda _, says: told.append(says))
+        service.scale_set("web", 2)
+        service.document("web_1")
+        event = service.schedule("Reboot", "web_0")
+        service.approve("web_1", event.id)
+        service.settle()
+    name = f"Reboot {event.id[:8]} of web_0"
+    assert f"{name} has started: web_1 approved it" in told
+    assert [says for says in told if "approved" in says] == [
+        f"{name} has started: web_1 approved it"
+    ]
+    assert [id for _, id in of(lanes, "web_1").approvals] == [event.id]
+
+
+def test_an_approval_that_had_to_wait_is_told_once_and_when_it_came() -> None:
+    waited = step("start", 60, approved=T + 20, approved_by="web_1")
+    lanes = Lanes.of([step("raise", 0), approval("web_1", 20, REBOOT), waited])
+    assert [says for _, says in lanes.picture().newest] == [
+        "Reboot 28512AF7 of web_0 is announced",
+        "web_1 approved Reboot 28512AF7 of web_0",
+        "Reboot 28512AF7 of web_0 has started",
+    ]
+    unheard = only(Lanes.of([step("raise", 0), waited]))  # its answer was lost, say
+    assert (unheard.approved, unheard.approved_by) == (T + 20, "web_1")
+
+
+def test_an_approval_is_when_the_service_says_and_not_when_it_was_answered() -> None:
+    started = step("start", 20.5, approved=T + 20.5, approved_by="web_1")
+    lanes = Lanes.of([step("raise", 0), started, approval("web_1", 20.75, REBOOT)])
+    seen = only(lanes).sight("web_1")
+    assert seen is not None
+    assert seen.approved == T + 20.5
+    assert of(lanes, "web_1").approvals == ((T + 20.5, REBOOT),)
+
+
+def test_a_real_withdrawal_and_a_real_fault_are_seen() -> None:
+    with Service() as service:
+        lanes = watch(service)
+        service.scale_set("web", 1)
+        service.document("web_0")
+        event = service.schedule("Freeze", "web_0")
+        service.faults.add("gone", machine="web_0", times=2)
+        service.get("web_0")
+        service.get("web_0")
+        service.run(service.node.platform.cancel(event.id, "test"))
+        service.settle()
+    assert only(lanes).ending == "withdrawn"
+    assert only(lanes).started is None
+    (mark,) = of(lanes, "web_0").marks
+    assert (mark.kind, mark.count, "410" in mark.says) == ("fault", 2, True)
+
+
+def test_a_service_that_is_not_observed_cannot_be_watched() -> None:
+    with Service(front=True) as service, pytest.raises(RefusedByService, match="front=False"):
+        watch(service)
+
+
+def test_without_the_services_own_words_the_documents_tell_the_course() -> None:
+    lanes = Lanes.of(
+        [
+            poll("web_0", 0),
+            poll("web_0", 10, shown()),
+            approval("web_0", 20, REBOOT.lower()),
+            poll("web_0", 30, shown(status="Started")),
+            poll("web_0", 40),
+        ]
+    )
+    happening = only(lanes)
+    assert (happening.visible, happening.approved) == (T + 10, T + 20)
+    assert (happening.started, happening.over, happening.ending) == (T + 30, T + 40, "finished")
+    assert happening.not_before == T + 900
+
+
+def test_an_event_that_is_gone_before_its_time_was_withdrawn() -> None:
+    lanes = Lanes.of([poll("web_0", 10, shown()), poll("web_0", 20)])
+    assert only(lanes).ending == "withdrawn"
+
+
+def test_an_approved_event_that_is_gone_may_have_happened_between_two_polls() -> None:
+    lines = [poll("web_0", 10, shown()), approval("web_0", 20, REBOOT), poll("web_0", 30)]
+    assert only(Lanes.of(lines)).ending == "gone"
+
+
+def test_a_version_that_cannot_show_an_event_does_not_end_it() -> None:
+    preempt = shown(type="Preempt")
+    lines = [poll("web_0", 1, preempt), poll("web_0", 2, version="2017-08-01")]
+    assert only(Lanes.of(lines)).over is None
+
+
+def test_another_groups_document_does_not_end_an_event() -> None:
+    assert only(Lanes.of([poll("web_0", 1, shown()), poll("db_0", 2)])).over is None
+
+
+def test_the_previews_underscore_is_no_part_of_a_name() -> None:
+    lanes = Lanes.of([poll("web_0", 1, shown(machines=["_web_0"]), version="2017-03-01")])
+    assert only(lanes).machines == ("web_0",)
+    assert [lane.machine for lane in lanes.picture().lanes] == ["web_0"]
+
+
+def test_lines_of_a_file_may_stand_in_any_order() -> None:
+    lines = [step("raise", 0), poll("web_0", 5, shown()), step("start", 900), step("finish", 990)]
+    assert Lanes.of(reversed(lines)).picture().happenings == Lanes.of(lines).picture().happenings
+
+
+def test_an_event_that_nobody_could_see_is_visible_from_when_it_is_listed() -> None:
+    lanes = Lanes.of([step("raise", 0, listed=False), step("list", 60)])
+    assert only(lanes).visible == T + 60
+
+
+def test_an_operators_approval_is_nobodys_on_a_lane() -> None:
+    by = {"kind": "approval", "t": T + 5, "event": REBOOT, "by": "operator"}
+    lanes = Lanes.of([step("raise", 0), by])
+    assert (only(lanes).approved_by, of(lanes, "web_0").approvals) == ("operator", ())
+
+
+def test_a_refused_poll_and_a_refused_approval_are_marked_and_approve_nothing() -> None:
+    refused = approval("web_0", 7, REBOOT, status=400)
+    lanes = Lanes.of([step("raise", 0), poll("web_0", 5, status=400), refused])
+    assert [mark.kind for mark in of(lanes, "web_0").marks] == ["refused", "refused"]
+    assert only(lanes).approved is None
+
+
+def test_a_kill_leaves_a_gap_until_the_service_is_up_again() -> None:
+    up = {"kind": "up", "t": T}
+    lanes = Lanes.of([up, poll("web_0", 10), {"kind": "up", "t": T + 70}])
+    (away,) = lanes.picture().away
+    assert (away.start, away.end) == (T + 10, T + 70)
+
+
+def test_a_restart_is_away_from_down_to_up() -> None:
+    lines = [{"kind": "up", "t": T}, {"kind": "down", "t": T + 5}, {"kind": "up", "t": T + 9}]
+    (away,) = Lanes.of(lines).picture().away
+    assert (away.start, away.end) == (T + 5, T + 9)
+
+
+def test_a_step_of_the_clock_shows_as_time_that_was_lost() -> None:
+    lines = [{"kind": "up", "t": T}, {"kind": "step", "t": T + 100, "seconds": 40.0}]
+    (away,) = Lanes.of(lines).picture().away
+    assert (away.start, away.end) == (T + 60, T + 100)
+
+
+def test_a_caller_is_known_by_its_address() -> None:
+    line = poll("", 5)
+    lanes = Lanes.of([fleet(web=["web_0", "web_1"]), {**line, "from": "10.0.0.1"}])
+    assert of(lanes, "web_1").polls == 1
+
+
+def test_strangers_share_one_lane() -> None:
+    asked = [{**poll("", at), "from": f"192.0.2.{at}"} for at in range(5)]
+    assert of(Lanes.of([fleet(web=["web_0"]), *asked]), "strangers").polls == 5
+
+
+def test_many_polls_are_gathered_and_none_is_lost() -> None:
+    lanes = Lanes()
+    for at in range(2_000):
+        lanes.hear(poll("web_0", at))
+    lane = of(lanes, "web_0")
+    assert len(lane.ticks) <= limits.MAX_TICKS
+    assert sum(tick.count for tick in lane.ticks) == lane.polls == 2_000
+    assert (lane.ticks[0].start, lane.ticks[-1].end) == (T, T + 1_999)
+
+
+def test_the_oldest_event_that_is_over_is_forgotten_and_that_is_said() -> None:
+    lanes = Lanes()
+    lanes.hear(step("raise", 0, "PENDING"))
+    for at in range(limits.MAX_EVENTS + 9):
+        lanes.hear(step("raise", at, f"E{at}"))
+        lanes.hear(step("withdraw", at, f"E{at}"))
+    picture = lanes.picture()
+    assert (len(picture.happenings), picture.forgotten) == (limits.MAX_EVENTS, 10)
+    assert picture.happening("PENDING") is not None
+    assert picture.happening("E0") is None
+
+
+def test_machines_and_onlookers_are_bounded() -> None:
+    lanes = Lanes.of([poll(f"m{at}", at, shown()) for at in range(limits.MAX_LANES + 5)])
+    picture = lanes.picture()
+    assert (len(picture.lanes), picture.unheard) == (limits.MAX_LANES, 1)
+    assert len(only(lanes).sights) == limits.MAX_ONLOOKERS + 1
+
+
+def test_machines_that_there_is_no_room_for_are_counted_and_not_called_quiet() -> None:
+    names = [f"m{at}" for at in range(limits.MAX_LANES + 500)]
+    picture = Lanes.of([fleet(web=names)]).picture()
+    assert picture.unheard == 500
+    assert wording.heading(picture).endswith(
+        "2,500 machines · 0 events · 0 polls · only 2,000 machines could be followed"
+    )
+    assert choosing.choose(picture).rest == (
+        "… and 2,000 quiet machines and 500 machines too many to be followed"
+    )
+
+
+def test_marks_are_bounded_and_all_are_counted() -> None:
+    lanes = Lanes()
+    for at in range(limits.MAX_MARKS * 3):
+        lanes.hear(poll("web_0", at, status=(400, 429)[at % 2]))
+    marks = of(lanes, "web_0").marks
+    assert len(marks) == limits.MAX_MARKS
+    assert sum(mark.count for mark in marks) == limits.MAX_MARKS * 3
+
+
+def test_every_change_is_told_in_words_as_it_comes() -> None:
+    told: list[tuple[float, str]] = []
+    lanes = Lanes(tell=lambda t, says: told.append((t, says)))
+    for line in [step("raise", 0), poll("web_0", 5, shown()), step("start", 900)]:
+        lanes.hear(line)
+    assert [t - T for t, _ in told] == [0, 5, 900]
+    assert [says for _, says in told] == [
+        "Reboot 28512AF7 of web_0 is announced",
+        "web_0 saw Reboot 28512AF7 of web_0: Scheduled",
+        "Reboot 28512AF7 of web_0 has started",
+    ]
+    assert lanes.picture().newest == tuple(told)
+
+
+def test_what_is_announced_is_in_sight_and_time_goes_on_without_lines() -> None:
+    lanes = Lanes.of([step("raise", 0)])
+    lanes.passed(T + 30)
+    picture = lanes.picture()
+    assert (picture.now, picture.ends) == (T + 30, T + 900)
+
+
+def test_days_of_waiting_are_folded_and_minutes_stay_long() -> None:
+    week, due = 7 * 86_400, T + 7 * 86_400
+    lines = [step("raise", 0, not_before=due), poll("web_0", 600)]
+    lines += [step("start", week, not_before=due), step("finish", week + 600, not_before=due)]
+    drawn = axis.axis_of(Lanes.of(lines).picture())
+    assert drawn.folds == ((T + 600, T + week),)
+    assert drawn.share(T) == 0
+    assert drawn.share(T + 600) == pytest.approx(1 / (2 + 2 * axis.FOLDED))
+    assert drawn.share(T + week + 300) > drawn.share(T + week) > drawn.share(T + 600)
+    assert drawn.share(T + week + 600) == 1
+    assert 5 < len(drawn.ticks(10)) < 14
+    # What is even enough as it is stays even.
+    assert (
+        axis.axis_of(Lanes.of([poll("m", at) for at in range(0, 86_400, 3_000)]).picture()).folds
+        == ()
+    )
+
+
+def test_an_unannounced_delete_is_seen_by_what_was_done() -> None:
+    silent = {"kind": "unannounced", "t": T, "event": FREEZE, "group": "web", "machines": ["web_3"]}
+    done = {"kind": "impact", "t": T + 1, "event": FREEZE, "type": "Terminate"}
+    over = {"kind": "over", "t": T + 30, "event": FREEZE}
+    happening = only(Lanes.of([silent, {**done, "machines": ["web_3"]}, over]))
+    assert (happening.type, happening.visible, happening.started) == ("Terminate", None, T)
+    assert happening.over == T + 30
+
+
+def test_nothing_heard_is_an_empty_picture() -> None:
+    assert Lanes().picture() == Picture(begins=0.0, now=0.0, ends=0.0)
+
+
+def test_every_limit_stands_in_the_documentation() -> None:
+    said = (Path(__file__).parents[3] / "docs" / "timeline.md").read_text()
+    rows = dict(re.findall(r"^\| `([A-Z_]+)` \| (\d+) \|", said, re.MULTILINE))
+    rooms = (limits, axis, choosing, strips, page)
+    named = {name: getattr(room, name) for room in rooms for name in vars(room)}
+    mine = {name: value for name, value in named.items() if name.startswith(("MAX_", "ROOMY"))}
+    assert rows == {name: str(value) for name, value in mine.items()}
