@@ -1,0 +1,95 @@
+"""A program that makes an enclosure and runs another in it, for users that a test is not.
+
+`python enclosing.py HOST PORT NETWORK PROGRAM…` prints what it found and what the program said, as
+one JSON object. `as_nobody` and `without_rights` say how to be such a user.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import select
+import shutil
+import site
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+UID = 47_110  # nobody's
+KILL_THE_KEEPER = "KILL-THE-KEEPER"  # in place of a program
+PATIENCE = 20.0  # seconds after which a test has failed
+SOURCE = Path(__file__).parents[2] / "src"
+
+
+def main(host: str, port: str, network: str, *argv: str) -> None:
+    from forewarn.testing.enclosure import CannotEnclose, Enclosure
+
+    try:
+        with Enclosure((host, int(port)), network=network) as inside:
+            if argv == (KILL_THE_KEEPER,):
+                ended = _ended_with_the_keeper(inside._keeper)
+                sys.stdout.write(json.dumps({"network": inside.network, "ended": ended}))
+                return
+            process = inside.popen(argv, stdout=subprocess.PIPE, text=True)
+            said, _ = process.communicate()
+            found = {"network": inside.network, "notes": inside.notes, "said": said}
+            sys.stdout.write(json.dumps({**found, "code": process.returncode}))
+    except CannotEnclose as error:
+        sys.stdout.write(json.dumps({"refused": str(error)}))
+
+
+def _ended_with_the_keeper(keeper: subprocess.Popen[bytes]) -> int:
+    """How many processes there were beside it; all have ended when this returns."""
+    pid = keeper.pid
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    watched = [os.pidfd_open(int(child)) for child in children]
+    keeper.kill()
+    for pidfd in watched:
+        if not select.select([pidfd], [], [], PATIENCE)[0]:
+            raise SystemExit("somebody is left")
+    return len(watched)
+
+
+@functools.cache
+def python_for_others() -> str | None:
+    """A Python of our version that other users may run; ours may lie in root's home."""
+    wanted = f"import sys, subprocess; assert sys.version_info[:2] == {sys.version_info[:2]}"
+    wanted += "; subprocess.run([sys.executable, '-c', ''], check=True)"
+    for python in (sys.executable, "/usr/bin/python3"):
+        argv = [*as_nobody(), python, "-I", "-c", wanted]
+        if subprocess.run(argv, capture_output=True, check=False).returncode == 0:
+            return python
+    return None
+
+
+def as_nobody() -> list[str]:
+    """Without a right, and as a user that owns nothing here."""
+    ids = [f"--reuid={UID}", f"--regid={UID}", "--clear-groups"]
+    return [str(shutil.which("setpriv")), *ids, "--inh-caps=-all"]
+
+
+def without_rights() -> list[str]:
+    """As the same user, which is root, with nothing that makes it root. (Linux lets nobody be root
+    in a user namespace who could not put rights on files: that one right stays.)"""
+    return [str(shutil.which("setpriv")), "--bounding-set=-all,+setfcap", "--inh-caps=-all"]
+
+
+def enclose(prefix: list[str], python: str, *words: str, path: str | None = None) -> Any:
+    packages = [path for path in site.getsitepackages() if "site-packages" in path]
+    env = {
+        "PATH": os.environ["PATH"] if path is None else path,
+        "PYTHONPATH": os.pathsep.join([str(SOURCE), *packages]),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    argv = [*prefix, python, "-P", __file__, *words]
+    ran = subprocess.run(
+        argv, env=env, cwd="/", capture_output=True, text=True, check=False, timeout=60
+    )
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

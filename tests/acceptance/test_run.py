@@ -1,0 +1,254 @@
+"""`forewarn run`: a program in front of which nobody stands, as far as one can tell."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from netns import needs_root, require
+from running import Running
+from typer.testing import CliRunner
+
+from forewarn.cli.app import app
+from forewarn.testing import SAMPLE, Service
+from forewarn.testing.enclosure import FakeTime, NoFakeTime, fake_time
+
+WHO = (
+    "curl --silent --header Metadata:true 'http://169.254.169.254/metadata/instance/compute/name"
+    "?api-version=2021-02-01&format=text'"
+)
+# Says the time whenever it is asked, and that it can sleep.
+CLOCK = """
+import sys, time
+for line in sys.stdin:
+    before = time.monotonic()
+    time.sleep(0.01)
+    assert 0.01 <= time.monotonic() - before
+    print(time.time(), flush=True)
+"""
+RUN = [sys.executable, "-P", "-m", "forewarn", "run"]
+ENOUGH = 500  # looks at a clock until it has moved
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    needs_root()
+    with Service(SAMPLE, sockets=True, speak_as="sql-2") as service:
+        yield service
+
+
+@pytest.fixture
+def start(service: Service) -> Iterator[Callable[..., subprocess.Popen[Any]]]:
+    env = {**os.environ, "FOREWARN_URL": service.control_url}
+    with contextlib.ExitStack() as closing:
+
+        def begin(*words: str, before: tuple[str, ...] = (), **details: Any) -> Any:
+            process = subprocess.Popen([*before, *RUN, *words], env=env, text=True, **details)
+            closing.enter_context(process)
+            closing.callback(process.kill)
+            return process
+
+        yield begin
+
+
+def _typed(service: Service, *words: str) -> Any:
+    return CliRunner().invoke(app, ["run", "--url", service.control_url, *words])
+
+
+def test_its_words_are_heard_and_its_end_is_ours(start: Callable[..., Any]) -> None:
+    piped = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    script = f"cat; {WHO}; echo; {WHO} >&2; exit 7"
+    process = start("--network", "none", "--", "sh", "-c", script, **piped)
+    said, complained = process.communicate("typed\n", timeout=60)
+    assert said == "typed\nsql-2\n"  # the machine that the service speaks as
+    assert complained == "sql-2"
+    assert process.returncode == 7
+
+
+def test_signals_reach_it_and_one_that_ends_it_is_told_as_a_shell_does(
+    start: Callable[..., Any],
+) -> None:
+    script = f"trap 'echo heard' USR1; {WHO}; echo; while :; do sleep 0.01; done"
+    words = ["--machine", "web_1", "--network", "none", "--", "sh", "-c", script]
+    process = start(*words, stdout=subprocess.PIPE)
+    assert process.stdout.readline() == "web_1\n"
+    process.send_signal(signal.SIGUSR1)
+    assert process.stdout.readline() == "heard\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 128 + signal.SIGTERM
+
+
+def test_ctrl_c_on_a_terminal_reaches_it_once_and_so_does_the_terminals_end(
+    start: Callable[..., Any],
+) -> None:
+    ours, theirs = pty.openpty()
+    script = "import os, signal\nsignal.signal(2, lambda *_: os.write(1, b'interrupted'))\n"
+    script += "os.write(1, b'up')\nassert os.read(0, 9) == b'bye\\n'\n"
+    script += "os.write(1, b'waiting')\nwhile True: signal.pause()"
+    words = ["--network", "none", "--", sys.executable, "-I", "-S", "-c", script]
+    tty = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+    process = start(*words, **tty, before=("setsid", "--ctty"))  # the first of its session
+    os.close(theirs)
+    heard = _until(ours, b"up")
+    os.write(ours, b"\x03")
+    heard += _until(ours, b"interrupted")
+    os.write(ours, b"bye\n")
+    heard += _until(ours, b"waiting")
+    assert heard.count(b"interrupted") == 1
+    os.close(ours)
+    assert process.wait(60) == 128 + signal.SIGHUP
+
+
+def _until(fd: int, wanted: bytes) -> bytes:
+    """What is on a terminal until this is."""
+    heard = b""
+    while wanted not in heard:
+        assert select.select([fd], [], [], 60)[0], heard
+        heard += os.read(fd, 1000)
+    return heard
+
+
+def test_killed_it_leaves_nothing_behind(start: Callable[..., Any]) -> None:
+    script = "setsid sleep 600 & echo $! $$; readlink /proc/self/ns/net; exec sleep 600"
+    process = start("--", "sh", "-c", script, stdout=subprocess.PIPE)
+    inside = [int(pid) for pid in process.stdout.readline().split()]
+    namespace = process.stdout.readline().strip()
+    keepers = _children(process.pid) - set(inside)
+    around = {pid for keeper in keepers for pid in _children(keeper)}
+    watched = [os.pidfd_open(pid) for pid in {*inside, *keepers, *around}]
+    assert len(watched) >= 4  # two programs, the keeper, the anchor, and perhaps pasta
+    process.kill()
+    for pidfd in watched:
+        assert select.select([pidfd], [], [], 60)[0]
+        os.close(pidfd)
+    left = [str(link) for link in Path("/proc").glob("[0-9]*/ns/net") if _leads(link) == namespace]
+    assert left == []
+
+
+def _children(pid: int) -> set[int]:
+    return {int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
+
+
+def _leads(link: Path) -> str:
+    try:
+        return str(link.readlink())
+    except OSError:
+        return ""
+
+
+@pytest.fixture(scope="module")
+def faketime() -> Path:
+    try:
+        return fake_time.find()
+    except NoFakeTime:
+        require(None, "libfaketime (apt-get install libfaketime)")
+        raise
+
+
+@pytest.mark.usefixtures("faketime")
+def test_its_clock_follows_the_services(service: Service, start: Callable[..., Any]) -> None:
+    piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    program = [sys.executable, "-I", "-S", "-c", CLOCK]
+    process = start("--network", "none", "--fake-time", "--", *program, **piped)
+
+    def shown() -> float:
+        process.stdin.write("?\n")
+        process.stdin.flush()
+        return float(process.stdout.readline())
+
+    def service_time() -> float:
+        return service.clock.now.timestamp()
+
+    assert shown() == service_time()
+    service.clock.advance("15m")
+    for _ in range(ENOUGH):
+        if shown() == service_time():
+            break
+    assert shown() == service_time()
+    process.stdin.close()
+    assert process.wait(60) == 0
+
+
+@pytest.mark.usefixtures("faketime")
+def test_a_clock_that_is_set_is_seen_at_once_by_whatever_looks() -> None:
+    at = datetime(2027, 1, 15, 8, tzinfo=UTC)
+    with FakeTime(int(at.timestamp() * 1_000_000)) as fake:
+        env = fake.environment({"PATH": os.environ["PATH"], "TZ": "Europe/Berlin"})
+        argv = [sys.executable, "-I", "-S", "-u", "-c", CLOCK]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(argv, env=env, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        running = Running(process, argv)
+        stdin = running.process.stdin
+        assert stdin is not None
+        for seconds in (0, 0.25, 900):
+            fake.set(int((at.timestamp() + seconds) * 1_000_000))
+            stdin.write("?\n")
+            stdin.flush()
+            shown = float(running.line())
+            assert shown == pytest.approx(at.timestamp() + seconds, rel=0, abs=1e-6)
+            assert shown >= at.timestamp() + seconds
+        date = subprocess.run(
+            ["date", "+%H:%M:%S"], env=env, capture_output=True, text=True, check=True
+        )
+        assert date.stdout == "09:15:00\n"
+        stdin.close()
+        assert running.wait() == 0
+        assert fake.notes == ()
+
+
+@pytest.mark.usefixtures("faketime")
+def test_a_clock_that_is_faked_already_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKETIME", "@2000-01-01 00:00:00")
+    monkeypatch.setenv("FAKETIME_SHARED", "/faketime_sem_gone /faketime_shm_gone")
+    with FakeTime(1_800_000_000_000_000) as fake:
+        env = fake.environment()
+        date = subprocess.run(["date", "+%s"], env=env, capture_output=True, text=True, check=True)
+        assert (date.stdout, fake.notes) == ("1800000000\n", ())
+
+
+@pytest.mark.usefixtures("faketime")
+def test_an_old_library_that_cannot_be_mended_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # without a compiler
+    monkeypatch.setattr(FakeTime, "_sleeps", lambda _: False)
+    with FakeTime(0) as fake:
+        assert "Python's time.sleep" in fake.notes[0]
+
+
+def test_what_cannot_be_run_has_an_exit_code_of_its_own(service: Service) -> None:
+    found = _typed(service, "--machine", "no-such", "--", "true")
+    assert found.exit_code == 125
+    assert "no machine 'no-such'" in found.stderr
+    found = CliRunner().invoke(app, ["run", "--url", "http://127.0.0.1:1", "--", "true"])
+    assert found.exit_code == 125
+    with Service(SAMPLE, sockets=True, real_time=True) as real:
+        found = _typed(real, "--fake-time", "--", "true")
+        assert found.exit_code == 125
+        assert "start one with --clock virtual" in found.stderr
+
+
+def test_without_a_network_of_its_own_it_is_told_where_to_ask(
+    service: Service, start: Callable[..., Any]
+) -> None:
+    words = ["--no-netns", "--machine", "web_2", "--"]
+    script = "echo $FOREWARN_METADATA; exec no-such-program"
+    process = start(*words, "sh", "-c", script, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    said, _ = process.communicate(timeout=60)
+    assert said.strip() == service.url("web_2")
+    assert process.returncode == 127
+    process = start(*words, "no-such-program", stderr=subprocess.PIPE)
+    assert process.communicate(timeout=60)[1] == (
+        "forewarn: no-such-program: No such file or directory\n"
+    )
+    assert process.returncode == 127
