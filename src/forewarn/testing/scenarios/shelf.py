@@ -1,0 +1,67 @@
+"""The scenarios that come with the package, and finding one by its name or file."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+from forewarn.service.suggest import instead_of
+from forewarn.testing.scenarios.entries import MAX_SIZE
+from forewarn.testing.scenarios.model import Scenario
+from forewarn.testing.scenarios.reading import ScenarioError, load, parse
+
+_SHIPPED = resources.files("forewarn.testing.scenarios").joinpath("shipped")
+SUFFIX = ".yaml"
+
+
+def names() -> list[str]:
+    files = (file.name for file in _SHIPPED.iterdir())
+    return sorted(name.removesuffix(SUFFIX) for name in files if name.endswith(SUFFIX))
+
+
+def text_of(name: str) -> str:
+    return _SHIPPED.joinpath(name + SUFFIX).read_text("utf-8")
+
+
+def find(wanted: str | Path) -> Scenario:
+    """By the name of one that is shipped, or by its file."""
+    known = names()
+    if isinstance(wanted, str) and wanted in known:
+        return parse(text_of(wanted), f"{wanted}{SUFFIX}")
+    path = Path(wanted)
+    if path.suffix not in (SUFFIX, ".yml", ".json") and not path.exists():
+        raise ScenarioError(
+            f"there is no scenario '{wanted}', nor such a file; {instead_of(str(wanted), known)}"
+        )
+    if recorded(path):
+        return _from_recording(path)
+    return load(path)
+
+
+def recorded(path: Path) -> bool:
+    """Is it a recording, or a text with documents in it, rather than a scenario?"""
+    if path.suffix in (SUFFIX, ".yml") or not path.is_file():
+        return False
+    if path.suffix != ".json":
+        return True
+    try:
+        with path.open("rb") as file:
+            return b'"scenario"' not in file.read(MAX_SIZE)
+    except OSError:
+        return False  # whoever reads it will say why not
+
+
+def _from_recording(path: Path) -> Scenario:
+    from forewarn.testing.recording import NotARecording, read
+    from forewarn.testing.recording.scenario import NoScenario, scenario_text
+
+    try:
+        found = read([path])
+        text = scenario_text(found.lines, name=path.stem, notes=found.notes)
+    except OSError as error:
+        raise ScenarioError(f"{path}: {error.strerror}") from error
+    except NotARecording as error:
+        raise ScenarioError(str(error)) from error
+    except NoScenario as error:
+        raise ScenarioError(f"{path}: {error}") from error
+    return parse(text, f"{path} as a scenario", path.parent)

@@ -1,0 +1,206 @@
+"""Doing what a line of the timeline says, as an operator of the service would.
+
+Runs in the service's loop. What comes back are the events that were raised, or why it was refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from forewarn.core import EventType, Refused
+from forewarn.core.events import UNKNOWN_DURATION
+from forewarn.core.lanes import Selection
+from forewarn.core.refusal import conflict
+from forewarn.core.rollout import prefix
+from forewarn.core.selection import parse as parse_selector
+from forewarn.core.time import Duration
+from forewarn.core.words import parse_duration
+from forewarn.node import Node
+from forewarn.service.clock import VirtualClock
+from forewarn.service.drafting import Wanted
+from forewarn.service.hosts import How
+from forewarn.service.platform import Outcome, Outcomes
+from forewarn.testing.scenarios import doings as d
+from forewarn.testing.scenarios import raising
+from forewarn.testing.scenarios.model import Step
+
+BY = raising.BY
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """What a line brought about."""
+
+    events: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    fault: str = ""
+    rollout: str = ""
+
+
+async def do(
+    node: Node,
+    step: Step,
+    named: Sequence[str],
+    paced: Callable[[Duration], Duration],
+    faults: Sequence[str] = (),
+) -> Done | Refused:
+    """`named` are the events that the line is about, `faults` the faults."""
+    verb = _VERBS.get(step.verb)
+    if verb is not None:
+        return _done(await verb(node, step.words))
+    match step.verb:
+        case "cancel" | "approve" | "finish":
+            return await _each(node, step.verb, named)
+        case "rollout":
+            return await _rollout(node, step.words)
+        case "fault":
+            return _fault(node, step.words, paced)
+        case "clear-faults":
+            return _clear(node, faults, all_of_them=not step.words.fault)
+        case "interrupt":
+            return await _interrupt(node, step.words)
+        case "disable":
+            done = await node.platform.disable(step.words.group, BY)
+            return done if isinstance(done, Refused) else Done()
+        case "restore":
+            notes = await node.platform.restore(step.words.machine, BY)
+            return notes if isinstance(notes, Refused) else Done(notes=notes)
+        case _:
+            return Done()
+
+
+def _done(outcome: Outcome | Outcomes | Refused) -> Done | Refused:
+    if isinstance(outcome, Refused):
+        return outcome
+    events = (outcome.event,) if isinstance(outcome, Outcome) else outcome.events
+    return Done(events=tuple(event.id for event in events), notes=outcome.notes)
+
+
+def _evict(node: Node, words: d.Evict) -> Awaitable[Outcome | Outcomes | Refused]:
+    if words.group:
+        return node.leaving.evict_all(words.group, BY)
+    return node.leaving.evict(words.machine, BY)
+
+
+def _fail(node: Node, words: d.Fail) -> Awaitable[Outcome | Outcomes | Refused]:
+    if words.host:
+        return node.hosts.fail(words.host, BY)
+    return node.leaving.fail(words.machine, EventType(words.type), BY)
+
+
+def _maintain(node: Node, words: d.Maintain) -> Awaitable[Outcomes | Refused]:
+    return node.hosts.maintain(
+        words.host,
+        How(words.type),
+        BY,
+        evacuate=words.evacuate,
+        notice=_length(words.notice),
+        short_notice=words.short_notice,
+        description=words.description,
+        duration=words.duration,
+    )
+
+
+_VERBS: dict[str, Callable[[Node, Any], Awaitable[Outcome | Outcomes | Refused]]] = {
+    "restart": lambda node, words: node.platform.maintain(words.machine, EventType.REBOOT, BY),
+    "redeploy": lambda node, words: node.platform.maintain(words.machine, EventType.REDEPLOY, BY),
+    "evict": _evict,
+    "delete": lambda node, words: node.leaving.delete(words.machine, BY),
+    "scale-in": lambda node, words: node.leaving.scale_in(
+        words.group, BY, count=words.count, to=words.to
+    ),
+    "fail": _fail,
+    "degrade": lambda node, words: node.hosts.degrade(
+        words.host, BY, notice=parse_duration(str(words.notice))
+    ),
+    "repair": lambda node, words: node.hosts.repair(words.host, BY),
+    "maintain": _maintain,
+    "schedule": raising.schedule,
+}
+
+
+async def _each(node: Node, verb: str, ids: Sequence[str]) -> Done | Refused:
+    """Events that are over already need no more be said."""
+    notes: list[str] = []
+    if not ids:
+        return conflict("the event it is about was never raised")
+    for id in ids:
+        event = await node.platform.event(id)  # anew: those of one host go together
+        if isinstance(event, Refused) or event.status.over:
+            continue
+        if verb == "cancel":
+            outcome = await node.platform.cancel(event.id, BY)
+        elif verb == "approve":
+            outcome = await node.platform.approve(event.id, BY)
+        else:
+            outcome = await node.platform.finish(event.id, BY, "as the scenario says")
+        if isinstance(outcome, Refused):
+            return outcome
+        notes += outcome.notes
+    return Done(notes=tuple(dict.fromkeys(notes)))
+
+
+async def _rollout(node: Node, words: d.Rollout) -> Done | Refused:
+    try:
+        labels = tuple(parse_selector(text) for text in words.labels)
+    except ValueError as error:
+        return conflict(str(error))
+    report = await node.rollouts.start(
+        Wanted(
+            type=EventType(words.type),
+            selection=Selection(
+                groups=tuple(words.groups), labels=labels, hosts=tuple(words.hosts)
+            ),
+            by=BY,
+            notice=_length(words.notice),
+            short_notice=words.short_notice,
+            description=words.description or "",
+            duration=UNKNOWN_DURATION if words.duration is None else words.duration,
+            at_once=words.at_once,
+            bake=parse_duration(str(words.bake)),
+        )
+    )
+    return report if isinstance(report, Refused) else Done(rollout=report.rollout.id)
+
+
+def raised_by(node: Node, rollout: str) -> tuple[str, ...]:
+    """The events that it has raised and that are not over."""
+    return tuple(one.id for one in node.platform.active() if one.cause.startswith(prefix(rollout)))
+
+
+def rolls(node: Node, rollout: str) -> bool:
+    """Is it still under way?"""
+    found = node.store.registry.rollouts.get(rollout)
+    return found is not None and found.ended_at is None
+
+
+def _fault(
+    node: Node, words: d.FaultEntry, paced: Callable[[Duration], Duration]
+) -> Done | Refused:
+    added = node.faults.add(d.fault(words, paced), BY)
+    return added if isinstance(added, Refused) else Done(fault=added.fault.id)
+
+
+def _clear(node: Node, faults: Sequence[str], *, all_of_them: bool) -> Done | Refused:
+    if all_of_them:
+        node.faults.clear()
+        return Done()
+    for id in faults:
+        removed = node.faults.clear(id)
+        if isinstance(removed, Refused):
+            return removed
+    return Done()
+
+
+async def _interrupt(node: Node, words: d.Interrupt) -> Done | Refused:
+    if not isinstance(node.clock, VirtualClock):
+        return conflict("only time that is virtual can be interrupted; use --clock virtual")
+    node.clock.interrupt("the service was away", parse_duration(str(words.lost)))
+    await node.ledger.idle()
+    return Done()
+
+
+def _length(said: str | float | None) -> Duration | None:
+    return None if said is None else parse_duration(str(said))

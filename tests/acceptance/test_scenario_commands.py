@@ -1,0 +1,341 @@
+"""`forewarn scenario`, as somebody types it who has a program to test."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from netns import needs_root, require
+from polling import until
+from running import Running
+from typer.testing import CliRunner, Result
+
+from forewarn.cli.app import app
+from forewarn.service.ledger import Hung
+from forewarn.testing import RefusedByService, Service, judge, scenarios
+from forewarn.testing.enclosure import NoFakeTime, fake_time
+from forewarn.testing.scenarios.commands import Commands
+from forewarn.testing.service import START
+
+APP = """\
+import json, os, signal, sys, time, urllib.request
+where = sys.argv[1] if len(sys.argv) > 1 else os.environ["FOREWARN_METADATA"]
+url = where + "/metadata/scheduledevents?api-version=2020-07-01"
+me, approved = os.environ["FOREWARN_MACHINE"], set()
+def ask(body=None):
+    request = urllib.request.Request(url, data=body, headers={"Metadata": "true"})
+    with urllib.request.urlopen(request, timeout=5) as answer:
+        return answer.read()
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+while True:
+    try:
+        events = json.loads(ask())["Events"]
+    except OSError:
+        events = []
+    for event in events:
+        if me in event["Resources"] and event["EventId"] not in approved:
+            print("approving", event["EventType"], int(time.time()), flush=True)
+            ask(json.dumps({"StartRequests": [{"EventId": event["EventId"]}]}).encode())
+            approved.add(event["EventId"])
+    time.sleep(0.02)
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> list[str]:
+    file = tmp_path / "app.py"
+    file.write_text(APP)
+    return [sys.executable, "-S", str(file)]
+
+
+def gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def typed(*words: str) -> Result:
+    return CliRunner().invoke(app, ["scenario", *words])
+
+
+def test_those_that_are_shipped_are_listed_and_shown() -> None:
+    listed = typed("list")
+    assert all(name in listed.stdout for name in scenarios.names())
+    found = json.loads(typed("list", "--json").stdout)
+    assert [one["scenario"] for one in found] == scenarios.names()
+    shown = typed("show", "withdrawn")
+    assert shown.stdout == scenarios.find("withdrawn").text
+    assert json.loads(typed("schema").stdout)["title"] == "forewarn scenario file"
+
+
+def test_files_are_checked_one_by_one(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    good.write_text(scenarios.find("storm").text)
+    bad.write_text(scenarios.find("storm").text.replace("do: evict", "do: evikt"))
+    result = typed("check", str(bad), str(good))
+    assert result.exit_code == 1
+    assert f"{good}: scenario storm: 1 on the timeline, 7 expected" in result.stdout
+    assert "bad.yaml:14: timeline[0].do: " in result.stderr
+    assert typed("check", str(good)).exit_code == 0
+
+
+def test_a_program_is_tested_with_everything_written_down(
+    program: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    page, report = tmp_path / "timeline.html", tmp_path / "junit.xml"
+    trace = tmp_path / "trace.jsonl"
+    files = ("--timeline", str(page), "--junit", str(report), "--record", str(trace))
+    result = typed("run", "user-reboot", *files, "--", *program)
+    assert result.exit_code == 0, result.output
+    assert "scenario user-reboot: passed" in result.stdout
+    assert "✓ restart is approved by web_0 within 5 min" in result.stdout
+    assert "verdict: nothing wrong" in result.stdout
+    assert "has started: web_0 approved it" in result.stderr
+    assert "approving Reboot" in capfd.readouterr().out, "the program's words pass through"
+    assert "scenario user-reboot" in page.read_text()
+    assert ElementTree.parse(report).getroot().get("failures") == "0"
+    assert judge.judge_files([trace]).ok
+
+
+def test_what_came_of_it_is_told_though_a_file_cannot_be_written(program: list[str]) -> None:
+    result = typed("run", "short-notice", "--junit", "/dev/full", "--", *program)
+    assert result.exit_code == 1
+    assert "scenario short-notice: passed" in result.stdout
+    assert "forewarn: /dev/full: No space left on device" in result.stderr
+
+
+def test_what_was_expected_and_did_not_happen_is_exit_code_1(program: list[str]) -> None:
+    result = typed("run", "live-migration", "--json", "--", *program)
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
+    failed = [one["expected"] for one in found["expectations"] if not one["ok"]]
+    assert failed[0] == "migration is never approved"
+    assert found["commands"] == [{"machine": "web_0", "code": 3, "told_to": True}]
+
+
+def test_a_command_runs_once_for_each_machine(program: list[str]) -> None:
+    result = typed("run", "short-notice", "--each", "--json", "--", *program)
+    found = json.loads(result.stdout)
+    assert [one["machine"] for one in found["commands"]] == ["web_0", "web_1", "web_2"]
+    other = json.loads(
+        typed("run", "short-notice", "--as", "web_1,web_1", "--json", "--", *program).stdout
+    )
+    assert [one["machine"] for one in other["commands"]] == ["web_1"]
+    assert "line 22: expected that repair is approved by web_0" in other["failures"][0]
+
+
+def test_an_unmodified_program_is_inside_with_the_services_address_and_clock(
+    program: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    needs_root()
+    try:
+        fake_time.find()
+    except NoFakeTime:
+        require(None, "libfaketime (apt-get install libfaketime)")
+    inside = ("--netns", "--fake-time", "--", *program, "http://169.254.169.254")
+    result = typed("run", "user-reboot", *inside)
+    assert result.exit_code == 0, result.output
+    assert f"approving Reboot {START // 1_000_000 + 10}" in capfd.readouterr().out
+
+
+def test_in_real_time_durations_are_divided(program: list[str]) -> None:
+    result = typed("run", "user-reboot", "--speed", "300", "--", *program)
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["run", "spot-evction"], 2, "did you mean 'spot-eviction'?"),
+        (["run", "storm", "--speed", "0"], 2, "the speed is a number from"),
+        (["run", "storm", "--clock", "sun"], 2, "the clock is real or virtual"),
+        (["run", "storm", "--clock", "virtual", "--speed", "60"], 2, "say one of the two"),
+        (["run", "storm", "--junit", "/no/where.xml"], 2, "there is no directory /no"),
+        (["run", "storm", "--timeline", "/no/where.svg"], 2, "there is no directory /no"),
+        (["run", "storm", "--junit", "/tmp"], 2, "/tmp is a directory"),
+        (["run", "storm", "--clock", "real", "--fake-time", "--", "x"], 2, "follows a virtual one"),
+        (["run", "storm", "--netns"], 2, "need a command"),
+        (["run", "storm", "--as", "web_999", "--", "x"], 2, "there is no machine 'web_999'"),
+        (["run", "storm", "--each", "--", "true"], 2, "at most 50 commands run at once, not 200"),
+        (["run", "storm", "--timeline", "x.png"], 2, "should end in .svg, .html or .txt"),
+        (["run", "user-reboot", "--", "./no-such-program"], 2, "No such file or directory"),
+        (["show", "nothing-of-the-kind"], 1, "there is no scenario 'nothing-of-the-kind'"),
+        (
+            ["run", "user-reboot", "--", "true"],
+            1,
+            "the command on web_0 ended with 0 before it asked for events",
+        ),
+        (
+            ["run", "user-reboot", "--wait", "100ms", "--", "sleep", "60"],
+            1,
+            "web_0 did not ask for events within 0.1 s",
+        ),
+    ],
+)
+def test_what_cannot_be_played_is_said_in_a_line(words: list[str], code: int, says: str) -> None:
+    result = typed(*words)
+    assert result.exit_code == code, result.output
+    assert says in " ".join(result.output.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("error", [RefusedByService("not so"), Hung("not done after 30 s")])
+def test_a_service_that_cannot_play_it_says_so_in_a_line(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("forewarn.testing.scenarios.engine._settle_in", refuse)
+    result = typed("run", "user-reboot", "--", "true")
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, f"forewarn: {error}")
+
+
+def test_a_command_that_fails_ends_the_run_unless_it_is_to_go_on(tmp_path: Path) -> None:
+    file = tmp_path / "fragile.py"
+    body = APP.replace(
+        "    for event in events:\n", "    for event in events:\n        sys.exit(7)\n"
+    )
+    file.write_text(body)
+    command = ["--", sys.executable, "-S", str(file)]
+    result = typed("run", "user-reboot", *command)
+    assert result.exit_code == 1
+    assert "✗ the command on web_0 ended with 7" in result.stdout
+    assert "✗ the command has not crashed: on web_0 it ended with 7" in result.stdout
+    went_on = typed("run", "user-reboot", "--keep-going", *command)
+    assert went_on.exit_code == 1
+    assert "✓ restart is finished" in went_on.stdout
+
+
+def test_a_command_that_has_ended_well_is_not_waited_for(tmp_path: Path) -> None:
+    file = tmp_path / "done.py"
+    file.write_text(APP.replace("            approved.add", "            sys.exit(0)\n#"))
+    found = scenarios.find("rolling-update")
+    patience = 20.0
+    program = Commands([sys.executable, "-S", str(file)], found.speakers)
+    result = scenarios.run(found, program=program, patience=patience).check()
+    assert [(one.code, one.told_to) for one in result.ended] == [(0, False)] * 3
+    assert result.took < patience, "nobody's patience came to its end"
+
+
+def test_a_command_that_does_not_end_is_killed_with_all_it_has_started(tmp_path: Path) -> None:
+    stubborn = tmp_path / "stubborn.py"
+    body = APP.replace("lambda *_: sys.exit(3)", "signal.SIG_IGN")
+    child = "import subprocess\nchild = subprocess.Popen(['sleep', '300'])\n"
+    body = body.replace(
+        "while True:", f"{child}print('child', child.pid, flush=True)\nwhile True:", 1
+    )
+    stubborn.write_text(body)
+    said: list[str] = []
+    program = Commands(
+        [sys.executable, "-S", str(stubborn)],
+        ["web_0"],
+        grace=0.1,
+        show=lambda _, line: said.append(line),
+    )
+    result = scenarios.run("user-reboot", program=program)
+    assert [(one.code, one.told_to) for one in result.ended] == [(None, True)]
+    pid = int(next(line for line in said if line.startswith("child")).split()[1])
+    assert not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text()
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_somebody_interrupts_it(program: list[str], how: signal.Signals) -> None:
+    argv = [sys.executable, "-m", "forewarn", "scenario", "run", "user-reboot"]
+    argv += ["--clock", "real", "--", "sh", "-c", 'echo "$$"; exec "$@"', "sh", *program]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    running = Running(process, argv)
+    started = int(running.line(60))
+    process.send_signal(how)
+    assert process.wait(60) == 130
+    assert "interrupted; nothing was judged\n" in running.stderr
+    assert not Path(f"/proc/{started}").exists()
+
+
+def test_somebody_who_cannot_wait_interrupts_it_twice(tmp_path: Path) -> None:
+    """The second time in the seconds that the command has to end by itself."""
+    pids = tmp_path / "pid"
+    stubborn = (
+        f"trap '' TERM; echo $$ > {pids}.new; mv {pids}.new {pids}; while :; do sleep 1; done"
+    )
+    program = Commands(["sh", "-c", stubborn], ["web_0"], grace=60)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with Service(
+            "groups: [{name: web, kind: scale-set, machines: [{name: web_0}]}]", sockets=True
+        ) as service:
+            program.start(service)
+            until(pids.exists)
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            with pytest.raises(KeyboardInterrupt):
+                program.end()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    until(lambda: gone(int(pids.read_text())))
+
+
+def test_the_command_and_what_it_started_end_with_us_though_we_are_killed(
+    program: list[str],
+) -> None:
+    argv = [sys.executable, "-m", "forewarn", "scenario", "run", "user-reboot", "--speed", "20"]
+    argv += ["--", "sh", "-c", 'sleep 300 & echo "$$ $!"; exec "$@"', "sh", *program]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    running = Running(process, argv)
+    started = [int(pid) for pid in running.line(60).split()]
+    until(lambda: any("is announced" in line for line in running.stderr), 60)
+    process.kill()
+    process.wait()
+    until(lambda: all(gone(pid) for pid in started))
+
+
+def test_by_hand_it_is_played_to_whoever_asks() -> None:
+    argv = [sys.executable, "-m", "forewarn", "scenario", "run", "sudden-failure"]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    running = Running(process, argv)
+    try:
+        ready = json.loads(running.line(60).removeprefix("ready "))
+        url = f"{ready['metadata']}/metadata/scheduledevents?api-version=2020-07-01"
+        request = urllib.request.Request(url, headers={"Metadata": "true"})
+        seen: list[list[Any]] = []
+        while not any(seen) or seen[-1]:
+            with urllib.request.urlopen(request) as answer:
+                seen.append(json.load(answer)["Events"])
+        assert process.wait(60) == 0
+        assert "scenario sudden-failure: passed" in "".join(running.stdout)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_on_a_terminal_a_picture_grows_under_the_programs_words(program: list[str]) -> None:
+    argv = [sys.executable, "-m", "forewarn", "scenario", "run", "short-notice", "--", *program]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ.update(TERM="xterm-256color", COLUMNS="100", LINES="30")
+        os.execv(argv[0], argv)
+    shown = b""
+    while True:
+        try:
+            shown += os.read(terminal, 65_536)
+        except OSError:  # nobody writes to it any more
+            break
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    text = shown.decode()
+    assert "approving Reboot" in text
+    assert "Reboot over" in text, "the lane of web_0"
+    assert "scenario short-notice: passed" in text

@@ -1,0 +1,61 @@
+"""Every shipped scenario: a good client passes it, and the mistake that it is about does not."""
+
+from __future__ import annotations
+
+import pytest
+import scenario_clients as clients
+from scenario_clients import Clients, Good
+
+from forewarn.testing import judge, scenarios
+from forewarn.testing.scenarios import Result
+
+PATIENT = 5.0  # seconds; whoever has not asked for so long is not waited for
+IMPATIENT = 0.5  # where that is what happens
+
+
+def played(name: str, kind: type[Good]) -> Result:
+    scenario = scenarios.find(name)
+    program = Clients(kind, scenario.speakers)
+    leaves = kind in (clients.Seldom, clients.Fragile)
+    return scenarios.run(scenario, program=program, patience=IMPATIENT if leaves else PATIENT)
+
+
+@pytest.mark.parametrize("name", scenarios.names())
+def test_a_good_client_passes(name: str) -> None:
+    result = played(name, Good)
+    result.check()
+    assert all(step.at is not None for step in result.steps)
+    assert result.verdict.ok
+    judgement = judge.judge(result.lines)
+    assert judgement.ok, judgement.render()
+
+
+@pytest.mark.parametrize(
+    ("name", "mistake", "fails"),
+    [
+        ("live-migration", clients.ApprovesFreezes, "migration is never approved"),
+        ("host-maintenance", clients.NeverApproves, "update is approved by one of its own"),
+        ("user-reboot", clients.PlatformOnly, "restart is approved by web_0"),
+        ("user-redeploy", clients.Meddles, "redeploy is approved by one of its own"),
+        ("spot-eviction", clients.Seldom, "eviction is seen in time"),
+        ("scale-in", clients.Outdated, "shrinking is seen in time"),
+        ("degraded-hardware", clients.NeverApproves, "repair is approved by db-0, 1 d ahead"),
+        ("sudden-failure", clients.ApprovesEverything, "failure is never approved"),
+        ("withdrawn", clients.Insistent, "no complaints"),
+        ("rolling-update", clients.Meddles, "update is approved by one of its own"),
+        ("short-notice", clients.Seldom, "repair is seen in time"),
+        ("storm", clients.FirstOnly, "storm of web_42 is approved by web_42"),
+        ("storm", clients.ApprovesEverything, "storm of web_41 is never approved"),
+        ("bad-days", clients.Fragile, "restart is seen in time"),
+    ],
+)
+def test_the_usual_mistake_does_not(name: str, mistake: type[Good], fails: str) -> None:
+    result = played(name, mistake)
+    failed = [one.expected for one in result.findings if not one.ok]
+    assert any(expected.startswith(fails) for expected in failed), str(result)
+    assert not result.ok
+
+
+def test_every_shipped_scenario_is_tested_with_its_mistake() -> None:
+    marks = test_the_usual_mistake_does_not.pytestmark  # type: ignore[attr-defined]
+    assert sorted({case[0] for case in marks[0].args[1]}) == scenarios.names()

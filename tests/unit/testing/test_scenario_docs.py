@@ -1,0 +1,80 @@
+"""docs/scenarios.md says all there is, and what it says works."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forewarn.testing import Service, scenarios
+from forewarn.testing.scenarios import commands, entries, hearing
+from forewarn.testing.scenarios.doings import VERBS, FaultEntry, StepEntry
+from forewarn.testing.scenarios.model import Moment
+
+PAGE = (Path(__file__).parents[3] / "docs" / "scenarios.md").read_text("utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+
+
+class MyClient:
+    """The client of the page's test."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def poll(self) -> None:
+        answer = self._service.get("web_0")
+        for event in answer.json()["Events"] if answer.status == 200 else ():
+            if event["EventStatus"] == "Scheduled" and "web_0" in event["Resources"]:
+                self._service.approve("web_0", event["EventId"])
+
+
+def test_the_page_has_a_row_for_every_shipped_scenario() -> None:
+    rows = re.findall(r"^\| `([a-z-]+)` \|", PAGE.split("## Running one")[0], re.MULTILINE)
+    assert sorted(rows) == scenarios.names()
+
+
+def test_the_page_tells_of_everything_that_can_be_done_and_expected() -> None:
+    told = PAGE.split("### What\n")[1].split("### What is expected")[0]
+    rows = re.findall(r"^\| (`.+?`) \|", told, re.MULTILINE)
+    verbs = {verb for row in rows for verb in re.findall(r"`([a-z-]+)`", row)}
+    assert verbs - {"do"} == VERBS.keys()
+    assert all(f"`{moment.value}`" in PAGE for moment in Moment)
+    own = set(FaultEntry.__struct_encode_fields__)
+    own -= set(StepEntry.__struct_encode_fields__)
+    words = PAGE.split("the words of a [fault](faults.md)")[1].split("|")[0]
+    assert set(re.findall(r"`([a-z-]+)`", words)) == own
+
+
+@pytest.mark.parametrize(
+    ("limit", "value"),
+    [
+        ("lines of a timeline, faults included", f"{entries.MAX_STEPS:,}"),
+        ("expectations", f"{entries.MAX_EXPECTATIONS:,}"),
+        ("times that a line is repeated", f"{entries.MAX_REPEATS:,}"),
+        ("size of a scenario file", f"{entries.MAX_SIZE // 2**20} MiB"),
+        ("machines of a group that says only their number", f"{entries.MAX_COUNT:,}"),
+        ("commands at once", str(commands.MAX_COMMANDS)),
+        ("lines of the trace that a result keeps", f"{hearing.KEPT_LINES:,}"),
+    ],
+)
+def test_every_limit_is_told(limit: str, value: str) -> None:
+    assert f"| {limit} | {value} |" in PAGE
+
+
+def test_the_scenario_of_the_page_can_be_played() -> None:
+    (text,) = blocks("yaml")
+    with Service() as service:
+        client = MyClient(service)
+        service.play_scenario(scenarios.parse(text), client=client.poll).check()
+
+
+def test_the_test_of_the_page_passes() -> None:
+    (code,) = blocks("python")
+    room: dict[str, Any] = {"MyClient": MyClient}
+    exec(code, room)
+    room["test_an_eviction"]()

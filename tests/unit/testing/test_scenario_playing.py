@@ -1,0 +1,458 @@
+"""Playing a scenario: what happens when, what is waited for, and what is said at the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from xml.etree import ElementTree
+
+import pytest
+
+from forewarn.testing import RefusedByService, Service
+from forewarn.testing.scenarios import Result, parse, run
+from forewarn.testing.scenarios.finding import Ended
+
+HEAD = """\
+scenario: trial
+fleet:
+  hosts: [rack-1, rack-2]
+  groups:
+    - {name: web, kind: scale-set, machines: {count: 3, spot: true, hosts: [rack-1, rack-2]}}
+    - {name: db, kind: standalone, machines: [{name: db, host: rack-2}]}
+as: web_0
+"""
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with Service() as service:
+        yield service
+
+
+class Client:
+    """Asks, and approves what it is told to."""
+
+    def __init__(self, service: Service, approves: bool = False, machine: str = "web_0") -> None:
+        self._service = service
+        self._approves = approves
+        self._machine = machine
+        self.saw: list[tuple[str, str]] = []
+
+    def __call__(self) -> None:
+        answer = self._service.get(self._machine)
+        if answer.status != 200 or "Events" not in answer.body.decode():
+            return
+        for event in answer.json()["Events"]:
+            stage = event["EventType"], event["EventStatus"]
+            if stage not in self.saw:
+                self.saw.append(stage)
+            if self._approves and event["EventStatus"] == "Scheduled":
+                self._service.approve(self._machine, event["EventId"])
+
+
+def play(
+    service: Service, text: str, client: Callable[[], object] | None = None, **more: float
+) -> Result:
+    return service.play_scenario(
+        parse(HEAD + text), client=client or Client(service), patience=0.05, **more
+    )
+
+
+def times(result: Result) -> dict[str, list[float | None]]:
+    found: dict[str, list[float | None]] = {}
+    for step in result.steps:
+        found.setdefault(step.says, []).append(step.at)
+    return found
+
+
+def test_a_client_sees_every_stage_of_what_a_timeline_does(service: Service) -> None:
+    client = Client(service)
+    result = play(service, "timeline: [{at: 10s, do: restart, machine: web_0}]", client)
+    assert client.saw == [("Reboot", "Scheduled"), ("Reboot", "Started")]
+    assert result.ok
+    assert result.seconds == 10 + 15 * 60 + 10 * 60
+    assert times(result) == {"restart web_0": [10.0]}
+
+
+def test_lines_follow_what_becomes_of_events(service: Service) -> None:
+    result = play(
+        service,
+        """
+timeline:
+  - {at: 1m, do: restart, machine: web_0, name: first}
+  - {after: first seen by web_0, delay: 5s, do: wait}
+  - {when-approved: first, delay: 1m, do: restart, machine: web_1, name: second}
+  - {after: second started, do: fail, machine: web_2, name: third}
+  - {after: third over, do: disable, group: web}
+  - {at: 3m, do: approve, event: first}
+""",
+    )
+    assert result.check().ok
+    assert times(result) == {
+        "restart web_0": [60.0],
+        "wait": [65.0],
+        "approve first": [180.0],
+        "restart web_1": [240.0],
+        "fail Redeploy web_2": [240.0 + 15 * 60],
+        "disable web": [240.0 + 25 * 60],
+    }
+
+
+def test_a_line_is_repeated(service: Service) -> None:
+    result = play(
+        service,
+        """
+timeline:
+  - {at: 1m, repeat: {every: 1h, times: 3}, do: restart, machine: web_0, name: again}
+expect:
+  - {event: again, finished: true}
+""",
+    )
+    assert times(result) == {"restart web_0": [60.0, 3660.0, 7260.0]}
+    assert result.ok
+    ids = {line["event"] for line in result.lines if line["kind"] == "event"}
+    assert len(ids) == 3
+
+
+def test_a_line_whose_condition_never_comes_is_told(service: Service) -> None:
+    result = play(
+        service,
+        """
+timeline:
+  - {at: 1m, do: restart, machine: web_0, name: restart}
+  - {when-approved: restart, do: restart, machine: web_1, name: other}
+  - {after: other over, do: wait}
+""",
+    )
+    assert not result.ok
+    assert result.seconds == 60 + 25 * 60, "it ends when nothing can happen any more"
+    why = "'restart' (Reboot of web_0) was over without having been approved"
+    assert result.failures == (
+        f"line 11: restart web_1 never happened: {why}",
+        f"line 12: wait never happened: {why}",
+    )
+
+
+def test_a_scenario_ends_when_it_says_so(service: Service) -> None:
+    result = play(
+        service,
+        """
+timeline:
+  - {at: 1m, do: restart, machine: web_0, name: restart}
+  - {after: restart over, do: wait}
+  - {at: 20m, do: wait}
+expect: [{event: restart, over: false}, {event: restart, started: true}]
+ends: 16m30s
+""",
+    )
+    assert result.seconds == 16 * 60 + 30
+    assert [one.ok for one in result.findings] == [True, True]
+    assert result.failures == (
+        "line 11: wait never happened: the scenario ended before 'restart' was over",
+        "line 12: wait never happened: it was due after 20 min, and the scenario ended before",
+    )
+
+
+def test_what_the_service_refuses_fails_the_run_in_its_words(service: Service) -> None:
+    result = play(
+        service,
+        """
+timeline:
+  - {at: 1m, do: schedule, type: Reboot, machine: web_0, notice: 1m, name: hasty}
+  - {after: hasty started, do: wait}
+  - {at: 2m, do: restart, machine: web_1}
+""",
+    )
+    assert result.failures[0] == (
+        "line 10: schedule Reboot web_0 was refused: a Reboot promises at least 15 min of notice,"
+        " this is 1 min; say that you mean it (--short-notice)"
+    )
+    assert result.failures[1] == "line 11: wait never happened: 'hasty' raised no event"
+    assert times(result)["restart web_1"] == [120.0], "the rest is played all the same"
+
+
+def test_operators_cancel_approve_and_finish(service: Service) -> None:
+    result = play(
+        service,
+        """
+timeline:
+  - {at: 1m, do: maintain, host: rack-2, type: Reboot, name: update}
+  - {at: 2m, do: cancel, event: update}
+  - {at: 3m, do: restart, machine: web_0, name: restart}
+  - {at: 4m, do: approve, event: restart}
+  - {after: restart started, delay: 1m, do: finish, event: restart}
+expect:
+  - {event: update, withdrawn: {within: 1m}}
+  - {event: restart, approved: {by: any}}
+  - {event: restart, finished: {within: 2m, ahead: 12m}}
+""",
+    )
+    assert result.check().ok
+
+
+def test_one_machine_is_waited_for_about_what_it_is_shown(service: Service) -> None:
+    result = play(
+        service,
+        """
+timeline:
+  - {at: 1m, do: maintain, host: rack-2, type: Reboot, name: update}
+  - {after: update approved by db, delay: 1m, do: cancel, event: update}
+expect: [{event: update, withdrawn: {within: 1m}}]
+""",
+        Client(service, approves=True, machine="db"),
+    )
+    assert result.check().ok, "of the two events of the host, db sees one"
+
+
+def test_a_rollout_goes_by_one_name_until_it_is_over(service: Service) -> None:
+    result = play(
+        service,
+        """
+timeline:
+  - {at: 1m, do: rollout, type: Freeze, groups: [web], bake: 2m, name: update}
+  - {after: update over, do: wait}
+expect:
+  - {event: update, of: web_2, finished: true}
+  - {event: update, approved: false}
+""",
+    )
+    assert result.check().ok
+    assert times(result)["wait"] == [60 + 3 * 20 * 60 + 3 * 2 * 60]
+
+
+def test_every_other_thing_that_can_be_done(service: Service) -> None:
+    result = play(
+        service,
+        """
+timeline:
+  - {at: 1m, do: evict, machine: web_1, name: eviction}
+  - {after: eviction over, do: restore, machine: web_1}
+  - {at: 1h, do: evict, group: web, name: all}
+  - {after: all over, do: restore, machine: web_0}
+  - {at: 2h, do: degrade, host: rack-1, name: degraded}
+  - {at: 3h, do: repair, host: rack-1}
+  - {at: 4h, do: redeploy, machine: db, name: moved}
+  - {at: 5h, do: fail, host: rack-1, name: failed}
+  - {at: 6h, do: delete, machine: db}
+  - {at: 7h, do: scale-in, group: web, to: 0}
+  - {at: 8h, do: interrupt, lost: 2m}
+expect:
+  - {event: all, finished: true}
+  - {event: degraded, withdrawn: true}
+  - {event: moved, finished: true}
+  - {event: failed, started: {within: 0s}}
+""",
+    )
+    assert result.check().ok
+    assert any(line["kind"] == "step" for line in result.lines)
+
+
+def test_faults_come_by_time_or_after_events_and_are_cleared_by_name(service: Service) -> None:
+    answers: list[int] = []
+
+    def client() -> None:
+        answers.append(service.get("web_0").status)
+
+    result = play(
+        service,
+        """
+faults:
+  - {kind: gone, machine: web_0, name: down}
+  - {kind: error, machine: web_0, after: restart started, name: broken}
+timeline:
+  - {at: 1m, do: clear-faults, fault: down}
+  - {at: 2m, do: restart, machine: web_0, name: restart}
+  - {after: restart over, do: fault, kind: throttled, times: 1}
+  - {after: restart over, delay: 1s, do: clear-faults}
+""",
+        client,
+    )
+    assert result.check().ok
+    stages = [status for at, status in enumerate(answers) if [*answers[:at], 0][at - 1] != status]
+    assert stages[:3] == [410, 200, 500]
+    assert answers[-1] == 200
+    assert service.faults.list() == []
+
+
+def test_expectations_tell_who_did_what_and_when(service: Service) -> None:
+    result = play(
+        service,
+        """
+timeline: [{at: 10s, do: restart, machine: web_1, name: restart}]
+expect:
+  - {event: restart, approved: {by: own}}
+  - {event: restart, approved: {by: web_1}}
+  - {event: restart, approved: false}
+  - {event: restart, started: {ahead: 20m}}
+  - {event: restart, withdrawn: true}
+  - {event: restart, seen: {by: web_2}}
+  - {event: restart, in-time: false}
+  - {event: restart, prepared: true}
+""",
+        Client(service, approves=True),
+    )
+    restart = "Reboot of web_1"
+    assert [one.says for one in result.findings if not one.ok] == [
+        f"{restart}: web_0 approved it first, and not one of its own machines (web_1)",
+        f"{restart}: web_1 never approved it, but web_0 did",
+        f"{restart}: it was approved 0 s after it could be seen, by web_0",
+        f"{restart}: it started 15 min ahead of NotBefore; 20 min ahead was expected",
+        f"{restart}: it never was withdrawn",
+        f"{restart}: web_2 never saw it, but web_0 did",
+        f"{restart}: web_0 saw it in time",
+        f"{restart}: nobody said that it is ready",
+    ]
+    with pytest.raises(AssertionError, match="scenario trial: failed\n  ✗ restart is approved by"):
+        result.check()
+
+
+def test_a_client_that_never_asks_sees_nothing_in_time(service: Service) -> None:
+    result = play(
+        service,
+        """
+timeline: [{at: 10s, do: restart, machine: web_0, name: restart}]
+expect: [{event: restart, in-time: true}, {event: restart, seen: {within: 5s}}]
+""",
+        lambda: None,
+    )
+    assert [one.says for one in result.findings] == [
+        "Reboot of web_0: web_0 never saw it",
+        "Reboot of web_0: web_0 never saw it",
+    ]
+
+
+def test_one_that_asks_late_is_told_how_late(service: Service) -> None:
+    def client() -> None:
+        if service.clock.now.minute >= 15:
+            Client(service)()
+
+    result = play(
+        service,
+        """
+timeline: [{at: 10s, do: restart, machine: web_0, name: restart}]
+expect: [{event: restart, in-time: true}, {event: restart, seen: {within: 5s}}]
+""",
+        client,
+    )
+    late = "15 min after it could be seen"
+    assert [one.says for one in result.findings] == [
+        f"Reboot of web_0: web_0 saw it only when it had started {late}",
+        f"Reboot of web_0: web_0 saw it {late}; within 5 s was expected",
+    ]
+
+
+def test_complaints_fail_unless_they_are_allowed(service: Service) -> None:
+    result = play(
+        service,
+        """
+timeline: [{at: 10s, do: restart, machine: web_0}]
+expect: [no-complaints, {complaints: [missing-header]}]
+""",
+        lambda: service.request("web_0", "GET", "/metadata/scheduledevents?api-version=2020-07-01"),
+    )
+    assert result.findings[0].says.startswith("web_0: missing-header: ")
+    assert [one.ok for one in result.findings] == [False, True]
+
+
+def test_nobody_asks_and_nothing_is_played(service: Service) -> None:
+    text = HEAD + "timeline: [{at: 10s, do: restart, machine: web_0}]\nexpect: [no-complaints]"
+    result = service.play_scenario(parse(text), wait=0.05)
+    assert result.failures == ("web_0 did not ask for events within 0.05 s",)
+    assert result.findings == ()
+    assert service.events == []
+
+
+def test_whoever_asks_in_a_wrong_way_is_told_so() -> None:
+    class Headless:
+        def start(self, service: Service) -> None:
+            service.request("web_0", "GET", "/metadata/scheduledevents?api-version=2020-07-01")
+
+        def trouble(self) -> str:
+            return ""
+
+        def left(self, machine: str) -> str:
+            return ""
+
+        def end(self) -> tuple[Ended, ...]:
+            return ()
+
+    text = HEAD + "timeline: [{at: 10s, do: restart, machine: web_0}]"
+    result = run(parse(text), program=Headless(), wait=0.05)
+    assert result.failures == ("web_0 asked, but not so that it got events; see the verdict",)
+    assert [one.rule for one in result.verdict.wrong] == ["missing-header"]
+
+
+def test_junit_has_a_test_for_each_expectation(service: Service) -> None:
+    result = play(
+        service,
+        """
+timeline: [{at: 10s, do: restart, machine: web_0, name: restart}]
+expect: [{event: restart, approved: true}, {event: restart, finished: true}, {command: {exit: 0}}]
+""",
+    )
+    suite = ElementTree.fromstring(result.junit())
+    assert (suite.get("tests"), suite.get("failures")) == ("4", "1")
+    failed = [case.get("name") for case in suite if case.find("failure") is not None]
+    assert failed == ["restart is approved"]
+    assert float(suite.get("time", "")) < result.seconds, "it is real time that CI adds up"
+    assert result.findings[2].says == "no command was run, so this was not looked at"
+    assert result.as_dict()["ok"] is False
+
+
+def test_a_service_with_other_machines_is_refused(service: Service) -> None:
+    service.scale_set("shop", 2)
+    with pytest.raises(RefusedByService, match="machines that this service does not have: db, web"):
+        play(service, "timeline: [{at: 10s, do: restart, machine: web_0}]")
+
+
+def test_a_service_that_has_the_machines_keeps_them(service: Service) -> None:
+    service.scale_set("web", 3)
+    service.scale_set("other", 1)
+    text = HEAD.replace(
+        "    - {name: db, kind: standalone, machines: [{name: db, host: rack-2}]}\n", ""
+    )
+    text += "timeline: [{at: 10s, do: restart, machine: web_0}]"
+    assert service.play_scenario(parse(text), client=Client(service)).ok
+    assert "other_0" in service.addresses
+
+
+def test_a_scenario_is_played_in_real_time_with_durations_divided() -> None:
+    text = """
+timeline: [{at: 10s, do: restart, machine: web_0, name: restart}]
+expect: [{event: restart, approved: {within: 1m}}, {event: restart, finished: true}]
+"""
+    found: list[Service] = []
+    client: list[Client] = []
+
+    def ask() -> None:
+        client[0]()
+
+    def prepared(service: Service) -> None:
+        found.append(service)
+        client.append(Client(service, approves=True))
+
+    result = run(parse(HEAD + text), speed=20_000, client=ask, prepared=prepared)
+    assert result.check().ok
+    assert client[0].saw[0] == ("Reboot", "Scheduled")
+
+
+def test_an_async_client_is_played_to_from_its_own_loop() -> None:
+    async def test() -> Result:
+        scenario = parse(HEAD + "timeline: [{at: 10s, do: restart, machine: web_0}]")
+        async with Service(scenario.fleet) as service:
+            over = asyncio.Event()
+            saw: list[str] = []
+
+            async def client() -> None:
+                while not over.is_set():
+                    events = (await service.aio(service.document, "web_0"))["Events"]
+                    saw.extend(event["EventStatus"] for event in events)
+
+            asking = asyncio.get_running_loop().create_task(client())
+            result = await service.aio(service.play_scenario, scenario, patience=1.0)
+            over.set()
+            await asking
+            assert {"Scheduled", "Started"} <= set(saw)
+            return result
+
+    assert asyncio.run(test()).ok

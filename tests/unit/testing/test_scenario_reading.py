@@ -1,0 +1,341 @@
+"""A scenario file: what it may say, what is wrong with it, and the schema that says the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from forewarn.testing import scenarios
+from forewarn.testing.scenarios import ScenarioError
+from forewarn.testing.scenarios.doings import VERBS
+from forewarn.testing.scenarios.model import EventExpectation, Moment
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+SPOT = """\
+scenario: spot-eviction
+about: A spot machine is taken back.
+fleet:
+  hosts: [rack-1]
+  groups:
+    - {name: web, kind: scale-set, machines: {count: 3, spot: true, hosts: [rack-1]}}
+as: web_0
+faults:
+  - {kind: gone, machine: web_0, times: 5, at: 5s}
+timeline:
+  - at: 10s
+    do: evict
+    machine: web_0
+    name: eviction
+  - after: eviction approved by web_0
+    delay: 1s
+    do: wait
+  - when-approved: eviction
+    do: wait
+  - at: 1m
+    repeat: {every: 5m, times: 3}
+    do: disable
+    group: web
+expect:
+  - {event: eviction, seen: {within: 5s}, in-time: true}
+  - {event: eviction, approved: {by: web_0, ahead: 5s}}
+  - {command: {exit: 0}}
+  - no-complaints
+ends: 30m
+"""
+
+
+@pytest.fixture(scope="module")
+def validator() -> jsonschema.Draft202012Validator:
+    schema = scenarios.schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+def test_a_scenario_is_read_with_the_line_of_everything() -> None:
+    scenario = scenarios.parse(SPOT)
+    assert scenario.speakers == ("web_0",)
+    assert [(step.line, step.verb) for step in scenario.steps] == [
+        (9, "fault"),
+        (11, "evict"),
+        (15, "wait"),
+        (18, "wait"),
+        (20, "disable"),
+    ]
+    after = scenario.steps[2].when
+    assert (after.name, after.moment, after.by, after.delay) == (
+        *("eviction", Moment.APPROVED),
+        *("web_0", 1_000_000),
+    )
+    assert scenario.steps[3].when.moment is Moment.APPROVED
+    assert (scenario.steps[4].every, scenario.steps[4].times) == (300_000_000, 3)
+    expected = scenario.expectations[0]
+    assert isinstance(expected, EventExpectation)
+    assert expected.in_time is True
+    assert expected.expected[0].within == 5_000_000
+    assert scenario.ends == 1_800_000_000
+
+
+def test_machines_that_are_counted_are_named_by_their_kind() -> None:
+    text = SPOT.replace(
+        "{name: web,", "{name: db, kind: availability-set, machines: 2}\n    - {name: web,"
+    )
+    names = [machine.name for machine in scenarios.parse(text).fleet.machines]
+    assert names == ["db-0", "db-1", "web_0", "web_1", "web_2"]
+
+
+def test_a_large_scale_set_becomes_placement_groups_that_go_by_its_name() -> None:
+    text = SPOT.replace("count: 3", "count: 250").replace("machine: web_0\n", "group: web\n")
+    groups = scenarios.parse(text).fleet.groups
+    assert {name: len(define.machines) for name, define in groups.items()} == {
+        "web": 100,
+        "web-2": 100,
+        "web-3": 50,
+    }
+    assert {define.place.scale_set for define in groups.values()} == {"web"}
+
+
+def test_a_fleet_may_be_a_file_beside_the_scenario(tmp_path: Path) -> None:
+    (tmp_path / "fleet.yaml").write_text(
+        "groups: [{name: web, kind: scale-set, machines: [{name: web_0, spot: true}]}]"
+    )
+    said = yaml.safe_load(SPOT)
+    said["fleet"] = "fleet.yaml"
+    file = tmp_path / "scenario.yaml"
+    file.write_text(json.dumps(said))
+    assert [m.name for m in scenarios.load(file).fleet.machines] == ["web_0"]
+    (tmp_path / "fleet.yaml").write_text("groups: [{name: web}]")
+    with pytest.raises(ScenarioError, match=r"scenario.yaml:1: fleet: .*fleet.yaml:1: groups\[0\]"):
+        scenarios.load(file)
+
+
+# What is wrong, by shape (which the schema says as well) or by what it means (which it cannot).
+BY_SHAPE = [
+    ("do: evict\n", "do: evikt\n", r"12: timeline\[0\].do: .* did you mean 'evict'"),
+    ("    do: evict\n", "", r"11: timeline\[0\]: it does not say what happens"),
+    ("    machine: web_0\n    name", "    machin: web_0\n    name", r"13: .*'machine'\?"),
+    ("at: 10s", "at: 10q", r"11: timeline\[0\].at: '10q' is not a duration"),
+    ("at: 10s", "at: [10s]", r"11: timeline\[0\].at: .* is expected, not a list"),
+    ("  - at: 10s\n    do", "  - do", r"11: timeline\[0\]: say when, in one way"),
+    ("at: 10s", "at: 10s\n    after: eviction over", r"11: timeline\[0\]: say when, in one way"),
+    ("at: 10s", "at: 10s\n    delay: 1s", r"12: timeline\[0\].delay: a delay is counted"),
+    ("eviction approved by web_0", "eviction begun", r"15: .* no moment called 'begun'"),
+    ("eviction approved by web_0", "eviction", r"15: .* is not '<name> <what>'"),
+    ("every: 5m, ", "", r"21: timeline\[3\].repeat: 'repeat' needs 'every'"),
+    ("times: 3", "times: 0", r"21: timeline\[3\].repeat.times: from 1 to"),
+    ("kind: gone", "kind: gonne", r"9: faults\[0\].kind: .* did you mean 'gone'"),
+    ("times: 5", "tines: 5", r"9: faults\[0\].tines: unknown key; did you mean 'times'"),
+    ("seen: {within", "sen: {within", r"25: expect\[0\].sen: unknown key; .*'seen'"),
+    ("within: 5s", "witin: 5s", r"25: expect\[0\].seen.witin: unknown key; .*'within'"),
+    ("no-complaints", "no-complaint", r"28: expect\[3\]: 'no-complaint' is no expectation"),
+    ("{exit: 0}", "{}", r"27: expect\[2\].command: of a command exit, running or crashed"),
+    ("{exit: 0}", "{exit: zero}", r"27: expect\[2\].command.exit: a whole number is expected"),
+    ("about: A spot machine is taken back.", "about: 3", r"2: about: text is expected"),
+    ("ends:", "end:", r"29: end: unknown key; did you mean 'ends'"),
+    ("scenario: spot-eviction", "about_: x", r"1: .*unknown key"),
+    ("count: 3", "count: 0", r"6: fleet.groups\[0\].machines: machines are listed, or"),
+    ("kind: scale-set", "kind: scale", r"6: fleet.groups\[0\].kind: 'scale' is none of"),
+    ("machine: web_0\n    name", "machine: web_0\n    group: web\n    name", r"needs one of"),
+    ("times: 5", "times: 0", r"9: faults\[0\].times: at least 1 is expected, not 0"),
+    ("times: 5", "probability: 3", r"9: .*probability: above 0 and up to 1 is expected, not 3"),
+    ("times: 5", "status: 404", r"9: faults\[0\].status: from 500 to 599 is expected, not 404"),
+    ("do: disable\n", "do: scale-in\n    count: -1\n", r"23: .*count: at least 1 is expected"),
+    (
+        "do: disable\n    group: web",
+        "do: rollout\n    type: Reboot",
+        r"needs groups, labels or hosts",
+    ),
+    ("{by: web_0, ahead", "{by: [], ahead", r"26: expect\[1\].approved.by: name at least one"),
+    ("hosts: [rack-1]}}", "update_domains: true}}", r"6: .*update_domains is how many there are"),
+]
+BY_MEANING = [
+    ("machine: web_0\n    name", "machine: web_9\n    name", r"13: .* no machine 'web_9'"),
+    ("when-approved: eviction", "when-approved: evict", r"18: .* did you mean 'eviction'"),
+    ("event: eviction, seen", "event: evictio, seen", r"25: expect\[0\].event: .*'eviction'"),
+    ("as: web_0", "as: web_7", r"7: as: there is no machine 'web_7'"),
+    ("group: web\nexpect", "group: wed\nexpect", r"23: .* no group 'wed'; did you mean 'web'"),
+    ("do: wait\n  - when", "do: wait\n    name: idle\n  - when", r"'wait' raises no event"),
+    ("approved: {by: web_0", "approved: {by: web_8", r"26: .* no machine 'web_8'"),
+    ("approved by web_0", "started by web_0", r"15: .* nobody is 'started' by a machine"),
+    ("at: 10s", "after: eviction over", r"11: timeline\[0\].after: .* waits for itself"),
+    ("times: 5", "status: 503", r"9: faults\[0\]: a fault 'gone' has a status of its own"),
+    (
+        "- no-complaints",
+        "- {complaints: [polls-often]}",
+        r"28: expect\[3\].complaints\[0\]: .* no rule",
+    ),
+    (
+        "do: disable\n    group: web",
+        "do: rollout\n    type: Reboot\n    hosts: [rack-2]",
+        r"24: .*hosts\[0\]: there is no host 'rack-2'",
+    ),
+    (
+        "do: disable\n    group: web",
+        "do: rollout\n    type: Reboot\n    labels: [a b]",
+        r"24: .*labels\[0\]: ",
+    ),
+]
+
+
+@pytest.mark.parametrize(("right", "wrong", "says"), BY_SHAPE + BY_MEANING)
+def test_what_is_wrong_is_said_with_its_line(right: str, wrong: str, says: str) -> None:
+    assert SPOT.count(right) == 1, right
+    with pytest.raises(ScenarioError, match=rf"^file\.yaml:.*{says}"):
+        scenarios.parse(SPOT.replace(right, wrong), "file.yaml")
+
+
+@pytest.mark.parametrize(("right", "wrong", "says"), BY_SHAPE)
+def test_the_schema_refuses_what_the_reader_refuses(
+    right: str, wrong: str, says: str, validator: jsonschema.Draft202012Validator
+) -> None:
+    assert not validator.is_valid(yaml.safe_load(SPOT.replace(right, wrong)))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "1: it is empty; a scenario has at least scenario, fleet and timeline"),
+        ("- a\n", "1: a scenario is a mapping"),
+        ("{", "2: not YAML"),
+        (SPOT + "---\na: 1\n", "30: there is a second document; a scenario is one"),
+        (SPOT.replace("ends: 30m", "about: again"), "29: about: key 'about' stands twice"),
+    ],
+)
+def test_a_text_that_is_no_scenario_is_refused(text: str, says: str) -> None:
+    with pytest.raises(ScenarioError, match=says):
+        scenarios.parse(text, "file.yaml")
+
+
+def test_lines_that_wait_for_each_other_are_refused() -> None:
+    text = SPOT.replace("at: 10s", "after: second over").replace(
+        "  - at: 1m",
+        "  - {after: eviction over, do: evict, machine: web_1, name: second}\n  - at: 1m",
+    )
+    says = r"11: timeline\[0\].after: 'eviction' waits for itself, by way of 'second'"
+    with pytest.raises(ScenarioError, match=says):
+        scenarios.parse(text)
+
+
+def test_a_text_is_read_for_lines_once_however_many_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said = yaml.safe_load(SPOT)
+    said["timeline"] += [{"at": number, "do": "wait"} for number in range(900)]
+    said["expect"] += [{"event": "eviction", "seen": True}] * 900
+    readings: list[str] = []
+
+    def loader(text: str) -> Any:
+        readings.append(text)
+        return yaml.SafeLoader(text)
+
+    monkeypatch.setattr("forewarn.service.fleetlines.Loader", loader)
+    read = scenarios.parse(yaml.safe_dump(said))
+    assert len(readings) <= 2
+    lines = [step.line for step in read.steps]
+    assert lines == sorted(set(lines))
+    assert len({one.line for one in read.expectations}) == 904
+
+
+def test_a_name_is_given_once() -> None:
+    twice = SPOT.replace(
+        "  - at: 1m", "  - {at: 2m, do: evict, machine: web_1, name: eviction}\n  - at: 1m"
+    )
+    with pytest.raises(ScenarioError, match="the name 'eviction' is given twice"):
+        scenarios.parse(twice)
+
+
+def test_more_lines_than_there_may_be_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forewarn.testing.scenarios.entries.MAX_STEPS", 4)
+    with pytest.raises(ScenarioError, match="a timeline has at most 4 lines"):
+        scenarios.parse(SPOT)
+
+
+def test_a_file_that_is_too_large_or_not_there_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ScenarioError, match=r"nowhere\.yaml: No such file"):
+        scenarios.load(tmp_path / "nowhere.yaml")
+    file = tmp_path / "large.yaml"
+    file.write_text(SPOT)
+    monkeypatch.setattr("forewarn.testing.scenarios.entries.MAX_SIZE", 100)
+    with pytest.raises(ScenarioError, match="a scenario has at most 100 bytes"):
+        scenarios.load(file)
+
+
+# Those that are shipped, and what is published.
+
+
+@pytest.mark.parametrize("name", scenarios.names())
+def test_every_shipped_scenario_is_what_its_schema_says(
+    name: str, validator: jsonschema.Draft202012Validator
+) -> None:
+    scenario = scenarios.find(name)
+    assert scenario.name == name
+    assert scenario.about.endswith(".")
+    assert scenario.text.startswith("# "), "it says what a good client does"
+    validator.validate(yaml.safe_load(scenario.text))
+    assert "no-complaints" in scenario.text
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "unreadable.json"
+    file.symlink_to("/proc/self/mem")
+    with pytest.raises(ScenarioError, match=r"unreadable\.json: Input/output error"):
+        scenarios.find(file)
+
+
+def test_an_unknown_scenario_is_told_which_there_are() -> None:
+    with pytest.raises(ScenarioError, match="did you mean 'spot-eviction'"):
+        scenarios.find("spot-evction")
+
+
+def test_the_schema_accepts_every_way_to_say_something(
+    validator: jsonschema.Draft202012Validator,
+) -> None:
+    validator.validate(yaml.safe_load(SPOT))
+    said: dict[str, Any] = yaml.safe_load(SPOT)
+    words: dict[str, dict[str, Any]] = {
+        "restart": {"machine": "web_0"},
+        "redeploy": {"machine": "web_0"},
+        "evict": {"group": "web"},
+        "delete": {"machine": "web_0"},
+        "scale-in": {"group": "web", "to": 1},
+        "fail": {"host": "rack-1"},
+        "degrade": {"host": "rack-1", "notice": "P7D"},
+        "repair": {"host": "rack-1"},
+        "maintain": {"host": "rack-1", "type": "live-migration", "evacuate": True},
+        "schedule": {"type": "Freeze", "machines": ["web_0"], "notice": 900, "duration": 5},
+        "rollout": {"type": "Reboot", "groups": ["web"], "bake": "1m", "at-once": 2},
+        "cancel": {"event": "eviction"},
+        "approve": {"event": "eviction"},
+        "finish": {"event": "eviction"},
+        "restore": {"machine": "web_0"},
+        "disable": {"group": "web"},
+        "interrupt": {"lost": "2m"},
+        "fault": {"kind": "slow", "seconds": 1.5, "probability": 0.5, "seed": 1, "lasts": "1m"},
+        "clear-faults": {},
+        "wait": {},
+    }
+    assert words.keys() == VERBS.keys()
+    said["timeline"] += [{"at": 0, "do": verb, **more} for verb, more in words.items()]
+    said["expect"] += [
+        {"event": "eviction", moment.value: wanted} for moment in Moment for wanted in (True, False)
+    ]
+    said["expect"] += [
+        {"event": "eviction", "of": "web_0", "not-approved": True},
+        {"event": "eviction", "seen": {"by": "each"}, "approved": {"by": ["web_0", "web_1"]}},
+        {"complaints": ["approved-freeze"]},
+        {"command": {"running": True, "crashed": False}},
+    ]
+    validator.validate(said)
+    read = scenarios.parse(json.dumps(said))
+    assert {step.verb for step in read.steps} == VERBS.keys()
+
+
+def test_the_published_schema_is_this_one() -> None:
+    assert (DOCS / "scenario.schema.json").read_text() == scenarios.schema_text()
