@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from forewarn.cli.output import Json, as_json, fail, table
+from forewarn.cli.output import Json, as_json, fail, notes, table
 
 
 def judge(
     files: Annotated[
-        list[Path] | None, typer.Argument(help="Traces, as --record writes them.")
+        list[Path] | None,
+        typer.Argument(help="Traces, as --record writes them, or texts with documents in them."),
     ] = None,
     rules: Annotated[bool, typer.Option("--rules", help="List what is looked for.")] = False,
     json: Json = False,
 ) -> None:
     """Read recorded traffic and say what was broken: early starts, lost approvals, leaks, …"""
     from forewarn.testing import judge as judging
+    from forewarn.testing.recording.doubting import doubted
 
     if rules:
         if json:
@@ -29,7 +32,7 @@ def judge(
     if not files:
         raise typer.BadParameter("name at least one trace")
     try:
-        judgement = judging.judge_files(files)
+        judgement = judging.judge(doubted(_records(files)))
     except OSError as error:
         fail(f"{error.filename}: {error.strerror}")
     if not judgement.exchanges:
@@ -42,3 +45,15 @@ def judge(
         typer.echo(judgement.render())
     if not judgement.ok:
         raise typer.Exit(1)
+
+
+def _records(files: list[Path]) -> Iterator[Any]:
+    """The lines of traces, and those that documents in a text make."""
+    from forewarn.testing.judge.trace import read_lines
+    from forewarn.testing.recording.reading import texts
+
+    pasted = texts(files)
+    for found in pasted.values():
+        notes(found.notes)
+        yield from found.lines
+    yield from read_lines([file for file in files if file not in pasted])

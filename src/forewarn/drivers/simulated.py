@@ -141,6 +141,14 @@ class Simulated:
     def __init__(self, world: World, paced: Callable[[Duration], Duration]) -> None:
         self._world = world
         self._paced = paced
+        self._lasting: dict[str, Duration] = {}
+
+    def let_last(self, event: str, length: Duration | None) -> None:
+        """How long this event stays Started, instead of what its profile says (None)."""
+        if length is None:
+            self._lasting.pop(event, None)
+        else:
+            self._lasting[event] = length
 
     async def check(self, task: Task) -> Checked:
         return Ok() if task.machines else Veto("none of its machines is there")
@@ -164,11 +172,13 @@ class Simulated:
             return Again(over_at)
         for event in _struck(task):
             self._world.over(event)
+            self._lasting.pop(event, None)
         return Done(_moved(task))
 
     def _over_at(self, task: Task) -> int:
         started = task.now if task.started_at is None else task.started_at
-        return started + self._paced(_profile(task).started)
+        length = self._lasting.get(task.event, _profile(task).started)
+        return started + self._paced(length)
 
 
 def _profile(task: Task) -> Profile:

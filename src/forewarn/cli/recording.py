@@ -1,0 +1,202 @@
+"""`forewarn record`: what a real endpoint says, written down. `forewarn scenario from`: recordings
+and pasted documents as scenarios. What is asked and how it is read is `testing.recording`."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from forewarn.cli.output import fail, notes, say
+from forewarn.core.time import SECOND
+from forewarn.core.words import parse_duration
+from forewarn.wire.versions import BY_NAME, NEWEST
+
+if TYPE_CHECKING:
+    from forewarn.testing.recording.reading import Recording
+    from forewarn.testing.recording.recorder import Ending, Recorder
+
+MIN_EVERY = 0.05  # seconds between two polls
+STDIN = Path("-")
+
+
+def record(
+    url: Annotated[
+        str | None, typer.Argument(help="The endpoint; http://169.254.169.254 if not said.")
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Where to; what is there is gone on with.")
+    ] = Path("recording.jsonl"),
+    every: Annotated[str, typer.Option(help="How often to ask.")] = "1s",
+    for_: Annotated[
+        str | None, typer.Option("--for", help="How long; until Ctrl-C if not said.")
+    ] = None,
+    until_quiet: Annotated[
+        bool, typer.Option("--until-quiet", help="Until an event was there, and none is left.")
+    ] = False,
+    version: Annotated[str, typer.Option(help="Which api-version to ask for.")] = NEWEST.name,
+    machine: Annotated[
+        str | None, typer.Option(help="Which machine this is; asked for if not said.")
+    ] = None,
+    timeout: Annotated[
+        str, typer.Option(help="How long to wait for an answer; for the first at least 130s.")
+    ] = "10s",
+    all_: Annotated[
+        bool, typer.Option("--all", help="Write every answer, not only what is new.")
+    ] = False,
+) -> None:
+    """Poll a Scheduled Events endpoint and write down what it says. Approves nothing.
+
+    Exit code 0, also after Ctrl-C; 1 if there was never a document, or no room for it."""
+    from forewarn.testing.recording.endpoint import DEFAULT_URL, BadUrl, Endpoint
+    from forewarn.testing.recording.keeping import CannotKeep, Keeping
+    from forewarn.testing.recording.recorder import Ending, Recorder
+
+    if version not in BY_NAME:
+        raise typer.BadParameter(
+            f"'{version}' is no api-version; there are {', '.join(BY_NAME)}", param_hint="--version"
+        )
+    interval, patience = _seconds("--every", every), _seconds("--timeout", timeout)
+    if interval < MIN_EVERY:
+        raise typer.BadParameter(
+            f"ask no more often than every {MIN_EVERY:g} s", param_hint="--every"
+        )
+    if patience <= 0:
+        raise typer.BadParameter("an answer takes some time; 10s is usual", param_hint="--timeout")
+    ending = Ending(after=None if for_ is None else _seconds("--for", for_), when_quiet=until_quiet)
+    try:
+        endpoint = Endpoint(url or DEFAULT_URL)
+    except BadUrl as error:
+        raise typer.BadParameter(str(error), param_hint="URL") from error
+    try:
+        with Keeping(output) as keeping:
+            recorder = Recorder(
+                endpoint,
+                keeping.write,
+                version=version,
+                machine=machine,
+                everything=all_,
+                timeout=patience,
+                after=keeping.last,
+            )
+            say(f"{'going on with' if keeping.went_on else 'writing'} {output}", err=True)
+            _poll(recorder, interval, ending)
+            lines = keeping.lines
+    except CannotKeep as error:
+        fail(str(error))
+    say(f"{output}: {recorder.polls} polls, {lines} lines", err=True)
+    if not recorder.documents:
+        fail(f"{endpoint} never answered with a document; the recording says how it was instead")
+
+
+def _poll(recorder: Recorder, interval: float, ending: Ending) -> None:
+    from forewarn.service import guard
+    from forewarn.testing.recording.telling import Telling
+
+    telling = Telling()
+    with _told_to_stop(recorder) as stop:
+        recorder.begin()
+        if recorder.machine is None:
+            say("who this is was not said; name it with --machine", err=True)
+        begun = due = guard.monotonic()
+        while not stop.is_set():
+            try:
+                answer = recorder.poll()
+            except KeyboardInterrupt:
+                break
+            for change in telling.changes(answer):
+                say(change, err=True)
+            if ending.reached(recorder, begun):
+                break
+            due = max(due + interval, guard.monotonic())
+            left = due - guard.monotonic()
+            if ending.after is not None:
+                left = min(left, begun + ending.after - guard.monotonic())
+            stop.wait(max(0.0, left))
+        recorder.end()
+
+
+@contextmanager
+def _told_to_stop(recorder: Recorder) -> Iterator[threading.Event]:
+    """Set by Ctrl-C or SIGTERM. An answer that is waited for is given up; a line that is being
+    written is not."""
+    stop = threading.Event()
+
+    def told(*_: object) -> None:
+        stop.set()
+        if recorder.asking:
+            raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, told) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def from_(
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="Recordings, traces, or texts with documents in them; - for stdin."),
+    ],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Where to; standard output if not said.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="What the scenario is called.")] = None,
+) -> None:
+    """Make a scenario of what was recorded, or pasted from an issue thread."""
+    if output is not None and output in files:
+        raise typer.BadParameter(
+            "what was recorded would be overwritten; name another file", param_hint="--output"
+        )
+    from forewarn.testing.recording.reading import NotARecording
+    from forewarn.testing.recording.scenario import NoScenario, scenario_text
+
+    try:
+        found = read_any(files)
+        stem = files[0].stem if files[0] != STDIN else "pasted"
+        text = scenario_text(found.lines, name=name or stem, notes=found.notes)
+    except (NotARecording, NoScenario) as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"{error.filename}: {error.strerror}")
+    notes(found.notes)
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        fail(f"{output}: {error.strerror}")
+    say(f"{output}: play it with 'forewarn scenario run {output} -- CMD'", err=True)
+
+
+def read_any(files: list[Path]) -> Recording:
+    """What files tell together; `-` is standard input."""
+    from forewarn.testing.recording.reading import Recording, read, read_data
+
+    named = read([file for file in files if file != STDIN])
+    if STDIN not in files:
+        return named
+    given = read_data(sys.stdin.buffer.read())
+    lines: list[Mapping[str, Any]] = sorted([*named.lines, *given.lines], key=lambda one: one["t"])
+    return Recording(
+        lines=tuple(lines),
+        notes=(*named.notes, *given.notes),
+        unreadable=named.unreadable + given.unreadable,
+        was_text=named.was_text or given.was_text,
+    )
+
+
+def _seconds(option: str, said: str) -> float:
+    try:
+        return parse_duration(said) / SECOND
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from error

@@ -1,0 +1,125 @@
+"""Whatever a file holds, as trace lines: a trace, or text with documents pasted into it.
+
+A trace is taken as it is. What was found in a text, and what had to be assumed, is in the notes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from forewarn.testing.recording.lives import moment
+from forewarn.testing.recording.pasted import MAX_TEXT, pasted
+
+MAX_RECORDING = 256 * 1024 * 1024  # bytes of a trace that is made a scenario of
+SNIFFED = 64 * 1024  # bytes at the beginning that say what a file is
+
+
+class NotARecording(Exception):
+    """Neither a trace nor a text with documents in it; the message says what was found."""
+
+
+class Recording(msgspec.Struct, frozen=True, kw_only=True):
+    """`lines` in the order of time. `unreadable` are those of a trace that could not be read."""
+
+    lines: tuple[Mapping[str, Any], ...]
+    notes: tuple[str, ...] = ()
+    unreadable: int = 0
+    was_text: bool = False
+
+
+def read(paths: Sequence[Path]) -> Recording:
+    """What several files tell together, each of either form. Raises OSError for one that cannot
+    be read."""
+    found = [_file(path) for path in paths]
+    return Recording(
+        lines=tuple(_in_order([line for one in found for line in one.lines])),
+        notes=tuple(note for one in found for note in one.notes),
+        unreadable=sum(one.unreadable for one in found),
+        was_text=any(one.was_text for one in found),
+    )
+
+
+def _file(path: Path) -> Recording:
+    with path.open("rb") as file:
+        head = file.read(SNIFFED)
+        most = MAX_RECORDING if is_trace(head) else MAX_TEXT
+        data = head + file.read(most + 1 - len(head))
+    if len(data) > most:
+        what = "a recording" if most == MAX_RECORDING else "a text"
+        raise NotARecording(f"{path}: {what} has at most {most:,} bytes; take a part of it")
+    try:
+        return read_data(data)
+    except NotARecording as error:
+        raise NotARecording(f"{path}: {error}") from error
+
+
+def texts(paths: Sequence[Path]) -> dict[Path, Recording]:
+    """Those of the files that are no traces and have documents in them, as trace lines. Raises
+    OSError for a file that cannot be read."""
+    found = {}
+    for path in paths:
+        with path.open("rb") as file:
+            head = file.read(SNIFFED)
+        if not is_trace(head) and path.stat().st_size <= MAX_TEXT:
+            with suppress(NotARecording):
+                found[path] = read_data(path.read_bytes())
+    return found
+
+
+def read_text(text: str) -> Recording:
+    return read_data(text.encode("utf-8", "surrogatepass"))
+
+
+def read_data(data: bytes) -> Recording:
+    if is_trace(data[:SNIFFED]):
+        return _trace(data)
+    found = pasted(data.decode("utf-8", "replace"))
+    if not found.lines:
+        why = f" ({found.notes[0]})" if found.notes else ""
+        raise NotARecording(
+            "it is no trace, and no document with Events, as the endpoint answers, is in it" + why
+        )
+    return Recording(lines=tuple(_in_order(found.lines)), notes=found.notes, was_text=True)
+
+
+def is_trace(head: bytes) -> bool:
+    """Do these bytes begin like a trace? Only a line that was torn may stand before its first."""
+    for line in head.splitlines()[:2]:
+        try:
+            value = msgspec.json.decode(line)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            if b'{"kind":"' in line[:16]:  # longer than what was read of it
+                return True
+            continue
+        if isinstance(value, dict) and isinstance(value.get("kind"), str) and "t" in value:
+            return True
+    return False
+
+
+def _trace(data: bytes) -> Recording:
+    lines: list[Mapping[str, Any]] = []
+    unreadable = 0
+    for line in data.split(b"\n"):
+        if not line.strip():
+            continue
+        try:
+            value = msgspec.json.decode(line)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            unreadable += 1
+            continue
+        if isinstance(value, dict) and isinstance(value.get("kind"), str):
+            lines.append(value)
+        else:
+            unreadable += 1
+    notes = (f"{unreadable} lines could not be read",) if unreadable > 1 else ()
+    return Recording(lines=tuple(_in_order(lines)), notes=notes, unreadable=unreadable)
+
+
+def _in_order(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    timed = [(t, line) for line in lines if (t := moment(line)) is not None]
+    return [line for _, line in sorted(timed, key=lambda pair: pair[0])]

@@ -1,0 +1,197 @@
+"""`Recorder`: asks an endpoint again and again, and tells what it saw as lines of a trace.
+
+What is the same as before is told once a minute only, since most answers are. When to ask next, and
+when to stop, is decided by whoever calls; nothing here waits.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from forewarn.service import guard
+from forewarn.testing.recording.documents import Sheet, sheet
+from forewarn.testing.recording.endpoint import Answered, Endpoint
+from forewarn.testing.recording.lives import PATH
+from forewarn.testing.recording.ticking import Ticking
+from forewarn.wire.versions import NEWEST
+
+HEARTBEAT = 60.0  # real seconds after which the same is told again
+REPEATED = 60  # failures of one kind in a row that are all told; of more, some are left out
+FIRST_ANSWER = 130.0  # real seconds: the first may take two minutes on the real service
+DOUBT = 2.0  # seconds by which we may be wrong about the service's clock at first
+INSTANT = 2e-6  # seconds, at least, between one answer and the next question
+TIMEOUT = 10.0  # and later ones
+NAME_TIMEOUT = 5.0  # of who we are, which may stay unknown
+_NAME = "/metadata/instance/compute/name?api-version=2017-08-01&format=text"
+_MAX_NAME = 80
+
+Tell = Callable[[Mapping[str, Any]], None]
+
+
+class Recorder:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        tell: Tell,
+        *,
+        version: str = NEWEST.name,
+        machine: str | None = None,
+        everything: bool = False,
+        timeout: float = TIMEOUT,
+        after: float | None = None,
+    ) -> None:
+        """`after` is the time of the last line that was told before, by another of us."""
+        self._endpoint = endpoint
+        self._tell = tell
+        self._target = f"{PATH}?api-version={version}"
+        self._everything = everything
+        self._timeout = timeout
+        self._ticking = Ticking(guard.wall_us() / 1e6 - guard.monotonic())
+        self._told: Answered | None = None  # the last one that was told
+        self._left_out: dict[str, Any] | None = None  # the line of the last one since that was not
+        self._same = 0  # how many were not
+        self._row = 0  # answers of the same kind
+        self._asked = self._last = float("-inf")  # the times of the last answer
+        self._after = after
+        self.machine = machine
+        self.asking = False  # and nothing is being written
+        self.polls = 0
+        self.documents = 0  # answers that were one
+        self.current: Sheet | None = None  # the last of them
+        self.met_events = False
+
+    def begin(self) -> None:
+        """Who we are, if that can be learnt. Nothing else of what the instance says is kept."""
+        if self.machine is None:
+            answer = self._endpoint.get(_NAME, NAME_TIMEOUT)
+            self._learn(answer)
+            name = answer.body.decode("utf-8", "replace").strip()
+            if answer.status == 200 and 0 < len(name) <= _MAX_NAME and name.isprintable():
+                self.machine = name
+        now = self._now()
+        if self._after is not None and 0 <= self._after - now <= DOUBT:
+            self._last = now = self._after + INSTANT
+        self._tell({"kind": "partial", "t": round(now, 6)})
+
+    def poll(self) -> Answered:
+        """Ask once, and tell if there is anything to tell."""
+        timeout = self._timeout if self.documents else max(self._timeout, FIRST_ANSWER)
+        self.asking = True
+        try:
+            answer = self._endpoint.get(self._target, timeout)
+        finally:
+            self.asking = False
+        self.polls += 1
+        if stepped := self._learn(answer):
+            self._catch_up()
+            self._tell({"kind": "step", "t": self._now(), "seconds": round(stepped, 3)})
+            if stepped < 0:
+                self._last = float("-inf")
+        self._stamp(answer)
+        found = sheet(answer.body) if answer.status == 200 else None
+        if found is not None:
+            self.documents += 1
+            self.current = found
+            self.met_events |= bool(found.events)
+        if not self._worth_telling(answer, found is not None):
+            self._left_out = self._line(answer, self._same)
+            self._same += 1
+            return answer
+        if self._row == 0:
+            self._catch_up()
+        self._told, same, self._same = answer, self._same, 0
+        self._left_out = None
+        self._tell(self._line(answer, same))
+        return answer
+
+    def _catch_up(self) -> None:
+        """Until when it was as before is a part of what has changed."""
+        if self._left_out is not None:
+            self._tell(self._left_out)
+            self._left_out, self._same = None, 0
+
+    def end(self) -> None:
+        self._catch_up()
+        self._tell({"kind": "end", "t": self._now()})
+
+    def _learn(self, answer: Answered) -> float:
+        date = next((value for name, value in answer.headers if name.lower() == "date"), None)
+        return self._ticking.learn(date, answer.asked, answer.answered)
+
+    def _now(self) -> float:
+        return round(guard.monotonic() + self._ticking.offset, 6)
+
+    def _stamp(self, answer: Answered) -> None:
+        """When it was, on the service's clock. That is known to a second at first, but one answer
+        came after the other, and their times say so."""
+        offset = self._ticking.offset
+        asked = max(answer.asked + offset, self._last + INSTANT)
+        t = max(answer.answered + offset, asked)
+        self._asked, self._last = round(asked, 6), round(t, 6)
+
+    def _worth_telling(self, answer: Answered, good: bool) -> bool:
+        last = self._told
+        self._row = self._row + 1 if last is not None and _alike(last, answer) else 0
+        if self._everything or last is None or self._row == 0:
+            return True
+        if not good and self._row < REPEATED:
+            return True
+        return answer.answered - last.answered >= HEARTBEAT
+
+    def _line(self, answer: Answered, same: int) -> dict[str, Any]:
+        return {
+            "kind": "exchange",
+            "t": self._last,
+            "asked": self._asked,
+            "real": answer.answered,
+            "real_asked": answer.asked,
+            **({"machine": self.machine} if self.machine is not None else {}),
+            **({"from": answer.source} if answer.source else {}),
+            "method": "GET",
+            "target": self._target,
+            "headers": self._endpoint.headers(),
+            "body": "",
+            "status": answer.status,
+            "answer_headers": answer.headers,
+            **_content(answer.body),
+            **({"trouble": answer.trouble} if answer.trouble else {}),
+            **({"same": same} if same else {}),
+        }
+
+
+def _alike(one: Answered, other: Answered) -> bool:
+    """But for Date and request id, which no two have in common."""
+    return (one.status, one.trouble, one.body, _kept(one)) == (
+        *(other.status, other.trouble, other.body),
+        _kept(other),
+    )
+
+
+def _kept(answer: Answered) -> list[tuple[str, str]]:
+    names = ("content-type", "etag")
+    return [(n.lower(), value) for n, value in answer.headers if n.lower() in names]
+
+
+def _content(data: bytes) -> dict[str, str]:
+    try:
+        return {"answer": data.decode()}
+    except UnicodeDecodeError:
+        return {"answer_base64": base64.b64encode(data).decode()}
+
+
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    """When to stop, but for being told to."""
+
+    after: float | None = None  # real seconds
+    when_quiet: bool = False  # there was an event, and none is left
+
+    def reached(self, recorder: Recorder, begun: float) -> bool:
+        if self.after is not None and guard.monotonic() - begun >= self.after:
+            return True
+        current = recorder.current
+        quiet = recorder.met_events and current is not None and not current.events
+        return self.when_quiet and quiet

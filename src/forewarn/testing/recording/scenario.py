@@ -1,0 +1,261 @@
+"""A recording written down as a scenario: the fleet, each event with the times it had, and what
+went wrong with answers. What is expected is left to whoever edits it.
+
+Made to be read and changed by people, so it is text, with what was assumed beside it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from forewarn.core.events import (
+    MAX_DESCRIPTION,
+    MAX_DURATION_SECONDS,
+    MAX_NOTICE,
+    PROMISES,
+    EventType,
+)
+from forewarn.core.time import SECOND
+from forewarn.testing.recording.fleets import Crew, crew
+from forewarn.testing.recording.lives import Life, Told, told
+from forewarn.testing.recording.troubles import Trouble, troubles
+from forewarn.testing.scenarios.entries import MAX_STEPS
+
+_NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*|[0-9]+[smhd][0-9smhd.]*|-?[0-9]+")
+_WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
+MAX_COMMENT = 500  # characters of one
+
+Item = tuple[float, list[str]]
+
+
+class NoScenario(Exception):
+    """Nothing that could be played is in it; the message says why."""
+
+
+def scenario_text(
+    lines: Sequence[Mapping[str, Any]], *, name: str = "recording", notes: Sequence[str] = ()
+) -> str:
+    """The scenario that trace lines make, as YAML. `lines` in the order of time."""
+    story = told(lines)
+    if not story.asked and not story.lives:
+        raise NoScenario("no document is recorded there, so there is nothing to play")
+    return _Writing(story, crew(story), troubles(lines), notes).text(_named(name))
+
+
+class _Writing:
+    def __init__(
+        self, story: Told, made: Crew, met: Sequence[Trouble], notes: Sequence[str]
+    ) -> None:
+        self._told = story
+        self._crew = made
+        self._met = met
+        self._zero = math.floor(story.begins)  # NotBefore is a whole second, and stays one
+        self._notes = [*notes, *made.notes]
+        self._names = _event_names(story.lives)
+
+    def text(self, name: str) -> str:
+        timeline = list(self._timeline())
+        faults = [self._fault(one) for one in self._met]
+        if not timeline:
+            ends = self._at(max(self._told.ends, self._zero + 1))
+            timeline = [[f"- {{at: {ends}, do: wait}}"]]
+        if len(timeline) + len(faults) > MAX_STEPS:
+            raise NoScenario(
+                f"it would have {len(timeline) + len(faults)} lines, and a scenario has at most"
+                f" {MAX_STEPS}; take a shorter part of the recording"
+            )
+        count, length = len(self._told.lives), _length(self._told.ends - self._zero)
+        events = "1 event" if count == 1 else f"{count} events"
+        out = [f"# Made from a recording of {length} with {events}. Ids and dates are new in a"]
+        out += ["# replay, all else is as it was, unless it is said here:"]
+        out += [_comment(note) for note in dict.fromkeys(self._notes)] or ["# (nothing is)"]
+        out += [f"scenario: {_scalar(name)}", "about: What was recorded, once more.", "fleet:"]
+        out += ["  groups:", *self._fleet(), f"as: {_scalar(self._crew.speaker)}"]
+        if faults:
+            out += ["faults:", *(f"  - {fault}" for fault in faults)]
+        out += ["timeline:", *(f"  {line}" for item in timeline for line in item)]
+        if any(life.over is None for life in self._told.lives):
+            out += [f"ends: {self._at(self._told.ends)}  # where the recording ends"]
+        out += ["# What a program should make of it is for you to say, for example:", "# expect:"]
+        out += [f"#   - {{event: {n}, in-time: true}}" for n in list(self._names.values())[:1]]
+        return "\n".join([*out, "#   - no-complaints", ""])
+
+    def _fleet(self) -> Iterator[str]:
+        for group in self._crew.groups:
+            yield f"    - name: {_scalar(group.name)}"
+            yield f"      kind: {group.kind}"
+            if group.scale_set:
+                yield f"      scale_set: {_scalar(group.scale_set)}"
+            yield "      machines:"
+            for machine in group.machines:
+                spot = ", spot: true" if machine.spot else ""
+                domain = f"update_domain: {machine.update_domain}"
+                yield f"        - {{name: {_scalar(machine.name)}, {domain}{spot}}}"
+
+    def _timeline(self) -> Iterator[list[str]]:
+        items: list[Item] = []
+        left: dict[str, float] = {}  # machines that are gone, and since when
+        for life in self._told.lives:
+            for machine in life.machines:
+                if left.get(machine, math.inf) <= life.appeared:
+                    del left[machine]
+                    name = _scalar(self._crew.names[machine])
+                    at = self._at(life.appeared)
+                    items.append((life.appeared, [f"- {{at: {at}, do: restore, machine: {name}}}"]))
+            items += self._life(life)
+            if life.type in ("Preempt", "Terminate") and life.over and not life.withdrawn:
+                left |= dict.fromkeys(life.machines, life.over)
+        return (lines for _, lines in sorted(items, key=lambda item: item[0]))
+
+    def _life(self, life: Life) -> Iterator[Item]:
+        name = self._names[life.id]
+        words = self._words(life)
+        yield (
+            life.appeared,
+            [_comment(life.id), f"- at: {self._at(life.appeared)}", "  do: schedule"]
+            + [f"  {key}: {_scalar(value)}" for key, value in words.items()]
+            + [f"  name: {name}"],
+        )
+        if life.early and life.started is not None:
+            at = self._at(life.started)
+            yield life.started, [f"- {{at: {at}, do: approve, event: {name}}}"]
+        if life.withdrawn and life.over is not None:
+            yield life.over, [f"- {{at: {self._at(life.over)}, do: cancel, event: {name}}}"]
+
+    def _words(self, life: Life) -> dict[str, Any]:
+        known = [self._crew.names[machine] for machine in life.machines]
+        words: dict[str, Any] = {"type": life.type}
+        words |= {"machine": known[0]} if len(known) == 1 else {"machines": known}
+        source = life.source
+        if source == "User" and not PROMISES[EventType(life.type)].by_user:
+            self._note(life, f"a {life.type} is always the platform's here")
+            source = "Platform"
+        if source != "Platform":
+            words["source"] = source
+        words |= self._notice(life)
+        if life.description:
+            words["description"] = self._description(life)
+        words |= self._duration(life, source)
+        if life.started is not None and life.over is not None:
+            words["lasts"] = _length(max(0.0, life.over - _starts(life, life.started)))
+        if (held := self._held(life)) is not None:
+            words["held"] = _length(held)
+        return words
+
+    def _notice(self, life: Life) -> dict[str, Any]:
+        if life.sudden:
+            if life.appeared <= self._told.begins:
+                self._note(life, "had started when the recording began")
+            return {"sudden": True}
+        if life.not_before is None:
+            self._note(life, "its NotBefore could not be read, so it has the usual notice")
+            return {}
+        appeared = round(life.appeared - self._zero, 3)
+        notice = max(0.0, life.not_before - self._zero - appeared)
+        if notice * SECOND > MAX_NOTICE:
+            self._note(life, f"its notice of {_length(notice)} is more than there can be")
+            notice = MAX_NOTICE / SECOND
+        short = notice * SECOND < PROMISES[EventType(life.type)].notice
+        return {"notice": _length(notice), **({"short-notice": True} if short else {})}
+
+    def _held(self, life: Life) -> float | None:
+        """It was Scheduled beyond its NotBefore: how long, since it appeared."""
+        if life.late and life.started is not None:
+            return life.started - life.appeared
+        overdue = life.not_before is not None and life.not_before < self._told.ends
+        if overdue and life.started is None and life.over is None:
+            return self._told.ends - life.appeared + 1
+        return None
+
+    def _description(self, life: Life) -> str:
+        if len(life.description) > MAX_DESCRIPTION:
+            self._note(life, f"its description is cut after {MAX_DESCRIPTION} characters")
+        return life.description[:MAX_DESCRIPTION]
+
+    def _duration(self, life: Life, source: str) -> dict[str, Any]:
+        if life.duration == -1:
+            return {}
+        if source == "User" or not 0 <= life.duration <= MAX_DURATION_SECONDS:
+            self._note(life, f"its duration of {life.duration} is not possible here, and left out")
+            return {}
+        return {"duration": life.duration}
+
+    def _note(self, life: Life, says: str) -> None:
+        self._notes.append(f"{self._names[life.id]}: {says}")
+
+    def _fault(self, met: Trouble) -> str:
+        parts = [f"kind: {met.kind}", f"at: {self._at(met.at)}"]
+        if machine := self._crew.names.get(met.machine):
+            parts.append(f"machine: {_scalar(machine)}")
+        if met.method == "POST" or met.kind in ("slow", "throttled", "gone", "error", "reset"):
+            parts.append(f"method: {met.method}")
+        parts.append(f"times: {met.times}")
+        if met.seconds is not None:
+            parts.append(f"seconds: {met.seconds:g}")
+        if met.status is not None:
+            parts.append(f"status: {met.status}")
+        return "{" + ", ".join(parts) + "}"
+
+    def _at(self, t: float) -> str:
+        return _length(max(0.0, t - self._zero))
+
+
+def _starts(life: Life, seen: float) -> float:
+    """When it starts in a replay. One that starts by itself does so at its NotBefore, not when
+    somebody looked."""
+    by_itself = not (life.sudden or life.early or life.late)
+    return life.not_before if by_itself and life.not_before is not None else seen
+
+
+def _event_names(lives: Sequence[Life]) -> dict[str, str]:
+    counts: dict[str, int] = {}
+    names = {}
+    for life in lives:
+        kind = life.type.lower()
+        counts[kind] = counts.get(kind, 0) + 1
+        names[life.id] = f"{kind}-{counts[kind]}"
+    return names
+
+
+def _length(seconds: float) -> str:
+    """`1h2m3.5s`, to the millisecond."""
+    thousandths = round(seconds * 1000)
+    rest = thousandths / 1000
+    parts = []
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        count, thousandths = divmod(thousandths, size * 1000)
+        if count:
+            parts.append(f"{count}{unit}")
+        rest = thousandths / 1000
+    if rest or not parts:
+        parts.append(f"{rest:.3f}".rstrip("0").rstrip(".") + "s")
+    return "".join(parts)
+
+
+def _scalar(value: Any) -> str:
+    """As YAML: JSON, but for what needs no quotes."""
+    if isinstance(value, list):
+        return f"[{', '.join(_scalar(one) for one in value)}]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = str(value)
+    if isinstance(value, int) or (_PLAIN.fullmatch(text) and text.lower() not in _WORDS):
+        return text if not (isinstance(value, str) and text.isdecimal()) else f'"{text}"'
+    quoted = msgspec.json.encode(text).decode()
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in quoted)
+
+
+def _comment(text: str) -> str:
+    shown = "".join(c if c.isprintable() else " " for c in text[:MAX_COMMENT])
+    return f"# {shown}"
+
+
+def _named(name: str) -> str:
+    cleaned = _NO_NAME.sub("-", name).strip("-._")[:60].strip("-._")
+    return cleaned or "recording"

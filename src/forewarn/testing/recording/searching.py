@@ -1,0 +1,227 @@
+"""Finding documents in a text that people wrote: an issue thread, a log, a chat.
+
+In fences, behind quote marks and log prefixes, pretty-printed, escaped, as Python prints them, with
+the quotation marks of a word processor. What looks like one and is none is told with its line.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import warnings
+from bisect import bisect_right
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from forewarn.testing.recording import dating
+from forewarn.testing.recording.documents import MAX_DEPTH, Sheet, sheet_of
+
+MAX_DOCUMENTS = 10_000  # that are taken from one text
+MAX_DOCUMENT = 256 * 1024  # characters of one
+MAX_BROKEN = 200  # things in one text that begin like a document and are none
+MAX_HEAD = 500  # characters before a document, and of lines above, in which a time is looked for
+MAX_BEFORE = 512  # characters of a document before its Events
+
+_MARK = re.compile(r"""(?:\\?["'])(?:Events|EventId)\\?["']\s*:""")
+_QUOTED = re.compile(r"^[ \t]*(?:>[ \t]?)+", re.MULTILINE)
+_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_PREFIX = re.compile(  # of a log, before what is a line of JSON
+    r"^[^{}\[\]\"'\n]{0,200}?[:|>\]]\s(?=\s{0,99}[\"{}\[\]])|^\S.{0,200}?[\]:|]\s{1,99}(?=[\"{}\]])"
+)
+_COMMA = re.compile(r",(\s*[}\]])")
+_TYPOGRAPHY = str.maketrans(
+    {**dict.fromkeys("“”„‟″", '"'), **dict.fromkeys("‘’‚′", "'"), "\xa0": " ", "\u200b": ""}
+)
+
+
+class Found(msgspec.Struct, kw_only=True):
+    """A document, and where it stands: its line, and when it was seen if that is said."""
+
+    line: int
+    value: Mapping[str, Any]
+    sheet: Sheet
+    t: float | None
+    stated: bool = False
+
+
+def searched(text: str, notes: list[str]) -> list[Found]:
+    """All documents, in the order in which they stand there."""
+    return _Searching(text, notes).found()
+
+
+class _Searching:
+    def __init__(self, text: str, notes: list[str]) -> None:
+        plain = _ANSI.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+        plain = plain.replace("&quot;", '"').translate(_TYPOGRAPHY)
+        self._text = _QUOTED.sub("", plain)
+        self._bare = "\n".join(_PREFIX.sub("", line) for line in self._text.split("\n"))
+        self._starts = _line_starts(self._text)
+        self._lines = self._text.split("\n")
+        self._notes = notes
+
+    def found(self) -> list[Found]:
+        found: list[Found] = []
+        marks = [match.start() for match in _MARK.finditer(self._text)]
+        bare = [match.start() for match in _MARK.finditer(self._bare)]
+        parallel = len(marks) == len(bare)
+        until = bare_until = 0  # what lies before belongs to documents that were found
+        blamed = -1
+        broken = 0
+        previous = 0  # the line on which the last one ended
+        for index, mark in enumerate(marks):
+            if mark < until or (parallel and bare[index] < bare_until):
+                continue
+            if len(found) >= MAX_DOCUMENTS:
+                self._notes.append(f"only the first {MAX_DOCUMENTS:,} documents are taken")
+                break
+            line = self._line(mark)
+            taken = _document(self._text, mark, until)
+            stripped = None
+            if taken is None and parallel:
+                stripped = _document(self._bare, bare[index], bare_until)
+            got = taken or stripped
+            if got is None:
+                broken += 1
+                if broken > MAX_BROKEN:
+                    self._notes.append(f"line {line}: too much before is broken; the rest is left")
+                    break
+                if "Events" in self._text[mark : mark + 12] and line > blamed:
+                    self._notes.append(f"line {line}: what begins here is no whole document")
+                    blamed = line
+                continue
+            start, end, value = got
+            if taken is not None:
+                here = self._line(start)
+                head = self._text[max(self._starts[here - 1], until, start - MAX_HEAD) : start]
+                until = end
+            else:
+                bare_until = end
+                here = _line_starts_line(self._bare, start)
+                head = self._lines[here - 1].split("{")[0][-MAX_HEAD:]
+            document = sheet_of(value)
+            if document is None:
+                continue
+            self._notes += [f"line {here}: {flaw}; left out" for flaw in document.flaws]
+            above = self._lines[max(previous, here - 1 - dating.LOOK_BACK_HEADERS) : here - 1]
+            t = self._when(document, head, [line[:MAX_HEAD] for line in above], here)
+            found.append(Found(line=here, value=value, sheet=document, t=t, stated=t is not None))
+            previous = self._line(end) if taken else _line_starts_line(self._bare, end)
+        return found
+
+    def _when(self, document: Sheet, head: str, above: list[str], line: int) -> float | None:
+        due = [event.not_before for event in document.events if event.not_before is not None]
+        year = datetime.fromtimestamp(min(due), UTC).year if due else None
+        t = dating.before(head, above, year)
+        if t is not None and due and abs(min(due) - t) > dating.PLAUSIBLE:
+            self._notes.append(f"line {line}: the time before it does not fit its NotBefore")
+            return None
+        return t
+
+    def _line(self, at: int) -> int:
+        return bisect_right(self._starts, at)
+
+
+def _line_starts(text: str) -> list[int]:
+    return [0, *(match.end() for match in re.finditer("\n", text))]
+
+
+def _line_starts_line(text: str, at: int) -> int:
+    return text.count("\n", 0, at) + 1
+
+
+def _document(text: str, mark: int, after: int) -> tuple[int, int, Mapping[str, Any]] | None:
+    """The document whose key stands at `mark`: where it begins, where it ends, what it says."""
+    start = _opening(text, mark, after)
+    if start is None:
+        return None
+    escaped = text[mark] == "\\"
+    for read in (_escaped,) if escaped else (_json, _python):
+        got = read(text, start)
+        if got is None:
+            continue
+        end, value = got
+        if isinstance(value, dict) and isinstance(value.get("Events"), list):
+            return start, end, value
+        if isinstance(value, dict) and "EventType" in value and "EventStatus" in value:
+            return start, end, {"Events": [value]}  # an event on its own
+    return None
+
+
+def _opening(text: str, mark: int, after: int) -> int | None:
+    """The brace that is open where the key stands."""
+    depth = 0
+    for at in range(mark - 1, max(after, mark - MAX_BEFORE) - 1, -1):
+        if text[at] in "}]":
+            depth += 1
+        elif text[at] in "{[":
+            if depth == 0:
+                return at if text[at] == "{" else None
+            depth -= 1
+    return None
+
+
+def _json(text: str, start: int) -> tuple[int, Any] | None:
+    """JSON, also with raw control characters and a comma too many."""
+    end = _end(text, start)
+    if end is None:
+        return None
+    part = text[start:end]
+    for tried in (part, _COMMA.sub(r"\1", part)):
+        try:
+            return end, json.loads(tried, strict=False)
+        except (ValueError, RecursionError):
+            continue
+    return None
+
+
+def _python(text: str, start: int) -> tuple[int, Any] | None:
+    """As Python prints it: {'Events': []}."""
+    end = _end(text, start)
+    if end is None:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return end, ast.literal_eval(text[start:end])
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        return None
+
+
+def _escaped(text: str, start: int) -> tuple[int, Any] | None:
+    """Inside a string of JSON: {\\"Events\\":[]}."""
+    stop = text.find("\n", start)
+    line = text[start : len(text) if stop < 0 else stop][:MAX_DOCUMENT]
+    plain = line.replace('\\"', '"').replace("\\\\", "\\").replace("\\n", "\n")
+    got = _json(plain, 0)
+    if got is None:
+        return None
+    return start + len(line), got[1]
+
+
+def _end(text: str, start: int) -> int | None:
+    """Behind the brace that closes the one at `start`."""
+    depth, quote, at = 0, "", start
+    stop = min(len(text), start + MAX_DOCUMENT)
+    while at < stop:
+        c = text[at]
+        if quote:
+            if c == "\\":
+                at += 1
+            elif c == quote:
+                quote = ""
+        elif c in "\"'":
+            quote = c
+        elif c in "{[":
+            depth += 1
+            if depth > MAX_DEPTH:
+                return None
+        elif c in "}]":
+            depth -= 1
+            if depth == 0:
+                return at + 1
+        at += 1
+    return None
