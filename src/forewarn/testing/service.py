@@ -1,83 +1,61 @@
-"""`Service`: a real node in a thread and loop of its own, on a virtual clock.
+"""`Service`: the real service inside a test, on a virtual clock.
 
 Requests go to it in process, or over real sockets for clients that need them. It answers as
 the machine one names; everything a test makes happen is done and visible when the call returns.
+Its life is `living.py`, how it is asked `asking.py`; what it hands out is `machines.py`, `hosts.py`
+and `events.py`.
 """
 
 from __future__ import annotations
 
-import asyncio
-import http.client
-import threading
 from collections.abc import Callable, Coroutine, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Unpack
 
-from forewarn.core import Event, EventType, Refused, Rules, Source
-from forewarn.core.words import parse_duration
+from forewarn.core import EventType, GroupKind, Rules
 from forewarn.drivers.port import Driver
 from forewarn.metadata.limits import Limits
 from forewarn.metadata.seats import Identity
-from forewarn.node import Address, Config, Node
+from forewarn.node import Config, Node
 from forewarn.node.config import Tls
 from forewarn.node.dev import on_loopback
 from forewarn.service import fleetfile
-from forewarn.service.clock import VirtualClock
+from forewarn.service.attention import ATTENTIVE
 from forewarn.service.fleetfile import Fleet
-from forewarn.service.platform import new_id
+from forewarn.service.platform import Outcome, Outcomes, new_id
 from forewarn.store import Store
-from forewarn.testing.inprocess import Answer, exchange
+from forewarn.testing import fleets
+from forewarn.testing.asking import LOOPBACK, Asking
+from forewarn.testing.clock import Clock
+from forewarn.testing.course import During
+from forewarn.testing.errors import RefusedByService, allowed
+from forewarn.testing.events import (
+    AnEvent,
+    Announcement,
+    Event,
+    announced,
+    event_type,
+    id_of,
+)
+from forewarn.testing.faults import Faults
+from forewarn.testing.fleets import Details
+from forewarn.testing.hosts import Host
+from forewarn.testing.machines import NEWEST, Group, Machine
+from forewarn.testing.story import Story
 from forewarn.verdict.report import Verdict
-from forewarn.wire.requests import write_approval
+
+if TYPE_CHECKING:
+    from forewarn.testing.scenarios import Result, Scenario
+
+__all__ = ["LOOPBACK", "NEWEST", "START", "RefusedByService", "Service"]
 
 START = 1_800_000_000 * 1_000_000  # Fri, 15 Jan 2027 08:00:00 GMT
-NEWEST = "2020-07-01"
-LOOPBACK = Address("127.0.0.1", 0)
-
-T = TypeVar("T")
 
 
-class RefusedByService(Exception):
-    """The service would not do it; the message is what an operator would have read."""
-
-
-class Clock:
-    """The service's time, in a test's hands."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    @property
-    def now(self) -> datetime:
-        at = self._service.node.writer.now().at
-        return datetime.fromtimestamp(at // 1_000_000, UTC)
-
-    def advance(self, by: str | float) -> None:
-        """Jump, stopping at everything due on the way; returns when all of it is visible."""
-        node = self._service.node
-        if not isinstance(node.clock, VirtualClock):
-            raise RefusedByService("this service runs on real time")
-        to = node.clock.at + parse_duration(str(by))
-        self._service.run(node.advance(to))
-
-    def interrupt(self, lost: str | float, what: str = "the service was away") -> None:
-        """Let time pass while nobody serves."""
-
-        async def jump() -> None:
-            clock = self._service.node.clock
-            assert isinstance(clock, VirtualClock)
-            clock.interrupt(what, parse_duration(str(lost)))
-            await self._service.node.ledger.idle()
-
-        self._service.run(jump())
-
-
-class Service:
+class Service(Asking):
     def __init__(
         self,
-        fleet: str | Fleet | None = None,
+        fleet: str | Path | Fleet | None = None,
         *,
         sockets: bool = False,
         state: Path | None = None,
@@ -95,7 +73,10 @@ class Service:
         control_names: tuple[str, ...] = (),
         new_id: Callable[[], str] = new_id,
     ) -> None:
-        made = fleetfile.parse(fleet) if isinstance(fleet, str) else fleet
+        text = fleet.read_text() if isinstance(fleet, Path) else fleet
+        made = fleetfile.parse(text) if isinstance(text, str) else text
+        if made is None and state is None and store is None:
+            made = Fleet({})  # there is nothing yet, and that is as it should be
         made = on_loopback(made) if made is not None else None
         names = [machine.name for machine in made.machines] if made else []
         config = Config(
@@ -111,167 +92,179 @@ class Service:
             control=LOOPBACK if sockets and tls else None,
             record=record,
             observe=not front,
+            faults=True,
             front=front,
             gates=gates or {},
             tls=tls,
             control_names=control_names,
         )
-        self.node = Node(config, store=store, driver=driver, new_id=new_id)
+        super().__init__(Node(config, store=store, driver=driver, new_id=new_id))
+        self.over_sockets = sockets
+        self._story: Story | None = None
         self.clock = Clock(self)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="forewarn", daemon=True)
+        self.faults = Faults(self)
 
-    def __enter__(self) -> Service:
-        self._thread.start()
-        try:
-            self.run(self.node.__aenter__())
-        except BaseException:
-            self._end()
-            raise
-        return self
+    # A fleet.
 
-    def __exit__(
+    def scale_set(
         self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        try:
-            self.run(self.node.__aexit__(kind, value, tb))
-        finally:
-            self._end()
+        name: str,
+        count: int,
+        *,
+        terminate_notice: str | None = None,
+        listening: bool = True,
+        **details: Unpack[Details],
+    ) -> Group:
+        """`web_0` to `web_{count-1}`. Said again with more machines it grows; those that are there
+        stay as they are. `terminate_notice` of 5 to 15 minutes: it is told of deletes."""
+        names = fleets.numbered(f"{name}_", count)
+        kind = GroupKind.SCALE_SET
+        return self._put(fleets.wanted(kind, name, names, details, terminate_notice), listening)
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run something in the service's loop and wait for it."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+    def availability_set(
+        self, name: str, count: int, *, listening: bool = True, **details: Unpack[Details]
+    ) -> Group:
+        """`sql-0`, `sql-1` … It grows like a scale set."""
+        names = fleets.numbered(f"{name}-", count)
+        return self._put(fleets.wanted(GroupKind.AVAILABILITY_SET, name, names, details), listening)
 
-    def _end(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+    def availability_zone(
+        self, name: str, *machines: str, listening: bool = True, **details: Unpack[Details]
+    ) -> Group:
+        """Machines of a zone that are in no set."""
+        kind = GroupKind.AVAILABILITY_ZONE
+        return self._put(fleets.wanted(kind, name, machines, details), listening)
+
+    def cloud_service(
+        self,
+        name: str,
+        roles: Mapping[str, int],
+        *,
+        listening: bool = True,
+        **details: Unpack[Details],
+    ) -> Group:
+        """Instances of roles: `{"FrontEnd": 2}` is FrontEnd_IN_0 and FrontEnd_IN_1."""
+        names = [n for role, count in roles.items() for n in fleets.numbered(f"{role}_IN_", count)]
+        return self._put(fleets.wanted(GroupKind.CLOUD_SERVICE, name, names, details), listening)
+
+    def machine(self, name: str, *, listening: bool = True, **details: Unpack[Details]) -> Machine:
+        """A machine on its own. One that is there already is found by `service["web_0"]`."""
+        wanted = fleets.wanted(GroupKind.STANDALONE, name, [name], details)
+        return self._put(wanted, listening, grow=False)[0]
+
+    def hosts(self, *names: str) -> tuple[Host, ...]:
+        """These hosts; made if they are not there. Machines are put on hosts by `hosts=`."""
+        allowed(self.run(self.node.applying.change(fleets.hosts(*names), by="test")))
+        return tuple(Host(self, name) for name in names)
+
+    def host(self, name: str) -> Host:
+        """A host that is there."""
+        allowed(self.call(self.node.hosts.host, name))
+        return Host(self, name)
+
+    def __getitem__(self, machine: str) -> Machine:
+        """A machine that is there."""
+        self.address(machine)
+        return Machine(self, machine)
 
     @property
-    def addresses(self) -> dict[str, str]:
-        """Where to ask as whom."""
-        groups = self.node.inventory.groups()
-        return {machine.name: machine.addresses[0] for g in groups for machine in g.machines}
-
-    def _address(self, machine: str) -> str:
-        found = self.node.inventory.machine(machine)
-        if found is None:
-            raise RefusedByService(f"there is no machine '{machine}'")
-        return found[1].addresses[0]
-
-    # As a guest.
-
-    def url(self, machine: str | None = None) -> str:
-        if machine is None:
-            return self.node.metadata_url
-        port = self.node.metadata_url.rpartition(":")[2]
-        return f"http://{self._address(machine)}:{port}"
+    def machines(self) -> list[Machine]:
+        return [Machine(self, name) for name in self.addresses]
 
     @property
-    def control_url(self) -> str:
-        """Where the control API is; it is there from the first time that somebody asks."""
-        if not self.node.control_url:
-            self.run(self.node.let_operators_in(LOOPBACK))
-        return self.node.control_url
+    def events(self) -> list[Event]:
+        """All that are Scheduled or Started, whoever sees them."""
+        return [Event(self, record) for record in self.call(self.node.platform.active)]
+
+    # As an operator.
+
+    def schedule(
+        self, type: str, *machines: str | Machine, **details: Unpack[Announcement]
+    ) -> Event:
+        """Announce one event for these machines: `notice="20m"`, `description=…` and so on."""
+        names, kind, said = tuple(map(str, machines)), event_type(type), announced(details)
+        return self.did(self.node.platform.schedule(type=kind, machines=names, by="test", **said))
+
+    def restart(self, machine: str) -> Event:
+        return self.did(self.node.platform.maintain(machine, EventType.REBOOT, "test"))
+
+    def redeploy(self, machine: str) -> Event:
+        return self.did(self.node.platform.maintain(machine, EventType.REDEPLOY, "test"))
+
+    def cancel(self, event: AnEvent) -> Event:
+        return self.did(self.node.platform.cancel(id_of(event), "test"))
+
+    def disable(self, group: str) -> None:
+        """As after a day without a poll: its machines are told of nothing until one asks."""
+        allowed(self.run(self.node.platform.disable(group, "test")))
+        self.settle()
+
+    def during(self, *events: Event, approve: bool = False, play: bool = False) -> During:
+        """A block in which these are Started; when it has been left they are over. The clock is
+        wound to NotBefore, or they are approved; `play` lets polling clients see every change."""
+        if not events:
+            raise RefusedByService("say which event: service.during(event)")
+        return During(self, events, approve=approve, play=play)
 
     def verdict(self) -> Verdict:
         """What the guests have done so far, and what was wrong with it."""
         if self.node.observer is None:
             raise RefusedByService("polls that take the short way are not observed: front=False")
         self.settle()
-        return self.node.observer.verdict()
+        return self.call(self.node.observer.verdict)
 
-    def request(
+    def forget(self) -> None:
+        """Let the verdict begin anew: nothing so far is held against anybody."""
+        if self.node.observer is not None:
+            self.settle()
+            self.call(self.node.observer.forget)
+
+    def story(self) -> str:
+        """What has happened so far, line by line, and the verdict: what a failed test shows."""
+        if self._story is None:
+            return "nothing was observed: front=True"
+        told = self.call(self._story.text)
+        return f"{told}\n\n{self.verdict()}"
+
+    def _started(self) -> None:
+        if self.node.trace is not None:
+            self._story = Story()
+            self.node.trace.tell(self._story.hear)
+
+    def play_scenario(
         self,
-        machine: str,
-        method: str,
-        target: str,
-        headers: Mapping[str, str] | None = None,
-        body: bytes = b"",
-    ) -> Answer:
-        """One HTTP request as this machine."""
-        if self.node.metadata_url:
-            return self._over_socket(machine, method, target, headers or {}, body)
-        asked = self._address(machine)
-        return self.run(exchange(self.node.app, asked, method, target, headers or {}, body))
+        scenario: str | Path | Scenario,
+        *,
+        client: Callable[[], object] | None = None,
+        wait: float = 30.0,
+        react: float = 0.0,
+        patience: float = ATTENTIVE,
+    ) -> Result:
+        """Play one that is shipped, or a file, and say what came of it. `client` is called at every
+        stop of the clock, to ask as the machine under test; without it, whoever asks from
+        elsewhere is waited for. See `scenarios.play`."""
+        from forewarn.testing.scenarios import play
 
-    def get(
-        self, machine: str, version: str = NEWEST, headers: Mapping[str, str] | None = None
-    ) -> Answer:
-        target = f"/metadata/scheduledevents?api-version={version}"
-        return self.request(machine, "GET", target, {"Metadata": "true", **(headers or {})})
+        return play(self, scenario, client=client, wait=wait, react=react, patience=patience)
 
-    def post(
-        self,
-        machine: str,
-        body: bytes,
-        version: str = NEWEST,
-        headers: Mapping[str, str] | None = None,
-    ) -> Answer:
-        target = f"/metadata/scheduledevents?api-version={version}"
-        return self.request(machine, "POST", target, {"Metadata": "true", **(headers or {})}, body)
+    # For what it hands out.
 
-    def approve(self, machine: str, *events: Event | str) -> Answer:
-        ids = [event if isinstance(event, str) else event.id for event in events]
-        return self.post(machine, write_approval(ids))
-
-    def document(self, machine: str, version: str = NEWEST) -> Any:
-        """What the machine is shown now."""
-        return self.get(machine, version).json()
-
-    # As an operator.
-
-    def schedule(self, type: str, *machines: str, **details: Any) -> Event:
-        """Announce an event; `notice="20m"` and whatever else `Platform.schedule` takes."""
-        if "notice" in details:
-            details["notice"] = parse_duration(str(details["notice"]))
-        if "source" in details:
-            details["source"] = Source(details["source"])
-        kind = EventType(type)
-        return self._event(
-            self.node.platform.schedule(type=kind, machines=machines, by="test", **details)
-        )
-
-    def restart(self, machine: str) -> Event:
-        return self._event(self.node.platform.maintain(machine, EventType.REBOOT, "test"))
-
-    def redeploy(self, machine: str) -> Event:
-        return self._event(self.node.platform.maintain(machine, EventType.REDEPLOY, "test"))
-
-    def cancel(self, event: Event) -> Event:
-        return self._event(self.node.platform.cancel(event.id, "test"))
-
-    def disable(self, group: str) -> None:
-        self._allowed(self.run(self.node.platform.disable(group, "test")))
+    def did(self, work: Coroutine[Any, Any, Any]) -> Event:
+        """What a verb brought about, when all of it has happened."""
+        outcome: Outcome = allowed(self.run(work))
         self.settle()
+        return Event(self, outcome.event)
 
-    def settle(self) -> None:
-        """Until everything that was set going has happened."""
-        self.run(self.node.ledger.idle())
-
-    def _event(self, work: Coroutine[Any, Any, Any]) -> Event:
-        outcome = self._allowed(self.run(work))
+    def did_all(self, work: Coroutine[Any, Any, Any]) -> tuple[Event, ...]:
+        outcome: Outcomes = allowed(self.run(work))
         self.settle()
-        found: Event = outcome.event
-        return found
+        return tuple(Event(self, event) for event in outcome.events)
 
-    def _allowed(self, outcome: Any) -> Any:
-        if isinstance(outcome, Refused):
-            raise RefusedByService(outcome.says)
-        return outcome
-
-    def _over_socket(
-        self, machine: str, method: str, target: str, headers: Mapping[str, str], body: bytes
-    ) -> Answer:
-        port = int(self.node.metadata_url.rpartition(":")[2])
-        connection = http.client.HTTPConnection(self._address(machine), port, timeout=30)
-        try:
-            connection.request(method, target, body or None, dict(headers))
-            response = connection.getresponse()
-            found = {name.lower(): value for name, value in response.getheaders()}
-            return Answer(response.status, found, response.read())
-        finally:
-            connection.close()
+    def _put(self, wanted: fleets.Wanted, listening: bool, *, grow: bool = True) -> Group:
+        change = fleets.put(wanted, grow=grow)
+        allowed(self.run(self.node.applying.change(change, by="test")))
+        if listening:
+            for group in wanted.groups:
+                self.run(self.node.platform.enable(group))
+        self.settle()
+        return Group(self, wanted.name, wanted.machines)

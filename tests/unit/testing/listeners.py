@@ -1,0 +1,126 @@
+"""Clients for tests of the clock: threads that poll as a machine, and what they have seen."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from forewarn.testing import Service
+from forewarn.testing.inprocess import Answer, exchange
+from forewarn.wire.requests import write_approval
+
+PAUSE = 0.005  # seconds between two polls: a client that asks once a second, two hundredfold
+PATIENCE = 30.0  # seconds, for what happens at once if it happens at all
+
+
+class Client:
+    """Polls as a machine and keeps what it was shown, as often as that was something else."""
+
+    def __init__(
+        self,
+        service: Service,
+        machine: str,
+        *,
+        version: str = "2020-07-01",
+        headers: Mapping[str, str] | None = None,
+        conditional: bool = False,
+        pause: float = PAUSE,
+        act: Callable[[Client, Any], None] = lambda *_: None,
+    ) -> None:
+        self._service = service
+        self.machine = machine
+        self._version = version
+        self._headers = dict(headers or {})
+        self._conditional = conditional
+        self._pause = pause
+        self._act = act
+        self._stop = threading.Event()
+        self._asked = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.statuses: list[list[str]] = []
+        self.answers: list[int] = []
+        self.incarnations: list[int] = []
+
+    def __enter__(self) -> Client:
+        self._thread.start()
+        assert self._asked.wait(PATIENCE)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(PATIENCE)
+        assert not self._thread.is_alive()
+
+    def ask(self, method: str, headers: Mapping[str, str], body: bytes = b"") -> Answer:
+        return guest(self._service, self.machine, self._version, method, headers, body)
+
+    def approve(self, document: Any) -> None:
+        for event in document["Events"]:
+            if event["EventStatus"] == "Scheduled":
+                self.ask("POST", {}, write_approval([event["EventId"]]))
+
+    def _run(self) -> None:
+        tag: dict[str, str] = {}
+        while not self._stop.is_set():
+            answer = self.ask("GET", {**self._headers, **tag})
+            self.answers.append(answer.status)
+            if answer.status == 200 and answer.body:
+                if self._conditional:
+                    tag = {"If-None-Match": answer.headers["etag"]}
+                self._read(answer.json())
+            self._asked.set()
+            if answer.status == 404:  # the machine is no more
+                return
+            self._stop.wait(self._pause)
+
+    def _read(self, document: Any) -> None:
+        statuses = [event["EventStatus"] for event in document["Events"]]
+        if not self.incarnations or self.incarnations[-1] != document["DocumentIncarnation"]:
+            self.statuses.append(statuses)
+            self.incarnations.append(document["DocumentIncarnation"])
+        self._act(self, document)
+
+
+def guest(
+    service: Service,
+    machine: str,
+    version: str = "2020-07-01",
+    method: str = "GET",
+    headers: Mapping[str, str] | None = None,
+    body: bytes = b"",
+) -> Answer:
+    """One request that nobody can tell to be the test's own."""
+    target = f"/metadata/scheduledevents?api-version={version}"
+    said = {"Metadata": "true", **(headers or {})}
+    asked = service.addresses[machine]
+    return service.run(exchange(service.node.app, asked, method, target, said, body))
+
+
+@contextmanager
+def beside(work: Callable[[], object]) -> Iterator[list[BaseException]]:
+    """Do it in a thread meanwhile; what it failed with is in the list afterwards."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    yield failed
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+
+
+def until(so: Callable[[], bool]) -> None:
+    """For what another thread is about to do."""
+    pause = threading.Event()
+    for _ in range(int(PATIENCE / 0.002)):
+        if so():
+            return
+        pause.wait(0.002)
+    raise AssertionError("it never came about")

@@ -1,0 +1,169 @@
+"""A fleet in one line: every kind of group, growing, and what makes no sense."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from forewarn.testing import SAMPLE, RefusedByService, Service
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with Service() as service:
+        yield service
+
+
+def test_a_service_begins_without_machines(service: Service) -> None:
+    assert service.machines == []
+    assert service.events == []
+
+
+def test_a_fleet_may_be_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "fleet.yaml"
+    file.write_text(SAMPLE)
+    with Service(file) as service, Service(SAMPLE) as same:
+        assert service.addresses == same.addresses != {}
+
+
+def test_a_scale_set_is_its_machines_by_number_and_by_name(service: Service) -> None:
+    web = service.scale_set("web", 3)
+    assert web.names == ("web_0", "web_1", "web_2")
+    assert len(web) == 3
+    assert web[1] == web["web_1"] == service["web_1"]
+    assert [machine.name for machine in web[1:]] == ["web_1", "web_2"]
+    assert list(web) == service.machines
+    assert {machine.group for machine in web} == {"web"}
+    assert web[2].instance("compute")["vmScaleSetName"] == "web"
+
+
+def test_what_is_said_of_a_group_is_so_of_its_machines(service: Service) -> None:
+    web = service.scale_set(
+        "web",
+        4,
+        spot=True,
+        update_domains=2,
+        hosts=["rack-1", "rack-2"],
+        labels={"tier": "web"},
+        tags={"team": "shop"},
+    )
+    assert [machine.record.update_domain for machine in web] == [0, 1, 0, 1]
+    assert [machine.host for machine in web] == ["rack-1", "rack-2", "rack-1", "rack-2"]
+    assert service.host("rack-2").machines == [web[1], web[3]]
+    compute = web[0].instance("compute")
+    assert (compute["priority"], compute["tags"]) == ("Spot", "team:shop")
+    group = service.node.inventory.group("web")
+    assert group is not None
+    assert group.labels == {"tier": "web"}
+
+
+def test_machines_are_spread_over_five_domains_if_none_are_said(service: Service) -> None:
+    domains = [machine.record.update_domain for machine in service.scale_set("web", 7)]
+    assert domains == [0, 1, 2, 3, 4, 0, 1]
+
+
+def test_every_kind_of_group_names_its_machines_as_the_cloud_does(service: Service) -> None:
+    assert service.availability_set("sql", 2).names == ("sql-0", "sql-1")
+    zone = service.availability_zone("zone-1", "a", "b", zone="1")
+    assert zone.names == ("a", "b")
+    assert zone[0].instance("compute")["zone"] == "1"
+    shop = service.cloud_service("shop", {"FrontEnd": 2, "Worker": 1})
+    assert shop.names == ("FrontEnd_IN_0", "FrontEnd_IN_1", "Worker_IN_0")
+    jumpbox = service.machine("jumpbox", hosts=["rack-1"])
+    assert (jumpbox.name, jumpbox.group, jumpbox.host) == ("jumpbox", "jumpbox", "rack-1")
+    kinds = {group.name: group.kind.value for group in service.node.inventory.groups()}
+    assert kinds == {
+        "sql": "availability-set",
+        "zone-1": "availability-zone",
+        "shop": "cloud-service",
+        "jumpbox": "standalone",
+    }
+
+
+def test_a_group_said_again_with_more_machines_grows_and_the_others_stay(service: Service) -> None:
+    web = service.scale_set("web", 2, update_domains=1, terminate_notice="5m")
+    event = web[0].restart()
+    before = [machine.record for machine in web]
+    grown = service.scale_set("web", 4)
+    assert grown.names == ("web_0", "web_1", "web_2", "web_3")
+    assert [machine.record for machine in grown[:2]] == before
+    assert event.status == "Scheduled"
+    assert grown[3].document()["Events"][0]["EventId"] == event.id
+    assert grown[3].delete().status == "Scheduled", "the group is still told of deletes"
+
+
+def test_a_large_scale_set_is_several_placement_groups(service: Service) -> None:
+    big = service.scale_set("big", 250, spot=True)
+    assert len(big) == 250
+    assert [big[n].group for n in (0, 99, 100, 200)] == ["big", "big", "big-2", "big-3"]
+    assert big[249].instance("compute")["vmScaleSetName"] == "big"
+    assert len(big.evict()) == len(big.events) == 250
+
+
+def test_a_group_listens_from_the_start_unless_it_is_said_not_to(service: Service) -> None:
+    asleep = service.scale_set("asleep", 1, listening=False)[0]
+    assert asleep.restart().status == "Started", "nobody has asked, so nobody is told"
+    assert service.scale_set("awake", 1)[0].restart().status == "Scheduled"
+
+
+def test_one_host_may_be_said_without_a_list(service: Service) -> None:
+    web = service.scale_set("web", 2, hosts="rack-1", auto_approve="Reboot")
+    assert [machine.host for machine in web] == ["rack-1", "rack-1"]
+    assert web[0].restart().status == "Started"
+
+
+def test_hosts_may_stand_empty(service: Service) -> None:
+    spare, other = service.hosts("spare", "other")
+    assert (spare.machines, spare.health) == ([], "healthy")
+    assert service.hosts("spare")[0].name == "spare"
+    assert other.explain().startswith("healthy; no machine is on it")
+
+
+def refused(service: Service, words: str) -> pytest.RaisesExc[RefusedByService]:
+    return pytest.raises(RefusedByService, match=words)
+
+
+def test_what_makes_no_sense_is_refused_and_changes_nothing(service: Service) -> None:
+    service.scale_set("web", 3, hosts=["rack-1"])
+    before = service.node.applying.current()
+    with refused(service, "it only grows here. Machines leave by delete"):
+        service.scale_set("web", 2)
+    with refused(service, "has at least one machine"):
+        service.scale_set("none", 0)
+    with refused(service, "at most 10000 machines in a test"):
+        service.scale_set("many", 10_001)
+    with refused(service, "at least one update domain"):
+        service.scale_set("flat", 2, update_domains=0)
+    with refused(service, "there is a group 'web' already, a scale-set"):
+        service.availability_set("web", 5)
+    with refused(service, "there is a group 'web' already"):
+        service.machine("web")
+    with refused(service, "machine 'web_0' stands twice: group 'web' has it"):
+        service.machine("web_0")
+    with refused(service, "'b ad' is no name"):
+        service.scale_set("b ad", 2)
+    with refused(service, "'{0}' is no name"):
+        service.scale_set("{0}", 2)
+    with refused(service, "terminate_notice: is from 5 min to 15 min, not 1 min"):
+        service.scale_set("told", 2, terminate_notice="1m")
+    with refused(service, "'Boot' is no type of event; there are Freeze, Reboot"):
+        service.scale_set("auto", 2, auto_approve=["Boot"])
+    with refused(service, "'a b' is no name"):
+        service.hosts("a b")
+    with pytest.raises(TypeError, match="one may say spot, update_domains, hosts"):
+        service.scale_set("slip", 2, sopt=True)  # type: ignore[call-arg]
+    assert service.node.applying.current() == before
+
+
+def test_whoever_is_not_there_is_named_with_who_could_be_meant(service: Service) -> None:
+    with refused(service, "no machine 'web_0': there are none yet; make some"):
+        service["web_0"]
+    service.scale_set("web", 2, hosts=["rack-1"])
+    with refused(service, "no machine 'wbe_0'; did you mean 'web_0'"):
+        service["wbe_0"]
+    with refused(service, "no host 'rack-2'"):
+        service.host("rack-2")
+    with pytest.raises(KeyError, match="no machine 'web_7' in 'web'; there are web_0, web_1"):
+        service.scale_set("web", 2)["web_7"]

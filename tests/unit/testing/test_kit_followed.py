@@ -1,0 +1,150 @@
+"""A client that acts on what it sees, while the clock is played: nothing is passed over."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+from listeners import PATIENCE, Client, beside, guest, until
+
+from forewarn.testing import Group, RefusedByService, Service
+from forewarn.testing.inprocess import exchange
+from forewarn.wire.beside import WAIT
+from forewarn.wire.requests import write_approval
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with Service() as made:
+        yield made
+
+
+@pytest.fixture
+def web(service: Service) -> Group:
+    return service.scale_set("web", 3)
+
+
+def test_play_stops_where_one_has_waited_for_though_it_is_a_client_that_starts_it(
+    service: Service, web: Group
+) -> None:
+    event = web[0].restart()
+    begun = service.clock.now
+    with Client(service, "web_0", act=Client.approve) as client:
+        assert service.clock.play("1h", until=lambda: event.status == "Started")
+        assert (event.status, service.clock.now) == ("Started", begun)
+        assert client.statuses[-1] == ["Started"]
+
+
+def test_during_a_play_it_is_started_though_a_client_was_quicker_than_its_notice(
+    service: Service, web: Group
+) -> None:
+    event = web[0].restart()
+    with Client(service, "web_0", act=Client.approve) as client:
+        with service.during(event, play=True):
+            assert event.status == "Started"
+            assert client.statuses[-1] == ["Started"]
+        assert event.over
+        assert client.statuses[-1] == []
+
+
+def test_a_threaded_client_that_does_it_right_has_a_clean_verdict(
+    service: Service, web: Group
+) -> None:
+    event = web[0].restart()
+    with Client(service, "web_0", act=Client.approve):
+        service.clock.play("25m")
+    course = service.verdict().check().course("web_0", event)
+    assert course.statuses == ("Scheduled", "Started")
+    assert (course.approved_by, course.started_by, course.in_time) == ("web_0", "approval", True)
+
+
+def test_a_threaded_client_that_does_it_wrong_is_told_so(service: Service, web: Group) -> None:
+    with Client(service, "web_0", act=Client.approve):
+        event = web[0].freeze()
+        service.clock.play("25m")
+    [complaint] = service.verdict().about(event).complaints
+    assert (complaint.rule, complaint.machine) == ("approved-freeze", "web_0")
+
+
+def test_one_that_waits_for_documents_and_approves_them_late_is_in_time(
+    service: Service, web: Group
+) -> None:
+    """Being shown it was all that it was waited for once; it still had to do something."""
+    enough = threading.Event()
+    thought = threading.Event()
+
+    def client() -> None:
+        tag = '"none"'
+        while not enough.is_set():
+            target = f"{WAIT}?api-version=2020-07-01&timeout={PATIENCE:g}s"
+            headers = {"Metadata": "true", "If-None-Match": tag}
+            asked = web[0].address
+            answer = service.run(exchange(service.node.app, asked, "GET", target, headers))
+            tag = answer.headers["etag"]
+            for event in answer.json()["Events"]:
+                if event["EventStatus"] == "Scheduled" and not enough.is_set():
+                    thought.wait(0.1)
+                    body = write_approval([event["EventId"]])
+                    guest(service, "web_0", method="POST", body=body)
+
+    guest(service, "web_0")
+    with beside(client) as failed:
+        until(lambda: service.node.endpoint.beside.waits_now("web_0"))
+        event = web[0].restart()
+        service.clock.play("25m")
+        enough.set()
+        web[1].freeze()
+    assert failed == []
+    assert event.approved_by == "web_0"
+    assert event.started_at is not None
+    assert event.started_at < event.not_before
+
+
+def test_a_play_does_not_stand_in_the_way_of_the_loop_that_its_client_runs_in(
+    service: Service, web: Group
+) -> None:
+    event = web[0].restart()
+
+    async def test() -> None:
+        with pytest.raises(RefusedByService, match=r"use 'async with', or 'await service\.aio"):
+            service.clock.play("5m")
+        with pytest.raises(RefusedByService, match="use 'async with'"):
+            service.during(event, play=True).__enter__()
+        async with service.during(event, play=True):
+            assert event.status == "Started"
+
+    asyncio.run(test())
+    assert event.over
+
+
+@pytest.mark.parametrize("real_time", [False, True])
+def test_a_client_that_was_just_started_is_let_ask_first(real_time: bool) -> None:
+    with Service(real_time=real_time) as service:
+        web = service.scale_set("web", 2)
+        if not real_time:
+            web[0].document()  # which is the test's own
+        with pytest.raises(RefusedByService, match=r"nobody has asked as 'web_0' within 0 s"):
+            web[0].until_asked(patience=0)
+        with beside(lambda: guest(service, "web_0")) as failed:
+            assert web[0].until_asked() is web[0]
+        assert failed == []
+        web[0].until_asked(patience=0)
+
+
+def test_events_that_are_never_started_at_once_are_refused(service: Service, web: Group) -> None:
+    soon, late = web[0].restart(), web[1].schedule("Reboot", notice="2h")
+    with (
+        pytest.raises(RefusedByService, match=f"Reboot {soon.id} was over before Reboot {late.id}"),
+        service.during(soon, late),
+    ):
+        pytest.fail("one of them is over")
+
+
+def test_events_that_start_together_are_all_started(service: Service, web: Group) -> None:
+    one, other = web[0].restart(), web[1].restart()
+    with service.during(one, other):
+        assert (one.status, other.status) == ("Started", "Started")
+    assert one.over
+    assert other.over

@@ -1,0 +1,303 @@
+"""The life of a service inside a test: once, in its own thread and process, and to the end."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import signal
+import socket
+import threading
+import unittest
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
+
+from forewarn.testing import SAMPLE, RefusedByService, Service
+from forewarn.testing.judge import judge_files
+from forewarn.testing.living import _live
+
+
+def threads() -> int:
+    return sum(thread.name == "forewarn" for thread in threading.enumerate())
+
+
+def test_before_it_has_started_it_says_how_it_is_started() -> None:
+    service = Service()
+    for use in (
+        lambda: service.scale_set("web", 1),
+        lambda: service.clock.advance("1m"),
+        lambda: service.url(),
+        lambda: service.verdict(),
+        lambda: service.events,
+    ):
+        with pytest.raises(RefusedByService, match="has not started; use it inside 'with"):
+            use()
+
+
+def test_after_it_has_stopped_it_says_so() -> None:
+    with Service() as service:
+        web = service.scale_set("web", 1)
+        event = web[0].restart()
+    for use in (
+        lambda: service.scale_set("web", 2),
+        lambda: web[0].restart(),
+        lambda: web[0].document(),
+        lambda: event.status,
+        lambda: service.clock.advance("1m"),
+    ):
+        with pytest.raises(RefusedByService, match="has stopped"):
+            use()
+    assert repr(event) == f"<Reboot {event.id} of web_0>", "a message still names it"
+    with pytest.raises(RefusedByService, match=r"lives once; make another with Service\(\)"):
+        service.__enter__()
+    service.__exit__(None, None, None)  # which it has been already
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt, SystemExit])
+def test_it_ends_with_its_block_however_that_is_left(error: type[BaseException]) -> None:
+    before = threads()
+    service = Service(sockets=True)
+    with pytest.raises(error), service:
+        raise error
+    assert threads() == before
+
+
+def test_it_ends_if_it_cannot_start() -> None:
+    class Unwilling(Service):
+        def _started(self) -> None:
+            raise OSError("no")
+
+    before = threads()
+    with pytest.raises(OSError, match="no"), Unwilling():
+        pytest.fail("it has not started")
+    assert threads() == before
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """As a process is when nobody has changed it; who runs tests may have."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_while_something_is_waited_for_ends_the_wait() -> None:
+    with Service() as service:
+        begun, ended = threading.Event(), threading.Event()
+
+        async def for_ever() -> None:
+            begun.set()
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                ended.set()
+
+        def interrupt() -> None:
+            begun.wait(30)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        threading.Thread(target=interrupt, daemon=True).start()
+        with pytest.raises(KeyboardInterrupt):
+            service.run(for_ever())
+        assert ended.wait(30), "nobody waits for it any more, so it does not go on"
+
+
+def test_several_live_at_once_and_know_nothing_of_each_other() -> None:
+    with Service(sockets=True) as one, Service(SAMPLE, sockets=True) as two:
+        one.scale_set("web", 1)[0].restart()
+        assert one["web_0"].url != two["web_0"].url
+        assert len(one["web_0"].document()["Events"]) == 1
+        assert two["web_0"].document()["Events"] == []
+
+
+@pytest.mark.parametrize("verb", ["document", "restart", "advance", "verdict"])
+def test_threads_that_ask_while_it_stops_are_told_so(verb: str) -> None:
+    failed: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            while True:
+                use()
+        except BaseException as error:
+            failed.append(error)
+
+    for _ in range(3):
+        with Service() as service:
+            web = service.scale_set("web", 2)
+            verbs: dict[str, Callable[[], object]] = {
+                "document": web[0].document,
+                "restart": web[1].restart,
+                "advance": partial(service.clock.advance, 1),
+                "verdict": service.verdict,
+            }
+            use = verbs[verb]
+            use()
+            asking = [threading.Thread(target=ask, daemon=True) for _ in range(3)]
+            for thread in asking:
+                thread.start()
+        for thread in asking:
+            thread.join(30)
+            assert not thread.is_alive(), "nobody answers it any more, and it waits all the same"
+    assert {type(error) for error in failed} == {RefusedByService}
+
+
+def test_what_is_done_as_the_last_thing_is_told_to_whoever_waits_for_it() -> None:
+    loop = asyncio.new_event_loop()
+
+    async def last() -> str:
+        loop.stop()
+        return "done"
+
+    waiting = asyncio.run_coroutine_threadsafe(last(), loop)
+    threading.Thread(target=_live, args=[loop], daemon=True).start()
+    assert waiting.result(30) == "done"
+
+
+def test_from_its_own_thread_it_does_not_wait_for_itself() -> None:
+    with Service() as service, pytest.raises(RefusedByService, match="the service's own thread"):
+        service.call(service.settle)
+
+
+def test_a_fork_is_told_that_the_service_lives_elsewhere() -> None:
+    with Service() as service:
+        service.machine("jumpbox")
+        reading, writing = os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # a process with threads forks
+            child = os.fork()
+        if child == 0:
+            try:
+                service["jumpbox"].document()
+            except RefusedByService as refused:
+                os.write(writing, str(refused).encode())
+            service.__exit__(None, None, None)  # which leaves it alone
+            os._exit(0)
+        os.close(writing)
+        os.waitpid(child, 0)
+        assert b"a fork of the one that the service lives in" in os.read(reading, 1_000)
+        os.close(reading)
+        assert service["jumpbox"].document()["Events"] == []
+
+
+def forget(things: list[Service]) -> None:
+    things.clear()
+    gc.collect()
+
+
+def test_one_that_was_forgotten_is_told_of() -> None:
+    before = threads()
+    service = Service().__enter__()
+    thread = service._thread
+    assert thread is not None
+    left = [service]
+    del service
+    with pytest.warns(ResourceWarning, match="was never stopped"):
+        forget(left)
+    thread.join(30)
+    assert threads() == before
+
+
+def test_sockets_are_there_as_soon_as_somebody_wants_them() -> None:
+    with Service() as service:
+        web = service.scale_set("web", 2)
+        event = web[0].restart()
+        assert web[0].url != web[1].url
+        late = service.scale_set("web", 3)[2]
+        asked = Request(
+            f"{late.url}/metadata/scheduledevents?api-version=2020-07-01",
+            headers={"Metadata": "true"},
+        )
+        with urlopen(asked) as answer:
+            assert event.id in answer.read().decode()
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_machines_that_come_later_are_listened_to_as_well(
+    at_once: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the system allows no socket for all of loopback."""
+    monkeypatch.delattr(socket, "SO_BINDTODEVICE", raising=False)
+    with Service(sockets=at_once) as service:
+        first, url = service.machine("first"), service.url()
+        late = service.scale_set("late", 2)
+        assert service.url() == url
+        for machine in (first, *late):
+            target = f"{machine.url}/metadata/scheduledevents?api-version=2020-07-01"
+            with urlopen(Request(target, headers={"Metadata": "true"})) as answer:
+                assert answer.status == 200
+            assert machine.get().status == 200
+        assert service.scale_set("late", 3)[2].document()["Events"] == []
+
+
+def test_the_control_api_is_let_in_once_whoever_asks_for_it() -> None:
+    with Service() as service:
+        with ThreadPoolExecutor(4) as threads:
+            found = set(threads.map(lambda _: service.control_url, range(4)))
+        assert found == {service.control_url}
+        with urlopen(f"{service.control_url}/v1/status") as answer:
+            assert json.load(answer)["metadata"] == ""
+        url = service.url()  # which is opened later than it
+        with urlopen(f"{service.control_url}/v1/status") as answer:
+            assert json.load(answer)["metadata"] == url
+
+
+def test_what_the_kit_records_is_honest(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    with Service(record=trace) as service:
+        web = service.scale_set("web", 3, hosts=["rack-1", "rack-2"], terminate_notice="5m")
+        with service.during(web[0].restart()):
+            web[1].document()
+        web[1].freeze().approve(by=web[2])
+        web[1].document()
+        web[2].delete().until_over()
+        service.host("rack-1").fail()
+        web[1].document()
+    judgement = judge_files([trace])
+    assert judgement.ok, judgement.render()
+    assert judgement.exchanges == 4
+
+
+class AnUnittest(unittest.TestCase):
+    """As somebody without pytest would write it."""
+
+    def setUp(self) -> None:
+        self.service = self.enterContext(Service())
+
+    def test_a_restart_is_announced(self) -> None:
+        web = self.service.scale_set("web", 2)
+        event = web[0].restart()
+        self.assertIn(event, web[1].events)  # noqa: PT009 - as one writes it there
+
+
+def test_any_other_runner_will_do() -> None:
+    result = unittest.TestResult()
+    unittest.defaultTestLoader.loadTestsFromTestCase(AnUnittest).run(result)
+    assert (result.testsRun, result.errors, result.failures) == (1, [], [])
+
+
+def test_a_start_that_is_interrupted_leaves_nothing_behind() -> None:
+    service = Service()
+    begun = threading.Event()
+
+    async def for_ever() -> None:
+        begun.set()
+        await asyncio.get_running_loop().create_future()
+
+    def interrupt() -> None:
+        begun.wait(30)
+        os.kill(os.getpid(), 2)
+
+    service._node.__aenter__ = for_ever  # type: ignore[method-assign,assignment]
+    threading.Thread(target=interrupt, daemon=True).start()
+    before = threads()
+    with pytest.raises(KeyboardInterrupt):
+        service.__enter__()
+    assert threads() == before

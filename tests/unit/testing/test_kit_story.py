@@ -1,0 +1,67 @@
+"""The story of a test: what is told, what is only counted, and how much is kept."""
+
+from __future__ import annotations
+
+from forewarn.testing import Service
+from forewarn.testing.story import MAX_LINES, Story
+
+
+def test_polls_that_show_nothing_new_are_counted() -> None:
+    with Service() as service:
+        web = service.scale_set("web", 1)[0]
+        tag = web.get().headers["etag"]
+        web.get()
+        web.get(headers={"If-None-Match": tag})
+        told = service.story().splitlines()
+    assert told[:2] == [
+        "+0 s          web_0 is shown document 1: no events",
+        "since then web_0 has asked 2 more times",
+    ]
+
+
+def test_the_whole_life_of_an_event_is_told_with_when() -> None:
+    with Service() as service:
+        web = service.scale_set("web", 1)[0]
+        event = web.schedule("Freeze")
+        service.clock.advance("1m30s")
+        event.approve()
+        event.until_over()
+        web.delete()
+        service.clock.interrupt("5s")
+        service.disable("web")
+        story = service.story().partition("\n\n")[0].replace(event.id[:8], "ID").splitlines()
+    assert story[:4] == [
+        "+0 s          Freeze ID of web_0 is announced",
+        "+1 min 30 s   operator approves ID",
+        "+1 min 30 s   Freeze ID of web_0 is Started, as operator has approved it",
+        "+1 min 30 s   Freeze is carried out on web_0",
+    ]
+    assert any(line.endswith("Freeze ID of web_0 is Finished") for line in story)
+    assert any("of web_0 begins, unannounced" in line for line in story)
+    assert any(line.endswith("the clock is stepped by 5 s") for line in story)
+    assert story[-1].endswith("group web is told of nothing any more")
+
+
+def test_what_is_odd_is_shown_as_it_was_and_acts_upon_no_terminal() -> None:
+    with Service() as service:
+        web = service.scale_set("web", 1)[0]
+        web.request("GET", "/\x1b[2J")
+        web.post(b"no \x1b json")
+        story = service.story()
+    assert "web_0: GET /\\x1b[2J → 404" in story
+    assert "\x1b" not in story
+
+
+def test_of_a_long_story_the_end_is_kept() -> None:
+    story = Story()
+    for n in range(MAX_LINES + 5):
+        story.hear({"kind": "disabled", "t": float(n), "group": f"g{n}"})
+    lines = story.text().splitlines()
+    assert (lines[0], len(lines)) == ("… 5 lines before", MAX_LINES + 1)
+    assert lines[-1].endswith(f"group g{MAX_LINES + 4} is told of nothing any more")
+
+
+def test_a_test_in_which_nothing_happened_says_so() -> None:
+    assert Story().text() == "nothing has happened"
+    with Service(front=True) as service:
+        assert service.story() == "nothing was observed: front=True"

@@ -1,0 +1,62 @@
+"""docs/record.md tells the truth about what can be told mechanically."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from forewarn.cli import recording as command
+from forewarn.testing.recording import (
+    dating,
+    endpoint,
+    pasted,
+    reading,
+    recorder,
+    searching,
+    ticking,
+    troubles,
+)
+from forewarn.testing.scenarios import parse
+from forewarn.testing.scenarios.entries import MAX_STEPS
+
+TEXT = (Path(__file__).parents[3] / "docs" / "record.md").read_text("utf-8")
+MIB = 1024 * 1024
+
+
+def test_every_limit_is_the_one_that_holds() -> None:
+    for limit, value in (
+        ("size of an answer that is read", f"{endpoint.MAX_ANSWER // MIB} MiB"),
+        ("time between two polls", f"at least {command.MIN_EVERY:g} s"),
+        ("size of a recording that is made a scenario of", f"{reading.MAX_RECORDING // MIB} MiB"),
+        ("size of a text", f"{pasted.MAX_TEXT // MIB} MiB"),
+        ("documents in one text", f"{searching.MAX_DOCUMENTS:,}"),
+        ("size of a document in a text", f"{searching.MAX_DOCUMENT // 1024} KiB"),
+        ("things in a text that begin like a document and are none", f"{searching.MAX_BROKEN}"),
+        ("lines of a scenario", f"{MAX_STEPS:,}"),
+    ):
+        assert f"| {limit} | {value} |" in TEXT
+    assert f"the first {recorder.REPEATED} in a row" in TEXT
+    assert f"at least {recorder.FIRST_ANSWER:g} s" in TEXT
+    assert f"`--timeout {recorder.TIMEOUT:g}s`" in TEXT
+    assert f"took more than {troubles.SLOW:g} s" in TEXT
+    assert f"by more than {ticking.STEP:g} s" in TEXT
+    assert f"up to {dating.LOOK_BACK} lines above" in TEXT
+    assert f"up to {dating.LOOK_BACK_HEADERS} lines above" in TEXT
+
+
+def test_the_scenario_in_it_can_be_played() -> None:
+    found = re.search(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
+    assert found is not None
+    scenario = parse(found[1])
+    assert [step.verb for step in scenario.steps] == ["schedule"]
+
+
+def test_recording_and_reading_need_no_server_package() -> None:
+    names = ("recorder", "keeping", "telling", "reading", "scenario", "doubting")
+    imports = "".join(f"import forewarn.testing.recording.{name}\n" for name in names)
+    heavy = ("uvicorn", "sqlalchemy", "litestar", "structlog", "yaml")
+    program = f"{imports}import sys\nprint([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr
