@@ -1,0 +1,119 @@
+// The application before real maintenance, with fifteen minutes of notice that take no time.
+
+import assert from "node:assert/strict";
+import http from "node:http";
+import { after, before, test } from "node:test";
+import { Client } from "./events.js";
+import { Forewarn } from "./forewarn.js";
+import { Watcher } from "./watcher.js";
+
+const HALF_AN_HOUR = 30 * 60;
+let forewarn;
+before(async () => (forewarn = await Forewarn.start()));
+after(() => forewarn.stop());
+
+test("a restart is prepared for and approved", async () => {
+  let prepared = 0;
+  const app = await running("web_0", () => (prepared += 1));
+  await forewarn.post("/v1/machines/web_0/restart");
+  await forewarn.play(HALF_AN_HOUR);
+  assert.deepEqual(await app.end(), [
+    "web_0: Reboot Scheduled",
+    "web_0: Reboot approved",
+    "web_0: Reboot Started",
+    "web_0: Reboot gone",
+  ]);
+  assert.equal(prepared, 1);
+  const course = await verdict("web_0");
+  assert.equal(course.approved_by, "web_0");
+  assert.equal(course.in_time, true);
+});
+
+test("a freeze is sat out", async () => {
+  let prepared = 0;
+  const app = await running("sql-0", () => (prepared += 1));
+  await forewarn.post("/v1/events", { type: "Freeze", machines: ["sql-0"], duration: 5 });
+  await forewarn.play(HALF_AN_HOUR);
+  assert.deepEqual(await app.end(), [
+    "sql-0: Freeze Scheduled",
+    "sql-0: Freeze Started",
+    "sql-0: Freeze gone",
+  ]);
+  assert.equal(prepared, 0);
+  assert.equal((await verdict("sql-0")).approved_by, "");
+});
+
+test("a bad day of the service is survived", async () => {
+  const app = await running("Worker_IN_0");
+  await forewarn.post("/v1/machines/Worker_IN_0/redeploy");
+  await forewarn.play(1);
+  // It has started now, and nothing of this means that it is over.
+  const one = { machines: ["Worker_IN_0"], method: "GET", times: 1 };
+  for (const kind of ["reset", "truncated", "empty", "no-events"])
+    await forewarn.post("/v1/faults", { ...one, kind });
+  // The last one spares two polls, so that whoever took these for an end is found out.
+  await forewarn.post("/v1/faults", { ...one, kind: "gone", skip: 2 });
+  while ((await forewarn.get("/v1/faults")).some((fault) => fault.consumed < 1));
+  await forewarn.play(HALF_AN_HOUR);
+  assert.deepEqual(await app.end(), [
+    "Worker_IN_0: Redeploy Scheduled",
+    "Worker_IN_0: Redeploy approved",
+    "Worker_IN_0: Redeploy Started",
+    "Worker_IN_0: Redeploy gone",
+  ]);
+  await verdict("Worker_IN_0");
+});
+
+test("an approval whose answer is lost on a kept connection is sent again", async () => {
+  const app = await running("jumpbox");
+  const lost = { kind: "reset", machines: ["jumpbox"], method: "POST", times: 1 };
+  await forewarn.post("/v1/faults", lost);
+  await forewarn.post("/v1/machines/jumpbox/restart");
+  await forewarn.play(HALF_AN_HOUR);
+  assert.equal((await app.end())[1], "jumpbox: Reboot approved");
+  assert.equal((await forewarn.get("/v1/verdict?machine=jumpbox")).conducts[0].approvals, 2);
+});
+
+test("a connection is kept, and one that the server closed is replaced", async (t) => {
+  let connections = 0;
+  let answered = 0;
+  const server = http.createServer((request, response) => {
+    response.end('{"DocumentIncarnation":1,"Events":[]}');
+    answered += 1;
+    // Closed without a word, as a server does that stops waiting for the next request.
+    if (answered === 3) response.on("finish", () => request.socket.end());
+  });
+  server.on("connection", () => (connections += 1));
+  await new Promise((listening) => server.listen(0, "127.0.0.1", listening));
+  const client = new Client(`http://127.0.0.1:${server.address().port}`);
+  t.after(() => server.close() && client.close());
+  for (let poll = 0; poll < 6; poll += 1) assert.deepEqual(await client.events(), []);
+  assert.equal(connections, 2);
+});
+
+/** Runs the application as a machine, for as long as it takes. */
+async function running(machine, prepare = () => {}) {
+  const client = new Client(await forewarn.url(machine));
+  const lines = [];
+  const watcher = new Watcher(client, prepare, (line) => lines.push(line));
+  await watcher.look(); // from its first poll on a machine is told of maintenance
+  const ending = new AbortController();
+  const ended = watcher.watch(20, ending.signal);
+  return {
+    async end() {
+      ending.abort();
+      await ended;
+      client.close();
+      return lines;
+    },
+  };
+}
+
+/** Fails the test for whatever the application did wrong. */
+async function verdict(machine) {
+  const { courses, complaints } = await forewarn.get(`/v1/verdict?machine=${machine}`);
+  const wrong = complaints.filter((one) => one.severity === "wrong");
+  assert.deepEqual(wrong.map((one) => `${one.rule}: ${one.says}`), []);
+  assert.equal(courses.length, 1);
+  return courses[0];
+}

@@ -1,0 +1,101 @@
+"""The how-tos for clients in other languages: what they show is what stands in the examples, and
+what they tell one to type is typed, in a copy of the example: its tests, a scenario, and the same
+program at 169.254.169.254."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from netns import needs_root, require
+from snippets import Block, Reader, blocks
+
+ROOT = Path(__file__).parents[2]
+PAGES = ROOT / "docs" / "howto"
+EXAMPLES = ROOT / "examples" / "clients"
+FENCES = {"go": "go", "node": "js", "csharp": "csharp"}  # what a block of code is called
+NEEDS = {
+    "go": "Go: apt-get install gccgo",
+    "node": "Node 18 or newer: apt-get install nodejs",
+    "csharp": "Mono: apt-get install mono-mcs libmono-system-net-http4.0-cil"
+    " libmono-system-runtime-serialization4.0-cil",
+}
+
+
+def tools(language: str) -> Mapping[str, str | None]:
+    """The programs that a page calls, and where they are; None is not here."""
+    if language == "go":
+        # gccgo comes with its standard library compiled. Any other Go compiles net/http first,
+        # for more than a minute, and is taken only where there is no other.
+        found = sorted(Path("/usr/bin").glob("go-[0-9]*"))
+        return {"go": str(found[-1]) if found else shutil.which("go")}
+    wanted = ("mcs", "mono") if language == "csharp" else (language,)
+    return {tool: shutil.which(tool) for tool in wanted}
+
+
+def strays(page: str, fence: str, example: Path) -> Iterator[str]:
+    """Blocks of code that stand in no file of the example, or say of none that they do."""
+    for block in blocks(page):
+        if block.language == "console":
+            continue
+        file = example / block.says.get("from", "")
+        if block.language != fence or not file.is_file():
+            yield f"line {block.line} says of no file that it is from there"
+        elif block.body not in file.read_text("utf-8"):
+            yield f"line {block.line} is not what stands in {file.name}"
+
+
+class Follower(Reader):
+    """A reader that has the example: code need not be written down any more, commands are typed."""
+
+    def __init__(self, room: Path, places: Mapping[str, str | None]) -> None:
+        bin = room.with_name("bin")
+        bin.mkdir()
+        for tool, place in places.items():
+            (bin / tool).symlink_to(str(place))
+        env = {"GOFLAGS": "-mod=mod", "GOPROXY": "off", "GOTOOLCHAIN": "local"}
+        super().__init__(room, path=f"{bin}:{Path(sys.executable).parent}", env=env)
+
+    def do(self, block: Block) -> None:
+        if block.language == "console":
+            super().do(block)
+
+
+@pytest.mark.parametrize("language", FENCES)
+def test_code_that_is_shown_stands_in_the_example(language: str) -> None:
+    page = (PAGES / f"{language}.md").read_text("utf-8")
+    assert list(strays(page, FENCES[language], EXAMPLES / language)) == []
+
+
+@pytest.mark.parametrize("language", FENCES)
+def test_what_is_typed_does_what_is_said(language: str, tmp_path: Path) -> None:
+    needs_root()
+    places = tools(language)
+    require(all(places.values()), NEEDS[language])
+    room = tmp_path / "room"
+    shutil.copytree(EXAMPLES / language, room)
+    Follower(room, places).read(PAGES / f"{language}.md")
+
+
+@pytest.mark.parametrize("language", FENCES)
+def test_every_link_leads_somewhere(language: str) -> None:
+    text = (PAGES / f"{language}.md").read_text("utf-8")
+    for target in re.findall(r"\]\((?!https?:|#)([^)#]*)", text):
+        assert (PAGES / target).exists(), target
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "```js from=drain.js\nconst nothing = 1;\n```\n",
+        "```js from=no-such.js\n// a\n```\n",
+        "```js\n// a\n```\n",
+        "```sh\nls\n```\n",
+    ],
+)
+def test_code_that_stands_nowhere_is_noticed(page: str) -> None:
+    assert len(list(strays(page, "js", EXAMPLES / "node"))) == 1
