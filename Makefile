@@ -4,7 +4,7 @@
 #   make test    everything that a change must pass
 #   make lint    the part of it that only reads
 #   make fuzz    look for requests that two ways of answering take differently
-#   make bench   measurements, never part of the tests (BENCH=poll or BENCH=platform)
+#   make bench   measurements, never part of the tests (BENCH=poll, platform or kit)
 #   make deb     a Debian package of the service, in dist/
 #   make lock    write the requirement locks anew
 
@@ -18,18 +18,23 @@ BENCH_PYTHON ?= $(firstword $(wildcard /usr/bin/python3) $(PYTHON))
 BENCH ?= poll
 BENCH_ARGS ?=
 
-.PHONY: dev test packages lint fuzz bench deb lock clean
+.PHONY: dev test packages collected lint fuzz bench deb lock clean
 
 dev: $(VENV)/.ready
 	@exec $(BIN)/forewarn dev $(DEV_ARGS)
 
-test: $(VENV)/.ready
-	@$(MAKE) --jobs 2 --output-sync --no-print-directory lint packages
+test:
+	@$(MAKE) --jobs 2 --output-sync --no-print-directory lint packages collected
 	tools/run-tests $(BIN)/pytest
 
 # What the tests need beside Python: one after the other, as Debian installs one at a time.
 packages: $(CLIENTS)/.ready
 	tools/test-packages
+
+# Read once before several processes do at the same time, which then find them compiled.
+collected: $(VENV)/.ready
+	@$(BIN)/pytest --collect-only --quiet --quiet --no-summary >/dev/null || \
+		$(BIN)/pytest --collect-only --quiet --quiet
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

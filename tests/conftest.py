@@ -1,13 +1,18 @@
-"""For all tests: nothing is logged to the terminal, and hypothesis keeps its own time."""
+"""For all tests: nothing is logged to the terminal, commands are made once, what takes longest goes
+first, and hypothesis keeps its own time."""
 
 from __future__ import annotations
 
+import functools
 import os
+import signal
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import pytest
 import structlog
+import typer.main
+import typer.testing
 from hypothesis import HealthCheck, settings
 
 
@@ -16,6 +21,13 @@ def _drop(_logger: object, _method: str, _event: Any) -> NoReturn:
 
 
 structlog.configure(processors=[_drop])
+# The processes of a run ignore it, and whatever they start would, too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# To type a command takes a tenth of the time that it takes to read them all off the source again.
+typer.testing._get_command = functools.cache(  # type: ignore[attr-defined]
+    typer.main.get_command
+)
 
 
 @pytest.fixture(autouse=True)
@@ -24,6 +36,38 @@ def _no_log_is_left_to_the_next_test() -> Iterator[None]:
     before = structlog.get_config()
     yield
     structlog.configure(**before)
+
+
+# Begun first, so that nobody waits for them in the end: the longest, and what builds packages.
+LONGEST = (
+    "killing/test_killing.py",
+    "simulation/test_simulation.py",
+    "acceptance/test_workers.py",
+    "acceptance/test_deb.py",
+    "acceptance/test_schemathesis.py",
+    "acceptance/test_tutorial.py",
+    "acceptance/test_howto_languages.py",
+    "killing/test_killing_workers.py",
+    "acceptance/test_container.py",
+    "acceptance/test_upgrade.py",
+    "acceptance/test_guest_network.py",
+    "acceptance/test_supervised.py",
+    "acceptance/test_feed_followed.py",
+    "acceptance/test_front.py",
+    "acceptance/test_backup.py",
+    "acceptance/test_apply.py",
+    "acceptance/test_commands.py",
+    "judge/test_judge_crowd.py",
+    "differential/test_differential_cases.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def place(item: pytest.Item) -> int:
+        here = "/".join(item.path.parts[-2:])
+        return LONGEST.index(here) if here in LONGEST else len(LONGEST)
+
+    items.sort(key=place)
 
 
 settings.register_profile("forewarn", deadline=None, suppress_health_check=[HealthCheck.too_slow])

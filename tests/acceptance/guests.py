@@ -55,12 +55,22 @@ class Guest:
         source."""
         if self.source:
             return "127.0.0.1", port_of(self.service)
-        return self.service.addresses[self.name], port_of(self.service)
+        return self.address, port_of(self.service)
 
     @property
     def source(self) -> str | None:
         known = self.service.node.config.identity is Identity.SOURCE
-        return self.service.addresses[self.name] if known else None
+        return self.address if known else None
+
+    @property
+    def address(self) -> str:
+        """A machine that nobody knows any more asks from where it always did."""
+        node = self.service.node
+        if found := node.inventory.machine(self.name):
+            return found[1].addresses[0]
+        assert node.config.fleet is not None
+        (first,) = (m for m in node.config.fleet.machines if m.name == self.name)
+        return first.addresses[0]
 
     def line(self) -> Line:
         return Line(self.place, source=self.source)
@@ -148,9 +158,9 @@ def fleet_of(count: int) -> str:
 def known_by_source(service: Service) -> Service:
     """The service, not yet entered, as it runs on a fleet: a machine is who its address says."""
     config = msgspec.structs.replace(
-        service.node.config, identity=Identity.SOURCE, speak_as=None, control=None
+        service._node.config, identity=Identity.SOURCE, speak_as=None, control=None
     )
-    service.node = Node(config)
+    service._node = Node(config)
     return service
 
 

@@ -30,6 +30,7 @@ LAST_POLL = LAST
 TARGET = "/metadata/scheduledevents?api-version=2020-07-01"
 MACHINES = 12
 NEVER_LONGER = 60.0  # seconds for anything that should take one
+BREATH = 0.02  # seconds between two polls of a machine: of a dozen, one is always asking
 
 
 def source(n: int) -> str:
@@ -193,7 +194,7 @@ def several(directory: Path, workers: int = 2, **settings: object) -> Iterator[S
 
 
 class Crowd:
-    """Machines that poll without a pause, each on connections of its own: every other one on a
+    """Machines that poll again and again, each on connections of its own: every other one on a
     new connection each time, the others on one that they keep for as long as the server does."""
 
     def __init__(self, place: tuple[str, int], machines: Sequence[int]) -> None:
@@ -251,7 +252,7 @@ class Crowd:
             if line is not None and (raw is None or raw.all("connection") == ["close"]):
                 line.close()
                 line = None
-            self._stop.wait(0.002)
+            self._stop.wait(BREATH)
         if line is not None:
             line.close()
 

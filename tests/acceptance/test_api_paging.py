@@ -47,7 +47,8 @@ def pages(service: Service, target: str) -> Iterator[list[Any]]:
 
 
 def names(service: Service, target: str) -> list[str]:
-    key = "id" if target.startswith(("/v1/events", "/v1/rollouts", "/v1/tokens")) else "name"
+    by_id = ("/v1/events", "/v1/rollouts", "/v1/tokens", "/v1/faults")
+    key = "id" if target.startswith(by_id) else "name"
     return [one[key] for page in pages(service, target) for one in page]
 
 
@@ -246,7 +247,15 @@ def test_the_history_leads_to_its_next_page(service: Service) -> None:
     assert found == sorted(found, reverse=True)
 
 
+def test_faults_come_in_the_order_in_which_they_were_added(service: Service) -> None:
+    ids = [service.faults.add("gone", machine="web_0", times=1).id for _ in range(11)]
+    for size in (1, 3, 11, 12):
+        assert names(service, f"/v1/faults?limit={size}") == ids
+    ask(service, "DELETE", f"/v1/faults/{ids[1]}")  # at which the first page had ended
+    assert names(service, f"/v1/faults?limit=4&after={ids[1]}") == ids[2:]
+
+
 def test_every_list_is_paged() -> None:
     lists = {name for name, one in OPERATIONS.items() if one.id.startswith("list")}
     assert all(OPERATIONS[name].paged for name in lists)
-    assert len(lists) == 6
+    assert len(lists) == 7

@@ -439,18 +439,22 @@ def _run(control: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+def _typed(control: str, *words: str | Path) -> Result:
+    return CliRunner().invoke(app, [*map(str, words), "--url", control])
+
+
 def test_serve_without_a_fleet_keeps_what_was_applied(tmp_path: Path, file: Path) -> None:
     state = tmp_path / "state.db"
     running = _serve("--state", state)
     try:
         control = _control(running)
         assert "there are no machines yet" in "".join(running.stderr)
-        assert _run(control, "apply", file).returncode == 0
+        assert _typed(control, "apply", file).exit_code == 0
     finally:
         running.stop()
     again = _serve("--state", state)
     try:
-        assert _run(_control(again), "apply", file).stdout == "nothing to change\n"
+        assert _typed(_control(again), "apply", file).stdout == "nothing to change\n"
     finally:
         again.stop()
 
@@ -461,15 +465,15 @@ def test_serve_goes_on_with_what_is_stored_if_its_fleet_is_refused(
     state = tmp_path / "state.db"
     running = _serve("--state", state, "--fleet", file)
     try:
-        assert _run(_control(running), "event", "schedule", "Reboot", "jump").returncode == 0
+        assert _typed(_control(running), "event", "schedule", "Reboot", "jump").exit_code == 0
     finally:
         running.stop()
     file.write_text(FLEET.split("  - name: jump")[0])
     again = _serve("--state", state, "--fleet", file)
     try:
         control = _control(again)
-        assert _run(control, "machine", "show", "jump").returncode == 0
-        assert _run(control, "apply", file, "--force").returncode == 0
+        assert _typed(control, "machine", "show", "jump").exit_code == 0
+        assert _typed(control, "apply", file, "--force").exit_code == 0
     finally:
         again.stop()
     warning = [line for line in again.stderr if "is not applied" in line]

@@ -451,7 +451,7 @@ def waiting_behind_another(life: Life) -> tuple[Event, int]:
     with life.serving() as service:
         service.get("web_0")
         service.approve("web_0", service.schedule("Reboot", "web_0"))
-        event = service.schedule("Freeze", "web_1")
+        event = service.schedule("Freeze", "web_1").record
         service.approve("web_0", event)
         service.schedule("Freeze", "jumpbox", notice="2d")
         life.copy(service)
@@ -525,7 +525,7 @@ def restored_with(life: Life, driver: Blind) -> Event:
     """An approved Reboot that was carried out after the copy; the copy is the state now."""
     with life.serving() as service:
         service.get("web_0")
-        event = service.schedule("Reboot", "web_0")
+        event = service.schedule("Reboot", "web_0").record
         life.copy(service)
         service.approve("web_0", event)
         assert driver.performed == [event.id]

@@ -45,7 +45,7 @@ class Carry:
 
 def started(service: Service, machine: str = "web_0", type: str = "Reboot") -> Event:
     service.get(machine)
-    event = service.schedule(type, machine)
+    event = service.schedule(type, machine).record
     service.approve(machine, event)
     service.settle()
     return event
@@ -207,7 +207,8 @@ def test_a_program_that_hangs_for_one_group_keeps_no_other_waiting(tmp_path: Pat
     with Service(SAMPLE, driver=carry.driver()) as service:
         service.get("web_0")
         service.get("sql-0")
-        slow, quick = service.schedule("Reboot", "web_0"), service.schedule("Reboot", "sql-0")
+        slow = service.schedule("Reboot", "web_0").record
+        quick = service.schedule("Reboot", "sql-0").record
         service.approve("web_0", slow)
         with fifo.open() as alive:  # which waits until the program has opened it too
             assert alive.readline() == "up\n"

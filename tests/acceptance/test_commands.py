@@ -319,8 +319,8 @@ def test_dev_is_found_by_other_commands_and_tells_every_visible_change(tmp_path:
     found = urls(dev)
 
     def run(*words: str) -> Any:
-        argv = [*FOREWARN, *words, "--json"]
-        done = subprocess.run(argv, capture_output=True, env={**os.environ, **env}, check=True)
+        done = CliRunner().invoke(app, [*words, "--json"], env=env)
+        assert done.exit_code == 0, done.output
         return json.loads(done.stdout)
 
     where = f"{found['metadata']}/metadata/instance/compute/name?api-version=2021-02-01&format=text"

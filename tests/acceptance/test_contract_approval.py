@@ -19,7 +19,7 @@ COUNT = 70
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    with Service(fleet_of(COUNT), sockets=True) as service:
+    with Service(fleet_of(COUNT), sockets=True, front=True) as service:
         yield service
 
 
@@ -235,7 +235,7 @@ class Disk(MemoryStore):
 
 def test_what_cannot_be_made_durable_is_500_and_never_200() -> None:
     disk = Disk()
-    with Service(SAMPLE, sockets=True, store=disk) as service:
+    with Service(SAMPLE, sockets=True, front=True, store=disk) as service:
         guest, other = Guest(service, "web_0"), Guest(service, "sql-0")
         guest.get()
         event = service.schedule("Reboot", guest.name)

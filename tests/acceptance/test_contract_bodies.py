@@ -19,7 +19,7 @@ GET = request("GET", events(NEWEST), METADATA)
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
     limits = Limits(body_timeout=0.2)
-    with Service(fleet_of(COUNT), sockets=True, limits=limits) as service:
+    with Service(fleet_of(COUNT), sockets=True, front=True, limits=limits) as service:
         yield service
 
 

@@ -29,7 +29,7 @@ STRANGER = "127.9.9.9"
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    with known_by_source(Service(fleet_of(COUNT), sockets=True)) as service:
+    with known_by_source(Service(fleet_of(COUNT), sockets=True, front=True)) as service:
         yield service
 
 

@@ -42,7 +42,7 @@ TEXT = f"api-version={NEWEST}&format=text"
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    with Service(FLEET, sockets=True) as service:
+    with Service(FLEET, sockets=True, front=True) as service:
         yield service
 
 

@@ -15,7 +15,7 @@ COUNT = 40
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    with Service(fleet_of(COUNT), sockets=True) as service:
+    with Service(fleet_of(COUNT), sockets=True, front=True) as service:
         yield service
 
 

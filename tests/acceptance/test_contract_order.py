@@ -56,7 +56,9 @@ def service() -> Iterator[Service]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(guard, "monotonic", lambda: 1.0)
         limits = Limits(throttle=1)
-        with known_by_source(Service(fleet_of(COUNT), sockets=True, limits=limits)) as service:
+        with known_by_source(
+            Service(fleet_of(COUNT), sockets=True, front=True, limits=limits)
+        ) as service:
             yield service
 
 

@@ -32,7 +32,7 @@ COUNT = 12
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    with Service(fleet_of(COUNT), sockets=True) as service:
+    with Service(fleet_of(COUNT), sockets=True, front=True) as service:
         yield service
 
 

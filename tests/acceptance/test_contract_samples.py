@@ -22,7 +22,7 @@ COUNT = 20
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    with Service(fleet_of(COUNT) + CLOUD_SERVICE, sockets=True) as service:
+    with Service(fleet_of(COUNT) + CLOUD_SERVICE, sockets=True, front=True) as service:
         yield service
 
 

@@ -17,7 +17,7 @@ GET = request("GET", events(NEWEST), METADATA)
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    with Service(fleet_of(COUNT), sockets=True) as service:
+    with Service(fleet_of(COUNT), sockets=True, front=True) as service:
         yield service
 
 

@@ -34,7 +34,7 @@ def stands() -> Iterator[Stands]:
 @pytest.fixture(scope="module")
 def throttled(stands: Stands) -> Iterator[Service]:
     with Service(
-        fleet_of(2), sockets=True, limits=Limits(throttle=5), rules=Rules(silence=DAY)
+        fleet_of(2), sockets=True, front=True, limits=Limits(throttle=5), rules=Rules(silence=DAY)
     ) as service:
         yield service
 

@@ -62,7 +62,9 @@ PREVIEW_TIME, TIME = "2027-01-15T09:00:00Z", "Fri, 15 Jan 2027 09:00:00 GMT"
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
     """Every machine of `NAMES` has one event of each type, in the order of the newest version."""
-    with Service(FLEET + "\n".join(fleet_of(3).splitlines()[1:]), sockets=True) as service:
+    with Service(
+        FLEET + "\n".join(fleet_of(3).splitlines()[1:]), sockets=True, front=True
+    ) as service:
         for name, _ in NAMES:
             for type in TYPES[NEWEST]:
                 service.schedule(type, name, notice="1h", description="For a test.", duration=9)

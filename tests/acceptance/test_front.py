@@ -76,7 +76,7 @@ def standing_aside(answer: Raw) -> tuple[str, list[str], bytes]:
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    with Service(fleet_of(COUNT), sockets=True) as service:
+    with Service(fleet_of(COUNT), sockets=True, front=True) as service:
         yield service
 
 
@@ -314,7 +314,7 @@ def test_what_is_known_of_a_machine_is_the_same_on_both_ways(
 
 
 def test_to_poll_on_a_kept_connection_keeps_a_group_listening() -> None:
-    with Service(fleet_of(1), sockets=True, rules=Rules(silence=DAY)) as service:
+    with Service(fleet_of(1), sockets=True, front=True, rules=Rules(silence=DAY)) as service:
         guest = Guest(service, "web0_0")
         guest.get()
         service.schedule("Reboot", guest.name, notice="30d")
@@ -501,7 +501,7 @@ def test_polls_that_are_sent_one_by_one_and_not_read_are_all_answered_later(
 @pytest.mark.usefixtures("loop", "narrow")
 def test_ten_thousand_polls_that_are_not_read_wait_and_are_answered_in_order() -> None:
     limits = Limits(max_pipelined=100_000)
-    with Service(fleet_of(2), sockets=True, limits=limits) as service:
+    with Service(fleet_of(2), sockets=True, front=True, limits=limits) as service:
         guest, other = Guest(service, "web0_0"), Guest(service, "web1_0")
         guest.get()
         service.schedule("Freeze", guest.name)
@@ -525,7 +525,7 @@ def test_ten_thousand_polls_that_are_not_read_wait_and_are_answered_in_order() -
 
 @pytest.mark.usefixtures("loop", "narrow")
 def test_a_caller_that_says_no_more_gets_the_whole_of_a_large_document() -> None:
-    with Service(fleet_of(1), sockets=True) as service:
+    with Service(fleet_of(1), sockets=True, front=True) as service:
         guest = Guest(service, "web0_0")
         length = fill(service, guest, 1_000_000)
         for data in (GET, LAST, ODD):
@@ -553,7 +553,7 @@ def reset(line: Line) -> None:
 
 @pytest.mark.usefixtures("loop", "narrow")
 def test_callers_that_go_in_the_middle_leave_nothing_behind() -> None:
-    with Service(fleet_of(2), sockets=True) as service:
+    with Service(fleet_of(2), sockets=True, front=True) as service:
         guest, other = Guest(service, "web0_0"), Guest(service, "web1_0")
         fill(service, guest, 1_000_000)
         other.get()
@@ -575,7 +575,7 @@ def test_callers_that_go_in_the_middle_leave_nothing_behind() -> None:
 def test_whoever_goes_in_the_middle_of_its_answers_is_no_surprise(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with Service(fleet_of(2), sockets=True) as service:
+    with Service(fleet_of(2), sockets=True, front=True) as service:
         guest, other = Guest(service, "web0_0"), Guest(service, "web1_0")
         fill(service, guest, 1_000_000)
         other.get()
@@ -595,7 +595,7 @@ def test_a_silent_caller_is_kept_whatever_sockets_do_by_default() -> None:
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(2)
     try:
-        with Service(fleet_of(1), sockets=True) as service:
+        with Service(fleet_of(1), sockets=True, front=True) as service:
             guest = Guest(service, "web0_0")
             guest.get()
             with guest.line() as line:
@@ -690,7 +690,7 @@ def at_the_stop(monkeypatch: pytest.MonkeyPatch, happens: Callable[[Front], None
 def test_whoever_has_asked_before_the_stop_is_answered_and_told(
     monkeypatch: pytest.MonkeyPatch, data: bytes
 ) -> None:
-    service = Service(fleet_of(1), sockets=True)
+    service = Service(fleet_of(1), sockets=True, front=True)
     service.__enter__()
     guest = Guest(service, "web0_0")
     guest.get()
@@ -701,7 +701,7 @@ def test_whoever_has_asked_before_the_stop_is_answered_and_told(
 
     def at_last(_: Front) -> None:
         kept.send(data)
-        fresh.append(guest.line())
+        fresh.append(Line(place))
         fresh[0].send(data)
 
     at_the_stop(monkeypatch, at_last)
@@ -721,7 +721,7 @@ def test_whoever_has_asked_before_the_stop_is_answered_and_told(
 def test_whoever_is_being_handed_over_at_the_stop_is_answered_and_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    service = Service(fleet_of(1), sockets=True)
+    service = Service(fleet_of(1), sockets=True, front=True)
     service.__enter__()
     guest = Guest(service, "web0_0")
     guest.get()
@@ -742,7 +742,7 @@ def test_whoever_is_being_handed_over_at_the_stop_is_answered_and_told(
 
 @pytest.mark.usefixtures("loop")
 def test_a_hundred_idle_connections_do_not_hold_up_the_stop() -> None:
-    service = Service(fleet_of(10), sockets=True)
+    service = Service(fleet_of(10), sockets=True, front=True)
     service.__enter__()
     lines = []
     for n in range(10):
@@ -761,7 +761,7 @@ def test_a_hundred_idle_connections_do_not_hold_up_the_stop() -> None:
 
 @pytest.mark.usefixtures("narrow")
 def test_a_caller_that_never_reads_does_not_hold_up_the_stop_for_long() -> None:
-    service = Service(fleet_of(1), sockets=True)
+    service = Service(fleet_of(1), sockets=True, front=True)
     service.__enter__()
     guest = Guest(service, "web0_0")
     fill(service, guest, 1_000_000)
@@ -806,7 +806,7 @@ def test_no_timer_is_set_for_a_request(service: Service, group: Group, way: str)
 
 
 def test_a_thousand_groups_that_are_idle_have_no_pages() -> None:
-    with Service(fleet_of(1_000), sockets=True) as service:
+    with Service(fleet_of(1_000), sockets=True, front=True) as service:
         seats = service.node.endpoint.seats
         boards = [seats.at(service.addresses[f"web{n}_0"]) for n in range(1_000)]
         assert all(seat and seat.board.pages == {} for seat in boards)
@@ -850,7 +850,7 @@ def test_a_front_is_counted(service: Service, group: Group) -> None:
 
 def test_whatever_is_recorded_takes_the_long_way(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
-    with Service(fleet_of(1), sockets=True, record=trace) as service:
+    with Service(fleet_of(1), sockets=True, front=True, record=trace) as service:
         guest = Guest(service, "web0_0")
         guest.get()
         assert service.node.front is None

@@ -24,7 +24,7 @@ from forewarn.testing import Service
 
 @pytest.fixture
 def service() -> Iterator[Service]:
-    with Service(fleet_of(2), sockets=True) as service:
+    with Service(fleet_of(2), sockets=True, front=True) as service:
         for name in ("web0_0", "web1_0"):
             Guest(service, name).get()
         yield service
@@ -125,7 +125,7 @@ def test_a_body_in_very_many_chunks_is_refused(service: Service) -> None:
     ids=["max_head", "max_head_lines"],
 )
 def test_where_a_poll_may_be_too_long_there_is_no_front(limits: Limits) -> None:
-    with Service(fleet_of(1), sockets=True, limits=limits) as service:
+    with Service(fleet_of(1), sockets=True, front=True, limits=limits) as service:
         assert service.node.front is None
 
 

@@ -84,7 +84,7 @@ def test_a_restart_refuses_no_poll_and_loses_no_approval(tmp_path: Path, workers
                 service.ask("POST", f"/v1/events/{id}/finish", {"reason": "test"})
             crowd.leave()
         assert crowd.wrong == []
-        assert crowd.went["answered"] > 300
+        assert crowd.went["answered"] >= 200  # those that were waited for
 
 
 def test_a_restart_refuses_no_poll_on_the_long_way_either(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def lines(result: Result) -> list[dict[str, Any]]:
 def a_life(service: Service) -> Event:
     """A Reboot of web_0 from its announcement to its end, approved by web_1."""
     service.get("web_1")
-    event = service.schedule("Reboot", "web_0")
+    event = service.schedule("Reboot", "web_0").record
     service.get("web_1")
     service.clock.advance("1m")
     service.get("web_0")

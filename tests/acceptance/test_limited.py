@@ -35,8 +35,11 @@ BODIES: dict[str, object] = {
     "POST /v1/rollouts/{id}/pause": {},
     "POST /v1/rollouts/{id}/abort": {},
     "POST /v1/clock/advance": {"by": 60},
+    "POST /v1/clock/play": {"by": 60},
+    "POST /v1/clock/resume": {"speed": 60},
     "POST /v1/tokens": {"name": "more", "role": "admin"},
     "POST /v1/tokens/{id}/revoke": {"force": True},
+    "POST /v1/faults": {"kind": "gone", "machines": ["amber_0"]},
     "PUT /v1/fleet": {"groups": []},
     "PUT /v1/groups/{name}": {"name": "amber", "kind": "scale-set", "machines": []},
     "PUT /v1/hosts/{name}": {"name": "dune"},
@@ -57,7 +60,7 @@ groups:
 LISTS = {
     *("GET /v1/machines", "GET /v1/groups", "GET /v1/hosts", "GET /v1/events"),
     *("GET /v1/rollouts", "GET /v1/status", "GET /v1/history", "GET /v1/history/export"),
-    "GET /v1/changes",
+    *("GET /v1/changes", "GET /v1/verdict"),
 }
 
 

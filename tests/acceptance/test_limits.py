@@ -443,14 +443,14 @@ def by_source(request: pytest.FixtureRequest, time: Guard) -> Iterator[Service]:
     limits = Limits(max_connections_per_machine=3, max_connections=10)
     service = Service(fleet_of(2), sockets=True, limits=limits, front=request.param)
     known_by_source(service)
-    config = service.node.config
+    config = service._node.config
     assert config.fleet is not None
     groups = dict(config.fleet.groups)
     first, *rest = groups["web0"].machines
     first = msgspec.structs.replace(first, addresses=(*first.addresses, "127.0.9.1"))
     groups["web0"] = msgspec.structs.replace(groups["web0"], machines=(first, *rest))
     fleet = Fleet(groups, config.fleet.hosts)
-    service.node = Node(msgspec.structs.replace(config, fleet=fleet))
+    service._node = Node(msgspec.structs.replace(config, fleet=fleet))
     with service:
         Guest(service, "web0_0").get()
         Guest(service, "web1_0").get()
@@ -533,7 +533,7 @@ def large(monkeypatch: pytest.MonkeyPatch, time: Guard) -> Iterator[Guest]:
 
     monkeypatch.setattr("forewarn.node.making.open_loopback", opened)
     limits = Limits(max_connections_per_machine=4)
-    with Service(fleet_of(1), sockets=True, limits=limits) as service:
+    with Service(fleet_of(1), sockets=True, front=True, limits=limits) as service:
         guest = Guest(service, "web0_0")
         guest.get()
         for _ in range(100):

@@ -26,7 +26,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    with Service(SAMPLE, sockets=True, state=tmp_path / "state.db") as service:
+    with Service(SAMPLE, sockets=True, front=True, state=tmp_path / "state.db") as service:
         yield service
 
 
@@ -129,7 +129,7 @@ class Failing(MemoryStore):
 
 def test_a_store_that_fails_is_counted_and_seen() -> None:
     store = Failing(Disk())
-    with Service(SAMPLE, sockets=True, store=store) as service:
+    with Service(SAMPLE, sockets=True, front=True, store=store) as service:
         store.fails = True
         with pytest.raises(ControlError, match="no space left"):
             ControlClient(service.control_url).evict("web_2")
@@ -156,11 +156,11 @@ def test_lost_time_and_rollouts_are_counted(service: Service) -> None:
 
 
 def test_numbers_go_on_after_a_restart_where_they_are_about_the_state(tmp_path: Path) -> None:
-    with Service(SAMPLE, sockets=True, state=tmp_path / "s.db") as service:
+    with Service(SAMPLE, sockets=True, front=True, state=tmp_path / "s.db") as service:
         service.get("web_0")
         service.schedule("Reboot", "web_0", notice="1h")
         before = now(service)
-    with Service(SAMPLE, sockets=True, state=tmp_path / "s.db") as service:
+    with Service(SAMPLE, sockets=True, front=True, state=tmp_path / "s.db") as service:
         after = now(service)
         for name in (
             'forewarn_events{state="scheduled",type="Reboot"}',
@@ -197,7 +197,7 @@ def test_a_scrape_can_be_had_as_openmetrics(service: Service) -> None:
 def test_a_scrape_walks_nothing() -> None:
     """However many machines there are: what it looks at is counted already."""
     machines = tuple(MachinePut(Machine(name=f"m{n}")) for n in range(50_000))
-    with Service(SAMPLE, sockets=True) as service:
+    with Service(SAMPLE, sockets=True, front=True) as service:
         batch = Batch(START, entries=(Entry("large", machines),))
         service.run(service.node.store.transact(lambda _: batch))
         assert now(service)['forewarn_machines{state="there"}'] > 50_000
@@ -222,6 +222,21 @@ class Watched(tuple[Machine, ...]):
     def __iter__(self) -> Iterator[Machine]:
         self.looked.append("walked")
         return super().__iter__()
+
+
+def test_faults_are_counted_by_what_has_become_of_them(service: Service) -> None:
+    service.faults.add("gone", machine="web_0", times=2)
+    service.faults.add("error", machine="sql-0", starts_in="1h")
+    service.get("web_0")
+    found = now(service)
+    assert (
+        found['forewarn_faults{state="active"}'] == found['forewarn_faults{state="waiting"}'] == 1
+    )
+    assert found["forewarn_faults_consumed_total"] == 1
+    service.get("web_0")
+    service.faults.clear()
+    assert now(service)['forewarn_faults{state="active"}'] == 0
+    assert now(service)["forewarn_faults_consumed_total"] == 2, "which never goes back"
 
 
 def test_every_metric_is_documented_and_every_documented_one_exists(service: Service) -> None:

@@ -216,8 +216,9 @@ def test_nothing_is_imported_while_it_is_off() -> None:
             sys.executable,
             "-c",
             "import sys\n"
-            "from forewarn.testing import Service\n"
+            "from forewarn.testing import SAMPLE, Service\n"
             "with Service(SAMPLE, sockets=True) as service:\n"
+            "    assert service.control_url\n"
             "    service.schedule('Reboot', 'web_0')\n"
             "print([n for n in sys.modules if n.startswith('opentelemetry.sdk')])",
         ],

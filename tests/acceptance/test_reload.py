@@ -190,7 +190,7 @@ def test_the_grace_that_a_trace_is_judged_by_stays_while_it_is_recorded(tmp_path
 def test_limits_hold_for_connections_there_are_but_not_below_what_the_short_way_needs(
     tmp_path: Path,
 ) -> None:
-    with Service(SAMPLE, sockets=True) as service:
+    with Service(SAMPLE, sockets=True, front=True) as service:
         reload = Reloaded(tmp_path, service)
         report = reload("max_body = 10\nmax_head = 1000\n")
         assert (report.reloaded, report.restart) == (("max_body",), ("max_head",))
@@ -254,6 +254,8 @@ OTHERS = {  # a value of each setting that is not the default, with what it take
     "max_connections_per_machine": "max_connections_per_machine = 2",
     "max_connections": "max_connections = 100",
     "front": "front = false",
+    "observe": "observe = true",
+    "faults": "faults = true",
     "enable_delay": 'enable_delay = "1s"',
     "silence": 'silence = "1h"',
     "start_grace": 'start_grace = "10m"',

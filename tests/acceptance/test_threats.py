@@ -34,7 +34,7 @@ SEEN = r"\x1b[2J\x1b]0;owned\x07a\nb\x9bc\u202ed"
 
 @pytest.fixture
 def service() -> Iterator[Service]:
-    with Service(fleet_of(2), sockets=True) as service:
+    with Service(fleet_of(2), sockets=True, front=True) as service:
         yield service
 
 
@@ -94,7 +94,7 @@ def test_a_guest_that_changes_its_mind_without_end_is_held_to_its_rate(
 ) -> None:
     """Every change of its readiness is a commit on disk: `throttle` holds for these as well."""
     monkeypatch.setattr(guard, "monotonic", lambda: 1_000.0)  # no second passes
-    with Service(fleet_of(1), sockets=True, limits=Limits(throttle=5)) as service:
+    with Service(fleet_of(1), sockets=True, front=True, limits=Limits(throttle=5)) as service:
         guest = Guest(service, "web0_0")
         assert guest.get().status == 200
         event = service.schedule("Reboot", "web0_0")
@@ -110,7 +110,7 @@ def test_a_guest_may_change_its_mind_so_often_and_no_more_whatever_restarts(tmp_
     """Without a throttle, too: what it can have written is bounded."""
 
     def service() -> Service:
-        return Service(fleet_of(1), sockets=True, state=tmp_path / "state.db")
+        return Service(fleet_of(1), sockets=True, front=True, state=tmp_path / "state.db")
 
     with service() as first:
         guest = Guest(first, "web0_0")
@@ -204,7 +204,7 @@ ODD_NAMES = [
 
 @pytest.fixture(scope="module")
 def named() -> Iterator[Service]:
-    with Service(fleet_of(1), sockets=True) as service:
+    with Service(fleet_of(1), sockets=True, front=True) as service:
         yield service
 
 
@@ -244,7 +244,7 @@ def test_no_word_of_anybody_reaches_a_programs_command_line(tmp_path: Path) -> N
     carry.chmod(0o755)
     prose = f"$(touch {tmp_path}/pwned); `touch {tmp_path}/pwned` | touch {tmp_path}/pwned\n--force"
     driver = Command(Program(words=(str(carry),)))
-    with Service(fleet_of(1), sockets=True, driver=driver) as service:
+    with Service(fleet_of(1), sockets=True, front=True, driver=driver) as service:
         guest = Guest(service, "web0_0")
         guest.get()
         event = service.schedule("Reboot", "web0_0", description=prose)

@@ -149,14 +149,19 @@ def test_there_is_no_option_that_takes_a_token(service: Service) -> None:
     assert "No such option" in result.output
 
 
-def on_state(*words: str, state: Path) -> subprocess.CompletedProcess[str]:
+def on_state(*words: str, state: Path) -> Result:
+    return CliRunner().invoke(app, ["token", *words, "--state", str(state)])
+
+
+def elsewhere(*words: str, state: Path) -> subprocess.CompletedProcess[str]:
+    """The same in a process of its own, as whoever has nothing to do with the service's."""
     argv = [*FOREWARN, "token", *words, "--state", str(state)]
     return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_tokens_are_made_where_the_state_is_while_no_service_runs(tmp_path: Path) -> None:
     state = tmp_path / "state.db"
-    done = on_state("create", "alice", "--role", "admin", state=state)
+    done = elsewhere("create", "alice", "--role", "admin", state=state)
     assert (done.returncode, bool(SECRET.fullmatch(done.stdout.strip()))) == (0, True)
     assert f"{state} was made" in done.stderr
     with Service(FLEET, sockets=True, state=state, real_time=True) as service:
@@ -165,16 +170,16 @@ def test_tokens_are_made_where_the_state_is_while_no_service_runs(tmp_path: Path
         assert Api(service.control_url).get("/v1/status").status == 401
         (record,) = api.get("/v1/history?what=token-created").json()["records"]
         assert (record["by"], record["note"]) == ("operator", "alice (admin)")
-        used = on_state("create", "bob", "--role", "admin", state=state)
+        used = elsewhere("create", "bob", "--role", "admin", state=state)
         assert used.returncode == 1
         assert "in use" in used.stderr
         # To look is to take nothing from whoever runs it.
-        assert "alice" in on_state("list", state=state).stdout
+        assert "alice" in elsewhere("list", state=state).stdout
     listed = on_state("list", "--json", state=state)
     assert [one["name"] for one in json.loads(listed.stdout)] == ["alice"]
     assert json.loads(listed.stdout)[0]["last_used"]
     assert "the last of an admin" in on_state("revoke", "alice", state=state).stderr
-    assert on_state("revoke", "alice", "--force", state=state).returncode == 0
+    assert on_state("revoke", "alice", "--force", state=state).exit_code == 0
 
 
 def test_time_without_a_service_is_no_service_whoever_writes_meanwhile(tmp_path: Path) -> None:
@@ -183,7 +188,7 @@ def test_time_without_a_service_is_no_service_whoever_writes_meanwhile(tmp_path:
     yesterday = guard.wall_us() - DAY
     with Service(FLEET, state=state, start=yesterday) as service:
         service.document("web_0")
-    assert on_state("create", "alice", "--role", "admin", state=state).returncode == 0
+    assert on_state("create", "alice", "--role", "admin", state=state).exit_code == 0
     with Service(FLEET, state=state, real_time=True) as service:
         assert service.node.writer.now().lost >= DAY
 
@@ -193,7 +198,7 @@ def test_a_state_file_that_is_not_there_is_not_made_by_looking(
     tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     done = on_state(*words, state=tmp_path / "none.db")
-    assert (done.returncode, "no such state file" in done.stderr) == (1, True)
+    assert (done.exit_code, "no such state file" in done.stderr) == (1, True)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -201,7 +206,7 @@ def test_a_state_file_that_is_none_is_left_alone(tmp_path: Path) -> None:
     state = tmp_path / "state.db"
     state.write_bytes(b"something else entirely" * 100)
     done = on_state("create", "alice", "--role", "admin", state=state)
-    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert (done.exit_code, len(done.stderr.splitlines())) == (1, 1)
     assert state.read_bytes() == b"something else entirely" * 100
 
 
@@ -261,14 +266,14 @@ def test_a_token_that_goes_over_the_wire_in_the_clear_is_warned_of(service: Serv
 def a_copy(tmp_path: Path) -> Path:
     """A copy that nobody has served yet: whoever takes it up says so in the log."""
     state, copy = tmp_path / "was.db", tmp_path / "copy.db"
-    assert on_state("create", "alice", "--role", "admin", state=state).returncode == 0
-    done = subprocess.run([*FOREWARN, "backup", str(copy), "--state", str(state)], check=False)
-    assert done.returncode == 0
+    assert on_state("create", "alice", "--role", "admin", state=state).exit_code == 0
+    done = CliRunner().invoke(app, ["backup", str(copy), "--state", str(state)])
+    assert done.exit_code == 0, done.output
     return copy
 
 
 def test_on_standard_output_there_is_the_token_whatever_else_is_said(tmp_path: Path) -> None:
-    done = on_state("create", "bob", "--role", "admin", state=a_copy(tmp_path))
+    done = elsewhere("create", "bob", "--role", "admin", state=a_copy(tmp_path))
     assert SECRET.fullmatch(done.stdout.rstrip("\n"))
     assert "the state is a copy" in done.stderr
 

@@ -37,6 +37,9 @@ ROLES: dict[str, tuple[Role | None, bool]] = {
     "GET /v1/status": (V, True),
     "GET /v1/clock": (V, True),
     "POST /v1/clock/advance": (OP, False),
+    "POST /v1/clock/play": (OP, False),
+    "POST /v1/clock/resume": (OP, False),
+    "POST /v1/clock/pause": (OP, False),
     "GET /v1/machines": (V, True),
     "GET /v1/machines/{name:str}": (V, True),
     "DELETE /v1/machines/{name:str}": (OP, False),
@@ -87,11 +90,18 @@ ROLES: dict[str, tuple[Role | None, bool]] = {
     "GET /v1/history/export": (V, True),
     "GET /v1/feed": (V, True),
     "GET /v1/changes": (V, True),
+    "GET /v1/verdict": (V, True),
+    "POST /v1/verdict/forget": (OP, False),
     "GET /v1/backup": (A, False),
     "GET /v1/tokens": (A, False),
     "POST /v1/tokens": (A, False),
     "GET /v1/tokens/{id:str}": (A, False),
     "POST /v1/tokens/{id:str}/revoke": (A, False),
+    "GET /v1/faults": (A, False),
+    "POST /v1/faults": (A, False),
+    "DELETE /v1/faults": (A, False),
+    "GET /v1/faults/{id:str}": (A, False),
+    "DELETE /v1/faults/{id:str}": (A, False),
 }
 
 
@@ -103,6 +113,7 @@ def service() -> Iterator[Service]:
 
 def routes(service: Service) -> dict[str, HTTPRouteHandler]:
     """Every call there is."""
+    assert service.control_url  # there from the first time that somebody asks
     app: Any = service.node.control_app
     return {
         f"{method} {route.path}": handler
@@ -326,7 +337,16 @@ def test_winding_the_clock_is_logged_with_who_did_it(service: Service) -> None:
     api = bearing(service, "alice", Role.ADMIN)
     with structlog.testing.capture_logs() as logs:
         assert api.post("/v1/clock/advance", {"by": 60}).status == 200
-    (entry,) = (entry for entry in logs if entry["event"] == "the clock was wound")
+        assert api.post("/v1/clock/play", {"by": 1}).status == 200
+        assert api.post("/v1/clock/resume", {"speed": 2}).status == 200
+        assert api.post("/v1/clock/pause").status == 200
+    (entry, _) = (entry for entry in logs if entry["event"] == "the clock was wound")
+    assert [(line["event"], line["by"]) for line in logs if "clock" in line["event"]] == [
+        ("the clock was wound", entry["by"]),
+        ("the clock was wound", entry["by"]),
+        ("the clock runs by itself", entry["by"]),
+        ("the clock stands still", entry["by"]),
+    ]
     assert (entry["by"], entry["seconds"]) == ("alice", 60)
 
 

@@ -35,6 +35,8 @@ class Script:
             await self.survive(sim.advance(10 * MINUTE))
             for machine in ("jumpbox", "sql-0", "FrontEnd_IN_0", "web_0"):
                 await self.survive(self.poll(machine))
+            if not sim.node.platform.active():
+                break
         sim.note("end")
         self.left_over = sim.node.platform.active()
         with contextlib.suppress(Killed):  # it may still die on the way out

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from forewarn.cli import process, settings_checking, settings_reading
+from forewarn.cli import process, run, settings_checking, settings_reading
 from forewarn.cli.app import app
 from forewarn.cli.credentials import MAX_TOKEN_FILE
 from forewarn.cli.settings import CommandTable, Settings
@@ -37,13 +37,17 @@ from forewarn.core.words import in_words
 from forewarn.drivers import program, simulated
 from forewarn.drivers.command import ASK_AGAIN, CHECK_TIMEOUT, MAX_REASON
 from forewarn.drivers.room import GROUP_SHARE
-from forewarn.metadata import away, calls, hub, lines, remote, seen
+from forewarn.metadata import away, calls, holding, hub, lines, remote, seen
 from forewarn.metadata.protocol import LINGER
 from forewarn.node import certificates, child, door, exposure, notifying, rereading, supervisor
 from forewarn.node.tls import CERTIFICATE_EVERY
 from forewarn.service import (
     clock,
     difference,
+    fault_accounts,
+    fault_checking,
+    fault_kinds,
+    faults,
     feed,
     fleetbuilding,
     fleetfile,
@@ -60,6 +64,8 @@ from forewarn.service import (
 )
 from forewarn.store import locking
 from forewarn.store.sqlite import PRUNE_SLICE
+from forewarn.testing import Service
+from forewarn.testing.enclosure import following, keeper, loopback, relay, surroundings
 from forewarn.testing.judge import RULES
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -94,6 +100,13 @@ def test_every_setting_of_a_program_is_documented(field: msgspec.structs.FieldIn
         ("MAX_DURATION_SECONDS", f"{events.MAX_DURATION_SECONDS:,}"),
         ("MAX_ACTIVE_EVENTS", f"{events.MAX_ACTIVE_EVENTS:,}"),
         ("MAX_READY_NOTE", f"{events.MAX_READY_NOTE:,} characters"),
+        ("MAX_FAULTS", f"{faults.MAX_FAULTS:,}"),
+        ("MAX_MET", f"{fault_accounts.MAX_MET:,}"),
+        ("MAX_FAULT_TARGETS", f"{fault_checking.MAX_FAULT_TARGETS:,}"),
+        ("MAX_FAULT_TIMES", f"{fault_checking.MAX_FAULT_TIMES:,}"),
+        ("MAX_FAULT_BODY", f"{fault_checking.MAX_FAULT_BODY:,} characters"),
+        ("MAX_HELD", f"{fault_kinds.MAX_HELD:g} s"),
+        ("MAX_UNWOUND", f"{holding.MAX_UNWOUND:g} s"),
         ("TIGHT_NOTICE", in_words(announce.TIGHT_NOTICE)),
         ("MAX_PLACEMENT_GROUP", str(fleetfile.MAX_PLACEMENT_GROUP)),
         ("MAX_COMPARED", str(suggest.MAX_COMPARED)),
@@ -203,6 +216,13 @@ def test_every_setting_of_a_program_is_documented(field: msgspec.structs.FieldIn
         ("REMIND_EVERY", f"{storekeeping.REMIND_EVERY:.0f} s"),
         ("BACKUP_CHUNK", f"{backup.BACKUP_CHUNK:,} bytes"),
         ("BACKUP_TAKEN_WITHIN", f"{backup.BACKUP_TAKEN_WITHIN:g} s"),
+        ("MAX_LOOPBACK_PORTS", f"{loopback.MAX_LOOPBACK_PORTS:,}"),
+        ("MAX_HELD", f"{relay.MAX_HELD // 1024} KiB"),
+        ("MAX_ASKING", str(relay.MAX_ASKING)),
+        ("END_WITHIN", f"{keeper.END_WITHIN:g} s"),
+        ("NETWORK_WITHIN", f"{surroundings.NETWORK_WITHIN:g} s"),
+        ("CONNECT_WITHIN", f"{run.CONNECT_WITHIN:g} s"),
+        ("FOLLOW_EVERY", f"{following.FOLLOW_EVERY:g} s"),
         (
             "LOOKERS_WITHIN`, `LOOK_AGAIN",
             f"{locking.LOOKERS_WITHIN:g} s, {locking.LOOK_AGAIN:g} s",
@@ -261,13 +281,13 @@ def test_every_command_is_documented() -> None:
     assert [name for name in names if f"`forewarn {name}" not in text] == []
 
 
-def test_the_readmes_test_passes() -> None:
+def test_the_readmes_test_passes(forewarn: Service) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     names: dict[str, object] = {}
     exec(code, names)
     test = names["test_fifteen_minutes_of_notice"]
     assert callable(test)
-    test()
+    test(forewarn)
 
 
 def _settings() -> str:

@@ -37,6 +37,7 @@ CLASSES = (
     "Supply chain and confinement",
     "Metrics, health and feeds",
     "The control API used up",
+    "Faults, verdicts and recordings",
     "Upgrades and downgrades",
 )
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")

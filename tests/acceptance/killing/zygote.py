@@ -6,14 +6,22 @@ own as any, and dies of kill -9 like any. Prints the child's number, and when it
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
+
+import litestar
+import typer.main
+import uvicorn.lifespan.off  # noqa: F401
+import uvloop  # noqa: F401
 
 import forewarn.cli.app
 import forewarn.cli.development
 import forewarn.cli.runtime
 import forewarn.control.app
+import forewarn.control.protocol
 import forewarn.metadata.protocol
+import forewarn.node.door
 import forewarn.store.sqlite
 
 
@@ -23,6 +31,9 @@ def tell(line: str) -> None:
 
 
 if __name__ == "__main__":
+    litestar.Litestar([])  # which looks for its plugins when there is a first application
+    typer.main.get_command = functools.cache(typer.main.get_command)
+    typer.main.get_command(forewarn.cli.app.app)
     for _ in sys.stdin:
         child = os.fork()
         if not child:

@@ -454,4 +454,4 @@ class AnyFleet(RuleBasedStateMachine):
 
 
 TestAnyFleet = AnyFleet.TestCase
-TestAnyFleet.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestAnyFleet.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

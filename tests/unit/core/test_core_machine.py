@@ -352,7 +352,7 @@ class AnyGroup(RuleBasedStateMachine):
 
 TestAnyGroup = AnyGroup.TestCase
 TestAnyGroup.settings = settings(
-    max_examples=200,
+    max_examples=120,
     stateful_step_count=50,
     deadline=None,
     report_multiple_bugs=False,

@@ -703,7 +703,7 @@ class RollingMachine(RuleBasedStateMachine):
                 assert ends or not world.there(wanted)
 
 
-RollingMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
+RollingMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
 TestRolling = pytest.mark.filterwarnings("ignore::pytest.PytestReturnNotNoneWarning")(
     RollingMachine.TestCase
 )

@@ -178,7 +178,7 @@ def test_moving_a_machine_with_an_active_event_is_refused_too(applied: Applied) 
 
 def test_removing_a_host_that_something_is_planned_for_is_refused(applied: Applied) -> None:
     groups, hosts = applied.node.store.groups, applied.node.store.registry.hosts
-    event = applied.service.schedule("Reboot", "w1")
+    event = applied.service.schedule("Reboot", "w1").record
     about = msgspec.structs.replace(event, host="b")
     changed = {**groups, "web": msgspec.structs.replace(groups["web"], events=(about,))}
     without = inventory(groups, hosts)

@@ -1,0 +1,185 @@
+"""Clients that scenarios are played to: one that does what it should, and some that make one
+mistake each. Over real sockets, in threads, as fast as they may."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from typing import Any
+from urllib.parse import urlsplit
+
+from forewarn.testing import Service
+from forewarn.testing.scenarios.finding import Ended
+
+PATH = "/metadata/scheduledevents?api-version={}"
+EVERY = 0.005  # seconds between two polls
+GETTING_READY = 40  # polls
+TIMEOUT = 2.0  # of one request
+
+
+class Good:
+    """Takes whatever is no document for no answer. Sits a Freeze out, and approves what else is
+    about its own machine, once, when it has got ready."""
+
+    version = "2020-07-01"
+
+    def __init__(self, url: str, machine: str) -> None:
+        parts = urlsplit(url)
+        self._where = parts.hostname or "", parts.port
+        self.machine = machine
+        self.approved: set[str] = set()
+
+    def poll(self) -> None:
+        document = self.ask("GET")
+        if document is not None and isinstance(document.get("Events"), list):
+            self.handle(document["Events"])
+
+    def handle(self, events: list[dict[str, Any]]) -> None:
+        for event in events:
+            id = event["EventId"]
+            if self.wants(event) and id not in self.approved and self.approve(id):
+                self.approved.add(id)
+
+    def wants(self, event: dict[str, Any]) -> bool:
+        return (
+            event["EventStatus"] == "Scheduled"
+            and event["EventType"] != "Freeze"
+            and self.machine in event["Resources"]
+        )
+
+    def approve(self, *ids: str) -> bool:
+        body = json.dumps({"StartRequests": [{"EventId": id} for id in ids]})
+        return self.ask("POST", body) is not None
+
+    def ask(self, method: str, body: str | None = None) -> dict[str, Any] | None:
+        connection = http.client.HTTPConnection(*self._where, timeout=TIMEOUT)
+        try:
+            connection.request(method, PATH.format(self.version), body, {"Metadata": "true"})
+            answer = connection.getresponse()
+            said = answer.read()
+            if answer.status != 200:
+                return None
+            return {} if method == "POST" else json.loads(said)
+        except (OSError, http.client.HTTPException, ValueError):
+            return None
+        finally:
+            connection.close()
+
+
+class ApprovesEverything(Good):
+    """Whatever stands in the document, whosever it is and however it stands."""
+
+    def wants(self, event: dict[str, Any]) -> bool:
+        return True
+
+
+class Meddles(Good):
+    """Approves what is about others at once, and its own when it has got ready."""
+
+    sights = 0
+
+    def wants(self, event: dict[str, Any]) -> bool:
+        if event["EventStatus"] != "Scheduled":
+            return False
+        if self.machine not in event["Resources"]:
+            return True
+        self.sights += 1
+        return self.sights > GETTING_READY
+
+
+class ApprovesFreezes(Good):
+    def wants(self, event: dict[str, Any]) -> bool:
+        return event["EventStatus"] == "Scheduled" and self.machine in event["Resources"]
+
+
+class NeverApproves(Good):
+    def wants(self, event: dict[str, Any]) -> bool:
+        return False
+
+
+class PlatformOnly(Good):
+    """Takes no note of what users ask for."""
+
+    def wants(self, event: dict[str, Any]) -> bool:
+        return super().wants(event) and event["EventSource"] == "Platform"
+
+
+class Outdated(Good):
+    """Asks with a version that is older than Terminate and Preempt."""
+
+    version = "2017-11-01"
+
+
+class FirstOnly(Good):
+    """Looks at the first event of a document."""
+
+    def handle(self, events: list[dict[str, Any]]) -> None:
+        super().handle(events[:1])
+
+
+class Insistent(Good):
+    """Approves again and again, until the event has started; if it ever does."""
+
+    def handle(self, events: list[dict[str, Any]]) -> None:
+        super().handle(events)
+        started = {event["EventId"] for event in events if event["EventStatus"] == "Started"}
+        for id in self.approved - started:
+            self.approve(id)
+
+
+class Seldom(Good):
+    """Asks once, and then does something else for longer than anybody waits."""
+
+    asked = False
+
+    def poll(self) -> None:
+        if not self.asked:
+            self.asked = True
+            super().poll()
+
+
+class Fragile(Good):
+    """Dies of the first answer that is no document."""
+
+    dead = False
+
+    def poll(self) -> None:
+        document = None if self.dead else self.ask("GET")
+        if document is None or "Events" not in document:
+            self.dead = True
+        else:
+            self.handle(document["Events"])
+
+
+class Clients:
+    """A client for every machine under test, each in a thread of its own."""
+
+    def __init__(self, kind: type[Good], machines: tuple[str, ...]) -> None:
+        self._kind = kind
+        self._machines = machines
+        self._over = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def start(self, service: Service) -> None:
+        for machine in self._machines:
+            client = self._kind(service.url(machine), machine)
+            thread = threading.Thread(target=self._keep_asking, args=(client,), name=machine)
+            thread.start()
+            self._threads.append(thread)
+
+    def _keep_asking(self, client: Good) -> None:
+        while not self._over.wait(EVERY):
+            client.poll()
+
+    def trouble(self) -> str:
+        return ""
+
+    def left(self, machine: str) -> str:
+        return ""
+
+    def end(self) -> tuple[Ended, ...]:
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+        return ()
