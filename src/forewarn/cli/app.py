@@ -14,6 +14,7 @@ from forewarn.cli import (
     copies,
     credentials,
     events,
+    faults,
     feed,
     fleet,
     groups,
@@ -21,10 +22,15 @@ from forewarn.cli import (
     hosts,
     judging,
     machines,
+    recording,
     rollouts,
+    run,
+    scenarios,
     serving,
+    timeline,
     tokens,
     upgrading,
+    verdict,
 )
 
 app = typer.Typer(
@@ -71,8 +77,15 @@ app.add_typer(rollouts.app, name="rollout", help="Rollouts over groups, labels o
 app.command("history")(history.history)
 app.command("feed")(feed.feed)
 app.add_typer(clock.app, name="clock", help="The service's time.")
+app.add_typer(faults.app, name="fault", help="Faults: what goes wrong on purpose.")
 app.add_typer(tokens.app, name="token", help="Tokens: who may ask.")
 app.command("backup")(copies.backup)
 app.command("restore")(copies.restore)
 app.command("upgrade")(upgrading.upgrade)
+app.command("run", context_settings={"allow_interspersed_args": False})(run.run)
+scenarios.app.command("from")(recording.from_)
+app.add_typer(scenarios.app, name="scenario", help="Scenarios: maintenance as a test.")
+app.command("record")(recording.record)
 app.command("judge")(judging.judge)
+app.command("timeline")(timeline.timeline)
+app.command("verdict")(verdict.verdict)

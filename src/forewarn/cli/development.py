@@ -61,6 +61,7 @@ def configure(
         program=_program(driver_command),
         gates=_gates(gates),
         observe=observe,
+        faults=True,
         front=front,
     )
 

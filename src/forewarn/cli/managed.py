@@ -9,14 +9,13 @@ import contextlib
 import signal
 from collections.abc import AsyncIterator
 
-import structlog
-
 from forewarn.cli.reloading import Reloading, Report
+from forewarn.logs import logger
 from forewarn.node import Node
 from forewarn.node.notifying import Notifier
 from forewarn.service import guard
 
-log = structlog.get_logger("forewarn")
+log = logger("forewarn")
 
 
 @contextlib.asynccontextmanager

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import structlog
 import typer
 
 from forewarn.cli.managed import status, wrong
@@ -32,6 +31,7 @@ from forewarn.cli.runtime import run as run_node
 from forewarn.cli.settings import Said, Settings, SettingsError
 from forewarn.cli.settings import config as checked
 from forewarn.cli.settings import load as load_settings
+from forewarn.logs import logger
 from forewarn.metadata.remote import NotWelcome
 from forewarn.node import Address, CannotListen, Config, Node
 from forewarn.node.child import ALIVE, FOR_GOOD, READY, REREAD, SETTINGS, UNWELL
@@ -42,7 +42,7 @@ from forewarn.store import StoreFailed, StoreUnusable
 
 SIGN_OF_LIFE = 2.0  # seconds between two signs of life for the supervisor
 
-log = structlog.get_logger("forewarn")
+log = logger("forewarn")
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
-import structlog
 
 from forewarn.cli.settings import Said, Settings, SettingsError
 from forewarn.core import Refused
 from forewarn.core.words import listing
 from forewarn.drivers.command import Command
+from forewarn.logs import logger
 from forewarn.metadata import front
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.limits import Limits
@@ -29,7 +29,7 @@ LOGGING = ("log", "log_level")
 TLS = ("tls_certificate", "tls_key")
 LIVE = (*LIMITS, *RULES, *PROGRAM, *LOGGING, *TLS, "control_names", "fleet", "gates", "history")
 
-log = structlog.get_logger("forewarn")
+log = logger("forewarn")
 
 
 class Report(msgspec.Struct, frozen=True):

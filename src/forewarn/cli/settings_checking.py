@@ -113,6 +113,8 @@ class _Checking:
             ),
             limits=self._limits(),
             history=self._get("history", self._history, HISTORY),
+            faults=settings.faults,
+            observe=settings.observe,
             front=settings.front,
             metadata=metadata,
             control=control,
@@ -159,6 +161,18 @@ class _Checking:
                 "workers",
                 f"workers = {settings.workers}: there are 0 to {MAX_WORKERS}; 0 means that one"
                 " process does everything",
+            )
+        if settings.faults and settings.workers:
+            self._wrong(
+                "faults",
+                "faults = true: workers answer guests on their own and know of no faults;"
+                " set workers = 0",
+            )
+        if settings.observe and settings.workers:
+            self._wrong(
+                "observe",
+                "observe = true: what workers are asked is not observed; set workers = 0, or"
+                " record = FILE and have 'forewarn verdict FILE' read that",
             )
         if settings.traces and not values.is_url(settings.traces):
             self._wrong(

@@ -103,6 +103,8 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     max_pipelined: int = 128  # requests sent ahead on one connection
     max_connections_per_machine: int = 32
     max_connections: int = 16_384  # of all machines together
+    faults: bool = False  # may things be made to go wrong on purpose? For tests
+    observe: bool = False  # keep account of what guests do, for the verdict
     front: bool = True  # answer ordinary polls the short way
     enable_delay: str = "0s"  # that a group's first answer takes
     silence: str = "24h"  # without a poll, after which a group is disabled

@@ -13,16 +13,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import structlog
-
 import forewarn
 from forewarn.cli.running import note
+from forewarn.logs import logger
 from forewarn.node.child import CONTROL, Child
 from forewarn.node.notifying import WATCH_SHARE, Notifier
 from forewarn.node.supervisor import LOOK_EVERY, Supervisor
 from forewarn.service import narrating
 
-log = structlog.get_logger("forewarn")
+log = logger("forewarn")
 
 
 def main() -> None:

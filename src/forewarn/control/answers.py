@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-import structlog
 from litestar import Request, Response
 from litestar.exceptions import HTTPException
 
@@ -24,6 +23,7 @@ from forewarn.core.refusal import Reason, invalid
 from forewarn.core.selection import Selector, SelectorError, parse
 from forewarn.core.time import LAST, SECOND
 from forewarn.core.words import listing, parse_duration
+from forewarn.logs import logger
 from forewarn.service.platform import Outcome
 from forewarn.store.port import StoreFailed, StoreUnreadable
 
@@ -32,7 +32,7 @@ SHOWN_VALUE = 40  # characters of a value that cannot be read
 
 _ID = re.compile(r"[0-9A-Fa-f-]{1,36}", re.ASCII)
 
-log = structlog.get_logger("forewarn.control")
+log = logger("forewarn.control")
 
 
 class RefusedError(Exception):
@@ -141,24 +141,24 @@ def not_stored(_request: object, error: StoreFailed) -> Response[s.Problem]:
 
 def http_problem(_request: object, error: HTTPException) -> Response[s.Problem]:
     detail = error.detail
-    faults: list[s.Fault] = []
+    mistakes: list[s.Mistake] = []
     if isinstance(error.extra, list):
-        faults = [_fault(one) for one in error.extra]
-        detail = f"{detail}: {'; '.join(f'{f.pointer} {f.detail}'.strip() for f in faults)}"
+        mistakes = [_mistake(one) for one in error.extra]
+        detail = f"{detail}: {'; '.join(f'{f.pointer} {f.detail}'.strip() for f in mistakes)}"
     status = error.status_code
     if status == 413 and "bytes" not in detail:
         detail = f"the body is too large; this call takes at most {MAX_BODY:,} bytes"
     if status >= 500:
         return answer(BY_NAME["failed"], detail, status=status)
     kind = BY_STATUS.get(status, BY_NAME["invalid"])
-    return answer(kind, detail, faults, status=status, headers=error.headers)
+    return answer(kind, detail, mistakes, status=status, headers=error.headers)
 
 
-def _fault(said: Mapping[str, Any]) -> s.Fault:
+def _mistake(said: Mapping[str, Any]) -> s.Mistake:
     message, key = str(said.get("message", "")), str(said.get("key", ""))
     if said.get("source") == "body":
         key = problems.pointer(f".{key.removeprefix('data.').removeprefix('data')}")
-    return s.Fault(pointer=key, detail=message)
+    return s.Mistake(pointer=key, detail=message)
 
 
 def surprise(request: Request[Any, Any, Any], error: Exception) -> Response[s.Problem]:
@@ -187,7 +187,7 @@ def _while_decoding(error: Exception) -> bool:
 def answer(
     kind: Kind,
     detail: str,
-    errors: list[s.Fault] | None = None,
+    errors: list[s.Mistake] | None = None,
     *,
     status: int | None = None,
     headers: Mapping[str, str] | None = None,

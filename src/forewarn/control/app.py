@@ -12,7 +12,9 @@ from litestar.exceptions import HTTPException
 
 from forewarn.control import (
     backup,
+    clock,
     events,
+    faults,
     feed,
     fleet,
     happenings,
@@ -23,6 +25,7 @@ from forewarn.control import (
     rollouts,
     status,
     tokens,
+    verdict,
 )
 from forewarn.control.access import decided
 from forewarn.control.answers import (
@@ -46,6 +49,7 @@ from forewarn.store.port import StoreFailed
 
 ROOMS = (
     status,
+    clock,
     machines,
     events,
     happenings,
@@ -54,6 +58,8 @@ ROOMS = (
     rollouts,
     backup,
     tokens,
+    faults,
+    verdict,
     feed,
     health,
     page,

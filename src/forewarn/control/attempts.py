@@ -9,8 +9,7 @@ from __future__ import annotations
 import ipaddress
 from collections import OrderedDict
 
-import structlog
-
+from forewarn.logs import logger
 from forewarn.service import guard
 
 MAX_FAILED = 20  # attempts from one address within the window; then it waits for the window's end
@@ -18,7 +17,7 @@ FAILED_WINDOW = 60.0  # seconds
 MAX_FAILING = 4_096  # addresses that are remembered; the longest silent are forgotten first
 TELL_FAILED = 60.0  # seconds between two lines in the log about one address
 
-log = structlog.get_logger("forewarn.control")
+log = logger("forewarn.control")
 
 
 class _Failing:

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
-import structlog
 from litestar import Request, get
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.response import Stream
@@ -26,6 +25,7 @@ from forewarn.control.backup_schema import HEADER, SQLITE, BackupContents
 from forewarn.control.desk import Ask, Asked, Desk
 from forewarn.core import Time
 from forewarn.core.refusal import conflict
+from forewarn.logs import logger
 from forewarn.store.port import Contents, Copy, StoreFailed
 
 BACKUP_CHUNK = 256 * 1024  # bytes of a copy that are sent at a time
@@ -35,7 +35,7 @@ _KEPT = "forewarn_copy"  # in the scope of a request: what ends with it
 
 _answers = {200: ResponseSpec(bytes, media_type=SQLITE, description="The copy, an SQLite file.")}
 
-log = structlog.get_logger("forewarn.control")
+log = logger("forewarn.control")
 
 
 def handlers(desk: Desk) -> list[Any]:

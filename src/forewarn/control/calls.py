@@ -7,10 +7,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-import structlog
-
 from forewarn.control.attempts import network_of
 from forewarn.control.desk import Desk
+from forewarn.logs import logger
 from forewarn.service import guard, tracing
 from forewarn.service.secret import hidden
 from forewarn.service.seldom import Seldom
@@ -20,7 +19,7 @@ LASTING = ("/v1/feed", "/v1/changes")  # how long they last says nothing
 MAX_LOGGED_PATH = 200  # characters
 MAX_TOLD = 4_096  # addresses of strangers that are remembered; the longest silent are forgotten
 
-log = structlog.get_logger("forewarn.control")
+log = logger("forewarn.control")
 
 
 class Calls:

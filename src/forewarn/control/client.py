@@ -7,12 +7,14 @@ import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
 from email.message import Message
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
+from forewarn.control import fault_schema as f
 from forewarn.control import following
 from forewarn.control import rollout_schema as r
 from forewarn.control import schema as s
@@ -24,6 +26,7 @@ from forewarn.control.connecting import Unreachable as Unreachable
 from forewarn.control.feed_schema import ChangesPage, FeedCommit
 from forewarn.control.fleet_schema import FleetDifference, FleetProgress
 from forewarn.control.history_schema import HistoryPage, HistoryRecord
+from forewarn.verdict.report import Verdict
 
 TIMEOUT = 60.0  # seconds; winding a clock forward may take a while
 UNDER_WAY_TRIES = 30  # how often a request that was lost on the way and is under way is asked for
@@ -173,11 +176,47 @@ class ControlClient:
         path = f"/v1/tokens/{_segment(said)}/revoke"
         return self._call("POST", path, t.Token, body=request)
 
+    def faults(self) -> list[f.Fault]:
+        return self._call("GET", "/v1/faults", list[f.Fault])
+
+    def add_fault(self, request: f.FaultRequest) -> f.Fault:
+        return self._call("POST", "/v1/faults", f.Fault, body=request)
+
+    def clear_fault(self, id: str) -> f.Fault:
+        return self._call("DELETE", f"/v1/faults/{_segment(id)}", f.Fault)
+
+    def clear_faults(self) -> list[f.Fault]:
+        return self._call("DELETE", "/v1/faults", list[f.Fault])
+
+    def verdict(self, machine: str | None = None, event: str | None = None) -> Verdict:
+        query = {"machine": machine, "event": event}
+        return self._call("GET", "/v1/verdict", Verdict, query=query)
+
+    def forget_verdict(self) -> Verdict:
+        return self._call("POST", "/v1/verdict/forget", Verdict)
+
     def clock(self) -> s.Clock:
         return self._call("GET", "/v1/clock", s.Clock)
 
     def advance(self, request: s.AdvanceRequest) -> s.Clock:
         return self._call("POST", "/v1/clock/advance", s.Clock, body=request)
+
+    def play(self, by: float) -> s.Clock:
+        """However long it takes: it is asked for again until the clock has come so far."""
+        begun, request = self.clock().now, s.AdvanceRequest(by=by)
+        while True:
+            clock = self._call("POST", "/v1/clock/play", s.Clock, body=request)
+            to = begun + timedelta(seconds=by)
+            if clock.now >= to:
+                return clock
+            request = s.AdvanceRequest(to=to)
+
+    def resume_clock(self, speed: float = 1.0) -> s.Clock:
+        request = s.ResumeClockRequest(speed=speed)
+        return self._call("POST", "/v1/clock/resume", s.Clock, body=request)
+
+    def pause_clock(self) -> s.Clock:
+        return self._call("POST", "/v1/clock/pause", s.Clock)
 
     def history(self, asked: Mapping[str, str | None]) -> HistoryPage:
         return self._call("GET", "/v1/history", HistoryPage, query=dict(asked))
@@ -382,7 +421,8 @@ def _under_way(told: tuple[int, Message, bytes]) -> bool:
 
 def _once_only(path: str) -> bool:
     """Does it make something happen that must not happen twice? The rest can be repeated."""
-    return not path.startswith(("/v1/tokens", "/v1/clock", "/v1/rollouts/plan"))
+    repeatable = ("/v1/tokens", "/v1/clock", "/v1/faults", "/v1/verdict", "/v1/rollouts/plan")
+    return not path.startswith(repeatable)
 
 
 def _segment(text: str) -> str:

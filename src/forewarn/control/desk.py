@@ -16,6 +16,7 @@ from litestar.di import NamedDependency
 from forewarn.core import Machine, Time
 from forewarn.core.access import Limit, Role
 from forewarn.service.applying import Applying
+from forewarn.service.faults import Faults
 from forewarn.service.feed import Feed
 from forewarn.service.history import History
 from forewarn.service.hosts import Hosts
@@ -26,8 +27,10 @@ from forewarn.service.readings import Reading, Spreads
 from forewarn.service.rollouts import Rollouts
 from forewarn.service.tokens import LOCAL_NAME, Tokens
 from forewarn.service.wellbeing import Wellbeing
+from forewarn.service.winding import Winder
 from forewarn.service.writer import Check
 from forewarn.store.port import Copy, Key, Store
+from forewarn.verdict.observer import Observer
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,12 +57,14 @@ class Desk(msgspec.Struct, frozen=True):
     applying: Applying
     tokens: Tokens
     names: Callable[[], Collection[str]]  # that the API may be asked under, beside its address
-    metadata: str
+    metadata: Callable[[], str]  # where guests ask; there may be nowhere yet
     url_of: Callable[[Machine], str]
     next_due: Callable[[], Time | None]
-    advance: Callable[[Time], Awaitable[None]] | None  # where the clock is virtual
+    winder: Winder | None  # where the clock is virtual
     readings: Callable[[], Iterable[Reading | Spreads]]
     copy: Callable[[Time], Awaitable[Copy | None]]  # of the state
+    faults: Faults
+    observer: Observer | None  # who keeps account of what guests do, if anybody does
     feed: Feed
     meter: Meter
     wellbeing: Wellbeing

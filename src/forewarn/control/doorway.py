@@ -12,7 +12,6 @@ from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
 import msgspec
-import structlog
 
 from forewarn.control.access import TokenEnded
 from forewarn.control.answers import problem
@@ -21,6 +20,7 @@ from forewarn.control.desk import LOCAL, Caller, Desk
 from forewarn.control.document import PATH
 from forewarn.control.problems import PAGE
 from forewarn.core.access import local
+from forewarn.logs import logger
 from forewarn.service import secret
 
 MAX_HIDDEN_ANSWER = 1024 * 1024  # bytes of an error that are looked through for secrets
@@ -50,7 +50,7 @@ OURS = ("same-origin", "none")  # of Sec-Fetch-Site: a page of ours, or somebody
 
 Headers = dict[bytes, list[bytes]]
 
-log = structlog.get_logger("forewarn.control")
+log = logger("forewarn.control")
 
 
 class Refusal(Exception):

@@ -13,12 +13,12 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import structlog
 from litestar import Request, Response
 
 from forewarn.control import access, operations, recovering
 from forewarn.control.answers import ProblemError
 from forewarn.control.operation import Operation
+from forewarn.logs import logger
 from forewarn.store.port import Key, StoreFailed
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ REPLAYED = "Idempotency-Replayed"
 PATTERN = rf"^[\x21-\x7e]{{1,{MAX_KEY}}}$"
 LOCAL = "local"  # whose keys they are while nobody needs a token
 
-log = structlog.get_logger("forewarn.control")
+log = logger("forewarn.control")
 
 
 class Replayed(Exception):

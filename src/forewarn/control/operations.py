@@ -12,12 +12,20 @@ from typing import Any
 
 from litestar import Request
 
-from forewarn.control import operations_events, operations_machines, operations_service
+from forewarn.control import (
+    operations_events,
+    operations_faults,
+    operations_machines,
+    operations_service,
+    operations_verdict,
+)
 from forewarn.control.operation import Operation
 
 OPERATIONS: Mapping[str, Operation] = {
     **operations_machines.OPERATIONS,
     **operations_events.OPERATIONS,
+    **operations_faults.OPERATIONS,
+    **operations_verdict.OPERATIONS,
     **operations_service.OPERATIONS,
 }
 _NONE = Operation(id="", tag="", summary="")
@@ -31,6 +39,8 @@ TAGS = {
     "history": "Who did what, and when.",
     "feed": "Every change, as it happens.",
     "tokens": "Who may ask.",
+    "faults": "What goes wrong on purpose.",
+    "verdict": "What guests did about their events.",
     "service": "The service itself.",
 }
 

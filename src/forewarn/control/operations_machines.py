@@ -35,7 +35,7 @@ OPERATIONS: Mapping[str, Operation] = {
         tag="machines",
         summary="One machine",
         tagged=True,
-        commands=("machine show",),
+        commands=("machine show", "run"),
         says="machine show web_0",
     ),
     "POST /v1/machines/{name}/restart": Operation(

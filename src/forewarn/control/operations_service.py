@@ -10,13 +10,17 @@ _GROUP_TEXT = {"kind": "availability-set", "machines": [{"name": "app-0"}, {"nam
 
 OPERATIONS: Mapping[str, Operation] = {
     "GET /v1/status": Operation(
-        id="getStatus", tag="service", summary="How the service stands", says="clock show"
+        id="getStatus",
+        tag="service",
+        summary="How the service stands",
+        commands=("run",),
+        says="clock show",
     ),
     "GET /v1/clock": Operation(
         id="getClock",
         tag="service",
         summary="What time it is for the service",
-        commands=("clock show",),
+        commands=("clock show", "run"),
         says="clock show",
     ),
     "POST /v1/clock/advance": Operation(
@@ -28,6 +32,35 @@ OPERATIONS: Mapping[str, Operation] = {
         commands=("clock advance",),
         says="clock advance 10m",
         example={"by": 600},
+    ),
+    "POST /v1/clock/play": Operation(
+        id="playClock",
+        tag="service",
+        summary="Wind a virtual clock forward, and wait at every change for whoever polls",
+        keyless="nothing of it is stored",
+        refuses=(400, 409),
+        commands=("clock play",),
+        says="clock play 15m",
+        example={"by": 900},
+    ),
+    "POST /v1/clock/resume": Operation(
+        id="resumeClock",
+        tag="service",
+        summary="Let a virtual clock run by itself",
+        keyless="nothing of it is stored",
+        refuses=(400, 409),
+        commands=("clock resume",),
+        says="clock resume --speed 60",
+        example={"speed": 60},
+    ),
+    "POST /v1/clock/pause": Operation(
+        id="pauseClock",
+        tag="service",
+        summary="Let a virtual clock stand still",
+        keyless="nothing of it is stored",
+        refuses=(400, 409),
+        commands=("clock pause",),
+        says="clock pause",
     ),
     "DELETE /v1/machines/{name}": Operation(
         id="removeMachine",

@@ -75,7 +75,7 @@ _OF_CALL: Mapping[tuple[str, str], tuple[dict[str, Any], str]] = {
 def of_path(name: str, tag: str) -> dict[str, Any]:
     if name != "id":
         return {"minLength": 1}
-    return {"minLength": 1} if tag == "tokens" else {"pattern": ID}
+    return {"minLength": 1} if tag in ("tokens", "faults") else {"pattern": ID}
 
 
 def of_query(name: str, call: str) -> tuple[dict[str, Any], str]:

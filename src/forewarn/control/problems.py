@@ -142,12 +142,12 @@ _PLACE = re.compile(r"at `\$?([^`]*)`")
 
 
 def described(
-    kind: Kind, detail: str, errors: list[s.Fault] | None = None, status: int | None = None
+    kind: Kind, detail: str, errors: list[s.Mistake] | None = None, status: int | None = None
 ) -> s.Problem:
     """With what programs may want to know of the sentence for people."""
     meant, line, place = _MEANT.search(detail), _LINE.match(detail), _PLACE.search(detail)
     if not errors and kind.status == 400 and place:
-        errors = [s.Fault(pointer=pointer(place[1]), detail=detail)]
+        errors = [s.Mistake(pointer=pointer(place[1]), detail=detail)]
     about = request_id.get()
     return s.Problem(
         type=kind.type,

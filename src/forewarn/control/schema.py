@@ -188,10 +188,15 @@ class AdvanceRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     to: w.Moment | None = None
 
 
+class ResumeClockRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    speed: float = 1.0  # seconds in one of real time
+
+
 class Clock(msgspec.Struct, kw_only=True):
     now: w.Moment
     virtual: bool
-    speed: float = 1.0
+    speed: float = 1.0  # divides durations
+    running_speed: float = 1.0  # by itself, 0: it stands still until it is wound
     steady_since: w.Moment | None = None
     next_due: w.Moment | None = None
 
@@ -205,7 +210,7 @@ class Status(msgspec.Struct, kw_only=True):
     events: int
 
 
-class Fault(msgspec.Struct, kw_only=True):
+class Mistake(msgspec.Struct, kw_only=True):
     """What is wrong at one place of a body, or with one parameter."""
 
     pointer: str  # JSON Pointer, or the name of a parameter
@@ -222,7 +227,7 @@ class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
     instance: str = ""  # the request's id, which the service's log has as well
     did_you_mean: str = ""
     line: int | None = None  # of a fleet file
-    errors: list[Fault] = []
+    errors: list[Mistake] = []
 
 
 def time_of(at: int) -> datetime:

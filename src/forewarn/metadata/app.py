@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
-import structlog
-
+from forewarn.logs import logger
 from forewarn.metadata import present
 from forewarn.metadata.beside import Beside
 from forewarn.metadata.boards import UNCHANGED, Boards, Page
@@ -28,7 +27,7 @@ from forewarn.wire.errors import Problem
 from forewarn.wire.instance import Found, NeedsText, NoSuchElement, answer, versions_body
 from forewarn.wire.versions import Version
 
-log = structlog.get_logger("forewarn")
+log = logger("forewarn")
 
 
 class MetadataApp:
@@ -113,12 +112,25 @@ class MetadataApp:
             reply = refused(errors.STOPPING)
         if reply.status >= 400:
             self.counts.refused[reply.status] += 1
+        headers = self.head(reply)
+        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+        await send({"type": "http.response.body", "body": reply.body})
+
+    def head(self, reply: Reply) -> list[tuple[bytes, bytes]]:
         head = [*reply.headers, *self.standing.headers(self.now().at)]
         if reply.status != 304:
             head += [("Content-Type", reply.content_type), ("Content-Length", str(len(reply.body)))]
-        headers = [(name.encode(), value.encode()) for name, value in head]
-        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-        await send({"type": "http.response.body", "body": reply.body})
+        return [(name.encode(), value.encode()) for name, value in head]
+
+    async def unseen(self, seat: Seat, version: Version) -> bytes:
+        """The document, for one who will not get to see it as it is: a sign of life, no more."""
+        while not seat.board.enabled:
+            await self._upstream.enable(seat.group)
+        self.alive(seat)
+        return seat.board.page(version).body
+
+    def alive(self, seat: Seat) -> None:
+        self._upstream.alive(seat.group)
 
     def _told(self, news: GroupNews) -> None:
         board = self._boards.told(news)

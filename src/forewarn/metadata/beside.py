@@ -8,7 +8,9 @@ at once, and it looks for itself how things stand. What is asked and answered is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeAlias
 
 from forewarn.metadata import present
@@ -99,6 +101,7 @@ class Beside:
         self._show = show
         self._known: dict[str, tuple[object, object]] = {}  # what a group last looked like
         self._stopping = False
+        self._patient: Counter[str] = Counter()  # machines that wait, and how many times over
         self.waits = Waits()
 
     def told(self, news: GroupNews, board: Board) -> None:
@@ -109,6 +112,9 @@ class Beside:
         if view is not board.view or machines is not news.machines:
             self._known[group] = board.view, news.machines
             self.waits.wake(group)
+
+    def waits_now(self, machine: str) -> bool:
+        return machine in self._patient
 
     def stop(self) -> None:
         """Nobody waits any longer."""
@@ -136,10 +142,11 @@ class Beside:
                 return self._answer(seat, ask.version, tags)
             if self._stopping:
                 return refused(errors.STOPPING)
-            if not begun:
-                begun = True
-                self._sign_of_life(seat, ask.version, page)
-            patient = await self.waits.until(seat.group, end, receive)
+            with self._waiting(seat.name):
+                if not begun:
+                    begun = True
+                    self._sign_of_life(seat, ask.version, page)
+                patient = await self.waits.until(seat.group, end, receive)
 
     async def prepare(self, seat: Seat, ask: beside.PutReadiness, body: bytes) -> Reply:
         word = beside.read_word(body, MAX_NOTE)
@@ -153,6 +160,16 @@ class Beside:
 
     async def readiness(self, seat: Seat, ask: beside.GetReadiness) -> Reply:
         return _told_of(await self._upstream.prepared(seat.group, ask.event))
+
+    @contextmanager
+    def _waiting(self, machine: str) -> Iterator[None]:
+        self._patient[machine] += 1
+        try:
+            yield
+        finally:
+            self._patient[machine] -= 1
+            if not self._patient[machine]:
+                del self._patient[machine]
 
     def _still(self, seat: Seat, scope: Scope) -> Seat | None:
         """Where the machine is by now, if it is still there and nobody else has its address."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import msgspec
-import structlog
 
+from forewarn.logs import logger
 from forewarn.metadata.lines import (
     Answer,
     Approve,
@@ -22,7 +22,7 @@ from forewarn.service import guard
 
 MAX_CALLS = 4_096  # of one worker under way at a time
 
-log = structlog.get_logger("forewarn")
+log = logger("forewarn")
 
 
 class Member:

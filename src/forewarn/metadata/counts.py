@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 import msgspec
-import structlog
 
+from forewarn.logs import logger
 from forewarn.metadata.limits import OPEN_FILES, Limits
 from forewarn.wire.versions import VERSIONS
 
@@ -16,7 +16,7 @@ NAMES = (*(field.name for field in msgspec.structs.fields(Limits)), OPEN_FILES)
 STATUSES = (400, 404, 405, 408, 413, 429, 500, 503)  # of refusals: all that there are
 TELL_EVERY = 60.0  # seconds of guard time between two lines in the log about the same limit
 
-log = structlog.get_logger("forewarn")
+log = logger("forewarn")
 
 
 class Counts:

@@ -18,8 +18,7 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from os import read, write
 
-import structlog
-
+from forewarn.logs import logger
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.limits import OPEN_FILES, Limits, Room
 from forewarn.metadata.plans import ALLOWED, MAX_PLAN, known, learn
@@ -34,7 +33,7 @@ COMPLAIN_EVERY = 60.0  # seconds of guard time between two lines in the log abou
 BATCH = 64  # connections that are looked at before the loop gets its turn
 DEFER_ACCEPT = 1  # seconds for which a connection that says nothing stays with the kernel
 POSSIBLE = hasattr(select, "epoll")
-log = structlog.get_logger("forewarn")
+log = logger("forewarn")
 # Told once of what is new, and read to the end: what is left over is longer than a chunk, so
 # that the connection is handed over; or it is the caller's farewell, which is told of as well.
 _NEWS = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET if POSSIBLE else 0

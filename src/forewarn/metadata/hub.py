@@ -13,10 +13,9 @@ import asyncio
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
-import structlog
-
 from forewarn import __version__
 from forewarn.core import Group
+from forewarn.logs import logger
 from forewarn.metadata import telling
 from forewarn.metadata.attendance import Attendance
 from forewarn.metadata.away import Away
@@ -56,7 +55,7 @@ WAITS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
 LOOK_SLICE = 16  # groups that are compared before the loop gets its turn
 MAX_UNSENT = 128 * 1024 * 1024  # bytes that a worker has not taken yet; one more and it is cut
 
-log = structlog.get_logger("forewarn")
+log = logger("forewarn")
 
 
 class Hub:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from forewarn.metadata.app import MetadataApp
-from forewarn.metadata.front import Front
 from forewarn.service.readings import Kind, Reading
+
+if TYPE_CHECKING:
+    from forewarn.metadata.front import Front
 
 
 def readings(app: MetadataApp, front: Front | None) -> list[Reading]:

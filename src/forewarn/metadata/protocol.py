@@ -6,6 +6,8 @@ its answers are taken.
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,11 +16,12 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.limits import Room
 from forewarn.metadata.reading import ReadingProtocol
-from forewarn.metadata.reply import HALF_CLOSED
+from forewarn.metadata.reply import CUT, HALF_CLOSED
 from forewarn.service import guard
 from forewarn.wire.errors import BUSY, MALFORMED, TOO_MANY_CONNECTIONS
 
 LINGER = 1.5  # seconds that an idle connection is kept when somebody else goes on with the socket
+RESET_AT_ONCE = struct.pack("ii", 1, 0)  # for SO_LINGER: nothing is waited for, nor said
 NO_ROOM = {Room.NONE_FOR_THE_MACHINE: TOO_MANY_CONNECTIONS, Room.NONE_AT_ALL: BUSY}
 
 
@@ -155,7 +158,19 @@ class MetadataProtocol(ReadingProtocol):
             cycle.keep_alive = False
         if self._half_closed:
             cycle.scope[HALF_CLOSED] = True  # type: ignore[literal-required]
+        cycle.scope[CUT] = self.cut  # type: ignore[literal-required]
         super()._start_asgi_task(cycle, app)
+
+    def cut(self, hard: bool) -> None:
+        """Hang up on the request that is being answered, because somebody wants it so."""
+        if self._running is not None:
+            self._running.disconnected = True  # so that uvicorn misses no answer
+        if hard:
+            if (connection := self.transport.get_extra_info("socket")) is not None:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_AT_ONCE)
+            self.transport.abort()
+        else:
+            self.transport.close()
 
     def pause_writing(self) -> None:
         """Whoever does not take its answers is not asked for more."""

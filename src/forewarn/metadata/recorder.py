@@ -7,21 +7,25 @@ from collections.abc import MutableMapping
 from typing import Any
 
 from forewarn.metadata.app import MetadataApp
-from forewarn.metadata.reply import Receive, Scope, Send
+from forewarn.metadata.reply import FAULT, Receive, Scope, Send
 from forewarn.metadata.seats import Seats
+from forewarn.metadata.spoiling import Spoiling
 from forewarn.metadata.upstream import Upstream
+from forewarn.service import guard
 from forewarn.service.trace import Trace
 
 
 class Recorder:
-    def __init__(self, app: MetadataApp, seats: Seats, upstream: Upstream, trace: Trace) -> None:
+    def __init__(
+        self, app: MetadataApp | Spoiling, seats: Seats, upstream: Upstream, trace: Trace
+    ) -> None:
         self._app = app
         self._seats = seats
         self._upstream = upstream
         self._trace = trace
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        asked = self._upstream.now().at
+        asked, real_asked = self._upstream.now().at, guard.monotonic()
         source, server = scope.get("client") or ("", 0), scope.get("server") or ("", 0)
         seat = self._seats.who(source[0], server[0])
         heard, said = bytearray(), bytearray()
@@ -42,10 +46,13 @@ class Recorder:
             await self._app(scope, listen, speak)
         finally:
             query = scope["query_string"].decode("latin-1")
+            spoiled = {"fault": scope[FAULT]} if FAULT in scope else {}
             self._trace.write(
                 "exchange",
                 self._upstream.now().at,
                 asked=asked / 1e6,
+                real=guard.monotonic(),
+                real_asked=real_asked,
                 machine=seat.name if seat else None,
                 **{"from": source[0]},
                 method=scope["method"],
@@ -55,6 +62,7 @@ class Recorder:
                 answer_headers=_texts(start["headers"]),
                 **_content("body", heard),
                 **_content("answer", said),
+                **spoiled,
             )
 
 

@@ -14,10 +14,9 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeAlias
 
-import structlog
-
 from forewarn import __version__
 from forewarn.core import Now, Rules
+from forewarn.logs import logger
 from forewarn.metadata.lines import (
     PROTOCOL,
     Answer,
@@ -70,7 +69,7 @@ CHANGING = f"the group is about to change, and has not changed for {ANSWERED_WIT
 
 Dial: TypeAlias = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
-log = structlog.get_logger("forewarn")
+log = logger("forewarn")
 
 
 class NotWelcome(Exception):

@@ -15,6 +15,10 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 HANG_UP = (("Connection", "close"),)
 HALF_CLOSED = "forewarn.half_closed"  # in a request's scope: the caller will say no more
+CUT = "forewarn.cut"  # what hangs up in the middle of an answer: `cut(hard)`
+FAULT = "forewarn.fault"  # the kind of fault that the answer was spoiled with
+IN_PROCESS = "forewarn.in_process"  # there is no socket, and nobody who could give up
+UNWOUND = "forewarn.unwound"  # whoever asked in process waited for a clock that nobody wound
 
 
 class Reply(msgspec.Struct, frozen=True):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import structlog
-
 from forewarn.core import Refused, Time
+from forewarn.logs import logger
 from forewarn.node.config import Config
 from forewarn.service.applying import Applying
 from forewarn.service.clock import Clock
@@ -13,7 +12,7 @@ from forewarn.service.witness import Witness
 from forewarn.store import Store
 from forewarn.store.port import Sightings
 
-log = structlog.get_logger("forewarn")
+log = logger("forewarn")
 
 
 async def take_up(store: Store, witness: Witness, clock: Clock) -> tuple[Sightings, Time]:

@@ -62,5 +62,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     observe: bool = False  # keep account of what guests do, for the verdict
     program: Program | None = None  # an operator's, that carries events out; None: simulated
     history: Duration | None = HISTORY  # how long it is kept; None: for ever
+    faults: bool = False  # may things be made to go wrong on purpose?
     front: bool = True  # answer ordinary polls the short way, where nobody records or observes
     gates: dict[str, tuple[str, ...]] = {}  # commands that a rollout's gate may name

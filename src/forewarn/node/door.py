@@ -14,10 +14,9 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import structlog
-
 from forewarn.control.crowd import Crowd, Visit
 from forewarn.control.protocol import FULL, OperatorsProtocol
+from forewarn.logs import logger
 from forewarn.service import guard
 from forewarn.service.seldom import Seldom
 
@@ -27,7 +26,7 @@ ACCEPT_AGAIN = 1.0  # seconds after which it is tried again when there were no m
 
 _SPENT = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
-log = structlog.get_logger("forewarn.control")
+log = logger("forewarn.control")
 
 
 class Door:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import socket
 
-import structlog
-
 from forewarn.core.time import DAY, Duration
 from forewarn.core.words import in_words
+from forewarn.logs import logger
 from forewarn.node.config import Config
 from forewarn.node.sockets import CannotListen, local
 from forewarn.service import guard
@@ -20,7 +19,7 @@ from forewarn.service.tokens import Tokens
 ADMIN_ENDS_SOON: Duration = 14 * DAY  # before the last token of an admin expires, it is warned of
 ADMIN_EVERY = 86_400.0  # seconds of guard time between two looks
 
-log = structlog.get_logger("forewarn")
+log = logger("forewarn")
 
 
 def refuse_exposed(listener: socket.socket, config: Config, tokens: Tokens) -> None:

@@ -10,21 +10,20 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
+from forewarn.logs import logger
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.counts import Counts
 from forewarn.node.config import Address, Config
-from forewarn.node.servers import InnerServer, Open, server
 from forewarn.service import guard
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what serves on sockets is imported when something does
     from forewarn.metadata.front import Front
+    from forewarn.node.servers import InnerServer, Open
 
 SWEEP_SLICE = 64  # connections that are looked at before the loop gets its turn
 SWEEP_EVERY = 1.0  # seconds of guard time between two looks for callers that are too slow
 
-log = structlog.get_logger("forewarn")
+log = logger("forewarn")
 
 
 async def serve_guests(
@@ -62,6 +61,8 @@ async def serve(
     http: Any = "httptools",
     door: Open | None = None,
 ) -> InnerServer:
+    from forewarn.node.servers import server
+
     inner = server(app, http=http, door=door)
     running = tasks.start(inner.serve(list(sockets)), "server")
 

@@ -13,8 +13,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import structlog
-
+from forewarn.logs import logger
 from forewarn.metadata.hub import WATCH_EVERY, Hub
 from forewarn.metadata.remote import Dial
 from forewarn.node.sockets import CannotListen
@@ -24,7 +23,7 @@ from forewarn.service import guard
 MAX_SOCKET_PATH = 107  # bytes of a UNIX socket's path, set by the kernel
 ANSWERS_WITHIN = 1.0  # seconds in which somebody who listens is reached
 
-log = structlog.get_logger("forewarn")
+log = logger("forewarn")
 
 
 def too_long(path: Path) -> bool:

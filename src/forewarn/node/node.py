@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from forewarn.core import Machine, Time
 from forewarn.drivers.port import Driver
+from forewarn.logs import logger
 from forewarn.metadata.app import MetadataApp
+from forewarn.metadata.holding import Holding
 from forewarn.metadata.hub import Hub
 from forewarn.metadata.numbers import readings
 from forewarn.metadata.recorder import Recorder
 from forewarn.metadata.seats import Identity, Seats
+from forewarn.metadata.spoiling import Spoiling, Vanishing
 from forewarn.metadata.upstream import LocalUpstream, Nobody
 from forewarn.node.beginning import define, take_up
 from forewarn.node.config import Address, Config
@@ -37,14 +38,16 @@ from forewarn.node.making import (
     make_trace,
     operators_socket,
 )
-from forewarn.node.sockets import open_one
+from forewarn.node.sockets import EVERYWHERE, one_each, open_loopback, open_one
 from forewarn.node.tls import Certificates
 from forewarn.service import guard, restoring
 from forewarn.service.active import Active
 from forewarn.service.applying import Applying
+from forewarn.service.attention import Attention
 from forewarn.service.carrier import Carrier
 from forewarn.service.clock import Clock, Interruption, RealClock, VirtualClock
 from forewarn.service.conductor import Conductor
+from forewarn.service.faults import Faults
 from forewarn.service.feed import Feed
 from forewarn.service.gates import Gates
 from forewarn.service.history import History
@@ -53,14 +56,16 @@ from forewarn.service.inventory import Inventory
 from forewarn.service.leaving import Leaving
 from forewarn.service.ledger import Ledger
 from forewarn.service.measuring import Meter
+from forewarn.service.mischief import Mischief
 from forewarn.service.places import Places
 from forewarn.service.platform import Platform, new_id
 from forewarn.service.readings import Reading, Spreads
 from forewarn.service.rollouts import Rollouts
-from forewarn.service.scheduler import Scheduler, advance
+from forewarn.service.scheduler import Scheduler
 from forewarn.service.storekeeping import Storekeeper
 from forewarn.service.tokens import Tokens
 from forewarn.service.wellbeing import Wellbeing
+from forewarn.service.winding import Winder
 from forewarn.service.witness import Witness
 from forewarn.service.writer import Writer
 from forewarn.store import Store
@@ -69,7 +74,7 @@ from forewarn.verdict.observer import Observer
 if TYPE_CHECKING:
     from forewarn.metadata.front import Front
 
-log = structlog.get_logger("forewarn")
+log = logger("forewarn")
 
 
 class Node:
@@ -92,7 +97,9 @@ class Node:
         self._driver = driver
         self._new_id = new_id
         self._stack = AsyncExitStack()
-        self._winding = asyncio.Lock()
+        self._opening = asyncio.Lock()  # one lets others in, whoever else asks for them
+        self._listens_at: set[str] = set()  # the addresses at which guests are listened to
+        self.winder: Winder | None = None  # where time is virtual
         self.front: Front | None = None
         self.hub: Hub | None = None  # where workers answer the guests
         self.metadata_url = ""
@@ -119,10 +126,9 @@ class Node:
 
     async def advance(self, to: Time) -> None:
         """Wind a virtual clock forward; returns when all that became due is done and visible."""
-        if not isinstance(self.clock, VirtualClock):
+        if self.winder is None:
             raise TypeError("the clock is real")
-        async with self._winding:
-            await advance(self.clock, self.scheduler, self.ledger, to)
+        await self.winder.advance(to)
 
     def url_of(self, machine: Machine) -> str:
         """Where to ask as this machine."""
@@ -162,6 +168,8 @@ class Node:
             store, self.writer, driver, self.places, self.ledger, tasks, restored
         )
         self.scheduler = Scheduler(store, self.writer, self.clock, self.ledger, self.witness.seen)
+        self.faults = Faults(store, self.inventory, self.writer.now, config.faults)
+        mischief = Mischief(self.faults, store, self.writer, self.scheduler, self.witness)
         self.platform = Platform(
             store,
             self.writer,
@@ -171,7 +179,9 @@ class Node:
             self.inventory,
             self.active,
             self._new_id,
+            mischief if config.faults else None,
         )
+        mischief.by_way_of(self.platform.cancel)
         self.leaving = Leaving(self.platform)
         self.hosts = Hosts(store, self.platform, self.places)
         gates = self.gates = Gates(config.gates)
@@ -192,12 +202,26 @@ class Node:
         self.active.load()
         self.meter.census.load()
         upstream = LocalUpstream(self.platform, store)
+        if isinstance(self.clock, VirtualClock):
+            attention = Attention(store, upstream.witness)
+            upstream.witness = attention.polled
+            self.winder = Winder(self.clock, self.scheduler, self.ledger, attention, tasks)
         if config.workers:
             await self._gather_workers(upstream, tasks)
         seats = Seats(config.identity, config.speak_as)
         face = Nobody(self.platform, store) if config.workers else upstream
         self.endpoint = MetadataApp(face, seats, config.limits)
-        self.app: Any = Recorder(self.endpoint, seats, upstream, trace) if trace else self.endpoint
+        if self.winder is not None:
+            self.winder.attention.waiting = self.endpoint.beside.waits_now
+        self.holding = Holding(self.clock, self.scheduler, self.ledger)
+        answering: MetadataApp | Spoiling = self.endpoint
+        if config.faults and config.identity is Identity.SOURCE:
+            log.warning("faults are allowed: admins can make things go wrong on purpose")
+        if config.faults:
+            answering = Spoiling(self.endpoint, self.faults, mischief, self.holding)
+        self.app: Any = Recorder(answering, seats, upstream, trace) if trace else answering
+        if config.faults:
+            self.app = Vanishing(self.app, seats, self.faults, mischief)
         self.carrier.resume()  # before anything new is started, so that nothing is taken up twice
         prepare = on_loopback if config.identity is Identity.ASKED else None
         self.applying = Applying(store, self.writer, prepare)
@@ -219,6 +243,8 @@ class Node:
         await self._listen(tasks)
         self.wellbeing.started = True
         self._stack.callback(self._stopping)
+        if self.winder is not None:
+            self._stack.push_async_callback(self.winder.end)
 
     async def _gather_workers(self, upstream: LocalUpstream, tasks: guard.Tasks) -> None:
         """Before anything is decided, since they have to hear of it first."""
@@ -238,18 +264,47 @@ class Node:
         elif self.config.metadata is not None:
             sockets = guests_sockets(self.config, self._loopback_hosts())
             self.metadata_url = url(self.config.metadata.host, sockets[0])
-            self.front = await serve_guests(
-                *(self.config, self.app, self.endpoint, sockets, tasks, self._stack),
-                outlived=lambda: bool(self.config.metadata_fds),
-            )
+            await self._listen_to_guests(sockets, tasks)
         if self.config.control is not None and operators is not None:
             await self._listen_to_operators(self.config.control, operators, tasks)
 
+    @property
+    def open_to_all(self) -> bool:
+        """Are guests listened to at every address that one of them may have?"""
+        return EVERYWHERE in self._listens_at
+
+    async def let_guests_in(self, address: Address) -> None:
+        """The same for guests who want sockets: on all of loopback, as in `dev`. Where that is a
+        socket for each machine, those that have come since are given theirs."""
+        async with self._opening:
+            if not self.metadata_url:
+                sockets = open_loopback(address.port, self._loopback_hosts())
+                self.metadata_url = url(address.host, sockets[0])
+            elif not self.open_to_all:
+                new = [at for at in self._loopback_hosts() if at not in self._listens_at]
+                sockets = one_each(int(self.metadata_url.rpartition(":")[2]), new)
+            else:
+                return
+            await self._listen_to_guests(sockets, self._tasks)
+
+    async def _listen_to_guests(self, sockets: Sequence[socket.socket], tasks: guard.Tasks) -> None:
+        if not sockets:
+            return
+        self._listens_at.update(listener.getsockname()[0] for listener in sockets)
+        self.front = await serve_guests(
+            *(self.config, self.app, self.endpoint, sockets, tasks, self._stack),
+            outlived=lambda: bool(self.config.metadata_fds),
+        )
+
     async def let_operators_in(self, address: Address) -> None:
         """Later than at the start: it takes longer than all else, and may never be asked for."""
-        listener = open_one(address)
-        self._stack.callback(listener.close)
-        await self._listen_to_operators(address, listener, self._tasks)
+        async with self._opening:
+            if self.control_url:
+                return
+            listener = open_one(address)
+            self._stack.callback(listener.close)
+            await self._listen_to_operators(address, listener, self._tasks)
+            self._stack.callback(self._stopping)  # before their server stops, as if it were first
 
     def _operators_socket(self, tasks: guard.Tasks) -> socket.socket:
         """What is wrong with it is told before guests are listened to, and not after."""
@@ -281,14 +336,16 @@ class Node:
             leaving=self.leaving,
             applying=self.applying,
             tokens=self.tokens,
+            faults=self.faults,
+            observer=self.observer,
             feed=self.feed,
             meter=self.meter,
             wellbeing=self.wellbeing,
             names=lambda: self.control_names,
-            metadata=self.metadata_url,
+            metadata=lambda: self.metadata_url,
             url_of=self.url_of,
             next_due=self.scheduler.next_due,
-            advance=self.advance if isinstance(self.clock, VirtualClock) else None,
+            winder=self.winder,
             readings=self._readings,
             copy=self.store.copy,
         )
@@ -304,9 +361,13 @@ class Node:
             self.writer.now(), self.scheduler, self.history.pruned, self.wellbeing
         )
         yield from self.hub.readings() if self.hub else readings(self.endpoint, self.front)
+        yield from self.faults.readings() if self.faults.allowed else ()
 
     def _stopping(self) -> None:
+        if self.winder is not None:
+            self.winder.stop()
         self.wellbeing.stopping = True
+        self.holding.end()
         self.feed.end()
 
     def _guests_trouble(self) -> str:

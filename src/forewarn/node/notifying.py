@@ -11,8 +11,7 @@ import os
 import socket
 from collections.abc import Callable, MutableMapping
 
-import structlog
-
+from forewarn.logs import logger
 from forewarn.service import guard
 
 WATCH_SHARE = 3  # signs of life in the time after which the manager takes us for dead
@@ -22,7 +21,7 @@ MAX_STATUS = 400  # characters
 # Meant for this process alone; a program that we start must not speak in our name.
 OURS = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
-log = structlog.get_logger("forewarn")
+log = logger("forewarn")
 
 
 class Notifier:

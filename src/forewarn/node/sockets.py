@@ -12,6 +12,7 @@ from forewarn.core.access import local as local
 from forewarn.node.config import Address
 
 BACKLOG = 2_048
+EVERYWHERE = "0.0.0.0"  # on the device that a socket is bound to
 TCP = socket.IPPROTO_TCP  # said outright, or the loop leaves Nagle's delay on every answer
 
 
@@ -41,9 +42,9 @@ def open_loopback(port: int, hosts: Sequence[str]) -> list[socket.socket]:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo\0")
     except (OSError, AttributeError):
         listener.close()
-        return _one_each(port, hosts)
+        return one_each(port, hosts)
     try:
-        listener.bind(("0.0.0.0", port))
+        listener.bind((EVERYWHERE, port))
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
@@ -51,7 +52,7 @@ def open_loopback(port: int, hosts: Sequence[str]) -> list[socket.socket]:
     return [listener]
 
 
-def _one_each(port: int, hosts: Sequence[str]) -> list[socket.socket]:
+def one_each(port: int, hosts: Sequence[str]) -> list[socket.socket]:
     opened: list[socket.socket] = []
     try:
         for host in hosts:

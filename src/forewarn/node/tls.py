@@ -11,8 +11,7 @@ import ssl
 import stat
 from pathlib import Path
 
-import structlog
-
+from forewarn.logs import logger
 from forewarn.node.certificates import EXPIRES_SOON, Pair, examine
 from forewarn.node.config import Tls
 from forewarn.node.sockets import CannotListen
@@ -21,7 +20,7 @@ from forewarn.service import guard
 CERTIFICATE_WARNED = 86_400.0  # seconds of guard time between two warnings of its end
 CERTIFICATE_EVERY = 2.0  # seconds of guard time between two looks at the files
 
-log = structlog.get_logger("forewarn")
+log = logger("forewarn")
 
 
 class CertificateUnusable(CannotListen):

@@ -10,8 +10,7 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
+from forewarn.logs import logger
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.numbers import readings
 from forewarn.metadata.recorder import Recorder
@@ -28,7 +27,7 @@ from forewarn.service.trace import FileTrace
 if TYPE_CHECKING:
     from forewarn.metadata.front import Front
 
-log = structlog.get_logger("forewarn")
+log = logger("forewarn")
 
 
 class Worker:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
-import structlog
 
 from forewarn.core import Event, Group, Machine, Status, Time
 from forewarn.core.changes import EventMoved
@@ -17,9 +16,10 @@ from forewarn.core.commands import Again, Answer, Done, Failed, Outcome, Unclear
 from forewarn.core.joint import members
 from forewarn.core.lifecycle import Move
 from forewarn.drivers.port import Driver, Happened, Observed, Part, Task, TaskMachine, Unknown
+from forewarn.logs import logger
 from forewarn.service import guard, tracing
 from forewarn.service.ledger import Ledger
-from forewarn.service.narrating import about
+from forewarn.service.mentioning import about
 from forewarn.service.places import Places
 from forewarn.service.seldom import Seldom
 from forewarn.service.writer import Writer
@@ -27,7 +27,7 @@ from forewarn.store.port import Commit, Store, StoreFailed
 
 RETRY_AFTER = 1.0  # seconds of guard time before an answer that could not be stored is sent again
 
-log = structlog.get_logger("forewarn")
+log = logger("forewarn")
 
 
 class Carrier:

@@ -159,21 +159,29 @@ class VirtualClock(_Continuity):
     def at(self) -> Time:
         return self._floor
 
-    def on_move(self, call: Callable[[], None]) -> None:
-        self._moved.append(call)
+    def on_move(self, call: Callable[[], None]) -> Callable[[], None]:
+        """Called at every move, before anything that is due by then. Returns what ends that."""
+        self._moved = [*self._moved, call]
+
+        def end() -> None:  # from any thread: whoever is going over them has the list as it was
+            self._moved = [other for other in self._moved if other is not call]
+
+        return end
 
     def set(self, at: Time) -> None:
         if at < self._floor:
             raise ValueError("time does not go back")
         if at > self._floor:
             self._floor = at
-            for call in self._moved:
-                call()
+            self._tell_move()
 
     def interrupt(self, what: str, lost: Duration) -> None:
         """Let time jump with nobody serving, as after an outage or a step of the wall clock."""
         self._floor += lost
         self._interrupted(what, self._floor, lost)
+        self._tell_move()
+
+    def _tell_move(self) -> None:
         for call in self._moved:
             call()
 

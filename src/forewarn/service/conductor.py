@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
-import structlog
 
 from forewarn.core import Event, Group, Refused, Status
 from forewarn.core import commands as c
@@ -21,6 +20,7 @@ from forewarn.core.rolling import Next, Seen, step
 from forewarn.core.rollout import BY_ITSELF, Gate, Rollout, Step, Switch, caused
 from forewarn.core.standing import covered
 from forewarn.core.time import Time
+from forewarn.logs import logger
 from forewarn.service import guard, tracing
 from forewarn.service.announcing import Announcer, Came
 from forewarn.service.gates import Answer, Gates
@@ -37,7 +37,7 @@ RETRY_AFTER = 1.0  # seconds of guard time before what could not be stored is tr
 ABORTED = "the rollout was aborted"
 CLOSED = "its window has closed; it is announced again for the next"
 
-log = structlog.get_logger("forewarn")
+log = logger("forewarn")
 
 
 class Conductor:

@@ -113,6 +113,34 @@ def locate(text: str, path: Where) -> tuple[int, int]:
         return unreadable(error).line or 1, 0
 
 
+def lines(text: str, depth: int) -> dict[Where, int]:
+    """The lines of all that is at most so many steps into a text that could be read."""
+    events = Loader(text).get_event
+    events(), events()  # the stream and the document begin
+    found: dict[Where, int] = {}
+    _collect(events, events(), (), depth, found)
+    return found
+
+
+def _collect(
+    events: Callable[[], Any], event: Any, path: Where, depth: int, found: dict[Where, int]
+) -> None:
+    if depth == 0:
+        _skip(events, event)
+    elif type(event) is yaml.SequenceStartEvent:
+        index = 0
+        while type(event := events()) is not yaml.SequenceEndEvent:
+            found[*path, index] = line_of(event)
+            _collect(events, event, (*path, index), depth - 1, found)
+            index += 1
+    elif type(event) is yaml.MappingStartEvent:
+        while type(key := events()) is not yaml.MappingEndEvent:
+            _skip(events, key)
+            here = (*path, getattr(key, "value", "?"))
+            found[here] = line_of(key)
+            _collect(events, events(), here, depth - 1, found)
+
+
 def _step(events: Callable[[], Any], event: Any, step: str | int) -> tuple[int, Any] | None:
     """One step into what begins with this event."""
     if isinstance(step, int):

@@ -23,6 +23,7 @@ from forewarn.core.lifecycle import SHOWN, Move
 from forewarn.core.time import Time
 from forewarn.core.words import escaped, visible
 from forewarn.service import guard
+from forewarn.service.mentioning import about
 from forewarn.service.outlet import Outlet
 from forewarn.service.secret import hidden
 from forewarn.store.port import Commit, Store
@@ -91,16 +92,6 @@ class _Foreign(logging.Handler):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - not our name
         with contextlib.suppress(Exception):
             log.error("a library's words could not be told", logger=record.name)
-
-
-def about(event: Event) -> dict[str, Any]:
-    """The fields of every line about an event."""
-    return {
-        "event_id": event.id,
-        "type": event.type.value,
-        "group": event.group,
-        "machines": list(event.resources),
-    }
 
 
 class Narrator:

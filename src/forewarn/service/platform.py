@@ -43,6 +43,7 @@ from forewarn.service.explaining import Explanation, says, under_way
 from forewarn.service.feed import Feed
 from forewarn.service.health import host_of_gone, unwell
 from forewarn.service.inventory import Inventory
+from forewarn.service.mischief import Mischief
 from forewarn.service.witness import Witness
 from forewarn.service.writer import Check, Plan, Writer
 from forewarn.store.port import Key, States, Store
@@ -79,8 +80,10 @@ class Platform:
         inventory: Inventory,
         active: Active,
         new_id: Callable[[], str] = new_id,
+        mischief: Mischief | None = None,
     ) -> None:
         self._store = store
+        self._mischief = mischief
         self._carrier = carrier
         self._feed = feed
         self._active = active
@@ -100,6 +103,7 @@ class Platform:
             self.inventory,
             self._active,
             self.new_id,
+            self._mischief,
         )
 
     # For guests.
@@ -303,6 +307,21 @@ class Platform:
         """Several events in one commit, or none of them. Would they be allowed at all? Then the
         driver is asked, and only then are they announced; `unless` has the last word, and `puts`
         is read off the states it has passed."""
+        if self._mischief is None:
+            return await self._announce_all(commands, notes, puts, unless)
+        with self._mischief.bending(commands) as bent:
+            said = (*notes, *bent.notes)
+            done = await self._announce_all(bent.commands, said, puts, unless)
+            bent.stands = not isinstance(done, Refused)
+            return done
+
+    async def _announce_all(
+        self,
+        commands: Sequence[tuple[str, c.Command]],
+        notes: tuple[str, ...],
+        puts: Callable[[States], Sequence[Put]],
+        unless: Callable[[States], Refused | None],
+    ) -> Outcomes | Refused:
         states, now = dict[str, Group](), self.writer.now()
         raised: list[Event] = []
         for name, command in commands:

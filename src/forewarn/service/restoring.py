@@ -9,19 +9,19 @@ before they are carried out (`carrier.py`).
 from __future__ import annotations
 
 import msgspec
-import structlog
 
 from forewarn.core import Time
 from forewarn.core.registry import Put, RolloutPut, StateRestored
 from forewarn.core.restoring import beyond_commits, renumbered
 from forewarn.core.rollout import Switch
+from forewarn.logs import logger
 from forewarn.service.writer import Writer
 from forewarn.store.port import Batch, Entry, Sightings, States, Store, StoreFailed, StoreUnusable
 
 BY = "restore"
 WHY = "the state was restored from a copy; what was done since is not known"
 
-log = structlog.get_logger("forewarn")
+log = logger("forewarn")
 
 
 async def take_up(store: Store, writer: Writer, sightings: Sightings, ends: Time) -> Time | None:

@@ -10,22 +10,21 @@ import asyncio
 import heapq
 from collections.abc import Awaitable, Callable, Mapping
 
-import structlog
-
 from forewarn.core import Changes, Group, Time, due
 from forewarn.core.changes import EventMoved
 from forewarn.core.commands import Tick
 from forewarn.core.joint import joint_due
+from forewarn.logs import logger
 from forewarn.service import guard
 from forewarn.service.clock import Clock, VirtualClock
-from forewarn.service.ledger import Hung, Ledger
+from forewarn.service.ledger import Ledger
 from forewarn.service.seldom import Seldom
 from forewarn.service.writer import Writer
 from forewarn.store.port import Commit, Store
 
 RETRY_AFTER = 1.0  # seconds of guard time before a Tick that could not be stored is sent again
 
-log = structlog.get_logger("forewarn")
+log = logger("forewarn")
 
 
 class Scheduler:
@@ -180,21 +179,3 @@ class Scheduler:
         if not self._woken.is_set():
             self._ledger.take("scheduler")
             self._woken.set()
-
-
-async def advance(clock: VirtualClock, scheduler: Scheduler, ledger: Ledger, to: Time) -> None:
-    """Wind the clock to `to`, stopping at every instant at which something is due.
-
-    Returns when all that became due is done and visible. An instant that has passed already is
-    no reason to go back: somebody else has wound the clock further.
-    """
-    while True:
-        await ledger.idle()
-        at = scheduler.next_due()
-        if at is None or at > to:
-            break
-        if at <= clock.at:
-            raise Hung("something is overdue and does not happen")
-        clock.set(at)
-    clock.set(max(to, clock.at))
-    await ledger.idle()

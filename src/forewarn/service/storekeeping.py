@@ -7,8 +7,7 @@ anything knows how it stands.
 
 from __future__ import annotations
 
-import structlog
-
+from forewarn.logs import logger
 from forewarn.service import guard
 from forewarn.service.history import PRUNE_EVERY, History
 from forewarn.service.witness import SAVE_EVERY, Witness
@@ -17,7 +16,7 @@ from forewarn.store.port import Store
 
 REMIND_EVERY = 60.0  # seconds of guard time between two lines about the same trouble
 
-log = structlog.get_logger("forewarn")
+log = logger("forewarn")
 
 
 class Storekeeper:

@@ -12,17 +12,18 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
-import structlog
 
 from forewarn.core import Event, Group, Time
 from forewarn.core.changes import Disabled, EventMoved, MachinePut, MachineRemoved
 from forewarn.core.lifecycle import SHOWN, Move
 from forewarn.core.time import SECOND, Rules
 from forewarn.drivers.simulated import Impact, World, private
+from forewarn.logs import logger
+from forewarn.service import guard
 from forewarn.service.clock import Clock, Interruption
 from forewarn.store.port import Commit, Store
 
-log = structlog.get_logger("forewarn")
+log = logger("forewarn")
 
 
 Sink: TypeAlias = Callable[[dict[str, Any]], None]
@@ -102,6 +103,8 @@ class Trace:
             not_before=event.not_before / SECOND,
             seconds=event.duration,
             listed=event.listed,
+            real=guard.monotonic(),
+            **_approval(event),
         )
 
     def _planned(self, events: Iterable[Event], at: Time) -> None:
@@ -133,6 +136,7 @@ class Trace:
                 "group": group.name,
                 "update_domain": machine.update_domain,
                 "addresses": machine.addresses,
+                **({"spot": True} if machine.spot else {}),
             }
             for group in store.groups.values()
             for machine in group.machines
@@ -142,6 +146,14 @@ class Trace:
         if self._rules is not None:
             grace["grace"] = self._rules.paced(self._rules.start_grace) / SECOND
         self.write("fleet", at, groups=groups, machines=machines, **grace)
+
+
+def _approval(event: Event) -> dict[str, Any]:
+    """Who approved it: a guest's own request is told only when it has been answered, and that is
+    after what it brought about."""
+    if event.approved is None:
+        return {}
+    return {"approved": event.approved.at / SECOND, "approved_by": event.approved.by}
 
 
 class FileTrace(Trace):

@@ -11,9 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-import structlog
-
 from forewarn.core.time import Time
+from forewarn.logs import logger
 from forewarn.service import guard
 from forewarn.service.scheduler import Scheduler
 from forewarn.service.writer import Writer
@@ -26,7 +25,7 @@ STORE_PATIENCE = 30.0  # seconds that the store may take to answer a question
 
 _LASTED = re.compile(r" for \d+ s$")
 
-log = structlog.get_logger("forewarn")
+log = logger("forewarn")
 
 
 class Wellbeing:

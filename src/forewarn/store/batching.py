@@ -15,11 +15,10 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 
-import structlog
-
 from forewarn.core import Event, Group, Time, apply
 from forewarn.core.history import Record
 from forewarn.core.registry import Registry
+from forewarn.logs import logger
 from forewarn.store.port import (
     Commit,
     Copy,
@@ -37,7 +36,7 @@ from forewarn.store.port import (
 
 MAX_BATCH = 512  # works decided for one commit
 
-log = structlog.get_logger("forewarn")
+log = logger("forewarn")
 
 
 class BatchingStore(ABC):

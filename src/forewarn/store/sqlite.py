@@ -19,10 +19,10 @@ from typing import Any, TypeVar
 
 import msgspec
 import sqlalchemy as sa
-import structlog
 
 from forewarn.core import Event, Group, Time
 from forewarn.core.history import Record
+from forewarn.logs import logger
 from forewarn.store import asking, copying, loading, opening, pruning, rows
 from forewarn.store import schema as s
 from forewarn.store.batching import BatchingStore
@@ -48,7 +48,7 @@ SURROGATES = range(0xD800, 0xE000)
 
 T = TypeVar("T")
 
-log = structlog.get_logger("forewarn")
+log = logger("forewarn")
 
 _event = msgspec.json.Decoder(Event)
 _commit = msgspec.json.Decoder(Commit)
