@@ -21,8 +21,6 @@ def _drop(_logger: object, _method: str, _event: Any) -> NoReturn:
 
 
 structlog.configure(processors=[_drop])
-# The processes of a run ignore it, and whatever they start would, too.
-signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # To type a command takes a tenth of the time that it takes to read them all off the source again.
 typer.testing._get_command = functools.cache(  # type: ignore[attr-defined]
@@ -68,6 +66,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return LONGEST.index(here) if here in LONGEST else len(LONGEST)
 
     items.sort(key=place)
+
+
+@pytest.fixture(autouse=True)
+def _an_interrupt_interrupts() -> None:
+    """The processes of a run ignore it, as would whatever they start; and a supervisor that was
+    tried in this one has told it not to."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 settings.register_profile("forewarn", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -11,7 +11,7 @@ import socket
 import threading
 import unittest
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -80,15 +80,6 @@ def test_it_ends_if_it_cannot_start() -> None:
     assert threads() == before
 
 
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """As a process is when nobody has changed it; who runs tests may have."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_while_something_is_waited_for_ends_the_wait() -> None:
     with Service() as service:
         begun, ended = threading.Event(), threading.Event()
