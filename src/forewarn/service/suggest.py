@@ -28,7 +28,7 @@ _CHOICES: dict[str, Iterable[Any]] = {
     "auto_approve": [type for type, promise in PROMISES.items() if promise.by_user],
     "kind": GroupKind,
 }
-_WORDS = {
+IN_WORDS = {  # a library's names of kinds of values
     "str": "text",
     "int": "a whole number",
     "float": "a number",
@@ -123,8 +123,8 @@ def complaint(said: str, raw: Any, kind: Any) -> tuple[str, tuple[str | int, ...
         return f"'{wrong}' is none of {listing(allowed)}{meant}", tuple(steps)
     if found := _EXPECTED.search(said):
         wanted = [word.strip() for word in found[1].split("|")]
-        words = " or ".join(_WORDS.get(word, word) for word in wanted if word != "null")
-        got = _WORDS.get(found[2], found[2])
+        words = " or ".join(IN_WORDS.get(word, word) for word in wanted if word != "null")
+        got = IN_WORDS.get(found[2], found[2])
         quotes = "; write it in quotes" if "str" in wanted and found[2] in _SCALARS else ""
         return f"{words} is expected, not {got}{quotes}", tuple(steps)
     return " ".join(said.split(" - at `")[0].split()), tuple(steps)

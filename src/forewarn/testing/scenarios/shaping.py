@@ -16,22 +16,13 @@ import msgspec
 from forewarn.core.time import Duration
 from forewarn.core.words import listing, parse_duration
 from forewarn.service.fleetlines import FleetError, Where
-from forewarn.service.suggest import instead_of, nearest
+from forewarn.service.suggest import IN_WORDS, instead_of, nearest
 
 E = TypeVar("E", bound=msgspec.Struct)
 
 _AT = re.compile(r" - at `\$\.?([^`]*)`")
 _STEP = re.compile(r"([\w-]+)|\[(\d+)\]")
 _EXPECTED = re.compile(r"Expected `([^`]*)`, got `([^`]*)`")
-_WORDS = {
-    "str": "text",
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "object": "a mapping",
-    "array": "a list",
-    "null": "nothing",
-}
 
 
 def mapping(raw: Any, at: Where, what: str) -> dict[str, Any]:
@@ -115,8 +106,8 @@ def _wrong(complaint: str, raw: Any, kind: Any, at: Where) -> FleetError:
     says = complaint.split(" - at `")[0]
     if expected := _EXPECTED.search(complaint):
         wanted = [word.strip() for word in expected[1].split("|")]
-        words = " or ".join(_WORDS.get(word, word) for word in wanted if word != "null")
-        says = f"{words} is expected, not {_WORDS.get(expected[2], expected[2])}"
+        words = " or ".join(IN_WORDS.get(word, word) for word in wanted if word != "null")
+        says = f"{words} is expected, not {IN_WORDS.get(expected[2], expected[2])}"
         if "str" in wanted and expected[2] in ("int", "float", "bool"):
             says += "; write it in quotes"
     return FleetError(says, (*at, *steps))

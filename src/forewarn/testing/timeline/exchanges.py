@@ -14,6 +14,7 @@ from forewarn.testing.timeline.keeping import KeptEvent, KeptLane
 from forewarn.testing.timeline.memory import Memory
 from forewarn.testing.timeline.reading import word
 from forewarn.testing.timeline.values import STRANGERS
+from forewarn.verdict.heard import number
 from forewarn.wire.versions import Version
 
 SOMEBODY = "client"  # who asked, where a recording does not say
@@ -25,7 +26,7 @@ def exchange(memory: Memory, line: Mapping[str, Any], t: float) -> None:
         return
     path, version = reading.place(line.get("target"))
     method, fault = word(line.get("method")), word(line.get("fault"))
-    status = reading.number(line.get("status"))
+    status = number(line.get("status"))
     answered = "no answer" if status is None else f"{status:g}"
     asks = method == "GET" and path in (reading.DOCUMENT, reading.WAIT)
     approves = method == "POST" and path == reading.DOCUMENT

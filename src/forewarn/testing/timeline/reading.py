@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import math
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl
@@ -15,6 +14,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from forewarn.testing.timeline.values import MAX_DOCUMENT, MAX_NAME, MAX_RESOURCES
+from forewarn.verdict.heard import number
 from forewarn.wire.requests import read_approval
 from forewarn.wire.times import parse_iso8601, parse_rfc1123
 from forewarn.wire.versions import BY_NAME, NEWEST, Version
@@ -38,16 +38,6 @@ def moment(value: object) -> float | None:
     """A time that a calendar has, or None."""
     found = number(value)
     return found if found is not None and 0 <= found <= LAST else None
-
-
-def number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        found = float(value)
-    except OverflowError:
-        return None
-    return found if math.isfinite(found) else None
 
 
 def word(value: object) -> str:

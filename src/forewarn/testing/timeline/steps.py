@@ -11,6 +11,7 @@ from forewarn.testing.timeline.keeping import KeptEvent
 from forewarn.testing.timeline.memory import Memory
 from forewarn.testing.timeline.reading import moment, word
 from forewarn.testing.timeline.values import Impact
+from forewarn.verdict.heard import number
 
 
 def fleet(memory: Memory, line: Mapping[str, Any], t: float) -> None:
@@ -25,7 +26,7 @@ def fleet(memory: Memory, line: Mapping[str, Any], t: float) -> None:
             missed += bool(name)
             continue
         lane.group = word(facts.get("group"))
-        domain = reading.number(facts.get("update_domain"))
+        domain = number(facts.get("update_domain"))
         lane.domain = "" if domain is None else f"{domain:g}"
         for address in reading.words(facts.get("addresses")):
             memory.addresses[address] = name
@@ -84,7 +85,7 @@ def impact(memory: Memory, line: Mapping[str, Any], t: float) -> None:
     kept.machines = kept.machines or machines
     for name in machines:
         memory.lane(name)
-    seconds = reading.number(line.get("seconds")) or 0.0
+    seconds = number(line.get("seconds")) or 0.0
     kept.struck(Impact(t, machines, min(max(seconds, 0.0), reading.LAST - t)))
     memory.say(t, f"{kept.type or 'an event'} is done to {listing(machines)}")
 
@@ -125,7 +126,7 @@ def up(memory: Memory, line: Mapping[str, Any], t: float) -> None:
 
 
 def step(memory: Memory, line: Mapping[str, Any], t: float) -> None:
-    seconds = reading.number(line.get("seconds")) or 0.0
+    seconds = number(line.get("seconds")) or 0.0
     start = moment(t - max(seconds, 0.0)) or 0.0
     memory.gone(start, t, f"the clock was stepped by {seconds:+g} s, or nobody served")
 
