@@ -29,6 +29,7 @@ from guests import (
 from polling import GET, asked, metrics, until
 from raw import Line, Raw, request
 
+from forewarn import guard
 from forewarn.core import Group as State
 from forewarn.core import Rules
 from forewarn.core.commands import Define, Delete
@@ -37,7 +38,6 @@ from forewarn.core.time import DAY, HOUR, MINUTE
 from forewarn.metadata.counts import Counts
 from forewarn.metadata.limits import Limits
 from forewarn.node import listening, servers
-from forewarn.service import guard
 from forewarn.store import MemoryStore, StoreFailed
 from forewarn.store.port import Commit
 from forewarn.testing import Service

@@ -10,8 +10,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 from raw import Line, Place, Raw, exchange, request
 
+from forewarn import guard
 from forewarn.metadata import holding
-from forewarn.service import guard
 from forewarn.testing import Service
 from forewarn.testing.events import Event
 from forewarn.testing.inprocess import Answer

@@ -36,6 +36,7 @@ from polling import GET, LAST, ODD, asked, metrics, real_time, until
 from raw import Line, Raw, request
 from running import Running
 
+from forewarn import guard
 from forewarn.core import Rules
 from forewarn.core.time import DAY
 from forewarn.metadata.front import Front
@@ -43,7 +44,6 @@ from forewarn.metadata.limits import Limits
 from forewarn.metadata.plans import MAX_PLAN, MAX_PLANS
 from forewarn.node.servers import GRACE
 from forewarn.node.sockets import open_loopback
-from forewarn.service import guard
 from forewarn.testing import Service
 
 COUNT = 60

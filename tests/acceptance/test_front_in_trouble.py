@@ -13,12 +13,12 @@ import pytest
 from guests import Guest, fleet_of
 from polling import CHUNKED, GET, asked
 
+from forewarn import guard
 from forewarn.metadata import reading
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.front import Front
 from forewarn.metadata.limits import Limits
 from forewarn.metadata.plans import ALLOWED, MAX_PLAN
-from forewarn.service import guard
 from forewarn.testing import Service
 
 

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
+from forewarn import guard
 from forewarn.cli.app import app
 from forewarn.cli.settings import Settings, SettingsError, config
 from forewarn.control import client as control_client
@@ -24,7 +25,6 @@ from forewarn.core.history import Record, Scribe, What
 from forewarn.core.registry import HostPut, HostRemoved, RolloutPut, StateRestored, TokenPut
 from forewarn.core.rollout import Lane, Rollout, Step, prefix
 from forewarn.core.time import DAY
-from forewarn.service import guard
 from forewarn.service import history as service_history
 from forewarn.store.port import Wanted
 from forewarn.testing import SAMPLE, Service

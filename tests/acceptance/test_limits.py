@@ -30,6 +30,7 @@ from polling import CHUNKED, GET, LAST, ODD, asked, metrics, real_time, until
 from raw import Line, Raw, exchange, request
 from running import Running
 
+from forewarn import guard
 from forewarn.cli import settings
 from forewarn.core import Rules
 from forewarn.core.time import MINUTE
@@ -37,7 +38,6 @@ from forewarn.metadata.counts import Counts
 from forewarn.metadata.limits import OPEN_FILES, STRANGERS, Limits
 from forewarn.node import Node, listening
 from forewarn.node.sockets import open_loopback
-from forewarn.service import guard
 from forewarn.service.fleetfile import Fleet
 from forewarn.testing import Service
 

@@ -12,8 +12,8 @@ import pytest
 from manager import Manager
 from serving import made, serving
 
+from forewarn import guard
 from forewarn.node.notifying import Notifier
-from forewarn.service import guard
 
 
 @pytest.fixture

@@ -22,10 +22,10 @@ from certifying import Authority
 from running import Running
 from typer.testing import CliRunner, Result
 
+from forewarn import guard
 from forewarn.cli.app import app
 from forewarn.node import CannotListen
 from forewarn.node.config import Tls
-from forewarn.service import guard
 from forewarn.testing import Service
 
 

@@ -16,9 +16,9 @@ import structlog
 from bearing import FLEET, Api, bearing, token
 from litestar.handlers import HTTPRouteHandler
 
+from forewarn import guard
 from forewarn.control import access, attempts, backup, history
 from forewarn.core.access import Role
-from forewarn.service import guard
 from forewarn.service.tokens import Created
 from forewarn.testing import Service
 

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 import uvloop
 
+from forewarn import guard
 from forewarn.core import EventType, Source
 from forewarn.core.time import SECOND
 from forewarn.drivers.command import Command, Program
@@ -33,7 +34,6 @@ from forewarn.drivers.port import (
 )
 from forewarn.drivers.program import MAX_SAID, ProgramUnusable, found
 from forewarn.drivers.room import GROUP_SHARE, Room
-from forewarn.service import guard
 
 START = 1_800_000_000 * SECOND
 TASK = Task(

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import pytest
 
+from forewarn import guard
 from forewarn.core import Event, EventType, Refused, Rules
 from forewarn.metadata.remote import RemoteUpstream
 from forewarn.metadata.upstream import (
@@ -22,7 +23,6 @@ from forewarn.metadata.upstream import (
 )
 from forewarn.node import Config, Node
 from forewarn.node.local_line import dialler
-from forewarn.service import guard
 from forewarn.service.fleetfile import parse
 from forewarn.store import MemoryStore
 from forewarn.store.port import StoreFailed

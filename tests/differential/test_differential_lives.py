@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from lines import same, settle
 from pair import Pair
 
+from forewarn import guard
 from forewarn.core import EventType, Refused
 from forewarn.core.time import MINUTE
 from forewarn.metadata.limits import Limits
 from forewarn.node import Node, listening
-from forewarn.service import guard
 
 Happening: TypeAlias = Callable[[Node], Awaitable[None]]
 PREVIEW = POLLS["version 2017-03-01"]

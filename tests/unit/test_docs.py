@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from forewarn import suggest
 from forewarn.cli import process, run, settings_checking, settings_reading
 from forewarn.cli.app import app
 from forewarn.cli.credentials import MAX_TOKEN_FILE
@@ -33,7 +34,6 @@ from forewarn.core import EventType, announce, events, restoring, selection
 from forewarn.core.decide import BACK_OFF_FIRST, BACK_OFF_MOST
 from forewarn.core.history import What
 from forewarn.core.lifecycle import TABLE, diagram
-from forewarn.core.words import in_words
 from forewarn.drivers import program, simulated
 from forewarn.drivers.command import ASK_AGAIN, CHECK_TIMEOUT, MAX_REASON
 from forewarn.drivers.room import GROUP_SHARE
@@ -57,7 +57,6 @@ from forewarn.service import (
     outlet,
     secret,
     storekeeping,
-    suggest,
     tokens,
     tracing,
     wellbeing,
@@ -67,6 +66,7 @@ from forewarn.store.sqlite import PRUNE_SLICE
 from forewarn.testing import Service
 from forewarn.testing.enclosure import following, keeper, loopback, relay, surroundings
 from forewarn.testing.judge import RULES
+from forewarn.words import in_words
 
 DOCS = Path(__file__).parents[2] / "docs"
 README = DOCS.parent / "README.md"

@@ -38,7 +38,7 @@ WORDING = {  # files whose functions put into words what others tell
     "core/departures.py",
     "core/selection.py",
     "node/node.py",
-    "service/suggest.py",
+    "suggest.py",
     "service/wellbeing.py",
 }
 APART = ("testing", "wire", "control/rendering.py")  # the test kit's; what guests get; a page

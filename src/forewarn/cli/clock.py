@@ -10,7 +10,7 @@ import typer
 from forewarn.cli.output import Json, Url, as_json, fields, moment, parsed, service
 from forewarn.control import schema as s
 from forewarn.core.time import SECOND
-from forewarn.core.words import parse_duration
+from forewarn.words import parse_duration
 
 app = typer.Typer(no_args_is_help=True)
 

@@ -119,8 +119,8 @@ class _Server:
     """What only the server's packages can do, imported when it is needed."""
 
     def __init__(self) -> None:
+        from forewarn import guard
         from forewarn.control.backup import shape
-        from forewarn.service import guard
         from forewarn.store import StoreUnusable, copying, restoring
         from forewarn.store.checking import check_header
         from forewarn.store.schema import SCHEMA_VERSION

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from forewarn import __version__
+from forewarn import __version__, guard
 from forewarn.cli import settings
 from forewarn.cli.output import fail
 from forewarn.core.time import Rules
@@ -19,7 +19,7 @@ from forewarn.metadata.seats import Identity
 from forewarn.node import Address, Config, Node
 from forewarn.node.dev import on_loopback, sample_fleet
 from forewarn.node.sockets import confined, local
-from forewarn.service import fleetfile, guard
+from forewarn.service import fleetfile
 from forewarn.service.fleetfile import Fleet, FleetError
 
 SHOWN_MACHINES = 12

@@ -24,7 +24,7 @@ from forewarn.control import schema as s
 from forewarn.control.client import ControlClient
 from forewarn.core.events import EventType
 from forewarn.core.time import SECOND
-from forewarn.core.words import parse_duration
+from forewarn.words import parse_duration
 
 app = typer.Typer(no_args_is_help=True)
 TYPES = ", ".join(type.value for type in EventType)

@@ -10,7 +10,7 @@ import typer
 from forewarn.cli.output import Json, Url, as_json, fields, moment, parsed, say, service, table
 from forewarn.control import fault_schema as f
 from forewarn.core.time import SECOND
-from forewarn.core.words import in_words, parse_duration
+from forewarn.words import in_words, parse_duration
 
 app = typer.Typer(no_args_is_help=True)
 

@@ -9,7 +9,7 @@ import typer
 
 from forewarn.cli.output import Url, moment, say, service
 from forewarn.control.feed_schema import FeedChange, FeedCommit
-from forewarn.core.words import escaped
+from forewarn.words import escaped
 
 
 def feed(

@@ -10,7 +10,7 @@ from forewarn.cli.events import told_all
 from forewarn.cli.output import Json, Url, as_json, fields, pace, parsed, say, service, table
 from forewarn.control import schema as s
 from forewarn.core.time import SECOND
-from forewarn.core.words import in_words, parse_duration
+from forewarn.words import in_words, parse_duration
 
 app = typer.Typer(no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="A group's name.")]

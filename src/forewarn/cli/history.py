@@ -14,7 +14,7 @@ import typer
 from forewarn.cli.output import Url, fail, moment, pace, say, service, table
 from forewarn.control.client import ControlClient
 from forewarn.control.history_schema import HistoryRecord
-from forewarn.core.words import escaped
+from forewarn.words import escaped
 
 LINES = 50  # records that are shown, unless somebody says how many
 

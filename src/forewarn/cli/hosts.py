@@ -21,7 +21,7 @@ from forewarn.cli.output import (
 )
 from forewarn.control import schema as s
 from forewarn.core.time import SECOND
-from forewarn.core.words import parse_duration
+from forewarn.words import parse_duration
 
 app = typer.Typer(no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="A host's name.")]

@@ -9,11 +9,11 @@ import contextlib
 import signal
 from collections.abc import AsyncIterator
 
+from forewarn import guard
 from forewarn.cli.reloading import Reloading, Report
 from forewarn.logs import logger
 from forewarn.node import Node
 from forewarn.node.notifying import Notifier
-from forewarn.service import guard
 
 log = logger("forewarn")
 

@@ -12,12 +12,13 @@ from typing import Any
 
 import msgspec
 
+from forewarn import guard
 from forewarn.control import token_schema as t
 from forewarn.control.answers import RefusedError
 from forewarn.control.tokens import view, wanted
 from forewarn.core import Refused
 from forewarn.core.access import Token
-from forewarn.service import guard, offline
+from forewarn.service import offline
 from forewarn.service.offline import opened
 from forewarn.service.tokens import LOCAL_NAME, Tokens
 from forewarn.service.writer import Writer

@@ -14,7 +14,7 @@ import typer
 from forewarn.cli.credentials import CredentialError, door, in_the_clear
 from forewarn.cli.running import NotFound, find
 from forewarn.control.client import ControlClient, ControlError
-from forewarn.core.words import escaped, visible
+from forewarn.words import escaped, visible
 
 Url = Annotated[
     str | None,

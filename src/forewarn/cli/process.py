@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 import typer
 
+from forewarn import guard
 from forewarn.cli.managed import status, wrong
 from forewarn.cli.output import fail, fail_all
 from forewarn.cli.reloading import Reloading, Report
@@ -37,7 +38,6 @@ from forewarn.node import Address, CannotListen, Config, Node
 from forewarn.node.child import ALIVE, FOR_GOOD, READY, REREAD, SETTINGS, UNWELL
 from forewarn.node.handed import adopted
 from forewarn.node.worker import Worker
-from forewarn.service import guard
 from forewarn.store import StoreFailed, StoreUnusable
 
 SIGN_OF_LIFE = 2.0  # seconds between two signs of life for the supervisor

@@ -15,8 +15,8 @@ import typer
 
 from forewarn.cli.output import fail, notes, say
 from forewarn.core.time import SECOND
-from forewarn.core.words import parse_duration
 from forewarn.wire.versions import BY_NAME, NEWEST
+from forewarn.words import parse_duration
 
 if TYPE_CHECKING:
     from forewarn.testing.recording.reading import Recording
@@ -96,7 +96,7 @@ def record(
 
 
 def _poll(recorder: Recorder, interval: float, ending: Ending) -> None:
-    from forewarn.service import guard
+    from forewarn import guard
     from forewarn.testing.recording.telling import Telling
 
     telling = Telling()

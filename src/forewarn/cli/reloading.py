@@ -14,13 +14,13 @@ import msgspec
 
 from forewarn.cli.settings import Said, Settings, SettingsError
 from forewarn.core import Refused
-from forewarn.core.words import listing
 from forewarn.drivers.command import Command
 from forewarn.logs import logger
 from forewarn.metadata import front
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.limits import Limits
 from forewarn.node import CannotListen, Config, Node
+from forewarn.words import listing
 
 LIMITS = tuple(field.name for field in msgspec.structs.fields(Limits))
 RULES = ("silence", "start_grace", "enable_delay")

@@ -12,7 +12,7 @@ from forewarn.cli.output import as_json, fields, moment, pace, say, table
 from forewarn.control import rollout_schema as r
 from forewarn.control.client import ControlClient
 from forewarn.core.time import SECOND
-from forewarn.core.words import in_words, listing
+from forewarn.words import in_words, listing
 
 
 def told(found: r.RolloutReport, json: bool, client: ControlClient, steps: bool = False) -> None:

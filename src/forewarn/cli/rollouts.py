@@ -22,7 +22,7 @@ from forewarn.cli.rollout_output import going_on, show_plan, told, when_and_who
 from forewarn.cli.watching import watch_on
 from forewarn.control import rollout_schema as r
 from forewarn.core.time import SECOND
-from forewarn.core.words import parse_duration
+from forewarn.words import parse_duration
 
 app = typer.Typer(no_args_is_help=True)
 

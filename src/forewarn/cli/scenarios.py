@@ -19,7 +19,7 @@ import typer
 from forewarn.cli.output import Json, as_json, fail, say, table
 from forewarn.cli.serving import need_server
 from forewarn.core.time import MAX_SPEED, MIN_SPEED
-from forewarn.core.words import parse_duration
+from forewarn.words import parse_duration
 
 if TYPE_CHECKING:
     from forewarn.testing.scenarios import Result, Scenario
@@ -273,7 +273,7 @@ def _spoken_for(scenario: Scenario, said: str | None, each: bool) -> Scenario:
         return msgspec.structs.replace(scenario, speakers=tuple(names))
     if said is None:
         return scenario
-    from forewarn.service.suggest import instead_of
+    from forewarn.suggest import instead_of
 
     wanted = tuple(dict.fromkeys(name.strip() for name in said.split(",")))
     for name in wanted:

@@ -17,7 +17,7 @@ from forewarn.cli.output import fail, fail_all, parsed
 from forewarn.core.announce import TIGHT_NOTICE
 from forewarn.core.events import PROMISES
 from forewarn.core.time import MAX_SPEED, MIN_SPEED, Rules
-from forewarn.core.words import in_words, listing, parse_duration
+from forewarn.words import in_words, listing, parse_duration
 
 if TYPE_CHECKING:
     from forewarn.cli.settings import Said

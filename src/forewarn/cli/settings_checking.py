@@ -23,7 +23,6 @@ from forewarn.cli.settings_shape import (
     SettingsError,
 )
 from forewarn.core.time import MINUTE, SECOND, Rules
-from forewarn.core.words import in_words
 from forewarn.drivers.command import Program
 from forewarn.drivers.program import ProgramUnusable, found
 from forewarn.metadata.limits import Limits
@@ -32,7 +31,8 @@ from forewarn.node.sockets import confined, local
 from forewarn.service import fleetfile
 from forewarn.service.fleetfile import Fleet, FleetError
 from forewarn.service.history import HISTORY, HISTORY_LEAST
-from forewarn.service.suggest import instead_of
+from forewarn.suggest import instead_of
+from forewarn.words import in_words
 
 AT_LEAST_ONE = (
     "max_head",

@@ -29,7 +29,7 @@ from forewarn.cli.settings_shape import (
     SettingsError,
     Source,
 )
-from forewarn.service.suggest import complaint, instead_of
+from forewarn.suggest import complaint, instead_of
 
 MAX_SETTINGS_BYTES = 1024 * 1024  # of a settings file
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from forewarn.cli.settings_shape import Settings, SettingsError
-from forewarn.core.words import in_words, parse_duration
 from forewarn.drivers.program import ProgramUnusable, found
 from forewarn.node.config import Address, Tls
+from forewarn.words import in_words, parse_duration
 
 
 def gates(said: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:

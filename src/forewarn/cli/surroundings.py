@@ -15,6 +15,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from forewarn import guard
 from forewarn.cli.finding import Finding, fatal, warning
 from forewarn.cli.runtime import FILES_OF_A_PROGRAM, SPARE_FILES
 from forewarn.cli.settings import Said
@@ -24,10 +25,9 @@ from forewarn.cli.surroundings_state import (
     state_findings,
     writable_by_others,
 )
-from forewarn.core.words import listing
 from forewarn.node import Address, Config
 from forewarn.node.certificates import EXPIRES_SOON, examine
-from forewarn.service import guard
+from forewarn.words import listing
 
 _IN_USE = (
     "If that is systemd's socket for this service, all is well; else stop whoever listens there"

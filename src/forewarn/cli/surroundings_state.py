@@ -12,12 +12,12 @@ from pathlib import Path
 
 import msgspec
 
+from forewarn import guard
 from forewarn.cli.finding import Finding, fatal, warning
 from forewarn.cli.settings import Said
 from forewarn.core.access import Role, Token
 from forewarn.node import Address, Config
 from forewarn.node.sockets import local
-from forewarn.service import guard
 from forewarn.store import StoreUnusable, checking
 from forewarn.store.locking import watched
 

@@ -28,7 +28,7 @@ from forewarn.cli.output import (
 )
 from forewarn.control import token_schema as t
 from forewarn.core.time import SECOND
-from forewarn.core.words import parse_duration
+from forewarn.words import parse_duration
 
 app = typer.Typer(no_args_is_help=True)
 

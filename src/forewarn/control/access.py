@@ -23,10 +23,10 @@ from forewarn.core import Event, Machine, Refused
 from forewarn.core.access import Limit, Role
 from forewarn.core.holds import Hold
 from forewarn.core.rollout import Rollout
-from forewarn.core.words import listing
 from forewarn.service.drafting import Wanted
 from forewarn.service.explaining import Explanation, says
 from forewarn.service.secret import hidden
+from forewarn.words import listing
 
 OPEN: Mapping[str, Any] = {"open": True}  # to everybody, token or not
 ADMIN: Mapping[str, Any] = {"role": Role.ADMIN}

@@ -22,10 +22,10 @@ from forewarn.core import Duration, Refused, Time
 from forewarn.core.refusal import Reason, invalid
 from forewarn.core.selection import Selector, SelectorError, parse
 from forewarn.core.time import LAST, SECOND
-from forewarn.core.words import listing, parse_duration
 from forewarn.logs import logger
 from forewarn.service.platform import Outcome
 from forewarn.store.port import StoreFailed, StoreUnreadable
+from forewarn.words import listing, parse_duration
 
 MAX_BODY = 10 * 1024 * 1024  # bytes, of a call that says nothing else
 SHOWN_VALUE = 40  # characters of a value that cannot be read

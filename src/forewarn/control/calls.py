@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
+from forewarn import guard
 from forewarn.control.attempts import network_of
 from forewarn.control.desk import Desk
 from forewarn.logs import logger
-from forewarn.service import guard, tracing
+from forewarn.service import tracing
 from forewarn.service.secret import hidden
 from forewarn.service.seldom import Seldom
 

@@ -7,6 +7,7 @@ from typing import Any
 from litestar import get, post
 from litestar.params import JSONBody
 
+from forewarn import guard
 from forewarn.control import schema as s
 from forewarn.control.access import KEEPS_LIMITS
 from forewarn.control.answers import RefusedError, instant, length
@@ -15,7 +16,6 @@ from forewarn.core import Now, Time
 from forewarn.core.refusal import conflict, invalid
 from forewarn.core.time import LAST, SECOND
 from forewarn.logs import logger
-from forewarn.service import guard
 from forewarn.service.ledger import Hung
 from forewarn.service.winding import Winder
 

@@ -10,7 +10,7 @@ from litestar.params import QueryParameter
 
 from forewarn.control import schema as s
 from forewarn.control.answers import problem
-from forewarn.service.suggest import nearest
+from forewarn.suggest import nearest
 
 MAX_SHOWN_PARAMETER = 40  # characters of a parameter that nobody knows
 

@@ -26,9 +26,9 @@ from forewarn.core.selection import Selector, parse
 from forewarn.core.standing import StepStands, Wait
 from forewarn.core.time import SECOND, Time
 from forewarn.core.window_words import parse_window
-from forewarn.core.words import listing
 from forewarn.service.drafting import Wanted
 from forewarn.service.rollouts import Explained, Explanation, Report, Summary
+from forewarn.words import listing
 
 
 def handlers(desk: Desk) -> list[Any]:

@@ -41,7 +41,7 @@ from forewarn.core.lifecycle import Move, move
 from forewarn.core.refusal import Refused, conflict, invalid, unknown
 from forewarn.core.settling import bound, settle
 from forewarn.core.time import MINUTE, SECOND, Duration, Now
-from forewarn.core.words import listing
+from forewarn.words import listing
 
 BACK_OFF_FIRST: Duration = 5 * SECOND
 BACK_OFF_MOST: Duration = 5 * MINUTE

@@ -19,7 +19,7 @@ from forewarn.core.fleet import Machine
 from forewarn.core.group import Group
 from forewarn.core.refusal import Refused, conflict
 from forewarn.core.time import Now
-from forewarn.core.words import listing
+from forewarn.words import listing
 
 
 def define(group: Group, command: c.Define, now: Now) -> Changes | Refused:

@@ -15,7 +15,7 @@ from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.refusal import Refused, conflict
 from forewarn.core.time import MINUTE, Duration, Now, ceil_second
-from forewarn.core.words import in_words, listing
+from forewarn.words import in_words, listing
 
 MIN_TERMINATE_NOTICE: Duration = 5 * MINUTE
 MAX_TERMINATE_NOTICE: Duration = 15 * MINUTE

@@ -14,7 +14,7 @@ import msgspec
 
 from forewarn.core.events import Event, EventType, Status
 from forewarn.core.time import Now, Time
-from forewarn.core.words import listing
+from forewarn.words import listing
 
 NEVER: Time = -1  # before every NotBefore
 NAMED_AT_MOST = 10  # other deletes that a waiting one names

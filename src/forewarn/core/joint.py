@@ -36,7 +36,7 @@ from forewarn.core.lifecycle import Move
 from forewarn.core.refusal import Refused
 from forewarn.core.settling import settle, started
 from forewarn.core.time import Now, Time
-from forewarn.core.words import listing
+from forewarn.words import listing
 
 
 def members(groups: Mapping[str, Group], joint: Joint) -> dict[str, Event]:

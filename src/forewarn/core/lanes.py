@@ -18,7 +18,7 @@ from forewarn.core.group import Group
 from forewarn.core.refusal import Refused, conflict, invalid, unknown
 from forewarn.core.rollout import Lane, Step, prefix
 from forewarn.core.selection import Selector, labels_of, matches
-from forewarn.core.words import listing
+from forewarn.words import listing
 
 MAX_STEPS = 2_000  # of one rollout
 MAX_SELECTED = 100  # groups, selectors and hosts that a selection names

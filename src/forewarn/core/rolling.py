@@ -18,7 +18,7 @@ from forewarn.core.rollout import Rollout, Step
 from forewarn.core.standing import LaneStands, StepState, Wait, WaitKind, lane_stands, what
 from forewarn.core.time import SECOND, Duration, Now, Time, ceil_second
 from forewarn.core.windows import LOOK_AHEAD, next_span
-from forewarn.core.words import in_words
+from forewarn.words import in_words
 
 GATE_EVERY: Duration = 10 * SECOND
 GATE_EVERY_LEAST: Duration = SECOND // 4  # however fast time is made to pass

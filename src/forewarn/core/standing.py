@@ -13,7 +13,7 @@ import msgspec
 from forewarn.core.events import Event, Status
 from forewarn.core.rollout import Lane, Rollout, Step
 from forewarn.core.time import Time
-from forewarn.core.words import listing
+from forewarn.words import listing
 
 
 class StepState(enum.Enum):

@@ -10,15 +10,16 @@ from typing import TypeAlias
 
 import msgspec
 
+from forewarn.words import DAY as DAY
+from forewarn.words import HOUR as HOUR
+from forewarn.words import LONGEST
+from forewarn.words import MINUTE as MINUTE
+from forewarn.words import SECOND as SECOND
+from forewarn.words import Duration as Duration
+
 Time: TypeAlias = int  # microseconds since 1970-01-01T00:00:00Z
-Duration: TypeAlias = int  # microseconds
 
-SECOND: Duration = 1_000_000
-MINUTE: Duration = 60 * SECOND
-HOUR: Duration = 60 * MINUTE
-DAY: Duration = 24 * HOUR
-
-LAST: Time = 221_845_392_000 * SECOND  # 9000-01-01: no clock is wound further
+LAST: Time = LONGEST  # 9000-01-01: no clock is wound further
 MIN_SPEED, MAX_SPEED = 0.01, 100_000.0
 
 

@@ -16,7 +16,6 @@ import msgspec
 
 from forewarn.core import EventType, Time
 from forewarn.core.time import SECOND, Duration
-from forewarn.core.words import in_words, listing, parse_duration
 from forewarn.drivers.papers import NotStarted, StillAtWork, paper
 from forewarn.drivers.port import (
     Again,
@@ -34,6 +33,7 @@ from forewarn.drivers.port import (
 )
 from forewarn.drivers.program import Ended, ProgramUnusable, found, inherited, run
 from forewarn.drivers.room import Room
+from forewarn.words import in_words, listing, parse_duration
 
 DONE, AGAIN, FAILED, HAPPENED, UNKNOWN = 0, 10, 20, 30, 40  # what a program ends with
 ASK_AGAIN: Duration = 30 * SECOND  # after which a program that said AGAIN is asked, if it says none

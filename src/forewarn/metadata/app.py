@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
+from forewarn import guard
 from forewarn.logs import logger
 from forewarn.metadata import present
 from forewarn.metadata.beside import Beside
@@ -20,7 +21,6 @@ from forewarn.metadata.reply import HANG_UP, Gone, Receive, Reply, Scope, Send, 
 from forewarn.metadata.seats import Seat, Seats
 from forewarn.metadata.standing import Standing
 from forewarn.metadata.upstream import GroupNews, Moment, NotTaken, Upstream
-from forewarn.service import guard
 from forewarn.service.seldom import Seldom
 from forewarn.wire import beside, errors, requests
 from forewarn.wire.errors import Problem

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
+from forewarn import guard
 from forewarn.metadata import present
 from forewarn.metadata.boards import Board, Page
 from forewarn.metadata.reply import HALF_CLOSED, Gone, Receive, Reply, Scope, refused
@@ -26,7 +27,6 @@ from forewarn.metadata.upstream import (
     TooOften,
     Upstream,
 )
-from forewarn.service import guard
 from forewarn.wire import beside, errors, requests
 from forewarn.wire.errors import Problem
 from forewarn.wire.versions import Version

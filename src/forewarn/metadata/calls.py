@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from forewarn import guard
 from forewarn.logs import logger
 from forewarn.metadata.lines import (
     Answer,
@@ -18,7 +19,6 @@ from forewarn.metadata.lines import (
     ToControl,
 )
 from forewarn.metadata.upstream import LocalUpstream, NotTaken, TooOften
-from forewarn.service import guard
 
 MAX_CALLS = 4_096  # of one worker under way at a time
 

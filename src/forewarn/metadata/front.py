@@ -18,13 +18,13 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from os import read, write
 
+from forewarn import guard
 from forewarn.logs import logger
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.limits import OPEN_FILES, Limits, Room
 from forewarn.metadata.plans import ALLOWED, MAX_PLAN, known, learn
 from forewarn.metadata.protocol import LINGER, NO_ROOM, MetadataProtocol
 from forewarn.metadata.upstream import Moment
-from forewarn.service import guard
 
 CHUNK = MAX_PLAN + 1  # bytes that are read at a time: more cannot be a poll that has a plan
 SMALL = 448  # bytes that almost every poll fits into, and that are had without malloc

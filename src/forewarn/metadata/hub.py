@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
-from forewarn import __version__
+from forewarn import __version__, guard
 from forewarn.core import Group
 from forewarn.logs import logger
 from forewarn.metadata import telling
@@ -41,7 +41,6 @@ from forewarn.metadata.lines import (
 )
 from forewarn.metadata.tally import Tally, of_workers
 from forewarn.metadata.upstream import LocalUpstream
-from forewarn.service import guard
 from forewarn.service.clock import STALL, Clock
 from forewarn.service.readings import Reading, Spread, Spreads, spread
 from forewarn.store.port import Commit, Store

@@ -8,7 +8,7 @@ import enum
 
 import msgspec
 
-from forewarn.service import guard
+from forewarn import guard
 
 OPEN_FILES = "open_files"  # the system's own limit, counted among ours
 STRANGER = "at "  # what the name of a caller begins with that is no machine

@@ -13,11 +13,11 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
+from forewarn import guard
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.limits import Room
 from forewarn.metadata.reading import ReadingProtocol
 from forewarn.metadata.reply import CUT, HALF_CLOSED
-from forewarn.service import guard
 from forewarn.wire.errors import BUSY, MALFORMED, TOO_MANY_CONNECTIONS
 
 LINGER = 1.5  # seconds that an idle connection is kept when somebody else goes on with the socket

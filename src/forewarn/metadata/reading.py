@@ -14,8 +14,8 @@ import re
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from forewarn import guard
 from forewarn.metadata.app import MetadataApp
-from forewarn.service import guard
 from forewarn.wire.errors import MALFORMED, Problem
 
 # A request line whose verb is a token, as HTTP has it, and how much of one may have come so far.

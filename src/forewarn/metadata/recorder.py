@@ -6,12 +6,12 @@ import base64
 from collections.abc import MutableMapping
 from typing import Any
 
+from forewarn import guard
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.reply import FAULT, Receive, Scope, Send
 from forewarn.metadata.seats import Seats
 from forewarn.metadata.spoiling import Spoiling
 from forewarn.metadata.upstream import Upstream
-from forewarn.service import guard
 from forewarn.service.trace import Trace
 
 

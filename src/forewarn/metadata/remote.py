@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeAlias
 
-from forewarn import __version__
+from forewarn import __version__, guard
 from forewarn.core import Now, Rules
 from forewarn.logs import logger
 from forewarn.metadata.lines import (
@@ -42,7 +42,6 @@ from forewarn.metadata.lines import (
 from forewarn.metadata.seen import Seen
 from forewarn.metadata.stage import Stage
 from forewarn.metadata.upstream import GroupNews, NotTaken, Prepared, TooOften
-from forewarn.service import guard
 from forewarn.service.clock import Clock
 from forewarn.service.readings import Reading
 

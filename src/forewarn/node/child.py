@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from forewarn.service import guard
+from forewarn import guard
 
 RESTART_FIRST, RESTART_MOST = 0.1, 2.0  # seconds before what has died is started again
 LIVED_WELL = 5.0  # seconds after which a death says nothing of the next life

@@ -14,10 +14,10 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from forewarn import guard
 from forewarn.control.crowd import Crowd, Visit
 from forewarn.control.protocol import FULL, OperatorsProtocol
 from forewarn.logs import logger
-from forewarn.service import guard
 from forewarn.service.seldom import Seldom
 
 HANDSHAKE_TIMEOUT = 10.0  # seconds of guard time for a TLS handshake

@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
+from forewarn import guard
 from forewarn.logs import logger
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.counts import Counts
 from forewarn.node.config import Address, Config
-from forewarn.service import guard
 
 if TYPE_CHECKING:  # what serves on sockets is imported when something does
     from forewarn.metadata.front import Front

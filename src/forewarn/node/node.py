@@ -14,6 +14,7 @@ from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from forewarn import guard
 from forewarn.core import Machine, Time
 from forewarn.drivers.port import Driver
 from forewarn.logs import logger
@@ -40,7 +41,7 @@ from forewarn.node.making import (
 )
 from forewarn.node.sockets import EVERYWHERE, one_each, open_loopback, open_one
 from forewarn.node.tls import Certificates
-from forewarn.service import guard, restoring
+from forewarn.service import restoring
 from forewarn.service.active import Active
 from forewarn.service.applying import Applying
 from forewarn.service.attention import Attention

@@ -11,8 +11,8 @@ import os
 import socket
 from collections.abc import Callable, MutableMapping
 
+from forewarn import guard
 from forewarn.logs import logger
-from forewarn.service import guard
 
 WATCH_SHARE = 3  # signs of life in the time after which the manager takes us for dead
 STATUS_EVERY = 15.0  # seconds of guard time between two looks at how things are

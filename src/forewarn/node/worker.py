@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from forewarn import guard
 from forewarn.logs import logger
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.numbers import readings
@@ -20,7 +21,6 @@ from forewarn.node.config import Config
 from forewarn.node.listening import serve_guests
 from forewarn.node.local_line import dialler, whose
 from forewarn.node.worker_marks import Mark
-from forewarn.service import guard
 from forewarn.service.clock import RealClock
 from forewarn.service.trace import FileTrace
 

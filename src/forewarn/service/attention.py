@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeAlias
 
+from forewarn import guard
 from forewarn.core import Group, Now
 from forewarn.core.changes import MachinePut, MachineRemoved
-from forewarn.service import guard
 from forewarn.service.ledger import Hung
 from forewarn.store.port import Commit, Store
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from forewarn import guard
 from forewarn.core import Event, Group, Machine, Status, Time
 from forewarn.core.changes import EventMoved
 from forewarn.core.commands import Again, Answer, Done, Failed, Outcome, Unclear
@@ -17,7 +18,7 @@ from forewarn.core.joint import members
 from forewarn.core.lifecycle import Move
 from forewarn.drivers.port import Driver, Happened, Observed, Part, Task, TaskMachine, Unknown
 from forewarn.logs import logger
-from forewarn.service import guard, tracing
+from forewarn.service import tracing
 from forewarn.service.ledger import Ledger
 from forewarn.service.mentioning import about
 from forewarn.service.places import Places

@@ -10,10 +10,10 @@ import msgspec
 
 from forewarn.core import Refused
 from forewarn.core.refusal import conflict, unknown
-from forewarn.core.words import listing
 from forewarn.service.fleetbuilding import Fleet
 from forewarn.service.fleetfile import parse_group, parse_host
-from forewarn.service.suggest import instead_of
+from forewarn.suggest import instead_of
+from forewarn.words import listing
 
 Change: TypeAlias = Callable[[Fleet], Fleet | Refused]
 

@@ -13,8 +13,8 @@ from typing import Protocol
 
 import msgspec
 
+from forewarn import guard
 from forewarn.core.time import SECOND, Duration, Now, Rules, Time
-from forewarn.service import guard
 
 STEP: Duration = 2 * SECOND  # the wall clock may drift; more than this at once is a step
 STALL: Duration = 10 * SECOND  # so long without being asked the time: nobody was serving

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from forewarn import guard
 from forewarn.core import Event, Group, Refused, Status
 from forewarn.core import commands as c
 from forewarn.core.changes import EventMoved
@@ -21,7 +22,7 @@ from forewarn.core.rollout import BY_ITSELF, Gate, Rollout, Step, Switch, caused
 from forewarn.core.standing import covered
 from forewarn.core.time import Time
 from forewarn.logs import logger
-from forewarn.service import guard, tracing
+from forewarn.service import tracing
 from forewarn.service.announcing import Announcer, Came
 from forewarn.service.gates import Answer, Gates
 from forewarn.service.hosts import Hosts

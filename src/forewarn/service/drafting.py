@@ -19,9 +19,9 @@ from forewarn.core.rollout import Gate, Rollout
 from forewarn.core.time import DAY, Duration, Now
 from forewarn.core.window_words import MAX_WINDOWS
 from forewarn.core.windows import LOOK_AHEAD, Window
-from forewarn.core.words import in_words
 from forewarn.service.gates import Gates
 from forewarn.store.port import Store
+from forewarn.words import in_words
 
 MAX_AT_ONCE = 1_000  # lanes
 MAX_BAKE: Duration = 7 * DAY

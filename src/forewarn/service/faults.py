@@ -14,13 +14,13 @@ from itertools import count
 
 from forewarn.core import Group, Now, Refused
 from forewarn.core.refusal import conflict, unknown
-from forewarn.core.words import listing
 from forewarn.service.fault_accounts import STATES, Account, Fault, Standing
 from forewarn.service.fault_checking import NewFault, wrong
 from forewarn.service.fault_kinds import KINDS, Kind
 from forewarn.service.inventory import Inventory
 from forewarn.service.readings import Reading, counter, gauge
 from forewarn.store.port import Commit, Store
+from forewarn.words import listing
 
 MAX_FAULTS = 1_000  # that are listed, those that are used up too
 

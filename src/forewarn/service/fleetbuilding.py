@@ -18,10 +18,10 @@ from forewarn.core.commands import Define
 from forewarn.core.departures import MAX_TERMINATE_NOTICE, MIN_TERMINATE_NOTICE, policy_wrong
 from forewarn.core.fleet import Host, Place
 from forewarn.core.selection import wrong_labels
-from forewarn.core.words import in_words, parse_duration
 from forewarn.service import fleetentries as e
 from forewarn.service.fleetentries import MAX_DOMAIN, MAX_NAME
 from forewarn.service.fleetlines import FleetError, Where
+from forewarn.words import in_words, parse_duration
 
 DEFAULT_DOMAINS = 5  # over which machines are spread that name none
 MAX_PLACEMENT_GROUP = 100  # machines in one placement group of a scale set

@@ -15,7 +15,8 @@ import msgspec
 import yaml
 
 from forewarn.core.commands import Define
-from forewarn.core.fleet import Host
+from forewarn.core.events import PROMISES
+from forewarn.core.fleet import GroupKind, Host
 from forewarn.service import fleetentries as e
 from forewarn.service.fleetbuilding import (
     MAX_PLACEMENT_GROUP,
@@ -28,7 +29,7 @@ from forewarn.service.fleetbuilding import (
 from forewarn.service.fleetentries import MAX_DOMAIN, MAX_NAME
 from forewarn.service.fleetlines import FleetError, Where, placed
 from forewarn.service.fleetyaml import MAX_DEPTH, MERGE, Events, streams
-from forewarn.service.suggest import complaint
+from forewarn.suggest import complaint
 
 __all__ = [
     "MAX_DEPTH",
@@ -47,6 +48,10 @@ TELL_EVERY = 1_000  # machines between two words about progress
 
 T = TypeVar("T")
 
+_CHOICES = {
+    "auto_approve": [type.value for type, promise in PROMISES.items() if promise.by_user],
+    "kind": [kind.value for kind in GroupKind],
+}
 _EMPTY = {
     e.GroupEntry: "it is empty; a group has at least kind and machines",
     e.HostEntry: "it is empty; a host without labels is {}",
@@ -177,7 +182,7 @@ def _converted(raw: Any, kind: Any, at: Where) -> Any:
     try:
         return msgspec.convert(raw, kind)
     except msgspec.ValidationError as error:
-        says, steps = complaint(str(error), raw, kind)
+        says, steps = complaint(str(error), raw, kind, _CHOICES)
         raise FleetError(says, (*at, *steps)) from error
 
 

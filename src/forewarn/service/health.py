@@ -15,8 +15,8 @@ from forewarn.core.fleet import Health, Host
 from forewarn.core.refusal import conflict, unknown
 from forewarn.core.registry import HostPut, Put
 from forewarn.core.time import Time
-from forewarn.core.words import listing
 from forewarn.store.port import States
+from forewarn.words import listing
 
 Check = Callable[[States], Refused | None]
 

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 
+from forewarn import guard
 from forewarn.core import Event, Refused
 from forewarn.core.access import forgettable
 from forewarn.core.history import Record
@@ -18,12 +19,11 @@ from forewarn.core.refusal import conflict, invalid, unknown
 from forewarn.core.registry import Put, RolloutRemoved, TokenRemoved
 from forewarn.core.rollout import caused
 from forewarn.core.time import DAY, HOUR, Duration
-from forewarn.core.words import listing
-from forewarn.service import guard
 from forewarn.service.inventory import Inventory
-from forewarn.service.suggest import instead_of
 from forewarn.service.writer import Writer
 from forewarn.store.port import Mark, Store, Wanted
+from forewarn.suggest import instead_of
+from forewarn.words import listing
 
 HISTORY: Duration = 90 * DAY  # how long it is kept, unless somebody says otherwise
 HISTORY_LEAST: Duration = 24 * HOUR  # what may be said

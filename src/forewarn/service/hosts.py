@@ -21,14 +21,14 @@ from forewarn.core.refusal import conflict, unknown
 from forewarn.core.registry import Put
 from forewarn.core.selection import Selector, matches
 from forewarn.core.time import DAY, Duration
-from forewarn.core.words import listing
 from forewarn.service.affected import Affected, affected_by, changed, not_listening
 from forewarn.service.explaining import says
 from forewarn.service.health import Check, another, any_of, became, cannot_become, overtaken
 from forewarn.service.places import Places
 from forewarn.service.platform import Outcomes, Platform
-from forewarn.service.suggest import instead_of
 from forewarn.store.port import States, Store
+from forewarn.suggest import instead_of
+from forewarn.words import listing
 
 DEGRADED_NOTICE: Duration = 7 * DAY
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from forewarn.core import Group, Machine
-from forewarn.service.suggest import instead_of
 from forewarn.store.port import Commit, Store
+from forewarn.suggest import instead_of
 
 
 class Inventory:

@@ -17,16 +17,16 @@ from typing import Any, TextIO, cast
 import msgspec
 import structlog
 
+from forewarn import guard
 from forewarn.core import Event, Group, Status
 from forewarn.core.changes import Disabled, Enabled, EventMoved
 from forewarn.core.lifecycle import SHOWN, Move
 from forewarn.core.time import Time
-from forewarn.core.words import escaped, visible
-from forewarn.service import guard
 from forewarn.service.mentioning import about
 from forewarn.service.outlet import Outlet
 from forewarn.service.secret import hidden
 from forewarn.store.port import Commit, Store
+from forewarn.words import escaped, visible
 
 FORMATS = ("auto", "console", "json")
 LEVELS = ("debug", "info", "warning", "error")

@@ -36,7 +36,6 @@ from forewarn.core.lifecycle import Move
 from forewarn.core.refusal import conflict, invalid, unknown
 from forewarn.core.registry import Put
 from forewarn.core.time import Duration, Time
-from forewarn.core.words import listing
 from forewarn.service.active import Active
 from forewarn.service.carrier import Carrier
 from forewarn.service.explaining import Explanation, says, under_way
@@ -47,6 +46,7 @@ from forewarn.service.mischief import Mischief
 from forewarn.service.witness import Witness
 from forewarn.service.writer import Check, Plan, Writer
 from forewarn.store.port import Key, States, Store
+from forewarn.words import listing
 
 MAX_MEANT = 20  # events that are over, of which the beginning of an id may say which
 

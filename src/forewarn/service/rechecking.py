@@ -16,10 +16,10 @@ from forewarn.core.defining import placed
 from forewarn.core.fleet import Host
 from forewarn.core.refusal import conflict
 from forewarn.core.registry import HostPut, HostRemoved, Put
-from forewarn.core.words import listing
 from forewarn.service.difference import InTheWay, about_hosts
 from forewarn.service.health import unwell
 from forewarn.store.port import States
+from forewarn.words import listing
 
 
 def as_they_are(puts: Sequence[Put], hosts: Mapping[str, Host], by: str) -> tuple[Put, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from forewarn import guard
 from forewarn.core import Refused
 from forewarn.core.events import Event
 from forewarn.core.forecast import TYPICAL, Forecast, forecast
@@ -21,8 +22,6 @@ from forewarn.core.rolling import DONE, Next
 from forewarn.core.rollout import Rollout, Switch
 from forewarn.core.standing import StepState, Wait
 from forewarn.core.time import DAY, Duration
-from forewarn.core.words import in_words, listing
-from forewarn.service import guard
 from forewarn.service.conductor import ABORTED, Conductor, put, withdrawals
 from forewarn.service.drafting import Wanted, drafted, wrong_words
 from forewarn.service.explaining import says
@@ -30,6 +29,7 @@ from forewarn.service.gates import Gates
 from forewarn.service.platform import Platform
 from forewarn.service.writer import Plan
 from forewarn.store.port import States, Store
+from forewarn.words import in_words, listing
 
 MAX_RUNNING = 100  # rollouts that are not over
 KEPT_ROLLOUTS = 1_000  # in all; the oldest that are over are forgotten

@@ -10,12 +10,12 @@ import asyncio
 import heapq
 from collections.abc import Awaitable, Callable, Mapping
 
+from forewarn import guard
 from forewarn.core import Changes, Group, Time, due
 from forewarn.core.changes import EventMoved
 from forewarn.core.commands import Tick
 from forewarn.core.joint import joint_due
 from forewarn.logs import logger
-from forewarn.service import guard
 from forewarn.service.clock import Clock, VirtualClock
 from forewarn.service.ledger import Ledger
 from forewarn.service.seldom import Seldom

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from forewarn.service import guard
+from forewarn import guard
 
 COMPLAIN_EVERY = 60.0  # seconds of guard time between two lines in the log about the same thing
 

@@ -7,8 +7,8 @@ anything knows how it stands.
 
 from __future__ import annotations
 
+from forewarn import guard
 from forewarn.logs import logger
-from forewarn.service import guard
 from forewarn.service.history import PRUNE_EVERY, History
 from forewarn.service.witness import SAVE_EVERY, Witness
 from forewarn.service.writer import Writer

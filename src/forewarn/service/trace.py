@@ -13,13 +13,13 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from forewarn import guard
 from forewarn.core import Event, Group, Time
 from forewarn.core.changes import Disabled, EventMoved, MachinePut, MachineRemoved
 from forewarn.core.lifecycle import SHOWN, Move
 from forewarn.core.time import SECOND, Rules
 from forewarn.drivers.simulated import Impact, World, private
 from forewarn.logs import logger
-from forewarn.service import guard
 from forewarn.service.clock import Clock, Interruption
 from forewarn.store.port import Commit, Store
 

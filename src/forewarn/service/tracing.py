@@ -15,10 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from forewarn import __version__
+from forewarn import __version__, guard
 from forewarn.core import Event, Refused
 from forewarn.core.changes import Change, EventMoved
-from forewarn.service import guard
 from forewarn.store.port import Commit
 
 REMEMBERED = 10_000  # events of which it is known in which trace they were set going

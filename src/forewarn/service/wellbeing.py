@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from forewarn import guard
 from forewarn.core.time import Time
 from forewarn.logs import logger
-from forewarn.service import guard
 from forewarn.service.scheduler import Scheduler
 from forewarn.service.writer import Writer
 from forewarn.store.port import Store

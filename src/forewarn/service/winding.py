@@ -11,10 +11,10 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 
+from forewarn import guard
 from forewarn.core import Time
 from forewarn.core.time import LAST, SECOND
 from forewarn.logs import logger
-from forewarn.service import guard
 from forewarn.service.attention import ATTENTIVE, Attention, Stopped
 from forewarn.service.clock import VirtualClock
 from forewarn.service.ledger import Hung, Ledger

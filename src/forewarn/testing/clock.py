@@ -15,11 +15,11 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from forewarn.core.time import LAST, Duration, Time
-from forewarn.core.words import parse_duration
 from forewarn.service.attention import ATTENTIVE, Stopped
 from forewarn.service.winding import Winder
 from forewarn.testing.errors import RefusedByService
 from forewarn.testing.patching import Patch
+from forewarn.words import parse_duration
 
 if TYPE_CHECKING:
     from forewarn.testing.service import Service

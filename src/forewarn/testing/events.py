@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from forewarn.core import Event as Record
 from forewarn.core import EventType, Source, Time
-from forewarn.core.words import parse_duration
 from forewarn.testing.errors import RefusedByService, allowed
+from forewarn.words import parse_duration
 
 if TYPE_CHECKING:
     from forewarn.testing.inprocess import Answer

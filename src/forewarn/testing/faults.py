@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from forewarn.core import Duration, Refused
-from forewarn.core.words import parse_duration
 from forewarn.metadata.holding import MAX_UNWOUND
 from forewarn.service.fault_accounts import Account
 from forewarn.service.fault_checking import NewFault
 from forewarn.testing.errors import RefusedByService
+from forewarn.words import parse_duration
 
 if TYPE_CHECKING:
     from forewarn.testing.machines import Group, Machine

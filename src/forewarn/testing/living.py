@@ -15,8 +15,8 @@ from concurrent.futures import CancelledError, Future
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
+from forewarn import guard
 from forewarn.node import Node
-from forewarn.service import guard
 from forewarn.testing.clock import one_voice
 from forewarn.testing.errors import RefusedByService
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import msgspec
 
+from forewarn import guard
 from forewarn.core import Event as Record
 from forewarn.core import Group as CoreGroup
 from forewarn.core import Machine as CoreMachine
-from forewarn.service import guard
 from forewarn.testing.errors import RefusedByService, allowed
 from forewarn.testing.events import AnEvent, Announcement, Event, event_type, id_of
 from forewarn.testing.inprocess import Answer, Asgi

@@ -17,8 +17,8 @@ from pathlib import Path
 from crowd import HOSTS, MACHINES, Guests
 from test_killing import _free_port, recorded
 
+from forewarn import guard
 from forewarn.core import Status
-from forewarn.service import guard
 from forewarn.testing.judge import judge
 
 KILLS = 24

@@ -17,7 +17,7 @@ import pytest
 import structlog
 from test_remote_hub import Control, Mute, Watching, hurried, play, reboot, until, worker
 
-from forewarn import __version__
+from forewarn import __version__, guard
 from forewarn.core import GroupView, Rules
 from forewarn.core.fleet import GroupKind, Place
 from forewarn.metadata import away, hub, remote
@@ -42,7 +42,6 @@ from forewarn.metadata.upstream import GroupNews, NotTaken
 from forewarn.node import Node
 from forewarn.node.local_line import dialler
 from forewarn.node.sockets import CannotListen
-from forewarn.service import guard
 from forewarn.service.clock import STALL, RealClock
 
 __all__ = ["hurried"]  # a fixture
@@ -57,7 +56,7 @@ from pathlib import Path
 from forewarn.metadata.remote import RemoteUpstream
 from forewarn.node.local_line import dialler
 from forewarn.node.worker_marks import Mark
-from forewarn.service import guard
+from forewarn import guard
 from forewarn.service.clock import RealClock
 
 async def main(path, number, service):

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from forewarn import __version__
+from forewarn import __version__, guard
 from forewarn.core import EventType, GroupView, Refused, Rules
 from forewarn.core.fleet import GroupKind
 from forewarn.metadata import hub, remote
@@ -35,7 +35,6 @@ from forewarn.metadata.upstream import GroupNews, NotTaken
 from forewarn.node import Config, Node
 from forewarn.node.local_line import dialler, open_line, whose
 from forewarn.node.sockets import CannotListen
-from forewarn.service import guard
 from forewarn.service.clock import RealClock
 from forewarn.service.fleetfile import parse
 

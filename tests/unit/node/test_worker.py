@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from forewarn import guard
 from forewarn.core import Rules
 from forewarn.node import Address, Config, Node
 from forewarn.node.sockets import open_one
 from forewarn.node.worker import Worker
-from forewarn.service import guard
 from forewarn.service.fleetfile import parse
 
 FLEET = """

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from forewarn import guard
 from forewarn.core import Event, EventType, Refused, Rules, Status, windows
 from forewarn.core import commands as c
 from forewarn.core.lanes import Selection
@@ -21,7 +22,6 @@ from forewarn.core.time import DAY, HOUR, MINUTE
 from forewarn.core.window_words import parse_window
 from forewarn.drivers.port import Checked, Observed, Performed, Task
 from forewarn.drivers.simulated import Simulated, World
-from forewarn.service import guard
 from forewarn.service.announcing import Came
 from forewarn.service.drafting import Wanted
 from forewarn.service.gates import Answer, Gates

@@ -50,7 +50,7 @@ def test_a_json_line_has_a_time_a_level_and_what_happened(said: io.StringIO) -> 
 
 
 def test_a_console_line_is_to_be_read(said: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("forewarn.service.guard.wall_us", lambda: 1_800_000_000_000_000)
+    monkeypatch.setattr("forewarn.guard.wall_us", lambda: 1_800_000_000_000_000)
     configure("console")
     log.info("all is well", count=3, names=["a", "b"], why="two words")
     log.error("it is not")

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from forewarn import guard
 from forewarn.core import Event, EventType, Refused, Rules, Status
 from forewarn.core.lanes import Selection
 from forewarn.core.rollout import Gate
@@ -21,7 +22,6 @@ from forewarn.core.time import HOUR, MINUTE
 from forewarn.core.window_words import parse_window
 from forewarn.drivers.port import Checked, Task, Veto
 from forewarn.drivers.simulated import Simulated, World
-from forewarn.service import guard
 from forewarn.service import rollouts as service_rollouts
 from forewarn.service.drafting import Wanted
 from forewarn.service.gates import Gates

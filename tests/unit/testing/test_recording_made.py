@@ -21,8 +21,8 @@ from forewarn.testing.recording.endpoint import BadUrl, Endpoint
 from forewarn.testing.recording.keeping import CannotKeep, Keeping
 from forewarn.testing.recording.recorder import Ending, Recorder
 from forewarn.testing.recording.telling import Telling
-from forewarn.testing.recording.ticking import Ticking
 from forewarn.testing.scenarios import parse
+from forewarn.wire.ticking import Ticking
 from forewarn.wire.times import rfc1123
 
 Line = Mapping[str, Any]

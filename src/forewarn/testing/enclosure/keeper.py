@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from forewarn import guard
 from forewarn.testing.enclosure import loopback, reasons, surroundings
 from forewarn.testing.enclosure.anchor import (
     METADATA_ADDRESS,
@@ -127,8 +128,6 @@ def _end_everything(relay: Relay, anchor: Anchor) -> None:
     may for ever; so it is the clock that says when asking was not enough."""
     if not _processes_in(anchor):
         return
-    from forewarn.service import guard  # brings asyncio along, which is needed nowhere else
-
     for number in (signal.SIGTERM, signal.SIGKILL):
         left = _countdown(guard.monotonic, END_WITHIN)
         while (inside := _processes_in(anchor)) and _ended(relay, inside, number, left):

@@ -14,8 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from forewarn import __version__
-from forewarn.service import guard
+from forewarn import __version__, guard
 
 DEFAULT_URL = "http://169.254.169.254"
 MAX_ANSWER = 4 * 1024 * 1024  # bytes of an answer that are read

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from forewarn.service import guard
+from forewarn import guard
 from forewarn.service.clock import VirtualClock
 from forewarn.testing.enclosure import CannotEnclose, Enclosure, FakeTime, NoFakeTime, starting
 from forewarn.testing.scenarios.finding import Ended

@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from forewarn import guard
 from forewarn.core import Refused
 from forewarn.core.time import Rules
-from forewarn.core.words import listing
-from forewarn.service import guard
 from forewarn.service.attention import ATTENTIVE
 from forewarn.service.clock import VirtualClock
 from forewarn.testing.errors import RefusedByService
@@ -25,6 +24,7 @@ from forewarn.testing.scenarios.pacing import LOOK_EVERY, Pace, Passing, Wound
 from forewarn.testing.scenarios.playing import Playing
 from forewarn.testing.scenarios.result import Result
 from forewarn.testing.service import Service
+from forewarn.words import listing
 
 WAIT = 30.0  # real seconds in which the machines under test have to ask for the first time
 

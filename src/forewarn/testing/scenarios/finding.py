@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import msgspec
 
 from forewarn.core.time import SECOND, Duration
-from forewarn.core.words import in_words, listing
 from forewarn.testing.scenarios.hearing import Told
 from forewarn.testing.scenarios.model import (
     ANY,
@@ -21,6 +20,7 @@ from forewarn.testing.scenarios.model import (
     Moment,
 )
 from forewarn.verdict.report import Verdict
+from forewarn.words import in_words, listing
 
 MAX_SAID = 5  # events or complaints that one finding tells one by one
 

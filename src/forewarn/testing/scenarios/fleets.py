@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from forewarn.core.words import listing
 from forewarn.service import fleetfile
 from forewarn.service.fleetfile import MAX_PLACEMENT_GROUP, Fleet, FleetError
 from forewarn.service.fleetlines import Where
 from forewarn.testing.scenarios.entries import MAX_COUNT
 from forewarn.testing.scenarios.shaping import mapping
+from forewarn.words import listing
 
 _NAMES = {"scale-set": "{}_{}", "cloud-service": "{}_IN_{}"}
 _SPREAD = ("update_domains", "hosts")  # over which a counted group's machines are spread

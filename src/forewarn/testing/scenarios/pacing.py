@@ -7,8 +7,8 @@ import contextlib
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
+from forewarn import guard
 from forewarn.core.time import SECOND, Time
-from forewarn.service import guard
 from forewarn.service.faults import Faults
 from forewarn.testing.scenarios.hearing import Hearing
 from forewarn.testing.service import Service

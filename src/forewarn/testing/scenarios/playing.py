@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from forewarn import guard
 from forewarn.core import Refused
 from forewarn.core.time import SECOND, Duration, Time
-from forewarn.core.words import in_words
-from forewarn.service import guard
 from forewarn.testing.scenarios import pending as p
 from forewarn.testing.scenarios import verbs
 from forewarn.testing.scenarios.finding import Ended, Facts, find
@@ -18,6 +17,7 @@ from forewarn.testing.scenarios.pacing import Pace
 from forewarn.testing.scenarios.pending import Pending
 from forewarn.testing.scenarios.result import Played, Result
 from forewarn.testing.service import Service
+from forewarn.words import in_words
 
 LEAST_WITHIN: Duration = 2 * SECOND  # however fast: a client asks once a second
 

@@ -9,10 +9,10 @@ from forewarn.core import commands as c
 from forewarn.core.events import PROMISES, UNKNOWN_DURATION, Span
 from forewarn.core.refusal import conflict
 from forewarn.core.time import Duration
-from forewarn.core.words import parse_duration
 from forewarn.node import Node
 from forewarn.service.platform import Outcome
 from forewarn.testing.scenarios import doings as d
+from forewarn.words import parse_duration
 
 BY = "scenario"
 

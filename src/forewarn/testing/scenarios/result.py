@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 
 import msgspec
 
-from forewarn.core.words import visible
 from forewarn.testing.scenarios.finding import Ended, Finding
 from forewarn.verdict.report import Verdict
+from forewarn.words import visible
 
 
 class Played(msgspec.Struct, frozen=True, kw_only=True):

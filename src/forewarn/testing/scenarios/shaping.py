@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from forewarn.core.time import Duration
-from forewarn.core.words import listing, parse_duration
 from forewarn.service.fleetlines import FleetError, Where
-from forewarn.service.suggest import IN_WORDS, instead_of, nearest
+from forewarn.suggest import IN_WORDS, instead_of, nearest
+from forewarn.words import listing, parse_duration
 
 E = TypeVar("E", bound=msgspec.Struct)
 

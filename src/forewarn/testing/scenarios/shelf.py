@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import resources
 from pathlib import Path
 
-from forewarn.service.suggest import instead_of
+from forewarn.suggest import instead_of
 from forewarn.testing.scenarios.entries import MAX_SIZE
 from forewarn.testing.scenarios.model import Scenario
 from forewarn.testing.scenarios.reading import ScenarioError, load, parse

@@ -17,7 +17,6 @@ from forewarn.core.refusal import conflict
 from forewarn.core.rollout import prefix
 from forewarn.core.selection import parse as parse_selector
 from forewarn.core.time import Duration
-from forewarn.core.words import parse_duration
 from forewarn.node import Node
 from forewarn.service.clock import VirtualClock
 from forewarn.service.drafting import Wanted
@@ -26,6 +25,7 @@ from forewarn.service.platform import Outcome, Outcomes
 from forewarn.testing.scenarios import doings as d
 from forewarn.testing.scenarios import raising
 from forewarn.testing.scenarios.model import Step
+from forewarn.words import parse_duration
 
 BY = raising.BY
 

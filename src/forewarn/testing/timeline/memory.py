@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 
-from forewarn.core.words import listing, visible
 from forewarn.testing.timeline.keeping import KeptEvent, KeptLane
 from forewarn.testing.timeline.values import (
     MAX_AWAY,
@@ -18,6 +17,7 @@ from forewarn.testing.timeline.values import (
     MAX_NEWEST,
     Away,
 )
+from forewarn.words import listing, visible
 
 
 class Memory:

@@ -9,7 +9,6 @@ import base64
 import hashlib
 from collections.abc import Iterator
 
-from forewarn.core.words import listing
 from forewarn.testing.timeline import wording
 from forewarn.testing.timeline.axis import after, exact, length, of_day
 from forewarn.testing.timeline.lanes import Lanes
@@ -19,6 +18,7 @@ from forewarn.testing.timeline.values import Happening, Picture, Sight
 from forewarn.testing.timeline.vector import TITLE, draw
 from forewarn.verdict.report import Complaint, Verdict
 from forewarn.verdict.rules import WRONG
+from forewarn.words import listing
 
 MAX_ROWS = 1_000  # machines' courses in the table
 MAX_COMPLAINTS = 500  # on a page

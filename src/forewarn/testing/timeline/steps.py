@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from forewarn.core.words import listing
 from forewarn.testing.timeline import reading
 from forewarn.testing.timeline.keeping import KeptEvent
 from forewarn.testing.timeline.memory import Memory
 from forewarn.testing.timeline.reading import moment, word
 from forewarn.testing.timeline.values import Impact
 from forewarn.verdict.heard import number
+from forewarn.words import listing
 
 
 def fleet(memory: Memory, line: Mapping[str, Any], t: float) -> None:

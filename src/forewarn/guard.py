@@ -1,14 +1,17 @@
 """Guard time: real, monotonic, for sockets, subprocesses and rates. Never for what is decided.
 
-Also the one place where tasks are started, so that each has an owner that ends it.
+Also the one place where tasks are started, so that each has an owner that ends it. asyncio is
+imported by whoever has a loop: a blocking client has none.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time  # noqa: TID251 - one of the two owners of time
-from collections.abc import Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Coroutine
 
 
 def monotonic() -> float:
@@ -24,6 +27,8 @@ def wall_us() -> int:
 
 
 async def pause(seconds: float) -> None:
+    import asyncio
+
     await asyncio.sleep(seconds)  # noqa: TID251 - the owner
 
 
@@ -35,6 +40,8 @@ class Tasks:
         self._on_error = on_error
 
     def start(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        import asyncio
+
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -47,6 +54,8 @@ class Tasks:
 
     async def end(self) -> None:
         """Cancel what still runs and wait for it."""
+        import asyncio
+
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

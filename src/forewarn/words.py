@@ -5,9 +5,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import TypeAlias
 
-from forewarn.core.time import DAY, HOUR, LAST, MINUTE, SECOND, Duration
+Duration: TypeAlias = int  # microseconds
 
+SECOND: Duration = 1_000_000
+MINUTE: Duration = 60 * SECOND
+HOUR: Duration = 60 * MINUTE
+DAY: Duration = 24 * HOUR
+
+LONGEST: Duration = 221_845_392_000 * SECOND  # from 1970 to 9000; no clock ever goes so far
 LISTED_AT_MOST = 10
 MAX_WRITTEN = 40  # characters of a duration
 
@@ -67,6 +74,6 @@ def parse_duration(text: str) -> Duration:
     if not parts or _PART.sub("", said).strip():
         raise ValueError(wrong)
     length = round(sum(float(count) * _UNITS[unit] for count, unit in parts))
-    if length > LAST:
+    if length > LONGEST:
         raise ValueError(f"'{text[:40]}' is too long; no clock ever goes so far")
     return length

@@ -13,10 +13,7 @@ from typing import Any
 
 import msgspec
 
-from forewarn.core.events import PROMISES
-from forewarn.core.fleet import GroupKind
-from forewarn.core.words import LISTED_AT_MOST, listing
-from forewarn.service.fleetentries import MAX_NAME
+from forewarn.words import LISTED_AT_MOST, listing
 
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
 _MISSING = re.compile(r"missing required field `([^`]*)`")
@@ -24,10 +21,6 @@ _CHOICE = re.compile(r"Invalid enum value (.*)")
 _EXPECTED = re.compile(r"Expected `([^`]*)`, got `([^`]*)`")
 _AT = re.compile(r" - at (?:`key` in )?`(\$[^`]*)`")
 _STEP = re.compile(r"\.([A-Za-z_]\w*)|\[(\d+)\]|\[(\.\.\.)\]")
-_CHOICES: dict[str, Iterable[Any]] = {
-    "auto_approve": [type for type, promise in PROMISES.items() if promise.by_user],
-    "kind": GroupKind,
-}
 IN_WORDS = {  # a library's names of kinds of values
     "str": "text",
     "int": "a whole number",
@@ -40,6 +33,7 @@ IN_WORDS = {  # a library's names of kinds of values
     "datetime": "a time",
 }
 _LETTERS = string.ascii_lowercase + string.digits + "._-"
+MAX_NAME = 80  # characters of a name that is compared
 MAX_COMPARED = 500  # names that are compared with one that nobody knows
 
 _SCALARS = {"int", "float", "bool", "date", "datetime"}
@@ -104,8 +98,12 @@ def helped(complaint: str, fields: Iterable[str], choices: Iterable[str] = ()) -
     return said
 
 
-def complaint(said: str, raw: Any, kind: Any) -> tuple[str, tuple[str | int, ...]]:
-    """What is wrong with `raw`, which was to be of this kind, and at which steps into it."""
+def complaint(
+    said: str, raw: Any, kind: Any, choices: Mapping[str, Iterable[str]] | None = None
+) -> tuple[str, tuple[str | int, ...]]:
+    """What is wrong with `raw`, which was to be of this kind, and at which steps into it.
+
+    `choices` says, by key, what may stand there where not everything may."""
     steps = list(_steps(said, raw))
     if said.startswith("Expected `str`") and (wrong_key := _wrong_key(_walked(raw, steps))):
         return wrong_key, tuple(steps)
@@ -116,7 +114,7 @@ def complaint(said: str, raw: Any, kind: Any) -> tuple[str, tuple[str | int, ...
         return f"key '{found[1]}' is missing", tuple(steps)
     if found := _CHOICE.search(said):
         key = next(step for step in reversed(steps) if isinstance(step, str))
-        allowed = [choice.value for choice in _CHOICES[key]]
+        allowed = list((choices or {}).get(key, ()))
         wrong = _walked(raw, steps)
         near = nearest(str(wrong), allowed)
         meant = f"; did you mean '{near}'?" if near else ""

@@ -1,0 +1,1 @@
+"""Inside a machine: acting on what is about to happen to it."""

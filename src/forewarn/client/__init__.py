@@ -1,0 +1,1 @@
+"""Inside a machine: what is about to happen to it."""
