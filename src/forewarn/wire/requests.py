@@ -18,8 +18,11 @@ from forewarn.wire.errors import Problem
 from forewarn.wire.service_versions import INSTANCE_VERSIONS
 from forewarn.wire.versions import BY_NAME, VERSIONS, Version
 
+EVENTS_PATH = "/metadata/scheduledevents"
 ANY = "*"
 MAX_TAGS = 64  # of If-None-Match that are looked at; without a match the answer is whole
+
+_EVENTS = EVENTS_PATH.split("/")
 
 
 class GetDocument(msgspec.Struct, frozen=True):
@@ -48,7 +51,7 @@ Headers: TypeAlias = Iterable[tuple[bytes, bytes]]  # names in lower case
 def read(method: str, path: str, query: bytes, headers: Headers) -> Ask | Problem:
     elements = path.removesuffix("/").split("/")
     place = [element.lower() for element in elements[:3]]
-    if place == ["", "metadata", "scheduledevents"] and len(elements) == 3:
+    if place == _EVENTS and len(elements) == 3:
         verbs: tuple[str, ...] = ("GET", "POST")
     elif place == ["", "metadata", "instance"] or (
         place == ["", "metadata", "versions"] and len(elements) == 3

@@ -1,0 +1,144 @@
+"""`Client`: what is about to happen to this machine, for programs that may block.
+
+What is asked and what it means is decided in `rules.py`; here is only who does what that says.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from types import TracebackType
+from typing import TypeVar
+
+from forewarn.client import endpoint as where
+from forewarn.client import pace
+from forewarn.client.events import Change, Event, Look
+from forewarn.client.identity import Identity
+from forewarn.client.line import Line
+from forewarn.client.rules import Readiness, Rules, ids
+from forewarn.client.standing import Standing
+from forewarn.client.steps import Answer, Ask, Rest, Steps, Tell
+from forewarn.wire.beside import Word
+
+T = TypeVar("T")
+
+
+class Client:
+    """`endpoint` is where to ask; if it is not said, FOREWARN_METADATA is, and else it is found.
+
+    `wait` is whether to be told of changes where the server offers it; `interval` how many seconds
+    lie between two polls else. May be used by several threads; what one thread watches is ended by
+    another's `close`.
+    """
+
+    def __init__(
+        self, endpoint: str | None = None, *, wait: bool = True, interval: float = pace.INTERVAL
+    ) -> None:
+        self._rules = Rules(
+            where.said(endpoint), where.candidates, wait=wait, interval=pace.checked(interval)
+        )
+        self._side = Line()  # for whatever is asked beside a watch
+        self._side_lock = threading.Lock()
+        self._watching: set[Line] = set()
+        self._closed = threading.Event()
+
+    def events(self, *, patience: float = pace.PATIENCE) -> tuple[Event, ...]:
+        """What is listed now. What passes is tried again for `patience` seconds."""
+        return self._done(self._rules.events(patience))
+
+    def approve(self, *events: Event | str, patience: float = pace.PATIENCE) -> None:
+        """Let them start as soon as nothing else holds them; for every machine they list."""
+        if events:
+            self._done(self._rules.approve(list(ids(events)), patience))
+
+    def watch(self) -> Iterator[Change]:
+        """Every change as it comes, until `close`. Whatever the endpoint does meanwhile is
+        outlasted; `standing` says how it is."""
+        for look in self.looks():
+            yield from look.changes
+
+    def looks(self, within: Callable[[], float] | None = None) -> Iterator[Look]:
+        """Every answer, also one with nothing new. `within` says for how many seconds at most the
+        next one may be waited for."""
+        line = Line()
+        self._watching.add(line)
+        steps = self._rules.looks(within)
+        reply: Answer | None = None
+        try:
+            while not self._closed.is_set():
+                step = steps.send(reply)
+                reply = None
+                if isinstance(step, Ask):
+                    reply = line.ask(step)
+                elif isinstance(step, Rest):
+                    self._closed.wait(step.seconds)
+                elif isinstance(step, Tell):
+                    yield step.what
+        finally:
+            self._watching.discard(line)
+            line.close()
+
+    def identity(self, *, patience: float = pace.PATIENCE) -> Identity:
+        """Who this machine is, as events name it; never by its host name."""
+        return self._done(self._rules.identity(patience))
+
+    def ready(
+        self,
+        event: Event | str,
+        note: str = "",
+        *,
+        ready: bool = True,
+        patience: float = pace.PATIENCE,
+    ) -> Readiness | None:
+        """Tell the others of the group that this machine is prepared, or is not. None where that is
+        not offered, as on Azure, or the event is not listed."""
+        word = Word(ready, note)
+        return self._done(self._rules.readiness(next(ids([event])), patience, word))
+
+    def readiness(self, event: Event | str, *, patience: float = pace.PATIENCE) -> Readiness | None:
+        """Who is ready for it; None as above."""
+        return self._done(self._rules.readiness(next(ids([event])), patience))
+
+    def now(self) -> datetime:
+        """The service's clock, as its answers show it: what NotBefore is to be compared with. A
+        step of this machine's own clock does not matter to it."""
+        return self._rules.now()
+
+    @property
+    def standing(self) -> Standing:
+        return self._rules.standing
+
+    def close(self) -> None:
+        """End whatever is being watched, and let go of the connections."""
+        self._closed.set()
+        for line in list(self._watching):
+            line.interrupt()
+        with self._side_lock:
+            self._side.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _done(self, steps: Steps[T]) -> T:
+        reply: Answer | None = None
+        with self._side_lock:
+            while True:
+                try:
+                    step = steps.send(reply)
+                except StopIteration as done:
+                    result: T = done.value
+                    return result
+                reply = None
+                if isinstance(step, Ask):
+                    reply = self._side.ask(step)
+                elif isinstance(step, Rest):
+                    threading.Event().wait(step.seconds)

@@ -1,0 +1,51 @@
+"""Where the endpoint may be: as said, as the environment says, at the well-known address, or where
+this machine's DHCP lease says (option 245). Which of them it is a GET shows; that is `rules.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from urllib.parse import urlsplit
+
+from forewarn.client.errors import BadEndpoint
+from forewarn.client.steps import Place
+
+VARIABLE = "FOREWARN_METADATA"
+WELL_KNOWN = Place("169.254.169.254")
+PORTS = 80, 8080  # of an address from a lease
+
+
+def place(url: str) -> Place:
+    """Of `http://host:port`, or of `host:port`."""
+    said = url[:80]
+    try:
+        parts = urlsplit(url if "//" in url else f"http://{url}")
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise BadEndpoint(f"'{said}' is no address of an endpoint: {error}") from error
+    if parts.scheme.lower() != "http":
+        raise BadEndpoint(f"'{said}': the endpoint speaks plain HTTP; write http://…")
+    more = parts.path.strip("/") or parts.query or parts.fragment or parts.username is not None
+    if not host or more:
+        raise BadEndpoint(
+            f"'{said}' is no address of an endpoint; write only where it is, like {WELL_KNOWN}"
+        )
+    return Place(host, 80 if port is None else port)
+
+
+def said(explicit: str | None, environ: Mapping[str, str] = os.environ) -> Place | None:
+    """The one that is named. There is no other, then."""
+    named = explicit or environ.get(VARIABLE)
+    return place(named) if named else None
+
+
+def candidates() -> Iterator[Place]:
+    """Where it may be, in the order in which it is looked for. Leases are read when it comes to
+    them: the address may have changed since."""
+    yield WELL_KNOWN
+    from forewarn.client import leases  # few ever come so far
+
+    for address in leases.offered():
+        for port in PORTS:
+            yield Place(address, port)
