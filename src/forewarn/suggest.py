@@ -82,6 +82,8 @@ def instead_of(name: str, known: Collection[str]) -> str:
     near = nearest(name, known)
     if near:
         return f"did you mean '{near}'?"
+    if not known:
+        return "there is none"
     shown = nsmallest(LISTED_AT_MOST, known)
     rest = len(known) - len(shown)
     return f"there are {listing(shown)}{f' and {rest} more' if rest else ''}"

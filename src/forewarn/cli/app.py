@@ -1,39 +1,90 @@
-"""The command line as a whole: which commands there are, and where each lives."""
+"""The command line as a whole: which commands there are, and where each lives.
+
+A room is read when its command is asked for, and all of them only for `--help`.
+"""
 
 from __future__ import annotations
 
+from collections import UserDict
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 import typer
+import typer.core
+import typer.main
 
 from forewarn import __version__
-from forewarn.cli import (
-    clock,
-    configuring,
-    copies,
-    credentials,
-    events,
-    faults,
-    feed,
-    fleet,
-    groups,
-    history,
-    hosts,
-    judging,
-    machines,
-    recording,
-    rollouts,
-    run,
-    scenarios,
-    serving,
-    timeline,
-    tokens,
-    upgrading,
-    verdict,
-)
+from forewarn.cli import credentials
+
+
+class Room(NamedTuple):
+    """A module: its function of the command's name or, with help, all that its `app` has."""
+
+    module: str
+    help: str = ""
+    settings: dict[str, Any] | None = None
+
+
+ROOMS = {
+    "dev": Room("serving"),
+    "serve": Room("serving"),
+    "apply": Room("fleet"),
+    "history": Room("history"),
+    "feed": Room("feed"),
+    "backup": Room("copies"),
+    "restore": Room("copies"),
+    "upgrade": Room("upgrading"),
+    "run": Room("run", settings={"allow_interspersed_args": False}),
+    "record": Room("recording"),
+    "watch": Room("watch"),
+    "judge": Room("judging"),
+    "timeline": Room("timeline"),
+    "verdict": Room("verdict"),
+    "config": Room("configuring", "The settings of a service."),
+    "machine": Room("machines", "Machines, and what their users may ask for."),
+    "group": Room("groups", "Groups: who shares a document."),
+    "host": Room("hosts", "Hosts, and the machines on them."),
+    "event": Room("events", "Events: schedule, approve, cancel, explain."),
+    "rollout": Room("rollouts", "Rollouts over groups, labels or hosts."),
+    "clock": Room("clock", "The service's time."),
+    "fault": Room("faults", "Faults: what goes wrong on purpose."),
+    "token": Room("tokens", "Tokens: who may ask."),
+    "scenario": Room("scenarios", "Scenarios: maintenance as a test."),
+    "agent": Room("agent", "Inside a machine: prepare for its events, and put things back."),
+}
+
+
+def entered(name: str) -> Any:
+    """The command, or the group of commands, that lives there."""
+    room = ROOMS[name]
+    module = import_module(f"forewarn.cli.{room.module}")
+    hall = typer.Typer()
+    hall.callback()(lambda: None)  # with which it is a group, whatever is in it
+    if room.help:
+        hall.add_typer(module.app, name=name, help=room.help)
+    else:
+        hall.command(name, context_settings=room.settings)(getattr(module, name))
+    return typer.main.get_group(hall).commands[name]
+
+
+class Commands(UserDict[str, Any]):
+    """By name; each is made when it is first wanted."""
+
+    def __getitem__(self, name: str) -> Any:
+        if (made := super().__getitem__(name)) is None:
+            made = self[name] = entered(name)
+        return made
+
+
+class House(typer.core.TyperGroup):
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = Commands(dict.fromkeys(ROOMS))
+
 
 app = typer.Typer(
+    cls=House,
     help="Scheduled Events for any fleet: tell machines, in time, what is about to happen.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -63,29 +114,3 @@ def top(
 ) -> None:
     del version
     credentials.named(token_file, ca)
-
-
-app.command("dev")(serving.dev)
-app.command("serve")(serving.serve)
-app.add_typer(configuring.app, name="config", help="The settings of a service.")
-app.command("apply")(fleet.apply)
-app.add_typer(machines.app, name="machine", help="Machines, and what their users may ask for.")
-app.add_typer(groups.app, name="group", help="Groups: who shares a document.")
-app.add_typer(hosts.app, name="host", help="Hosts, and the machines on them.")
-app.add_typer(events.app, name="event", help="Events: schedule, approve, cancel, explain.")
-app.add_typer(rollouts.app, name="rollout", help="Rollouts over groups, labels or hosts.")
-app.command("history")(history.history)
-app.command("feed")(feed.feed)
-app.add_typer(clock.app, name="clock", help="The service's time.")
-app.add_typer(faults.app, name="fault", help="Faults: what goes wrong on purpose.")
-app.add_typer(tokens.app, name="token", help="Tokens: who may ask.")
-app.command("backup")(copies.backup)
-app.command("restore")(copies.restore)
-app.command("upgrade")(upgrading.upgrade)
-app.command("run", context_settings={"allow_interspersed_args": False})(run.run)
-scenarios.app.command("from")(recording.from_)
-app.add_typer(scenarios.app, name="scenario", help="Scenarios: maintenance as a test.")
-app.command("record")(recording.record)
-app.command("judge")(judging.judge)
-app.command("timeline")(timeline.timeline)
-app.command("verdict")(verdict.verdict)

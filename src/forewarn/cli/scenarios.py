@@ -17,6 +17,7 @@ import msgspec
 import typer
 
 from forewarn.cli.output import Json, as_json, fail, say, table
+from forewarn.cli.recording import from_
 from forewarn.cli.serving import need_server
 from forewarn.core.time import MAX_SPEED, MIN_SPEED
 from forewarn.words import parse_duration
@@ -306,3 +307,6 @@ def _write(path: Path, text: str) -> str:
 def _cannot(says: str, code: int = CANNOT) -> NoReturn:
     say(f"forewarn: {says}", err=True)
     raise typer.Exit(code)
+
+
+app.command("from")(from_)  # last, as one reads them

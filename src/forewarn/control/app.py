@@ -6,9 +6,14 @@ their own, by subject.
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 from litestar import Litestar
 from litestar.di import Provide
 from litestar.exceptions import HTTPException
+from litestar.plugins import PluginProtocol
+from litestar.plugins.core import MsgspecDIPlugin
 
 from forewarn.control import (
     backup,
@@ -38,9 +43,9 @@ from forewarn.control.answers import (
     refused_here,
     surprise,
 )
-from forewarn.control.asking import asking
+from forewarn.control.asking import ask
 from forewarn.control.calls import Calls
-from forewarn.control.desk import Desk
+from forewarn.control.desk import Desk, came_to
 from forewarn.control.doorway import Doorway
 from forewarn.control.envelope import Envelope, Numbered
 from forewarn.control.idempotency import Keys, Replayed, replayed
@@ -66,14 +71,36 @@ ROOMS = (
 )
 
 
-def create(desk: Desk) -> Litestar:
-    keys = Keys(desk)
-    app = Litestar(
-        [handler for room in ROOMS for handler in room.handlers(desk)],
+class App(Litestar):
+    @staticmethod
+    def _get_default_plugins(plugins: list[PluginProtocol]) -> list[PluginProtocol]:
+        """Only msgspec's. Pydantic is there because the commands' library needs it; to look at it,
+        and at its first version besides, would take a sixth of the time that a start takes."""
+        return [*plugins, MsgspecDIPlugin()]
+
+
+class Api:
+    """An ASGI application: the handlers, at one service's desk."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.handlers = handlers()
+        keys = Keys(desk)
+        self._app = Numbered(Calls(Doorway(Envelope(self.handlers, keys), desk), desk))
+        self._desk = desk
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        came_to.set(self._desk)
+        await self._app(scope, receive, send)
+
+
+@functools.cache
+def handlers() -> Litestar:
+    return App(
+        [handler for room in ROOMS for handler in room.handlers(came_to.get)],
         guards=[decided],
         before_request=known_only,
         request_max_body_size=MAX_BODY,
-        dependencies={"ask": Provide(asking(desk, keys))},
+        dependencies={"ask": Provide(ask)},
         logging_config=None,
         exception_handlers={
             RefusedError: refused,
@@ -86,5 +113,3 @@ def create(desk: Desk) -> Litestar:
         },
         openapi_config=None,  # which would load pages from elsewhere: ours is `page.py`
     )
-    app.asgi_handler = Numbered(Calls(Doorway(Envelope(app.asgi_handler, keys), desk), desk))
-    return app

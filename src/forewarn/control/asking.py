@@ -3,7 +3,6 @@ expects to find."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -11,20 +10,19 @@ from litestar import Request
 
 from forewarn.control import conditions
 from forewarn.control.answers import ProblemError
-from forewarn.control.desk import Asked, Desk
+from forewarn.control.desk import Asked, came_to
 from forewarn.control.envelope import heads_of
 from forewarn.control.idempotency import Keys
 
 
-def asking(desk: Desk, keys: Keys) -> Callable[[Request[Any, Any, Any]], Awaitable[Asked]]:
-    async def ask(request: Request[Any, Any, Any]) -> Asked:
-        await _as_it_is(request)
-        key = await keys.taken(request)
-        unless = await conditions.expected(desk, request)
-        asked = desk.ask(request.scope["state"]["caller"], key, unless)
-        return msgspec.structs.replace(asked, heads=heads_of(request.scope))
-
-    return ask
+async def ask(request: Request[Any, Any, Any]) -> Asked:
+    await _as_it_is(request)
+    desk, state = came_to.get(), request.scope["state"]
+    keys: Keys = state["keys"]
+    key = await keys.taken(request)
+    unless = await conditions.expected(desk, request)
+    asked = desk.ask(state["caller"], key, unless)
+    return msgspec.structs.replace(asked, heads=heads_of(request.scope))
 
 
 async def _as_it_is(request: Request[Any, Any, Any]) -> None:

@@ -22,7 +22,7 @@ from forewarn.control import schema as s
 from forewarn.control.access import ADMIN
 from forewarn.control.answers import ProblemError, RefusedError
 from forewarn.control.backup_schema import HEADER, SQLITE, BackupContents
-from forewarn.control.desk import Ask, Asked, Desk
+from forewarn.control.desk import Ask, Asked, AtHand
 from forewarn.core import Time
 from forewarn.core.refusal import conflict
 from forewarn.logs import logger
@@ -38,9 +38,7 @@ _answers = {200: ResponseSpec(bytes, media_type=SQLITE, description="The copy, a
 log = logger("forewarn.control")
 
 
-def handlers(desk: Desk) -> list[Any]:
-    making = asyncio.Lock()
-
+def handlers(desk: AtHand) -> list[Any]:
     @get(
         "/v1/backup",
         media_type=SQLITE,
@@ -50,14 +48,14 @@ def handlers(desk: Desk) -> list[Any]:
     )
     async def backup(request: Request[Any, Any, Any], ask: Ask) -> Stream:
         """All of the state as it is at one moment. Commits go on meanwhile."""
-        if making.locked():
+        if desk().making.locked():
             raise RefusedError(
                 conflict("another copy is being made or taken; ask again when it is done")
             )
         kept: contextlib.AsyncExitStack = request.scope[_KEPT]  # type: ignore[literal-required]
-        await kept.enter_async_context(making)
+        await kept.enter_async_context(desk().making)
         try:
-            copy = await desk.copy(desk.platform.writer.now().at)
+            copy = await desk().copy(desk().platform.writer.now().at)
         except StoreFailed as failure:
             raise ProblemError("unavailable", str(failure)) from failure
         if copy is None:

@@ -11,7 +11,7 @@ from forewarn import guard
 from forewarn.control import schema as s
 from forewarn.control.access import KEEPS_LIMITS
 from forewarn.control.answers import RefusedError, instant, length
-from forewarn.control.desk import Ask, Asked, Desk
+from forewarn.control.desk import Ask, Asked, AtHand, Desk
 from forewarn.core import Now, Time
 from forewarn.core.refusal import conflict, invalid
 from forewarn.core.time import LAST, SECOND
@@ -24,16 +24,14 @@ PLAY_FOR = 20.0  # seconds of guard time after which a call that plays is answer
 log = logger("forewarn.control")
 
 
-def handlers(desk: Desk) -> list[Any]:
-    platform = desk.platform
-
+def handlers(desk: AtHand) -> list[Any]:
     @get("/v1/clock", sync_to_thread=False, opt=KEEPS_LIMITS)
     def clock(ask: Ask) -> s.Clock:
-        return clock_of(desk, platform.writer.now(), ask)
+        return clock_of(desk(), desk().platform.writer.now(), ask)
 
     @post("/v1/clock/advance", status_code=200)
     async def advance(ask: Ask, data: JSONBody[s.AdvanceRequest]) -> s.Clock:
-        winder, now = _winder(desk), platform.writer.now()
+        winder, now = _winder(desk()), desk().platform.writer.now()
         to = _until(now.at, data)
         try:
             await winder.advance(to)
@@ -43,7 +41,7 @@ def handlers(desk: Desk) -> list[Any]:
 
     @post("/v1/clock/play", status_code=200)
     async def play(ask: Ask, data: JSONBody[s.AdvanceRequest]) -> s.Clock:
-        winder, now = _winder(desk), platform.writer.now()
+        winder, now = _winder(desk()), desk().platform.writer.now()
         # Whoever asks again may find that somebody else has wound it further meanwhile.
         to = _until(now.at, data, passed=data.to is not None)
         end = guard.monotonic() + PLAY_FOR
@@ -58,22 +56,22 @@ def handlers(desk: Desk) -> list[Any]:
     @post("/v1/clock/resume", status_code=200)
     async def resume(ask: Ask, data: JSONBody[s.ResumeClockRequest]) -> s.Clock:
         try:
-            await _winder(desk).resume(data.speed)
+            await _winder(desk()).resume(data.speed)
         except ValueError as error:
             raise RefusedError(invalid(str(error))) from error
         log.info("the clock runs by itself", by=ask.by, speed=data.speed)
-        return clock_of(desk, platform.writer.now(), ask)
+        return clock_of(desk(), desk().platform.writer.now(), ask)
 
     @post("/v1/clock/pause", status_code=200)
     async def pause(ask: Ask) -> s.Clock:
-        await _winder(desk).pause()
+        await _winder(desk()).pause()
         log.info("the clock stands still", by=ask.by)
-        return clock_of(desk, platform.writer.now(), ask)
+        return clock_of(desk(), desk().platform.writer.now(), ask)
 
     def _wound(ask: Asked, since: Now) -> s.Clock:
-        reached = platform.writer.now()  # which is kept nowhere: the log is all there is of it
+        reached = desk().platform.writer.now()  # kept nowhere: the log is all there is of it
         log.info("the clock was wound", by=ask.by, seconds=(reached.at - since.at) / SECOND)
-        return clock_of(desk, reached, ask)
+        return clock_of(desk(), reached, ask)
 
     return [clock, advance, play, resume, pause]
 

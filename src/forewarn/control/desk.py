@@ -1,4 +1,4 @@
-"""What the handlers are given: the desk, the same for all, and what one request is asked through.
+"""What the handlers are given: the desk of a service, and what one request is asked through.
 
 `Asked` binds the verbs to whoever asks: `by` for the history, what a token is limited to, the key
 that the caller has given its request, and what it expects to find. Handlers take it as their
@@ -7,7 +7,10 @@ parameter `ask: Ask`; where it comes from is `asking.py`.
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
+from contextvars import ContextVar
 from typing import TypeAlias
 
 import msgspec
@@ -68,6 +71,8 @@ class Desk(msgspec.Struct, frozen=True):
     feed: Feed
     meter: Meter
     wellbeing: Wellbeing
+    held: Counter[str] = msgspec.field(default_factory=Counter)  # streams, long-polls, by token
+    making: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)  # a copy: one at a time
 
     def ask(self, caller: Caller, key: Key | None = None, unless: Check | None = None) -> Asked:
         if key is None and unless is None:
@@ -85,6 +90,12 @@ class Desk(msgspec.Struct, frozen=True):
             key,
             unless,
         )
+
+
+# The handlers are made once for all services of a process: making them is most of what a service
+# with this API takes to start. Which desk a request has come to is known while it is answered.
+AtHand: TypeAlias = Callable[[], Desk]
+came_to: ContextVar[Desk] = ContextVar("the desk that a request has come to")
 
 
 class Asked(msgspec.Struct, frozen=True):

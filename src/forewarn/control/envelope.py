@@ -54,6 +54,7 @@ class Envelope:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        scope["state"]["keys"] = self._keys
         try:
             await self._app(scope, receive, _Answer(scope, send, self._keys).send)
         finally:

@@ -21,7 +21,7 @@ from forewarn.control.answers import (
     when,
 )
 from forewarn.control.conditions import event_tag
-from forewarn.control.desk import Ask, Desk
+from forewarn.control.desk import Ask, AtHand, Desk
 from forewarn.control.lists import EventsWanted
 from forewarn.control.paging import After, linked, timed_mark
 from forewarn.core import Event, EventType, Source, Status
@@ -32,9 +32,7 @@ MAX_LISTED = 1_000  # events in one answer, and how many are unless somebody say
 Name = FromQuery[str | None]
 
 
-def handlers(desk: Desk) -> list[Any]:
-    platform = desk.platform
-
+def handlers(desk: AtHand) -> list[Any]:
     @get("/v1/events", opt=KEEPS_LIMITS)
     async def events(
         request: Request[Any, Any, Any],
@@ -69,19 +67,19 @@ def handlers(desk: Desk) -> list[Any]:
             source=None if source is None else named(Source, "source", source),
             cause=cause,
             rollout=None if rollout is None else id_of("rollout", rollout),
-            raised_since=when("raised_since", raised_since, platform.writer.now().at),
+            raised_since=when("raised_since", raised_since, desk().platform.writer.now().at),
             past=past,
             sees=ask.sees,
         )
         page: list[Event] = []
-        async for event in lists.events(platform, wanted, timed_mark(after)):
+        async for event in lists.events(desk().platform, wanted, timed_mark(after)):
             if len(page) == limit:
                 ends = lists.event_place(page[-1])
                 linked(ask.heads, request.url.path, request.scope["query_string"], ends)
                 break
             page.append(event)
         if not page:  # one that is no more may still have events that are over
-            _known(desk, group, machine, host)
+            _known(desk(), group, machine, host)
         return [views.event(event) for event in page]
 
     @post("/v1/events", status_code=201, opt=KEEPS_LIMITS)
@@ -106,7 +104,7 @@ def handlers(desk: Desk) -> list[Any]:
     @get("/v1/events/{id:str}", opt=KEEPS_LIMITS)
     async def event(ask: Ask, id: FromPath[str]) -> s.Event:
         id = await access.event(ask, id)
-        found = allowed(await platform.event(id))
+        found = allowed(await desk().platform.event(id))
         ask.heads["ETag"] = event_tag(found)
         return views.event(found)
 
@@ -133,7 +131,7 @@ def handlers(desk: Desk) -> list[Any]:
     @get("/v1/events/{id:str}/explain", opt=KEEPS_LIMITS)
     async def explain(ask: Ask, id: FromPath[str]) -> s.Explanation:
         id = await access.event(ask, id)
-        return views.explanation(access.explained(ask, allowed(await platform.explain(id))))
+        return views.explanation(access.explained(ask, allowed(await desk().platform.explain(id))))
 
     return [events, schedule, event, approve, cancel, retry, finish, explain]
 

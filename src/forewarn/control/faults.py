@@ -11,7 +11,7 @@ from litestar.params import FromPath, JSONBody
 from forewarn.control import fault_schema as f
 from forewarn.control.access import ADMIN
 from forewarn.control.answers import allowed, length
-from forewarn.control.desk import Ask, Desk
+from forewarn.control.desk import Ask, AtHand
 from forewarn.control.paging import MAX_PAGE, After, Limit, cut, linked, named_mark, natural
 from forewarn.control.schema import time_of
 from forewarn.logs import logger
@@ -21,12 +21,10 @@ from forewarn.service.fault_checking import NewFault
 log = logger("forewarn.control")
 
 
-def handlers(desk: Desk) -> list[Any]:
-    faults = desk.faults
-
+def handlers(desk: AtHand) -> list[Any]:
     @post("/v1/faults", status_code=201, opt=dict(ADMIN))
     async def fault_add(ask: Ask, data: JSONBody[f.FaultRequest]) -> f.Fault:
-        added = allowed(faults.add(wanted(data), ask.by))
+        added = allowed(desk().faults.add(wanted(data), ask.by))
         log.info("a fault was added", by=ask.by, fault=added.fault.id, kind=data.kind)
         ask.heads["Location"] = f"/v1/faults/{added.fault.id}"
         return view(added)
@@ -39,7 +37,7 @@ def handlers(desk: Desk) -> list[Any]:
         ends = named_mark(after)
         behind = (
             account
-            for account in faults.all()
+            for account in desk().faults.all()
             if ends is None or natural(account.fault.id) > natural(ends[0])
         )
         page, more = cut(behind, limit)
@@ -50,18 +48,18 @@ def handlers(desk: Desk) -> list[Any]:
 
     @get("/v1/faults/{id:str}", opt=dict(ADMIN), sync_to_thread=False)
     def fault_show(id: FromPath[str]) -> f.Fault:
-        return view(allowed(faults.find(id)))
+        return view(allowed(desk().faults.find(id)))
 
     @delete("/v1/faults/{id:str}", status_code=200, opt=dict(ADMIN))
     async def fault_clear(ask: Ask, id: FromPath[str]) -> f.Fault:
         """The answer says for the last time what has come of it."""
-        (cleared,) = allowed(faults.clear(id))
+        (cleared,) = allowed(desk().faults.clear(id))
         log.info("faults were cleared", by=ask.by, faults=1)
         return view(cleared)
 
     @delete("/v1/faults", status_code=200, opt=dict(ADMIN))
     async def faults_clear(ask: Ask) -> list[f.Fault]:
-        cleared = allowed(faults.clear())
+        cleared = allowed(desk().faults.clear())
         log.info("faults were cleared", by=ask.by, faults=len(cleared))
         return [view(account) for account in cleared]
 

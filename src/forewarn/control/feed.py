@@ -21,7 +21,7 @@ from forewarn.control import feed_schema as f
 from forewarn.control import feed_views
 from forewarn.control.access import KEEPS_LIMITS, still
 from forewarn.control.answers import ProblemError, RefusedError, named
-from forewarn.control.desk import Ask, Asked, Desk
+from forewarn.control.desk import Ask, Asked, AtHand
 from forewarn.control.problems import BY_NAME, MEDIA_TYPE, described
 from forewarn.core.history import What
 from forewarn.core.refusal import conflict, invalid
@@ -47,10 +47,7 @@ After = Annotated[int | None, QueryParameter(ge=0, le=MAX_SEQ)]
 _encode = msgspec.json.Encoder().encode
 
 
-def handlers(desk: Desk) -> list[Any]:
-    feed = desk.feed
-    held: Counter[str] = Counter()  # streams and long-polls, by token
-
+def handlers(desk: AtHand) -> list[Any]:
     @get("/v1/feed", media_type=EVENT_STREAM, opt=dict(KEEPS_LIMITS))
     async def stream(
         request: Request[Any, Any, Any],
@@ -62,6 +59,7 @@ def handlers(desk: Desk) -> list[Any]:
         """Server-sent events: a `hello`, then a `change` for each commit, with its number as id."""
         cursor = _resumed(request.headers.get("last-event-id"), after)
         keep = _wanted(ask, group, what)
+        feed, held = desk().feed, desk().held
         _room(feed, held, ask)
         begins = feed.seq if cursor is None else cursor
         first = await _begun(feed, begins)
@@ -82,7 +80,7 @@ def handlers(desk: Desk) -> list[Any]:
     ) -> f.ChangesPage:
         """What came after a commit, waiting for it if there is nothing yet. Without `after`: only
         where to begin."""
-        keep = _wanted(ask, group, what)
+        keep, feed, held = _wanted(ask, group, what), desk().feed, desk().held
         if after is None:
             return f.ChangesPage(commits=[], next=feed.seq)
         _room(feed, held, ask)

@@ -17,7 +17,7 @@ from litestar.params import FromPath, FromQuery
 from forewarn.control.access import KEEPS_LIMITS
 from forewarn.control.answers import RefusedError, allowed
 from forewarn.control.conditions import bytes_tag, fleet_tag
-from forewarn.control.desk import Ask, Desk
+from forewarn.control.desk import Ask, AtHand
 from forewarn.control.fleet_schema import MAX_FLEET_BYTES, FleetDifference, FleetProgress
 from forewarn.core import Group, Refused
 from forewarn.core.fleet import Host
@@ -30,11 +30,9 @@ MAX_HOST_BYTES = 1024 * 1024  # of one host that is put
 JSON = "application/json"
 
 
-def handlers(desk: Desk) -> list[Any]:
-    applying = desk.applying
-
+def handlers(desk: AtHand) -> list[Any]:
     def snapshot() -> tuple[dict[str, Group], dict[str, Host]]:
-        return dict(desk.store.groups), dict(desk.store.registry.hosts)
+        return dict(desk().store.groups), dict(desk().store.registry.hosts)
 
     @put("/v1/fleet", status_code=200, request_max_body_size=MAX_FLEET_BYTES)
     async def put_fleet(
@@ -46,13 +44,15 @@ def handlers(desk: Desk) -> list[Any]:
         text = await _text(request)
         # Before it is compared, so that a change in between is noticed by whoever says If-Match.
         tag = await asyncio.to_thread(fleet_tag, *snapshot()) if plan else ""
-        done = await applying.text(text, by=ask.by, force=force, plan=plan, unless=ask.unless)
+        done = await desk().applying.text(
+            text, by=ask.by, force=force, plan=plan, unless=ask.unless
+        )
         return _shown(done, planned=plan, etag=tag)
 
     @get("/v1/fleet")
     async def fleet(ask: Ask) -> Response[bytes]:
         """Putting it back changes nothing."""
-        current = applying.current()
+        current = desk().applying.current()
         encoded = await asyncio.to_thread(lambda: msgspec.json.encode(entry_of(current)))
         ask.heads["ETag"] = bytes_tag(encoded)
         return Response(encoded, media_type=JSON)
@@ -63,15 +63,15 @@ def handlers(desk: Desk) -> list[Any]:
 
     @get("/v1/fleet/progress", sync_to_thread=False)
     def progress() -> FleetProgress:
-        now = applying.progress
+        now = desk().applying.progress
         return FleetProgress(now.stage, now.fraction)
 
     async def changed(ask: Ask, change: changing.Change, *, force: bool) -> FleetDifference:
-        done = await applying.change(change, by=ask.by, force=force, unless=ask.unless)
+        done = await desk().applying.change(change, by=ask.by, force=force, unless=ask.unless)
         return _shown(done, planned=False)
 
     def host_of(machine: str) -> str:
-        found = desk.platform.inventory.machine(machine)
+        found = desk().platform.inventory.machine(machine)
         return found[1].host if found else ""
 
     @put("/v1/groups/{name:str}", status_code=200, request_max_body_size=MAX_FLEET_BYTES)

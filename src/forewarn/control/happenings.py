@@ -22,16 +22,14 @@ from forewarn.control.answers import (
     selector,
 )
 from forewarn.control.conditions import host_tag
-from forewarn.control.desk import Ask, Desk
+from forewarn.control.desk import Ask, AtHand
 from forewarn.control.paging import MAX_PAGE, After, Limit, cut, linked, named_mark
 from forewarn.core import EventType, Policy
 from forewarn.core.fleet import Health
 from forewarn.service.hosts import DEGRADED_NOTICE, How
 
 
-def handlers(desk: Desk) -> list[Any]:
-    platform, hosts = desk.platform, desk.hosts
-
+def handlers(desk: AtHand) -> list[Any]:
     @post("/v1/machines/{name:str}/evict", status_code=200, opt=KEEPS_LIMITS)
     async def evict(ask: Ask, name: FromPath[str]) -> s.Outcome:
         access.machines(ask, name)
@@ -83,8 +81,8 @@ def handlers(desk: Desk) -> list[Any]:
         """By their names."""
         labels, ends = selector(label) or (), named_mark(after)
         wanted = None if health is None else named(Health, "health of a host", health)
-        there = [one for one in hosts.hosts() if access.host_seen(ask, one.name)]
-        groups = [one for one in platform.inventory.groups() if ask.sees(one.name)]
+        there = [one for one in desk().hosts.hosts() if access.host_seen(ask, one.name)]
+        groups = [one for one in desk().platform.inventory.groups() if ask.sees(one.name)]
 
         def page() -> list[s.Host]:
             found, more = cut(lists.hosts(there, labels, wanted, ends), limit)
@@ -98,6 +96,7 @@ def handlers(desk: Desk) -> list[Any]:
     @get("/v1/hosts/{name:str}", sync_to_thread=False, opt=KEEPS_LIMITS)
     def host(ask: Ask, name: FromPath[str]) -> s.Host:
         access.host(ask, name, whole=False)
+        hosts = desk().hosts
         found = allowed(hosts.host(name))
         if access.host_is_ones_own(ask, name):  # else it would tell when others' things change
             ask.heads["ETag"] = host_tag(found, hosts.machines_on(name), hosts.events_about(name))
@@ -106,7 +105,7 @@ def handlers(desk: Desk) -> list[Any]:
     @get("/v1/hosts/{name:str}/explain", sync_to_thread=False, opt=KEEPS_LIMITS)
     def explain(ask: Ask, name: FromPath[str]) -> s.HostExplanation:
         access.host(ask, name)
-        return views.host_explanation(allowed(hosts.explain(name)))
+        return views.host_explanation(allowed(desk().hosts.explain(name)))
 
     @post("/v1/hosts/{name:str}/maintain", status_code=200, opt=KEEPS_LIMITS)
     async def maintain(

@@ -8,7 +8,7 @@ import msgspec
 from litestar import Response, get
 
 from forewarn.control.access import OPEN
-from forewarn.control.desk import Desk
+from forewarn.control.desk import AtHand
 from forewarn.service.wellbeing import parts
 
 
@@ -19,16 +19,16 @@ class Wellness(msgspec.Struct, kw_only=True):
     parts: dict[str, str]
 
 
-def handlers(desk: Desk) -> list[Any]:
+def handlers(desk: AtHand) -> list[Any]:
     @get("/healthz", opt=dict(OPEN), sync_to_thread=False)
     def healthz() -> Response[Wellness]:
         """Does it work at all? 503 if not: starting it anew is the remedy."""
-        return _answer(desk.wellbeing.healthy())
+        return _answer(desk().wellbeing.healthy())
 
     @get("/readyz", opt=dict(OPEN), sync_to_thread=False)
     def readyz() -> Response[Wellness]:
         """Can it do what it is there for? 503 if not, with the reasons."""
-        return _answer(desk.wellbeing.ready())
+        return _answer(desk().wellbeing.ready())
 
     return [healthz, readyz]
 

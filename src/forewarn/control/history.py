@@ -15,7 +15,7 @@ from forewarn.control import access
 from forewarn.control import schema as s
 from forewarn.control.access import KEEPS_LIMITS
 from forewarn.control.answers import RefusedError, allowed, named, when
-from forewarn.control.desk import Ask, Asked, Desk
+from forewarn.control.desk import Ask, Asked, AtHand
 from forewarn.control.history_schema import HistoryPage, HistoryRecord
 from forewarn.control.paging import linked
 from forewarn.core.history import Record, What
@@ -33,9 +33,9 @@ _MARK = re.compile(r"(\d{1,18})-(\d{1,18})", re.ASCII)
 _encode = msgspec.json.Encoder().encode
 
 
-def handlers(desk: Desk) -> list[Any]:
+def handlers(desk: AtHand) -> list[Any]:
     def wanted(what: str | None, since: str | None, until: str | None, **rest: Any) -> Wanted:
-        now = desk.platform.writer.now().at
+        now = desk().platform.writer.now().at
         return Wanted(
             what=tuple(named(What, "kind of record", said) for said in _listed(what)),
             since=when("since", since, now),
@@ -81,7 +81,7 @@ def handlers(desk: Desk) -> list[Any]:
                 invalid("after_seq goes by number; leave before, after and oldest_first out")
             )
         page = allowed(
-            await desk.history.page(
+            await desk().history.page(
                 wanted(
                     what,
                     since,
@@ -117,7 +117,7 @@ def handlers(desk: Desk) -> list[Any]:
         """All that matches, the oldest first, one JSON object a line."""
         meant = await narrowed(ask, machine, group, host, event)
         asked = wanted(what, since, until, **meant)
-        records = allowed(await desk.history.export(asked))
+        records = allowed(await desk().history.export(asked))
         return Stream(_lines(ask, records), media_type=JSON_LINES)
 
     return [history, export]

@@ -14,7 +14,7 @@ from forewarn.control import schema as s
 from forewarn.control.access import KEEPS_LIMITS
 from forewarn.control.answers import RefusedError, allowed, aside, named, outcome, selector
 from forewarn.control.conditions import group_tag, machine_tag
-from forewarn.control.desk import Ask, Desk
+from forewarn.control.desk import Ask, AtHand
 from forewarn.control.lists import MachinesWanted
 from forewarn.control.paging import MAX_PAGE, After, Limit, cut, linked, named_mark
 from forewarn.core import EventType, Group, GroupKind
@@ -22,9 +22,7 @@ from forewarn.core.fleet import Health
 from forewarn.core.refusal import unknown
 
 
-def handlers(desk: Desk) -> list[Any]:
-    platform = desk.platform
-
+def handlers(desk: AtHand) -> list[Any]:
     @get("/v1/machines", responses={200: ResponseSpec(list[s.Machine])}, opt=KEEPS_LIMITS)
     async def machines(
         request: Request[Any, Any, Any],
@@ -44,7 +42,7 @@ def handlers(desk: Desk) -> list[Any]:
             access.group(ask, group)
         if host is not None:
             access.host(ask, host, whole=False)
-            allowed(desk.hosts.host(host))
+            allowed(desk().hosts.host(host))
         wanted = MachinesWanted(
             labels=selector(label) or (),
             host=host,
@@ -52,9 +50,9 @@ def handlers(desk: Desk) -> list[Any]:
             listening=listening,
             health=None if health is None else named(Health, "health of a host", health),
         )
-        every = (one for one in platform.inventory.groups() if ask.sees(one.name))
+        every = (one for one in desk().platform.inventory.groups() if ask.sees(one.name))
         there = list(every) if group is None else [known_group(group)]
-        hosts = desk.store.registry.hosts
+        hosts = desk().store.registry.hosts
         ends = named_mark(after)
 
         def health_of(name: str) -> Health | None:
@@ -65,20 +63,20 @@ def handlers(desk: Desk) -> list[Any]:
             if more:
                 last = (found[-1][0].name, found[-1][1].name)
                 linked(ask.heads, request.url.path, request.scope["query_string"], last)
-            return views.machines(found, platform.witness.polls, desk.url_of)
+            return views.machines(found, desk().platform.witness.polls, desk().url_of)
 
         return await aside(page)
 
     def one_machine(name: str) -> s.Machine:
-        found = platform.inventory.machine(name)
+        found = desk().platform.inventory.machine(name)
         if found is None:
-            raise RefusedError(unknown(platform.inventory.unknown_machine(name)))
-        return views.machine(*found, platform.witness.polls(name), desk.url_of)
+            raise RefusedError(unknown(desk().platform.inventory.unknown_machine(name)))
+        return views.machine(*found, desk().platform.witness.polls(name), desk().url_of)
 
     def known_group(name: str) -> Group:
-        found = platform.inventory.group(name)
+        found = desk().platform.inventory.group(name)
         if found is None:
-            raise RefusedError(unknown(platform.inventory.unknown_group(name)))
+            raise RefusedError(unknown(desk().platform.inventory.unknown_group(name)))
         return found
 
     def one_group(name: str) -> s.Group:
@@ -88,7 +86,7 @@ def handlers(desk: Desk) -> list[Any]:
     def machine(ask: Ask, name: FromPath[str]) -> s.Machine:
         access.machines(ask, name)
         shown = one_machine(name)
-        found = platform.inventory.machine(name)
+        found = desk().platform.inventory.machine(name)
         ask.heads["ETag"] = machine_tag(*found) if found else ""
         return shown
 
@@ -121,7 +119,7 @@ def handlers(desk: Desk) -> list[Any]:
         """By their names."""
         labels, ends = selector(label) or (), named_mark(after)
         wanted = None if kind is None else named(GroupKind, "kind of group", kind)
-        there = [one for one in platform.inventory.groups() if ask.sees(one.name)]
+        there = [one for one in desk().platform.inventory.groups() if ask.sees(one.name)]
 
         def page() -> list[s.Group]:
             found, more = cut(lists.groups(there, labels, wanted, enabled, ends), limit)

@@ -13,7 +13,7 @@ from forewarn.control import rollout_schema as r
 from forewarn.control.access import KEEPS_LIMITS, VIEWER
 from forewarn.control.answers import RefusedError, allowed, length, named
 from forewarn.control.conditions import shown_rollout
-from forewarn.control.desk import Ask, Desk
+from forewarn.control.desk import Ask, AtHand
 from forewarn.control.paging import MAX_PAGE, After, Limit, cut, linked, timed_mark
 from forewarn.control.schema import time_of
 from forewarn.control.schema_words import STATES
@@ -31,9 +31,7 @@ from forewarn.service.rollouts import Explained, Explanation, Report, Summary
 from forewarn.words import listing
 
 
-def handlers(desk: Desk) -> list[Any]:
-    rollouts = desk.rollouts
-
+def handlers(desk: AtHand) -> list[Any]:
     @get("/v1/rollouts", opt=KEEPS_LIMITS)
     async def rollouts_list(
         request: Request[Any, Any, Any],
@@ -45,7 +43,9 @@ def handlers(desk: Desk) -> list[Any]:
         """Those under way first, then those that are over, each the latest first."""
         if wanted is not None and wanted not in STATES:
             raise RefusedError(invalid(f"'{wanted}' is no state; there are {listing(STATES)}"))
-        every = [one for one in await rollouts.list() if access.rollout_seen(ask, one.rollout)]
+        every = [
+            one for one in await desk().rollouts.list() if access.rollout_seen(ask, one.rollout)
+        ]
         ends = timed_mark(after)
         found, more = cut(lists.rollouts(every, wanted, ends), limit)
         if more:
@@ -71,14 +71,14 @@ def handlers(desk: Desk) -> list[Any]:
     @get("/v1/rollouts/{id:str}", opt=KEEPS_LIMITS)
     async def rollout_show(ask: Ask, id: FromPath[str]) -> r.RolloutReport:
         id = await access.rollout(ask, id)
-        found: Report = allowed(await rollouts.report(id))
-        ask.heads["ETag"] = await shown_rollout(desk, found.rollout)
+        found: Report = allowed(await desk().rollouts.report(id))
+        ask.heads["ETag"] = await shown_rollout(desk(), found.rollout)
         return whole(found)
 
     @get("/v1/rollouts/{id:str}/explain", opt=KEEPS_LIMITS)
     async def rollout_explain(ask: Ask, id: FromPath[str]) -> r.RolloutExplanation:
         id = await access.rollout(ask, id)
-        return explained(allowed(await rollouts.explain(id)))
+        return explained(allowed(await desk().rollouts.explain(id)))
 
     @post("/v1/rollouts/{id:str}/pause", status_code=200, opt=KEEPS_LIMITS)
     async def rollout_pause(

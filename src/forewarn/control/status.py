@@ -11,27 +11,25 @@ from forewarn.control import metrics
 from forewarn.control import schema as s
 from forewarn.control.access import KEEPS_LIMITS
 from forewarn.control.clock import clock_of
-from forewarn.control.desk import Ask, Desk
+from forewarn.control.desk import Ask, AtHand
 
 
-def handlers(desk: Desk) -> list[Any]:
-    platform = desk.platform
-
+def handlers(desk: AtHand) -> list[Any]:
     @get("/v1/status", sync_to_thread=False, opt=KEEPS_LIMITS)
     def status(ask: Ask) -> s.Status:
-        groups = [group for group in platform.inventory.groups() if ask.sees(group.name)]
+        groups = [group for group in desk().platform.inventory.groups() if ask.sees(group.name)]
         return s.Status(
             version=__version__,
-            clock=clock_of(desk, platform.writer.now(), ask),
-            metadata=desk.metadata(),
+            clock=clock_of(desk(), desk().platform.writer.now(), ask),
+            metadata=desk().metadata(),
             groups=len(groups),
             machines=sum(len(group.machines) for group in groups),
-            events=sum(ask.sees(event.group) for event in platform.active()),
+            events=sum(ask.sees(event.group) for event in desk().platform.active()),
         )
 
     @get("/metrics", media_type=metrics.CONTENT_TYPE, sync_to_thread=False)
     def numbers(request: Request[Any, Any, Any]) -> Response[bytes]:
-        text, kind = metrics.exposition(desk.readings(), request.headers.get("accept", ""))
+        text, kind = metrics.exposition(desk().readings(), request.headers.get("accept", ""))
         return Response(text, media_type=kind)
 
     return [status, numbers]

@@ -11,7 +11,7 @@ from litestar.params import FromPath, JSONBody
 from forewarn.control import token_schema as t
 from forewarn.control.access import ADMIN
 from forewarn.control.answers import RefusedError, allowed, instant, length, named, selector
-from forewarn.control.desk import Ask, Desk
+from forewarn.control.desk import Ask, AtHand
 from forewarn.control.paging import MAX_PAGE, After, cut, linked, timed_mark
 from forewarn.control.paging import Limit as PageLimit
 from forewarn.control.schema import time_of
@@ -21,16 +21,14 @@ from forewarn.core.refusal import invalid
 from forewarn.service.tokens import NewToken
 
 
-def handlers(desk: Desk) -> list[Any]:
-    tokens = desk.tokens
-
+def handlers(desk: AtHand) -> list[Any]:
     def shown(token: Token) -> t.Token:
-        return view(token, desk.platform.writer.now().at, tokens.last_used(token.id))
+        return view(token, desk().platform.writer.now().at, desk().tokens.last_used(token.id))
 
     @post("/v1/tokens", status_code=201, opt=dict(ADMIN))
     async def token_create(ask: Ask, data: JSONBody[t.TokenRequest]) -> t.CreatedToken:
         """The answer is the only one that has the token in it."""
-        made = allowed(await tokens.create(wanted(data), ask.by))
+        made = allowed(await desk().tokens.create(wanted(data), ask.by))
         fields = msgspec.structs.asdict(shown(made.token))
         ask.heads["Location"] = f"/v1/tokens/{made.token.id}"
         return t.CreatedToken(**fields, token=made.secret.text, notes=list(made.notes))
@@ -43,7 +41,7 @@ def handlers(desk: Desk) -> list[Any]:
         ends = timed_mark(after)
         behind = (
             token
-            for token in tokens.all()
+            for token in desk().tokens.all()
             if ends is None or (token.created_at, token.id.upper()) > ends[1:]
         )
         page, more = cut(behind, limit)
@@ -55,11 +53,11 @@ def handlers(desk: Desk) -> list[Any]:
     @get("/v1/tokens/{id:str}", opt=dict(ADMIN), sync_to_thread=False)
     def token_show(id: FromPath[str]) -> t.Token:
         """By its id or its name."""
-        return shown(allowed(tokens.find(id)))
+        return shown(allowed(desk().tokens.find(id)))
 
     @post("/v1/tokens/{id:str}/revoke", status_code=200, opt=dict(ADMIN))
     async def token_revoke(ask: Ask, id: FromPath[str], data: JSONBody[t.RevokeRequest]) -> t.Token:
-        return shown(allowed(await tokens.revoke(id, ask.by, force=data.force)))
+        return shown(allowed(await desk().tokens.revoke(id, ask.by, force=data.force)))
 
     return [token_create, tokens_list, token_show, token_revoke]
 

@@ -11,7 +11,7 @@ from litestar.params import FromQuery
 from forewarn.control import access
 from forewarn.control.access import KEEPS_LIMITS
 from forewarn.control.answers import RefusedError, allowed
-from forewarn.control.desk import Ask, Asked, Desk
+from forewarn.control.desk import Ask, Asked, AtHand, Desk
 from forewarn.core.refusal import conflict, unknown
 from forewarn.verdict.observer import Observer
 from forewarn.verdict.report import Verdict
@@ -22,28 +22,28 @@ NOBODY = (
 )
 
 
-def handlers(desk: Desk) -> list[Any]:
+def handlers(desk: AtHand) -> list[Any]:
     @get("/v1/verdict", opt=KEEPS_LIMITS)
     async def verdict(
         ask: Ask, machine: FromQuery[str | None] = None, event: FromQuery[str | None] = None
     ) -> Verdict:
         """As things stand now: of everybody, of one machine, about one event."""
-        found = _observer(desk).verdict()
+        found = _observer(desk()).verdict()
         if machine is not None:
             access.machines(ask, machine)
-            inventory = desk.platform.inventory
+            inventory = desk().platform.inventory
             if inventory.machine(machine) is None and not found.knows(machine):
                 raise RefusedError(unknown(inventory.unknown_machine(machine)))
             found = found.of(machine)
         if event is not None:
             id = await access.event(ask, event)
-            found = found.about(allowed(await desk.platform.event(id)).id)
+            found = found.about(allowed(await desk().platform.event(id)).id)
         return _within(ask, found)
 
     @post("/v1/verdict/forget", status_code=200, sync_to_thread=False)
     def forget() -> Verdict:
         """Begin anew; what is going on is still known, but nothing is held against anybody."""
-        observer = _observer(desk)
+        observer = _observer(desk())
         observer.forget()
         return observer.verdict()
 

@@ -323,7 +323,7 @@ class Node:
     ) -> None:
         # Which takes longer than all before it; polls are answered meanwhile.
         await asyncio.to_thread(import_module, "forewarn.control.app")
-        from forewarn.control.app import create
+        from forewarn.control.app import Api
         from forewarn.control.desk import Desk
         from forewarn.control.protocol import OperatorsProtocol
         from forewarn.node.door import doors
@@ -352,7 +352,7 @@ class Node:
         )
         tls = self.certificates.context if self.certificates else None
         self.control_url = url(address.host, listener, "https" if tls else "http")
-        self.control_app = create(desk)
+        self.control_app = Api(desk)
         door = doors(tasks, self.config.operator_connections, tls)
         await serve(self.control_app, [listener], tasks, self._stack, OperatorsProtocol, door)
 

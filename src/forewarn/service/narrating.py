@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from typing import Any, TextIO, cast
 
 import msgspec
-import structlog
 
 from forewarn import guard
 from forewarn.core import Event, Group, Status
@@ -25,6 +24,7 @@ from forewarn.core.time import Time
 from forewarn.service.mentioning import about
 from forewarn.service.outlet import Outlet
 from forewarn.service.secret import hidden
+from forewarn.service.unadorned import structlog
 from forewarn.store.port import Commit, Store
 from forewarn.words import escaped, visible
 
