@@ -17,7 +17,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from forewarn.client.client import Client
-from forewarn.client.errors import BadEndpoint, ClientError, NoEndpoint, NotApproved, Unavailable
+from forewarn.client.errors import (
+    BadEndpoint,
+    ClientError,
+    Closed,
+    NoEndpoint,
+    NotApproved,
+    Unavailable,
+)
 from forewarn.client.events import Change, Document, Event, Kind, Look
 from forewarn.client.identity import Identity
 from forewarn.client.rules import Readiness
@@ -33,6 +40,7 @@ __all__ = [
     "Change",
     "Client",
     "ClientError",
+    "Closed",
     "Document",
     "Event",
     "Identity",

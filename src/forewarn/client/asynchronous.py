@@ -6,28 +6,29 @@ The same as `Client` in every other respect: both do what `rules.py` says.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Callable
 from datetime import datetime
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from forewarn import guard
 from forewarn.client import endpoint as where
 from forewarn.client import pace
 from forewarn.client.async_line import AsyncLine
+from forewarn.client.errors import Closed
 from forewarn.client.events import Change, Event, Look
 from forewarn.client.identity import Identity
 from forewarn.client.rules import Readiness, Rules, ids
 from forewarn.client.standing import Standing
-from forewarn.client.steps import Answer, Ask, Rest, Steps, Tell
+from forewarn.client.steps import Ask, Do, Rest, Steps, Tell
 from forewarn.wire.beside import Word
 
 T = TypeVar("T")
 
 
 class AsyncClient:
-    """See `Client`. Several tasks may use it; whoever watches is ended by being cancelled, or by
-    leaving its loop."""
+    """See `Client`. Several tasks of one loop may use it; `close` ends what they watch, and so does
+    cancelling them."""
 
     def __init__(
         self, endpoint: str | None = None, *, wait: bool = True, interval: float = pace.INTERVAL
@@ -37,6 +38,8 @@ class AsyncClient:
         )
         self._side = AsyncLine()  # for whatever is asked beside a watch
         self._side_lock = asyncio.Lock()
+        self._watching: set[AsyncLine] = set()
+        self._closed = asyncio.Event()
 
     async def events(self, *, patience: float = pace.PATIENCE) -> tuple[Event, ...]:
         return await self._done(self._rules.events(patience))
@@ -46,25 +49,31 @@ class AsyncClient:
             await self._done(self._rules.approve(list(ids(events)), patience))
 
     async def watch(self) -> AsyncGenerator[Change, None]:
-        async for look in self.looks():
-            for change in look.changes:
-                yield change
+        async with contextlib.aclosing(self.looks()) as looks:
+            async for look in looks:
+                for change in look.changes:
+                    yield change
 
     async def looks(self, within: Callable[[], float] | None = None) -> AsyncGenerator[Look, None]:
         line = AsyncLine()
+        self._watching.add(line)
         steps = self._rules.looks(within)
-        reply: Answer | None = None
+        reply: Any = None
         try:
-            while True:
+            while not self._closed.is_set():
                 step = steps.send(reply)
                 reply = None
                 if isinstance(step, Ask):
                     reply = await line.ask(step)
                 elif isinstance(step, Rest):
-                    await guard.pause(step.seconds)
+                    await self._rest(step.seconds)
+                elif isinstance(step, Do):
+                    reply = await asyncio.to_thread(step.work)
                 elif isinstance(step, Tell):
                     yield step.what
         finally:
+            self._watching.discard(line)
+            steps.close()
             line.close()
 
     async def identity(self, *, patience: float = pace.PATIENCE) -> Identity:
@@ -94,7 +103,11 @@ class AsyncClient:
         return self._rules.standing
 
     async def close(self) -> None:
-        self._side.close()
+        self._closed.set()
+        for line in (self._side, *self._watching):
+            line.interrupt()
+        async with self._side_lock:
+            self._side.close()
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -108,16 +121,24 @@ class AsyncClient:
         await self.close()
 
     async def _done(self, steps: Steps[T]) -> T:
-        reply: Answer | None = None
-        async with self._side_lock:
-            while True:
-                try:
-                    step = steps.send(reply)
-                except StopIteration as done:
-                    result: T = done.value
-                    return result
-                reply = None
-                if isinstance(step, Ask):
+        reply: Any = None
+        while not self._closed.is_set():
+            try:
+                step = steps.send(reply)
+            except StopIteration as done:
+                result: T = done.value
+                return result
+            reply = None
+            if isinstance(step, Ask):
+                async with self._side_lock:
                     reply = await self._side.ask(step)
-                elif isinstance(step, Rest):
-                    await guard.pause(step.seconds)
+            elif isinstance(step, Rest):
+                await self._rest(step.seconds)
+            elif isinstance(step, Do):
+                reply = await asyncio.to_thread(step.work)
+        raise Closed("this client was closed")
+
+    async def _rest(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._closed.wait()

@@ -5,20 +5,23 @@ What is asked and what it means is decided in `rules.py`; here is only who does 
 
 from __future__ import annotations
 
+import contextlib
+import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from datetime import datetime
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from forewarn.client import endpoint as where
 from forewarn.client import pace
+from forewarn.client.errors import Closed
 from forewarn.client.events import Change, Event, Look
 from forewarn.client.identity import Identity
 from forewarn.client.line import Line
 from forewarn.client.rules import Readiness, Rules, ids
 from forewarn.client.standing import Standing
-from forewarn.client.steps import Answer, Ask, Rest, Steps, Tell
+from forewarn.client.steps import Answer, Ask, Do, Rest, Steps, Tell
 from forewarn.wire.beside import Word
 
 T = TypeVar("T")
@@ -28,8 +31,8 @@ class Client:
     """`endpoint` is where to ask; if it is not said, FOREWARN_METADATA is, and else it is found.
 
     `wait` is whether to be told of changes where the server offers it; `interval` how many seconds
-    lie between two polls else. May be used by several threads; what one thread watches is ended by
-    another's `close`.
+    lie between two polls else. May be used by several threads: each that watches is told every
+    change, what else is asked is asked one after the other, and `close` ends it all.
     """
 
     def __init__(
@@ -41,7 +44,8 @@ class Client:
         self._side = Line()  # for whatever is asked beside a watch
         self._side_lock = threading.Lock()
         self._watching: set[Line] = set()
-        self._closed = threading.Event()
+        self._closed = False
+        self._ended: queue.SimpleQueue[None] = queue.SimpleQueue()  # who rests looks here
 
     def events(self, *, patience: float = pace.PATIENCE) -> tuple[Event, ...]:
         """What is listed now. What passes is tried again for `patience` seconds."""
@@ -52,31 +56,34 @@ class Client:
         if events:
             self._done(self._rules.approve(list(ids(events)), patience))
 
-    def watch(self) -> Iterator[Change]:
+    def watch(self) -> Generator[Change, None, None]:
         """Every change as it comes, until `close`. Whatever the endpoint does meanwhile is
         outlasted; `standing` says how it is."""
         for look in self.looks():
             yield from look.changes
 
-    def looks(self, within: Callable[[], float] | None = None) -> Iterator[Look]:
+    def looks(self, within: Callable[[], float] | None = None) -> Generator[Look, None, None]:
         """Every answer, also one with nothing new. `within` says for how many seconds at most the
         next one may be waited for."""
         line = Line()
         self._watching.add(line)
         steps = self._rules.looks(within)
-        reply: Answer | None = None
+        reply: Any = None
         try:
-            while not self._closed.is_set():
+            while not self._closed:
                 step = steps.send(reply)
                 reply = None
                 if isinstance(step, Ask):
                     reply = line.ask(step)
                 elif isinstance(step, Rest):
-                    self._closed.wait(step.seconds)
+                    self._rest(step.seconds)
+                elif isinstance(step, Do):
+                    reply = step.work()
                 elif isinstance(step, Tell):
                     yield step.what
         finally:
             self._watching.discard(line)
+            steps.close()
             line.close()
 
     def identity(self, *, patience: float = pace.PATIENCE) -> Identity:
@@ -107,15 +114,17 @@ class Client:
 
     @property
     def standing(self) -> Standing:
+        """How it stands with the endpoint: where that is, and what is wrong, if anything is."""
         return self._rules.standing
 
     def close(self) -> None:
-        """End whatever is being watched, and let go of the connections."""
-        self._closed.set()
-        for line in list(self._watching):
+        """End whatever is being watched, and let go of the connections. Also from another thread,
+        or from a signal handler in the middle of anything."""
+        self._closed = True
+        self._ended.put(None)
+        for line in (self._side, *self._watching):
             line.interrupt()
-        with self._side_lock:
-            self._side.close()
+        self._let_go()
 
     def __enter__(self) -> Client:
         return self
@@ -129,16 +138,38 @@ class Client:
         self.close()
 
     def _done(self, steps: Steps[T]) -> T:
-        reply: Answer | None = None
-        with self._side_lock:
-            while True:
-                try:
-                    step = steps.send(reply)
-                except StopIteration as done:
-                    result: T = done.value
-                    return result
-                reply = None
-                if isinstance(step, Ask):
-                    reply = self._side.ask(step)
-                elif isinstance(step, Rest):
-                    threading.Event().wait(step.seconds)
+        reply: Any = None
+        while not self._closed:
+            try:
+                step = steps.send(reply)
+            except StopIteration as done:
+                result: T = done.value
+                return result
+            reply = None
+            if isinstance(step, Ask):
+                reply = self._asked(step)
+            elif isinstance(step, Rest):
+                self._rest(step.seconds)
+            elif isinstance(step, Do):
+                reply = step.work()
+        raise Closed("this client was closed")
+
+    def _asked(self, ask: Ask) -> Answer:
+        try:
+            with self._side_lock:
+                return self._side.ask(ask)
+        finally:
+            if self._closed:
+                self._let_go()
+
+    def _let_go(self) -> None:
+        """Of the connection beside; whoever is asking on it does so himself when he is done."""
+        if self._side_lock.acquire(blocking=False):
+            try:
+                self._side.close()
+            finally:
+                self._side_lock.release()
+
+    def _rest(self, seconds: float) -> None:
+        with contextlib.suppress(queue.Empty):
+            self._ended.put(self._ended.get(timeout=seconds))  # for whoever else rests

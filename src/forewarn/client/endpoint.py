@@ -5,39 +5,48 @@ this machine's DHCP lease says (option 245). Which of them it is a GET shows; th
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
+from forewarn import words
 from forewarn.client.errors import BadEndpoint
 from forewarn.client.steps import Place
 
 VARIABLE = "FOREWARN_METADATA"
 WELL_KNOWN = Place("169.254.169.254")
 PORTS = 80, 8080  # of an address from a lease
+MAX_QUOTED = 80  # characters of what was said instead
+
+_HOST = re.compile(r"[A-Za-z0-9._:%-]{1,255}", re.ASCII)
 
 
 def place(url: str) -> Place:
     """Of `http://host:port`, or of `host:port`."""
-    said = url[:80]
+    quoted = words.visible(re.sub(r"[^/]*@", "…@", url)[:MAX_QUOTED])  # no password of anybody's
     try:
         parts = urlsplit(url if "//" in url else f"http://{url}")
-        host, port = parts.hostname, parts.port
+        host, port = parts.hostname or "", 80 if parts.port is None else parts.port
     except ValueError as error:
-        raise BadEndpoint(f"'{said}' is no address of an endpoint: {error}") from error
+        raise BadEndpoint(f"'{quoted}' is no address of an endpoint: {error}") from error
     if parts.scheme.lower() != "http":
-        raise BadEndpoint(f"'{said}': the endpoint speaks plain HTTP; write http://…")
+        raise BadEndpoint(f"'{quoted}': the endpoint speaks plain HTTP; write http://…")
     more = parts.path.strip("/") or parts.query or parts.fragment or parts.username is not None
-    if not host or more:
+    if more or not port or not _HOST.fullmatch(host):
         raise BadEndpoint(
-            f"'{said}' is no address of an endpoint; write only where it is, like {WELL_KNOWN}"
+            f"'{quoted}' is no address of an endpoint; write only where it is, like {WELL_KNOWN}"
         )
-    return Place(host, 80 if port is None else port)
+    return Place(host, port)
 
 
 def said(explicit: str | None, environ: Mapping[str, str] = os.environ) -> Place | None:
     """The one that is named. There is no other, then."""
-    named = explicit or environ.get(VARIABLE)
-    return place(named) if named else None
+    if explicit or not environ.get(VARIABLE):
+        return place(explicit) if explicit else None
+    try:
+        return place(environ[VARIABLE])
+    except BadEndpoint as error:
+        raise BadEndpoint(f"{VARIABLE}: {error}") from error
 
 
 def candidates() -> Iterator[Place]:

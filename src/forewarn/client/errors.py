@@ -20,4 +20,8 @@ class Unavailable(ClientError):
 
 
 class NotApproved(ClientError):
-    """The service refused: it does not know the event, or never listed it to this machine."""
+    """The service refused: it does not know the event, or has never listed it here."""
+
+
+class Closed(ClientError):
+    """The client was closed, here or by another thread."""

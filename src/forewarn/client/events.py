@@ -10,6 +10,9 @@ from enum import StrEnum
 
 import msgspec
 
+SCHEDULED = "Scheduled"  # whatever else a status is, it has started
+LAST = 253_402_300_799.0  # 9999-12-31T23:59:59Z
+
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
     """One event, as the newest version tells it. What the version in use does not tell is as if
@@ -26,7 +29,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def started(self) -> bool:
-        return self.status != "Scheduled"
+        return self.status != SCHEDULED
 
     def seconds_left(self, now: datetime) -> float | None:
         """Until it may start by itself; None if it has, or if nobody has said when."""
@@ -63,8 +66,9 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     document: Document
     changes: tuple[Change, ...]
     at: datetime  # by the service's clock
+    hidden: frozenset[str] = frozenset()  # types that the version in use does not list
 
 
 def moment(seconds: float) -> datetime:
-    """Seconds since 1970 as a time."""
-    return datetime.fromtimestamp(seconds, UTC)
+    """Seconds since 1970 as a time; the last there is, if a clock goes beyond that."""
+    return datetime.fromtimestamp(max(0.0, min(seconds, LAST)), UTC)

@@ -22,9 +22,11 @@ def headers_of(ask: Ask) -> list[tuple[str, str]]:
     headers = [
         ("Host", ask.place.authority),
         ("Metadata", "true"),
-        ("User-Agent", AGENT),
+        ("User-Agent", f"{AGENT} ({ask.purpose})" if ask.purpose else AGENT),
         ("Accept", "application/json"),
     ]
+    if ask.last:
+        headers.append(("Connection", "close"))
     if ask.tag:
         headers.append(("If-None-Match", ask.tag))
     if ask.body is not None:
@@ -41,8 +43,10 @@ class Exchange:
         self._response: h11.Response | None = None
         self._body = bytearray()
         self.trouble = ""
+        self._came = 0  # bytes, of whatever kind
         self.begun = False  # has any byte come?
-        request = h11.Request(method=ask.method, target=ask.target, headers=headers_of(ask))
+        headers = [(n.encode("latin-1"), value.encode("latin-1")) for n, value in headers_of(ask)]
+        request = h11.Request(method=ask.method, target=ask.target, headers=headers)
         pieces = [self._connection.send(request)]
         if ask.body:
             pieces.append(self._connection.send(h11.Data(data=ask.body)))
@@ -53,6 +57,7 @@ class Exchange:
         """What has come; nothing at all is the end of the connection. True if no more is to be
         read: the answer is whole, or will not be."""
         self.begun |= bool(data)
+        self._came += len(data)
         try:
             self._connection.receive_data(data)
             while (event := self._connection.next_event()) is not h11.NEED_DATA:
@@ -71,7 +76,9 @@ class Exchange:
         except h11.RemoteProtocolError:
             self.trouble = self._cut() if not data else "not-http"
             return True
-        return False
+        if self._came > MAX_HEAD + 2 * MAX_ANSWER:  # words without end that are no body either
+            self.trouble = "too-long"
+        return bool(self.trouble)
 
     def failed(self, *, late: bool) -> None:
         """No more will come: the time is up, or the connection is gone."""
@@ -100,9 +107,10 @@ class Exchange:
         )
 
     def next_on_it(self) -> h11.Connection | None:
-        """The connection for another exchange; None if this was the last on it."""
+        """The connection for another exchange; None if this was the last on it. What came beyond
+        the answer would be taken for the next one."""
         states = self._connection.our_state, self._connection.their_state
-        if self.trouble or states != (h11.DONE, h11.DONE):
+        if self.trouble or states != (h11.DONE, h11.DONE) or self._connection.trailing_data[0]:
             return None
         self._connection.start_next_cycle()
         return self._connection

@@ -12,8 +12,9 @@ import socket
 import h11
 
 from forewarn import guard
+from forewarn.client import pace
 from forewarn.client.exchange import READ_AT_ONCE, Exchange
-from forewarn.client.steps import LEAST, STALL, Answer, Ask, Place
+from forewarn.client.steps import Answer, Ask, Place
 
 
 class Line:
@@ -24,13 +25,18 @@ class Line:
         self._interrupted = False
 
     def ask(self, ask: Ask) -> Answer:
-        if self._place != ask.place:
+        """Whatever happens is an answer; only being interrupted is not."""
+        if self._place != ask.place or (self._socket is not None and not is_quiet(self._socket)):
             self.close()
         asked = guard.monotonic()
         kept = self._socket is not None
-        answer = self._asked(ask, asked)
-        stale = kept and answer.trouble == "reset" and not self._interrupted
-        return self._asked(ask, asked) if stale else answer
+        try:
+            answer = self._asked(ask, asked)
+            stale = kept and answer.trouble == "reset" and not self._interrupted
+            return self._asked(ask, asked) if stale else answer
+        except BaseException:  # Ctrl-C in the middle: what is still to come belongs to nobody
+            self.close()
+            raise
 
     def close(self) -> None:
         if self._socket is not None:
@@ -38,7 +44,7 @@ class Line:
         self._socket = self._http = self._place = None
 
     def interrupt(self) -> None:
-        """From another thread: whoever waits for an answer gets none."""
+        """From another thread, and for good: whoever waits for an answer gets none."""
         self._interrupted = True
         if (line := self._socket) is not None:
             with contextlib.suppress(OSError):  # it is gone already
@@ -48,12 +54,15 @@ class Line:
         if self._socket is None:
             try:
                 where = ask.place.host, ask.place.port
-                self._socket = socket.create_connection(where, max(LEAST, ask.connect))
+                self._socket = socket.create_connection(where, max(pace.LEAST, ask.connect))
             except ConnectionRefusedError:
                 return Answer(trouble="refused", asked=asked, answered=guard.monotonic())
             except (OSError, UnicodeError):  # nobody there, no way there, no such name
                 return Answer(trouble="unreachable", asked=asked, answered=guard.monotonic())
             self._place = ask.place
+        if self._interrupted:  # while there was no socket yet that could have been shut down
+            self.close()
+            return Answer(trouble="reset", asked=asked, answered=guard.monotonic())
         exchange = Exchange(ask, self._http)
         self._http = None
         source = _exchanged(self._socket, exchange, ask.answer)
@@ -70,13 +79,30 @@ def _exchanged(line: socket.socket, exchange: Exchange, within: float) -> str:
     deadline = guard.monotonic() + within
     try:
         source = str(line.getsockname()[0])
-        line.settimeout(max(LEAST, within))
+        line.settimeout(max(pace.LEAST, within))
         line.sendall(exchange.request)
+        line.settimeout(max(pace.LEAST, deadline - guard.monotonic()))
         while not exchange.feed(line.recv(READ_AT_ONCE)):
-            deadline = min(deadline, guard.monotonic() + STALL)
-            line.settimeout(max(LEAST, deadline - guard.monotonic()))
+            now = guard.monotonic()
+            if now >= deadline:  # which a socket that always has something more never is
+                raise TimeoutError
+            deadline = min(deadline, now + pace.STALL)
+            line.settimeout(max(pace.LEAST, deadline - now))
     except TimeoutError:
         exchange.failed(late=True)
     except OSError:
         exchange.failed(late=False)
     return source
+
+
+def is_quiet(line: socket.socket) -> bool:
+    """May a kept connection be asked again? If there is something to read on it before that, the
+    other side has closed it, or talks out of turn."""
+    line.setblocking(False)
+    try:
+        line.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False

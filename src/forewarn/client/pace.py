@@ -17,16 +17,21 @@ RETRY_AFTER_MOST = 10.0  # seconds that a service may ask for
 
 CONNECT = 3.0  # seconds for a connection
 ANSWER = 10.0  # seconds for an answer
+ANSWER_LEAST = 1.0  # seconds for an answer, however little patience is left
+STALL = 10.0  # seconds for the rest of an answer, once some of it has come
+LEAST = 0.001  # seconds for anything; a socket takes none at all for "do not wait"
 FIRST_ANSWER = 130.0  # the first may take two minutes; the service is being switched on
 PATIENCE = 130.0  # seconds in which a question is asked again, until it is given up
-NOBODY_THERE = 15.0  # seconds of it, where there is nobody at all: somebody may be restarting
+NOBODY_THERE = 15.0  # seconds of it, where nobody is there, or knows us: it may be restarting
 
-WAIT = 10.0  # seconds that a long-poll is held; one that is lost on the way costs no more
+WAIT = 10.0  # seconds that a long-poll is held
+WAIT_LATE = 5.0  # seconds beyond, until it is taken for lost: together half of the shortest notice
+ON_ITS_WAY = 1.0  # seconds that the answer to one may take to come here; for its clock
 WAIT_LEAST = 1.0  # seconds; for less it is not worth while
 WAIT_TRIES = 3  # that fail in a row, until plain polls are all there is for a while
 WAIT_AGAIN = 600.0  # seconds until a server that did not offer it is asked once more
 NEWEST_AGAIN = 60.0  # seconds until a server that did not know the newest version is
-DOUBT = 5  # refusals in a row, until a version that was known before is given up
+DOUBT = 5  # refusals in a row, until a version that was known before is doubted
 LOST = 30.0  # seconds without an answer, until the endpoint is looked for anew
 
 

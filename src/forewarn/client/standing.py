@@ -15,3 +15,4 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     since: datetime  # since when it has been so, by the service's clock
     answers: int
     troubles: int
+    kinds: dict[str, int] = {}  # how often each kind of trouble was met; see `steps.TROUBLES`

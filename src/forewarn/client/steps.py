@@ -6,13 +6,21 @@ The rules are generators of steps and know no socket, no clock and no loop; whoe
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-LEAST = 0.001  # seconds; a socket takes none at all for "do not wait"
-STALL = 10.0  # seconds for the rest of an answer, once some of it has come
+TROUBLES = {
+    "refused": "the connection is refused",
+    "unreachable": "it cannot be reached",
+    "reset": "the connection broke without an answer",
+    "late": "no answer came in time",
+    "stalled": "the answer stalled half-way",
+    "cut": "the answer was cut off",
+    "not-http": "what answers does not speak HTTP",
+    "too-long": "the answer is longer than any document",
+}
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -23,7 +31,9 @@ class Place(msgspec.Struct, frozen=True):
 
     @property
     def authority(self) -> str:
-        name = f"[{self.host}]" if ":" in self.host else self.host
+        """As a request names it; which of our links leads there (`fe80::1%eth0`) is our affair."""
+        host = self.host.partition("%")[0]
+        name = f"[{host}]" if ":" in host else host
         return name if self.port == 80 else f"{name}:{self.port}"
 
     def __str__(self) -> str:
@@ -40,12 +50,20 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes | None = None
     connect: float  # seconds for a connection
     answer: float  # seconds for all of the answer, once connected
+    purpose: str = ""  # told beside who asks
+    last: bool = False  # no more is asked on this connection
 
 
 class Rest(msgspec.Struct, frozen=True):
     """Nothing to do for so many seconds. The outcome is nothing."""
 
     seconds: float
+
+
+class Do(msgspec.Struct, frozen=True):
+    """Something that may take its time: files, other programs. The outcome is what it answers."""
+
+    work: Callable[[], Any]
 
 
 class Tell(msgspec.Struct, frozen=True):
@@ -57,7 +75,8 @@ class Tell(msgspec.Struct, frozen=True):
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """`status` is None unless the whole answer came; then `trouble` says what came instead:
     `refused`, `unreachable` (no way, no name, no connection in time), `reset`, `late` (connected,
-    and nothing came in time), `stalled` or `cut` (only a part came), `not-http`, `too-long`."""
+    and nothing came in time), `stalled` or `cut` (only a part came), `not-http`, `too-long`; in
+    words in `TROUBLES`."""
 
     status: int | None = None
     headers: tuple[tuple[str, str], ...] = ()
@@ -72,6 +91,6 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
         return next((value for key, value in self.headers if key.lower() == name), "")
 
 
-Step: TypeAlias = Ask | Rest | Tell
+Step: TypeAlias = Ask | Rest | Do | Tell
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Step, Any, T]

@@ -1,0 +1,80 @@
+"""Windows: what the DHCP client was told, as it keeps it in the registry.
+
+`winreg` is there on Windows only and is imported where it is used; the format is read without it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import struct
+from typing import Any
+
+import msgspec
+
+from forewarn.client.lease_formats import OPTION, Offer, unicast
+
+INTERFACES = r"SYSTEM\CurrentControlSet\Services\Tcpip\Parameters\Interfaces"
+OPTIONS = "DhcpInterfaceOptions"
+OBTAINED = "LeaseObtainedTime"
+
+MAX_INTERFACES = 256
+MAX_OPTIONS_SIZE = 64 * 1024
+
+_HEAD = struct.Struct("<LLLLL")
+
+
+class Option(msgspec.Struct, frozen=True):
+    """One of those that a server has sent for an interface."""
+
+    code: int
+    data: bytes
+    expires: int
+    """Unix time; 0 if it does not say."""
+    of_vendor: bool = False
+    """A vendor's own option, whose code means something else."""
+
+
+def options(value: bytes) -> list[Option]:
+    """One after the other: code, nothing, length, whether it is a vendor's, expiry, and the data,
+    filled up to four bytes. What is cut off at the end is left out."""
+    found: list[Option] = []
+    value, at = value[:MAX_OPTIONS_SIZE], 0
+    while at + _HEAD.size <= len(value):
+        code, _, length, vendor, expires = _HEAD.unpack_from(value, at)
+        data = value[at + _HEAD.size : at + _HEAD.size + length]
+        if len(data) < length:
+            break
+        found.append(Option(code, data, expires, bool(vendor)))
+        at += _HEAD.size + (length + 3) // 4 * 4
+    return found
+
+
+def offers(value: bytes, obtained: float = 0.0) -> list[Offer]:
+    """What an interface's options say about the metadata service."""
+    named = [option for option in options(value) if option.code == OPTION and not option.of_vendor]
+    found = [(unicast(option.data), option.expires or None) for option in named]
+    return [Offer(address, obtained, expires) for address, expires in found if address]
+
+
+def offered() -> list[Offer]:
+    """Of all interfaces. Never raises; what cannot be read is left out."""
+    try:
+        winreg: Any = importlib.import_module("winreg")
+        with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, INTERFACES) as interfaces:
+            count = min(winreg.QueryInfoKey(interfaces)[0], MAX_INTERFACES)
+            names = [winreg.EnumKey(interfaces, index) for index in range(count)]
+    except (ImportError, OSError):
+        return []
+    return [offer for name in names for offer in _of_interface(winreg, name)]
+
+
+def _of_interface(winreg: Any, name: str) -> list[Offer]:
+    try:
+        with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, f"{INTERFACES}\\{name}") as interface:
+            value, _ = winreg.QueryValueEx(interface, OPTIONS)
+            obtained, _ = winreg.QueryValueEx(interface, OBTAINED)
+    except OSError:  # it has no lease
+        return []
+    if not isinstance(value, bytes):
+        return []
+    return offers(value, float(obtained) if isinstance(obtained, int) else 0.0)

@@ -1,0 +1,256 @@
+"""Every fault that clients meet on the real service, against both clients: in the end exactly the
+right changes are told, and our own judge of clients finds nothing wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from client_faces import FACES, Between, Face
+
+from forewarn import guard
+from forewarn.client import AsyncClient, NotApproved, pace
+from forewarn.testing import Event, Group, Service
+
+ON_REQUESTS: list[tuple[str, dict[str, Any]]] = [
+    ("throttled", {}),
+    ("gone", {}),
+    ("error", {}),
+    ("error", {"status": 503, "body": "<html>Bad gateway</html>"}),
+    ("empty", {}),
+    ("no-events", {}),
+    ("plain", {}),
+    ("plain", {"body": "It works!"}),
+    ("control-characters", {}),
+    ("truncated", {}),
+    ("stalled", {}),
+    ("reset", {}),
+    ("incarnation", {}),
+]
+OF_APPROVALS = ("throttled", "gone", "error", "stalled", "reset")
+
+
+@pytest.fixture(autouse=True)
+def _in_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("INTERVAL", "BACK_OFF_MOST"):
+        monkeypatch.setattr(pace, name, 0.02)
+    monkeypatch.setattr(pace, "STALL", 0.05)
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with Service() as service:
+        service.scale_set("web", 2)
+        service["web_0"].url  # noqa: B018 - opens the sockets
+        yield service
+
+
+@pytest.fixture
+def web(service: Service) -> Iterator[Group]:
+    service.forget()
+    yield service.scale_set("web", 2)
+    service.faults.clear()
+    for event in service["web_0"].events:
+        event.finish() if event.status == "Started" else event.cancel()
+
+
+@pytest.fixture(params=list(FACES))
+def face(request: pytest.FixtureRequest, web: Group) -> Iterator[Face]:
+    made = FACES[request.param](web[0].url)
+    yield made
+    made.close()
+
+
+def lived(face: Face, service: Service, event: Event) -> list[str]:
+    """What is told from its being approved to its end."""
+    face.approve(event.id)
+    kinds = [str(face.next().kind)]
+    service.clock.advance("20m")
+    kinds.append(str(face.next().kind))
+    assert event.over
+    return kinds
+
+
+@pytest.mark.parametrize(("kind", "more"), ON_REQUESTS, ids=lambda value: str(value))
+def test_answers_that_are_not_in_order(
+    face: Face,
+    service: Service,
+    web: Group,
+    kind: str,
+    more: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pace, "ANSWER", 0.3)  # of a stalled approval nothing ever comes
+    event = web[0].restart()
+    appeared = face.next()
+    assert (appeared.kind, appeared.event.id) == ("appeared", event.id)
+    fault = service.faults.add(kind, machine="web_0", method="GET", times=3, **more)
+    if kind in OF_APPROVALS:
+        service.faults.add(kind, machine="web_0", method="POST", times=2, **more)
+    if kind == "control-characters":
+        (listed,) = face.events()
+        assert listed.resources == ("web_0",)
+    assert lived(face, service, event) == ["started", "finished"]
+    while fault.left and kind != "control-characters":
+        assert face.events() == ()
+    assert face.events() == ()
+    assert face.standing.trouble == ""
+    service.verdict().check()
+
+
+def test_a_first_answer_that_takes_two_minutes(face: Face, service: Service, web: Group) -> None:
+    web[0].restart()
+    slow = service.faults.add("slow", machine="web_0", times=1)
+    with ThreadPoolExecutor(1) as threads:
+        asking = threads.submit(face.events)
+        while not slow.consumed:
+            pass  # it has not asked yet
+        service.clock.advance("2m")
+        assert [event.type for event in asking.result(30)] == ["Reboot"]
+    assert face.standing.troubles == 0
+    service.verdict().check()
+
+
+def test_started_without_scheduled(face: Face, service: Service, web: Group) -> None:
+    service.faults.add("sudden", machine="web_0", times=1)
+    event = web[0].restart()
+    told = [face.next(), face.next()]
+    assert [(one.kind, one.event.id) for one in told] == [
+        ("appeared", event.id),
+        ("started", event.id),
+    ]
+    service.clock.advance("20m")
+    assert face.next().kind == "finished"
+    service.verdict().check()
+
+
+def test_scheduled_that_vanishes(face: Face, service: Service, web: Group) -> None:
+    service.faults.add("vanish", machine="web_0", times=1)
+    event = web[0].restart()
+    told = [face.next(), face.next()]
+    assert [(one.kind, one.event.id, one.presumed) for one in told] == [
+        ("appeared", event.id, False),
+        ("withdrawn", event.id, False),
+    ]
+    service.verdict().check()
+
+
+def test_notice_much_shorter_than_documented(face: Face, service: Service, web: Group) -> None:
+    service.faults.add("short-notice", machine="web_0", times=1)
+    event = web[0].restart()
+    appeared = face.next()
+    left = appeared.event.seconds_left(face.client.now())
+    assert left is not None
+    assert 3 <= left <= 6
+    service.clock.advance("5s")
+    assert (face.next().kind, event.status) == ("started", "Started")
+    service.verdict().check()
+
+
+def test_what_ended_unseen_is_presumed_to_be_finished(
+    face: Face, service: Service, web: Group
+) -> None:
+    web[0].restart()
+    assert face.next().kind == "appeared"
+    service.clock.advance("5h")  # it jumps, and nobody has asked meanwhile
+    gone = face.next()
+    assert (gone.kind, gone.presumed) == ("finished", True)
+    now = service.clock.now
+    assert abs(gone.at - now) < timedelta(seconds=5)
+    assert abs(face.client.now() - now) < timedelta(seconds=5)
+
+
+@pytest.mark.parametrize("hours", [-5, 5])
+def test_a_step_of_this_machines_own_clock_does_not_matter(
+    face: Face, service: Service, web: Group, hours: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    event = web[0].restart()
+    assert face.next().kind == "appeared"
+    step, wall = hours * 3_600_000_000, guard.wall_us
+    monkeypatch.setattr(guard, "wall_us", lambda: wall() + step)
+    monkeypatch.setattr("time.time", lambda: wall() / 1e6 + step / 1e6)
+    assert lived(face, service, event) == ["started", "finished"]
+    assert abs(face.client.now() - service.clock.now) < timedelta(seconds=5)
+
+
+def test_an_unknown_event_is_not_approved(face: Face, service: Service, web: Group) -> None:
+    with pytest.raises(NotApproved, match=r"answered 400 to the approval of nobody: .*error"):
+        face.approve("nobody")
+    face.approve()
+
+
+def test_one_task_watches_while_another_approves(service: Service, web: Group) -> None:
+    event = web[0].restart()
+
+    async def both() -> list[str]:
+        kinds: list[str] = []
+        appeared = asyncio.Event()
+        async with AsyncClient(web[0].url) as client:
+
+            async def watched() -> None:
+                async for change in client.watch():
+                    kinds.append(str(change.kind))
+                    appeared.set()
+                    if change.kind == "started":
+                        event.finish()
+                    if change.kind == "finished":
+                        return
+
+            async def approved() -> None:
+                await appeared.wait()
+                assert await client.ready(event.id, "drained") is not None
+                await client.approve(event.id)
+                assert (await client.identity()).name == "web_0"
+
+            await asyncio.gather(watched(), approved())
+        return kinds
+
+    assert asyncio.run(both()) == ["appeared", "started", "finished"]
+    service.verdict().check()
+
+
+# Somebody between
+
+
+@pytest.fixture
+def between(web: Group) -> Iterator[Between]:
+    host, _, port = web[0].url.removeprefix("http://").partition(":")
+    with Between((host, int(port))) as between:
+        yield between
+
+
+REDIRECT = b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/evil\r\nContent-Length: 0\r\n\r\n"
+LONG = b"HTTP/1.1 200 OK\r\nContent-Length: 5000000\r\n\r\n" + b" " * 5_000_000
+GARBAGE = b"\x00\xff\x15\x03\x01garbage\r\n\r\n"
+
+
+@pytest.mark.parametrize("kind", list(FACES))
+def test_whoever_misbehaves_between_is_outlasted(
+    service: Service, web: Group, between: Between, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pace, "FIRST_ANSWER", 0.2)  # of one that never answers
+    monkeypatch.setattr(pace, "ANSWER", 0.2)
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    bad = [None, REDIRECT, b"", GARBAGE, LONG, b"HTTP/1.1 200 OK\r\n", None]
+    face = FACES[kind](between.url)
+    try:
+        between.plays = list(bad)
+        event = web[0].restart()
+        assert face.next().event.id == event.id
+        assert between.played == len(bad), "each was met"
+        assert face.standing.troubles >= len(bad)
+        between.plays = list(bad)
+        between.cut()
+        assert lived(face, service, event) == ["started", "finished"]
+        between.plays = list(bad)
+        between.cut()
+        assert face.events() == ()
+        assert face.standing.trouble == ""
+    finally:
+        face.close()
+    service.verdict().check()

@@ -1,0 +1,228 @@
+"""A machine whose 169.254.169.254 answers nobody finds the endpoint by DHCP option 245: a real
+server hands it out, real clients take the lease, and ours reads what they have written down.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from guarded import DEPLOY, give, within
+from netns import METADATA_ADDRESS, Namespace, needs_root, require
+from pyroute2 import IPRoute  # type: ignore[import-untyped]
+
+from forewarn.node import Address, Config, Node
+from forewarn.service import fleetfile
+from forewarn.testing.living import Living
+
+NETWORKD = Path("/usr/lib/systemd/systemd-networkd")
+# Unpacked, not installed: it would manage the network of whoever runs the tests, after a reboot.
+MANAGER = Path(__file__).parents[2] / (
+    ".venv-clients/debian/network-manager/usr/sbin/NetworkManager"
+)
+PROGRAMS = {
+    "dnsmasq": "dnsmasq-base",
+    "dhclient": "isc-dhcp-client",
+    "dhcpcd": "dhcpcd-base",
+    "dbus-daemon": "dbus-daemon",
+    "ip": "iproute2",
+}
+HOST, ELSEWHERE = "10.0.0.1", "10.0.0.2"  # the endpoint is at the one, or at the other on 8080
+
+# As docs/client-endpoint.md has it, but for what is there to make it short: nobody else is on the
+# link, so no address is looked for twice, and dhclient's script would write to /etc.
+CLIENTS = {
+    "dhclient": """
+        echo 'option forewarn-endpoint code 245 = ip-address;' > $ROOM/dhclient.conf
+        echo 'also request forewarn-endpoint;' >> $ROOM/dhclient.conf
+        mount --bind $ROOM/dhclient.conf /etc/dhcp/dhclient.conf
+        mount -t tmpfs tmpfs /var/lib/dhcp
+        dhclient -4 -1 -q -sf $ROOM/script eth0
+    """,
+    "systemd-networkd": f"""
+        mount -t sysfs -o ro sysfs /sys
+        mkdir -p /run/systemd/network
+        printf '[Match]\\nName=eth0\\n[Network]\\nDHCP=ipv4\\nLinkLocalAddressing=no\\n' \
+            > /run/systemd/network/eth0.network
+        printf '[DHCPv4]\\nRequestOptions=245\\n' >> /run/systemd/network/eth0.network
+        {NETWORKD} &
+        {NETWORKD}-wait-online --interface=eth0 --ipv4 --timeout=20
+    """,
+    "dhcpcd": """
+        printf 'define 245 ipaddress forewarn_endpoint\\noption forewarn_endpoint\\nnoarp\\n' \
+            > $ROOM/dhcpcd.conf
+        mount -t tmpfs tmpfs /var/lib/dhcpcd
+        dhcpcd -4 -1 -q -f $ROOM/dhcpcd.conf -c /bin/true eth0
+    """,
+    "NetworkManager": f"""
+        mount -t sysfs -o ro sysfs /sys
+        mount -t tmpfs tmpfs /var/lib
+        mkdir -p /run/dbus /run/NetworkManager/system-connections
+        dbus-daemon --config-file=$ROOM/dbus.conf --fork
+        cp $ROOM/eth0.nmconnection /run/NetworkManager/system-connections/
+        chmod 600 /run/NetworkManager/system-connections/eth0.nmconnection
+        '{MANAGER}' --debug --config=$ROOM/manager.conf --config-dir=$ROOM/none &
+        until grep -qs private_245 /run/NetworkManager/devices/*; do sleep 0.02; done
+    """,
+    "dhclient, as it comes": """
+        mount -t tmpfs tmpfs /var/lib/dhcp
+        dhclient -4 -1 -q -sf $ROOM/script eth0
+    """,
+}
+FILES = {
+    "script": """#!/bin/sh
+case $reason in BOUND) ip address add "$new_ip_address/24" dev "$interface" ;; esac
+""",
+    "dbus.conf": """<busconfig>
+  <type>system</type> <listen>unix:path=/run/dbus/system_bus_socket</listen> <auth>EXTERNAL</auth>
+  <policy context="default">
+    <allow user="*"/> <allow own="*"/> <allow send_destination="*"/> <allow receive_sender="*"/>
+  </policy>
+</busconfig>
+""",
+    "manager.conf": """[main]
+plugins=keyfile
+dhcp=internal
+dns=none
+rc-manager=unmanaged
+auth-polkit=false
+hostname-mode=none
+""",
+    "eth0.nmconnection": """[connection]
+id=eth0
+type=ethernet
+interface-name=eth0
+[ipv4]
+method=auto
+[ipv6]
+method=disabled
+""",
+}
+FILES["ask.py"] = """
+import json
+from forewarn.client import Client
+with Client() as client:
+    name = client.identity(patience=20).name
+    print(json.dumps({"endpoint": client.standing.endpoint, "name": name}))
+"""
+MACS = {name: f"52:54:00:00:00:1{number}" for number, name in enumerate(CLIENTS)}
+TAGS = {"NetworkManager": "silent", "dhclient, as it comes": "elsewhere"}
+SHIPPED = f"dhcp-option-force=245,{METADATA_ADDRESS}\n"
+TOLD = f"""dhcp-option=tag:asks,245,{HOST}
+dhcp-option-force=tag:silent,245,{HOST}
+dhcp-option-force=tag:elsewhere,245,{ELSEWHERE}
+"""
+
+
+class Site:
+    """The host with its DHCP server and the endpoint, and a guest for each client."""
+
+    def __init__(self, room: Path) -> None:
+        self.room = room
+        self.host = Namespace("host")
+        self.guests = {name: Namespace(f"guest{n}") for n, name in enumerate(CLIENTS)}
+        self.listeners: list[socket.socket] = []
+        for name, text in FILES.items():
+            (room / name).write_text(text)
+            (room / name).chmod(0o755)
+
+    def build(self) -> None:
+        within(self.host, lambda ip: ip.link("add", ifname="br0", kind="bridge", state="up"))
+        for address in (HOST, ELSEWHERE):
+            give(self.host, "br0", address, 24)
+        for number, (name, guest) in enumerate(self.guests.items()):
+            inside = {"ifname": "eth0", "net_ns_fd": guest.fd, "address": MACS[name]}
+            within(self.host, functools.partial(_plug_in, port=f"vnet{number}", peer=inside))
+            within(guest, lambda ip: ip.link("set", index=_index(ip, "eth0"), state="up"))
+        # Who has no way to 169.254.169.254 says so, rather than nothing.
+        self.host.call(Path("/proc/sys/net/ipv4/ip_forward").write_text, "1")
+        for place in ((HOST, 80), (ELSEWHERE, 8080)):
+            self.listeners.append(self.host.call(socket.create_server, place))
+
+    def serve_dhcp(self) -> None:
+        told = (DEPLOY / "dnsmasq-forewarn.conf").read_text().replace(SHIPPED, TOLD)
+        for number, (name, mac) in enumerate(MACS.items()):
+            told += f"dhcp-host={mac},set:{TAGS.get(name, 'asks')},10.0.0.1{number}\n"
+        (self.room / "dnsmasq.conf").write_text(told)
+        words = [f"--conf-file={self.room}/dnsmasq.conf", f"--dhcp-leasefile={self.room}/leases"]
+        more = ["--no-daemon", "--port=0", "--no-ping", "--user=root", "--pid-file="]
+        self.host.popen(["dnsmasq", *words, *more])
+
+    def ask(self, client: str) -> dict[str, str]:
+        """Take the lease, and then ask, as a program of that guest's."""
+        answer, log = self.room / "answer", self.room / "log"
+        whole = "\n".join(
+            [
+                # Not to our pipes: a DHCP client that goes on would hold them open.
+                f"set -e; export ROOM='{self.room}'; exec > '{log}' 2>&1",
+                "mount -t tmpfs tmpfs /run",
+                CLIENTS[client],
+                f"exec '{sys.executable}' '{self.room}/ask.py' > '{answer}'",
+            ]
+        )
+        argv = ["env", "-u", "FOREWARN_METADATA", "unshare", "--mount", "sh", "-c", whole]
+        ended = self.guests[client].run(argv, check=False, timeout=60)
+        assert ended.returncode == 0, (ended.stderr, log.read_text())
+        said: dict[str, str] = json.loads(answer.read_text())
+        return said
+
+    def close(self) -> None:
+        for listener in self.listeners:
+            listener.close()
+        for namespace in (*self.guests.values(), self.host):
+            namespace.close()
+
+
+def _plug_in(ip: IPRoute, port: str, peer: dict[str, object]) -> None:
+    ip.link("add", ifname=port, kind="veth", peer=peer, master=_index(ip, "br0"), state="up")
+
+
+def _index(ip: IPRoute, name: str) -> int:
+    [index] = ip.link_lookup(ifname=name)
+    assert isinstance(index, int)
+    return index
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    needs_root()
+    require(NETWORKD.exists(), "systemd-networkd (apt-get install systemd)")
+    for program, package in PROGRAMS.items():
+        require(shutil.which(program), f"{program} (apt-get install {package})")
+    machines = "\n".join(f"  - {{name: web_{n}, address: 10.0.0.1{n}}}" for n in range(len(MACS)))
+    fleet = fleetfile.parse(f"groups:\n- name: web\n  kind: scale-set\n  machines:\n{machines}\n")
+    site = Site(tmp_path_factory.mktemp("leases"))
+    try:
+        site.build()
+        site.serve_dhcp()
+        config = Config(
+            fleet=fleet,
+            metadata=Address(HOST, 80),
+            metadata_fds=tuple(listener.fileno() for listener in site.listeners),
+        )
+        with Living(Node(config)):
+            yield site
+    finally:
+        site.close()
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_the_endpoint_is_found_in_the_lease(site: Site, client: str) -> None:
+    if client == "NetworkManager":
+        require(MANAGER.exists(), "NetworkManager, unpacked: make test does that")
+    number = list(CLIENTS).index(client)
+    found = f"http://{ELSEWHERE}:8080" if TAGS.get(client) == "elsewhere" else f"http://{HOST}"
+    assert site.ask(client) == {"endpoint": found, "name": f"web_{number}"}
+
+
+def test_the_shipped_servers_name_the_endpoint() -> None:
+    networkd = (DEPLOY / "networkd/10-forewarn-bridge.network").read_text()
+    assert f"\nSendOption=245:ipv4address:{METADATA_ADDRESS}\n" in networkd
+    dnsmasq = (DEPLOY / "dnsmasq-forewarn.conf").read_text()
+    assert f"\ndhcp-option-force=245,{METADATA_ADDRESS}\n" in dnsmasq

@@ -1,0 +1,118 @@
+"""Rules without a network: answers by a script, on a clock that moves only when a step says so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Any, TypeAlias, TypeVar
+
+from forewarn.client.events import Look
+from forewarn.client.rules import Rules
+from forewarn.client.steps import Answer, Ask, Do, Place, Rest, Steps, Tell
+
+HERE = Place("127.0.0.1", 8169)
+EVENT = {
+    "EventId": "28512AF7-C957-4500-9BC4-842D6FB531E4",
+    "EventStatus": "Scheduled",
+    "EventType": "Reboot",
+    "ResourceType": "VirtualMachine",
+    "Resources": ["web_0"],
+    "NotBefore": "Wed, 24 Jan 2018 21:20:44 GMT",
+}
+T = TypeVar("T")
+Script: TypeAlias = Callable[[Ask], Answer | tuple[Answer, float]]
+
+
+def body(*events: dict[str, Any], incarnation: int = 1) -> bytes:
+    return json.dumps({"DocumentIncarnation": incarnation, "Events": list(events)}).encode()
+
+
+def answer(status: int, said: bytes = b"", **headers: str) -> Answer:
+    named = tuple((name.replace("_", "-"), value) for name, value in headers.items())
+    return Answer(status=status, headers=named, body=said, asked=0.0, answered=0.0)
+
+
+def document(*events: dict[str, Any], tag: str = '"t"') -> Answer:
+    return answer(200, body(*events), etag=tag)
+
+
+def trouble(kind: str) -> Answer:
+    return Answer(trouble=kind, asked=0.0, answered=0.0)
+
+
+def is_wait(ask: Ask) -> bool:
+    return ask.target.startswith("/forewarn/v1/wait")
+
+
+def version(ask: Ask) -> str:
+    return ask.target.partition("api-version=")[2][:10]
+
+
+class Pretended:
+    """`script` answers each request, perhaps with the seconds that it takes."""
+
+    def __init__(
+        self,
+        script: Script,
+        *,
+        said: Place | None = HERE,
+        candidates: Iterable[Place] = (),
+        **settings: Any,
+    ) -> None:
+        self.now = 1_000.0
+        self.script = script
+        self.asks: list[Ask] = []
+        self.rests: list[float] = []
+        self.rules = Rules(said, lambda: candidates, clock=lambda: self.now, **settings)
+
+    def done(self, steps: Steps[T]) -> T:
+        """Until it is answered."""
+        reply: Any = None
+        while True:
+            try:
+                reply = self._step(steps.send(reply))
+            except StopIteration as over:
+                result: T = over.value
+                return result
+
+    def looks(self, within: Callable[[], float] | None = None) -> Iterator[Look]:
+        steps: Generator[Any, Any, None] = self.rules.looks(within)
+        reply: Any = None
+        while True:
+            step = steps.send(reply)
+            reply = self._step(step)
+            if isinstance(step, Tell):
+                yield step.what
+
+    def until(self, seconds: float, wanted: Callable[[], float] | None = None) -> list[Look]:
+        """What is told in so many seconds."""
+        steps, end, told = self.rules.looks(wanted), self.now + seconds, []
+        reply: Any = None
+        while self.now < end:
+            step = steps.send(reply)
+            reply = self._step(step)
+            told += [step.what] if isinstance(step, Tell) else []
+        return told
+
+    @property
+    def polls(self) -> list[Ask]:
+        return [ask for ask in self.asks if not is_wait(ask)]
+
+    @property
+    def waits(self) -> list[Ask]:
+        return [ask for ask in self.asks if is_wait(ask)]
+
+    def _step(self, step: Any) -> Any:
+        if isinstance(step, Do):
+            return step.work()
+        if isinstance(step, Rest):
+            assert 0 < step.seconds < 3_600
+            self.rests.append(step.seconds)
+            self.now += step.seconds
+        if not isinstance(step, Ask):
+            return None
+        self.asks.append(step)
+        said = self.script(step)
+        came, took = said if isinstance(said, tuple) else (said, 0.01)
+        self.now += took
+        return came

@@ -1,0 +1,279 @@
+"""Blocking or not, it is one client: the same answers bring the same requests and the same changes.
+
+Also: what is imported for either, and that both can be ended from outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from pretended import EVENT, body
+from raw_lines import Raw, raw, read_head
+
+from forewarn.client import AsyncClient, Change, Client, Closed, NoEndpoint, Unavailable, pace
+from forewarn.client.steps import Place
+
+STARTED = {**EVENT, "EventStatus": "Started", "NotBefore": ""}
+
+
+def http(status: int, said: bytes = b"", tag: str = "") -> bytes:
+    head = f"HTTP/1.1 {status} X\r\nContent-Length: {len(said)}\r\n"
+    return (head + (f"ETag: {tag}\r\n" if tag else "") + "\r\n").encode() + said
+
+
+SCRIPT = [
+    http(400),  # the newest version
+    http(200, body(), '"1"'),
+    http(404),  # no long-poll
+    http(304),
+    http(500),
+    http(200, body(EVENT), '"2"'),
+    b"",  # hangs up
+    http(200, body(EVENT)[:40]),
+    http(302),
+    http(200),
+    http(200, body(STARTED, incarnation=1), '"3"'),
+    http(429),
+    http(304),
+    b"SSH-2.0-OpenSSH_9.6\r\n",
+    http(200, body(), '"4"'),
+]
+
+
+class Scripted(Raw):
+    """One answer for each request, on however many connections they come."""
+
+    def __init__(self) -> None:
+        super().__init__(self._play)
+        self._left = list(SCRIPT)
+
+    def _play(self, connection: object) -> None:
+        while self._left and (head := read_head(connection)):  # type: ignore[arg-type]
+            self.heads.append(head)
+            said = self._left.pop(0)
+            connection.sendall(said)  # type: ignore[attr-defined]
+            if not said.startswith(b"HTTP"):
+                return
+
+
+@pytest.fixture(autouse=True)
+def _in_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "INTERVAL", 0.01)
+    monkeypatch.setattr(pace, "LEAST_REST", 0.001)
+
+
+def blocking(url: str) -> list[Change]:
+    with Client(url, interval=0.01) as client, contextlib.closing(client.watch()) as changes:
+        return [next(changes) for _ in range(3)]
+
+
+def looping(url: str) -> list[Change]:
+    async def watched() -> list[Change]:
+        async with (
+            AsyncClient(url, interval=0.01) as client,
+            contextlib.aclosing(client.watch()) as changes,
+        ):
+            return [await anext(changes) for _ in range(3)]
+
+    return asyncio.run(watched())
+
+
+def test_both_ask_the_same_and_tell_the_same() -> None:
+    asked, told = [], []
+    for watched in (blocking, looping):
+        with Scripted() as server:
+            changes = watched(str(server.place))
+            host = server.place.authority.encode()
+            asked.append([head.replace(host, b"") for head in server.heads])
+        told.append([(change.kind, change.event, change.presumed) for change in changes])
+    assert asked[0] == asked[1]
+    assert told[0] == told[1]
+    assert [kind for kind, _, _ in told[0]] == ["appeared", "started", "finished"]
+    assert len(asked[0]) >= len(SCRIPT)
+
+
+def test_importing_it_brings_nothing_that_it_does_not_need() -> None:
+    program = (
+        "import json, sys, forewarn.client as c; c.Client('http://127.0.0.1')\n"
+        "first = sorted(sys.modules); c.AsyncClient('http://127.0.0.1')\n"
+        "print(json.dumps([first, sorted(sys.modules)]))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True
+    )
+    blocking, looping = (set(names) for names in json.loads(run.stdout))
+    heavy = {"rich", "typer", "click", "structlog", "litestar", "uvicorn", "httptools", "email"}
+    heavy |= {"http.client", "urllib.request", "prometheus_client", "sqlite3", "yaml", "logging"}
+    assert not blocking & (heavy | {"asyncio", "ssl", "subprocess", "tempfile"})
+    assert not looping & (heavy - {"logging"}), "asyncio itself brings logging and ssl"
+    ours = {name for name in looping if name.startswith("forewarn.")}
+    allowed = ("client", "wire", "guard", "words", "suggest")
+    assert {name.split(".")[1] for name in ours} <= set(allowed)
+
+
+def test_what_does_not_come_from_a_module_says_so() -> None:
+    import forewarn.client
+
+    assert all(getattr(forewarn.client, name) is not None for name in forewarn.client.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
+        forewarn.client.Nothing  # noqa: B018
+
+
+@pytest.fixture
+def silent() -> Raw:
+    server = Raw(lambda connection: server.hangs()(connection))
+    return server
+
+
+@pytest.mark.parametrize("ask", ["events", "watch"])
+def test_closing_ends_whoever_waits_in_another_thread(silent: Raw, ask: str) -> None:
+    outcome: list[object] = []
+
+    def use(client: Client) -> None:
+        try:
+            outcome.append(client.events() if ask == "events" else list(client.watch()))
+        except Closed:
+            outcome.append("closed")
+
+    with silent, Client(str(silent.place)) as client:
+        using = threading.Thread(target=use, args=(client,))
+        using.start()
+        while not silent.heads:
+            pass  # it has not asked yet
+        client.close()
+        using.join(10)
+        assert not using.is_alive()
+    assert outcome == ["closed" if ask == "events" else []]
+    with pytest.raises(Closed, match="was closed"):
+        client.events()
+
+
+@pytest.mark.parametrize("ask", ["events", "watch"])
+def test_closing_ends_whoever_waits_in_another_task(silent: Raw, ask: str) -> None:
+    async def use(client: AsyncClient) -> object:
+        try:
+            if ask == "events":
+                return await client.events()
+            return [change async for change in client.watch()]
+        except Closed:
+            return "closed"
+
+    async def both() -> object:
+        client = AsyncClient(str(silent.place))
+        async with asyncio.TaskGroup() as tasks:
+            using = tasks.create_task(use(client))
+            while not silent.heads:
+                await asyncio.get_running_loop().run_in_executor(None, int)
+            await client.close()
+        return using.result()
+
+    with silent:
+        assert asyncio.run(both()) == ("closed" if ask == "events" else [])
+
+
+def test_a_signal_handler_may_close_it_in_the_middle_of_anything(silent: Raw) -> None:
+    with silent, Client(str(silent.place)) as client:
+        before = signal.signal(signal.SIGUSR1, lambda *_: client.close())
+        try:
+            threading.Thread(target=_once_asked, args=(silent,), daemon=True).start()
+            with pytest.raises(Closed):
+                client.events()
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+
+
+def _once_asked(server: Raw) -> None:
+    while not server.heads:
+        pass  # it has not asked yet
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+
+def test_while_one_question_rests_others_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    resting = threading.Event()
+
+    def rest(client: Client, seconds: float) -> None:
+        resting.set()
+        client._ended.get()
+        client._ended.put(None)
+
+    monkeypatch.setattr(Client, "_rest", rest)
+    with raw(http(500), http(200, body(EVENT))) as server, Client(str(server.place)) as client:
+        troubled = threading.Thread(target=_until_closed, args=(client,))
+        troubled.start()
+        assert resting.wait(20)
+        assert len(client.events(patience=0.0)) == 1
+        client.close()
+        troubled.join(20)
+        assert not troubled.is_alive()
+
+
+def _until_closed(client: Client) -> None:
+    with pytest.raises(Closed):
+        client.events()
+
+
+def _events(url: str) -> object:
+    with Client(url) as client:
+        return client.events(patience=0.0)
+
+
+def _async_events(url: str) -> object:
+    async def asked() -> object:
+        async with AsyncClient(url) as client:
+            return await client.events(patience=0.0)
+
+    return asyncio.run(asked())
+
+
+@pytest.mark.parametrize("events", [_events, _async_events])
+def test_nobody_listens_there(events: Callable[[str], object]) -> None:
+    with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1 does not .*: the connection is refused"):
+        events("http://127.0.0.1:1")
+
+
+def test_nowhere_to_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    from forewarn.client import endpoint
+
+    monkeypatch.delenv("FOREWARN_METADATA", raising=False)
+    monkeypatch.setattr(endpoint, "WELL_KNOWN", endpoint.place("http://127.0.0.1:1"))
+    monkeypatch.setattr("forewarn.client.leases.offered", lambda: ())
+    with Client() as client, pytest.raises(NoEndpoint, match=r"127\.0\.0\.1:1 refuses connections"):
+        client.events(patience=0.0)
+
+
+def test_looking_for_an_endpoint_does_not_hold_up_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    from forewarn.client import endpoint
+
+    looked = threading.Event()
+
+    def candidates() -> Iterator[Place]:
+        yield endpoint.place("http://127.0.0.1:1")
+        assert looked.wait(20), "other tasks go on meanwhile"
+
+    async def asked() -> None:
+        async def told() -> None:
+            looked.set()
+
+        async with AsyncClient() as client:
+            events, _ = await asyncio.gather(
+                client.events(patience=0.0), told(), return_exceptions=True
+            )
+        assert isinstance(events, NoEndpoint)
+
+    monkeypatch.delenv("FOREWARN_METADATA", raising=False)
+    monkeypatch.setattr(endpoint, "candidates", candidates)
+    asyncio.run(asked())
+
+
+def test_asking_once_leaves_time_for_an_answer() -> None:
+    with raw(http(200, body(EVENT))) as server:
+        for events in (_events, _async_events):
+            assert len(events(str(server.place))) == 1  # type: ignore[arg-type]

@@ -1,0 +1,129 @@
+"""What has changed from one document to the next, whatever documents come."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forewarn.client.changes import Following
+from forewarn.client.events import Change, Document, Event
+
+NOON = datetime(2027, 1, 15, 12, tzinfo=UTC)
+DUE = NOON + timedelta(minutes=15)
+
+
+def event(id: str = "A", status: str = "Scheduled", type: str = "Reboot") -> Event:
+    not_before = DUE if status == "Scheduled" else None
+    return Event(id=id, type=type, status=status, resources=("web_0",), not_before=not_before)
+
+
+def told(*documents: list[Event], at: datetime = NOON) -> list[tuple[str, ...]]:
+    following = Following()
+    looked = (following.look(Document(1, tuple(one)), at) for one in documents)
+    return [tuple(f"{change.event.id} {change.kind}" for change in changes) for changes in looked]
+
+
+events = st.builds(
+    event, st.sampled_from("ABCabc"), st.sampled_from(["Scheduled", "Started", "Unheard-of"])
+)
+documents = st.lists(
+    st.builds(Document, st.none() | st.integers(), st.lists(events, max_size=4).map(tuple)),
+    max_size=12,
+)
+
+
+@settings(max_examples=60)
+@given(documents, st.integers(0, 60))
+def test_an_event_appears_starts_at_most_once_and_ends_once(
+    shown: list[Document], minutes: int
+) -> None:
+    following = Following()
+    lives: dict[str, list[str]] = {}
+    for number, document in enumerate(shown):
+        changes = following.look(document, NOON + timedelta(minutes=minutes * number))
+        for change in changes:
+            lives.setdefault(change.event.id.upper(), []).append(change.kind)
+        listed = {one.id.upper() for one in document.events}
+        open_ones = {id for id, life in lives.items() if life[-1] in ("appeared", "started")}
+        assert open_ones == listed, "what is listed has begun, and everything else has ended"
+    for life in lives.values():
+        said = " ".join(life)
+        for whole in (
+            "appeared started finished",
+            "appeared finished",
+            "appeared withdrawn",
+        ):
+            said = said.replace(whole, "")
+        assert said.split() in ([], ["appeared"], ["appeared", "started"])
+
+
+@settings(max_examples=30)
+@given(documents)
+def test_incarnations_change_nothing(shown: list[Document]) -> None:
+    one, other = Following(), Following()
+    for number, document in enumerate(shown):
+        renumbered = Document(-number, document.events)
+        assert one.look(document, NOON) == other.look(renumbered, NOON)
+
+
+@settings(max_examples=30)
+@given(documents)
+def test_the_same_document_twice_is_told_once(shown: list[Document]) -> None:
+    following = Following()
+    for document in shown:
+        following.look(document, NOON)
+        assert following.look(document, NOON) == ()
+
+
+def test_started_without_scheduled_has_appeared_all_the_same() -> None:
+    assert told([event(status="Started")]) == [("A appeared", "A started")]
+
+
+def test_what_is_over_is_told_before_what_came() -> None:
+    assert told([event("A")], [event("B")]) == [("A appeared",), ("A withdrawn", "B appeared")]
+
+
+@pytest.mark.parametrize(
+    ("minutes", "approved", "kind", "presumed"),
+    [
+        (14, False, "withdrawn", False),
+        (15, False, "finished", True),
+        (14, True, "finished", True),
+    ],
+)
+def test_scheduled_that_vanishes(minutes: int, approved: bool, kind: str, presumed: bool) -> None:
+    following = Following()
+    following.look(Document(1, (event("a"),)), NOON)
+    if approved:
+        following.approved("A")
+    at = NOON + timedelta(minutes=minutes)
+    assert following.look(Document(1), at) == (
+        Change(kind=kind, event=event("a"), at=at, presumed=presumed),  # type: ignore[arg-type]
+    )
+
+
+def test_a_document_that_goes_back_does_not_start_an_event_twice() -> None:
+    started = event(status="Started")
+    assert told([started], [event()], [started], []) == [
+        ("A appeared", "A started"),
+        (),
+        (),
+        ("A finished",),
+    ]
+
+
+def test_an_event_that_is_listed_again_begins_anew() -> None:
+    assert told([event()], [], [event()]) == [("A appeared",), ("A withdrawn",), ("A appeared",)]
+
+
+def test_what_a_version_does_not_list_is_not_over() -> None:
+    following = Following()
+    spot = event("P", type="Preempt")
+    following.look(Document(1, (event("A"), spot)), NOON)
+    assert following.look(Document(1, (event("A"),)), NOON, {"Preempt"}) == ()
+    assert following.look(Document(1, (event("A"), spot)), NOON) == ()
+    (gone,) = following.look(Document(1, (event("A"),)), NOON)
+    assert (gone.event.id, gone.kind) == ("P", "withdrawn")

@@ -1,0 +1,59 @@
+"""Where the endpoint may be, as it is said; that one answers there is another matter."""
+
+from __future__ import annotations
+
+import pytest
+
+from forewarn.client import Client, endpoint, pace
+from forewarn.client.errors import BadEndpoint, ClientError
+from forewarn.client.steps import Place
+
+
+@pytest.mark.parametrize(
+    ("said", "host", "port", "authority"),
+    [
+        ("http://169.254.169.254", "169.254.169.254", 80, "169.254.169.254"),
+        ("HTTP://127.0.1.1:8169/", "127.0.1.1", 8169, "127.0.1.1:8169"),
+        ("127.0.1.1:8169", "127.0.1.1", 8169, "127.0.1.1:8169"),
+        ("metadata.internal", "metadata.internal", 80, "metadata.internal"),
+        ("http://[fd00::1]:81", "fd00::1", 81, "[fd00::1]:81"),
+        ("http://[fe80::1%eth0]", "fe80::1%eth0", 80, "[fe80::1]"),
+    ],
+)
+def test_an_address(said: str, host: str, port: int, authority: str) -> None:
+    found = endpoint.place(said)
+    assert (found, found.authority) == (Place(host, port), authority)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *("https://169.254.169.254", "ftp://x", "http://", "http://:80", "http://x:0", "a b"),
+        *("http://x:99999", "http://x:port", "http://me:pass@x", "http://x/metadata", "http://x?a"),
+        *("http://exämple", "http://x#y", "http://[::1", "x\r\nEvil: 1"),
+    ],
+)
+def test_what_is_none_is_refused_in_a_line(said: str) -> None:
+    with pytest.raises(BadEndpoint) as refused:
+        Client(said)
+    assert isinstance(refused.value, ClientError)
+    assert isinstance(refused.value, ValueError)
+    assert "\n" not in str(refused.value)
+    assert "\r" not in str(refused.value)
+
+
+def test_what_is_said_comes_before_what_the_environment_says() -> None:
+    environ = {"FOREWARN_METADATA": "http://127.0.0.9:1"}
+    assert endpoint.said("http://x", environ) == Place("x")
+    for none in (None, ""):
+        assert endpoint.said(none, environ) == Place("127.0.0.9", 1)
+        assert endpoint.said(none, {}) is None
+    with pytest.raises(BadEndpoint, match=r"^FOREWARN_METADATA: 'http://…@x' is no address"):
+        endpoint.said(None, {"FOREWARN_METADATA": "http://me:pass@x"})
+
+
+@pytest.mark.parametrize("interval", [0.0, 0.01, 16.0, float("nan"), float("inf")])
+def test_an_interval_that_would_miss_or_hammer_is_refused(interval: float) -> None:
+    with pytest.raises(ValueError, match=r"an interval has 0\.05 to 15 seconds"):
+        Client("http://x", interval=interval)
+    assert pace.checked(0.05) == 0.05

@@ -1,0 +1,59 @@
+"""An exchange as bytes: however an answer is cut into pieces, it is the same answer."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forewarn.client.exchange import Exchange
+from forewarn.client.steps import Answer, Ask, Place
+
+ASK = Ask(place=Place("169.254.169.254"), target="/x", connect=1.0, answer=1.0)
+PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\nETag: a\r\nX-A: 1\r\nx-a: 2\r\n\r\n"
+CHUNKED = b"HTTP/1.1 200 OK\r\nETag: a\r\nX-A: 1\r\nx-a: 2\r\nTransfer-Encoding: chunked\r\n\r\n"
+BODY = b'{"Events":[]}'
+ANSWERS = (
+    PLAIN + BODY,
+    CHUNKED + b"5\r\n" + BODY[:5] + b"\r\n8;x=y\r\n" + BODY[5:] + b"\r\n0\r\n\r\n",
+    b"HTTP/1.1 100 Continue\r\n\r\n" + PLAIN + BODY,
+)
+
+
+def fed(pieces: list[bytes]) -> tuple[Answer, Exchange]:
+    exchange = Exchange(ASK)
+    for piece in pieces:
+        if exchange.feed(piece):
+            break
+    return exchange.answer(0.0, 0.0, ""), exchange
+
+
+@settings(max_examples=50)
+@given(st.sampled_from(ANSWERS), st.lists(st.integers(1, 150), max_size=8))
+def test_however_it_is_cut(answer: bytes, places: list[int]) -> None:
+    cuts = sorted({0, len(answer), *(place for place in places if place < len(answer))})
+    pieces = [answer[a:b] for a, b in itertools.pairwise(cuts)]
+    came, exchange = fed(pieces)
+    assert (came.status, came.body, came.header("etag")) == (200, BODY, "a")
+    assert [pair for pair in came.headers if pair[0].lower() == "x-a"] == [
+        ("X-A", "1"),
+        ("x-a", "2"),
+    ], "in order, and as they were written"
+    assert exchange.next_on_it() is not None
+
+
+@pytest.mark.parametrize("length", range(len(ANSWERS[0])))
+def test_less_than_all_of_it_is_no_answer(length: int) -> None:
+    came, exchange = fed([ANSWERS[0][:length], b""] if length else [b""])
+    assert (came.status, came.trouble) == (None, "cut" if length else "reset")
+    assert exchange.next_on_it() is None
+
+
+@settings(max_examples=50)
+@given(st.lists(st.binary(min_size=1, max_size=40), max_size=4))
+def test_any_bytes_are_no_exception(pieces: list[bytes]) -> None:
+    came, _ = fed([*pieces, b""])
+    assert came.status is None
+    assert came.trouble

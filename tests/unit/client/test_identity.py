@@ -1,0 +1,126 @@
+"""A machine knows itself by the name that the service gives it, and by no other."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forewarn.client import identity
+from forewarn.client.identity import Identity
+from forewarn.wire.instance import Facts, Found, answer
+from forewarn.wire.service_versions import INSTANCE_VERSIONS
+
+FACTS = Facts(
+    name="web_18",
+    vm_id="d5b3-1",
+    scale_set="web",
+    computer_name="web00000i",
+    resource_group="fleet",
+    subscription_id="8d10",
+    location="north",
+    zone="2",
+    update_domain=3,
+    fault_domain=1,
+    spot=True,
+    placement_group_id="f67c",
+    tags=(("tier", "web"), ("url", "http://a:80/"), ("empty", "")),
+)
+SELF = Identity(
+    name="web_18",
+    vm_id="d5b3-1",
+    scale_set="web",
+    host_name="web00000i",
+    resource_group="fleet",
+    subscription_id="8d10",
+    location="north",
+    zone="2",
+    update_domain=3,
+    fault_domain=1,
+    priority="Spot",
+    placement_group="f67c",
+    tags=(("tier", "web"), ("url", "http://a:80/"), ("empty", "")),
+)
+
+
+def told(version: str, path: tuple[str, ...] = ("compute",)) -> bytes:
+    found = answer(FACTS, version, path, "json")
+    assert isinstance(found, Found)
+    return found.body
+
+
+def test_the_first_version_tells_all() -> None:
+    assert identity.read(told(identity.VERSIONS[0])) == SELF
+    assert identity.read(told(identity.VERSIONS[0], ())) == SELF
+
+
+@pytest.mark.parametrize("version", identity.VERSIONS)
+def test_every_version_that_is_asked_for_exists_and_tells_the_name_and_the_tags(
+    version: str,
+) -> None:
+    assert version in INSTANCE_VERSIONS
+    found = identity.read(told(version))
+    assert found is not None
+    assert (found.name, found.tags) == (SELF.name, SELF.tags)
+    assert identity.path(version).endswith(f"?api-version={version}&format=json")
+
+
+def test_they_are_asked_for_from_the_newest_down() -> None:
+    assert list(identity.VERSIONS) == sorted(identity.VERSIONS, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("resource", "me"),
+    [
+        ("web_18", True),
+        ("_web_18", True),  # as the preview lists it
+        ("__web_18", False),
+        ("web00000i", False),  # a host name is no name
+        ("WEB_18", False),
+        ("web_1", False),
+        ("", False),
+    ],
+)
+def test_an_event_names_this_machine_exactly_or_not_at_all(resource: str, me: bool) -> None:
+    assert SELF.is_named(resource) is me
+
+
+@pytest.mark.parametrize(
+    ("line", "tags"),
+    [
+        ("a:b;c:d", (("a", "b"), ("c", "d"))),
+        ("when:10:30;c:", (("when", "10:30"), ("c", ""))),
+        ("note:x;y;c:d", (("note", "x;y"), ("c", "d"))),
+        ("", ()),
+        (";;:x;a:b", (("a", "b"),)),
+    ],
+)
+def test_tags_in_a_line(line: str, tags: tuple[tuple[str, str], ...]) -> None:
+    found = identity.read(b'{"name":"a","tags":"%s"}' % line.encode())
+    assert found is not None
+    assert found.tags == tags
+
+
+def test_raw_control_characters_are_forgiven() -> None:
+    found = identity.read(
+        b'\xef\xbb\xbf{"name":"a","location":"x\ty\xff","platformUpdateDomain":2}'
+    )
+    assert found == Identity(name="a", location="x y\ufffd", update_domain=2)
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"name":""}', b'{"name":7}', b"[" * 99_999])
+def test_without_a_name_there_is_no_identity(body: bytes) -> None:
+    assert identity.read(body) is None
+
+
+_LEAF = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
+_VALUE = _LEAF | st.lists(_LEAF) | st.lists(st.dictionaries(st.just("name"), _LEAF))
+_KEYS = st.sampled_from(["name", "tags", "tagsList", "osProfile", "platformFaultDomain", "compute"])
+
+
+@settings(max_examples=30)
+@given(st.dictionaries(_KEYS, _VALUE))
+def test_whatever_is_said_is_read(said: dict[str, object]) -> None:
+    found = identity.read(msgspec.json.encode(said))
+    assert found is None or found.name

@@ -1,0 +1,140 @@
+"""A document off an answer's body, whatever shape the service is in that day."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pretended import EVENT, body
+
+from forewarn.client.events import Event, moment
+from forewarn.client.reading import NotADocument, read
+from forewarn.wire.spoiled import with_control_characters
+
+
+def only(**changed: Any) -> Event:
+    (event,) = read(body({**EVENT, **changed})).events
+    return event
+
+
+def test_an_event_of_the_newest_version_is_read_whole() -> None:
+    more = {"Description": "Host server…", "EventSource": "Platform", "DurationInSeconds": 9}
+    assert only(**more) == Event(
+        id="28512AF7-C957-4500-9BC4-842D6FB531E4",
+        type="Reboot",
+        status="Scheduled",
+        resources=("web_0",),
+        not_before=datetime(2018, 1, 24, 21, 20, 44, tzinfo=UTC),
+        description="Host server…",
+        source="Platform",
+        duration=9,
+    )
+
+
+def test_what_a_version_does_not_tell_is_unknown() -> None:
+    event = only()
+    assert (event.description, event.source, event.duration) == ("", "", None)
+
+
+@pytest.mark.parametrize("duration", [-1, True, "9", 1.5, None, 2**70])
+def test_a_duration_that_is_none_is_unknown(duration: Any) -> None:
+    assert only(DurationInSeconds=duration).duration is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Wed, 24 Jan 2018 21:20:44 GMT",
+        "2018-01-24T21:20:44Z",
+        "2018-01-24T21:20:44.000Z",
+        "2018-01-24T22:20:44+01:00",
+    ],
+)
+def test_a_time_in_any_form_that_was_ever_sent(said: str) -> None:
+    assert only(NotBefore=said).not_before == datetime(2018, 1, 24, 21, 20, 44, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("said", ["", "soon", None, 7, "0001-01-01T00:00:00+14:00"])
+def test_a_time_that_is_none_is_unknown(said: Any) -> None:
+    assert only(NotBefore=said).not_before is None
+
+
+def test_what_has_started_has_no_time_any_more_and_letters_do_not_start_it() -> None:
+    assert only(EventStatus="Started").not_before is None
+    assert (only(EventStatus="SCHEDULED").started, only(EventStatus="Paused").started) == (
+        False,
+        True,
+    )
+
+
+def test_control_characters_spoil_neither_a_text_nor_a_name() -> None:
+    with_text = body({**EVENT, "Description": "Host\nserver"}).replace(b": ", b":")
+    (event,) = read(with_control_characters(with_text)).events
+    assert event.description == "\t\nHost\nserver"
+    (event,) = read(with_control_characters(body(EVENT).replace(b": ", b":"))).events
+    assert event.resources == ("web_0",)
+    assert only(Description="a\x00b").description == "ab", "a hook's environment has no room for it"
+
+
+def test_halves_of_characters_can_be_written_again() -> None:
+    spoiled = body(EVENT).replace(b"web_0", b"\\ud800web_0")
+    assert msgspec.json.encode(read(spoiled)), "no half of a character is left"
+    assert read(b'\xef\xbb\xbf \n{"Events":[]}\n').events == ()
+    assert read(b'{"Events":[],"Junk":"\xff"}').events == ()
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (b"", "an empty body"),
+        (b" \r\n", "an empty body"),
+        (b'{"DocumentIncarnation":7}', "without Events"),
+        (b'{"Events":null}', "without Events"),
+        (b"[]", "no document"),
+        (b"Service unavailable", "no JSON"),
+        (body(EVENT)[:60], "not all of it"),
+        (b"[" * 100_000, "no JSON"),
+        (b'{"Events":[7]}', "none"),
+        (b'{"Events":[{"EventType":"Reboot","EventStatus":"Scheduled"}]}', "without EventId"),
+        (body(EVENT).replace(b'"28512AF7-C957-4500-9BC4-842D6FB531E4"', b"7"), "without EventId"),
+    ],
+)
+def test_what_is_no_document_is_never_taken_for_an_empty_one(said: bytes, why: str) -> None:
+    with pytest.raises(NotADocument, match=why):
+        read(said)
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+keys = st.sampled_from([*EVENT, "Description", "EventSource", "DurationInSeconds", "Other"])
+
+
+@settings(max_examples=30)
+@given(st.lists(st.dictionaries(keys, values, max_size=9), max_size=3))
+def test_anything_is_read_or_refused(entries: list[dict[str, Any]]) -> None:
+    said = json.dumps({"DocumentIncarnation": 1, "Events": entries}).encode()
+    try:
+        document = read(said)
+    except NotADocument:
+        return
+    assert len(document.events) == len(entries)
+    msgspec.json.encode(document)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_read_or_refused(said: bytes) -> None:
+    with pytest.raises(NotADocument):
+        read(said)
+
+
+@pytest.mark.parametrize(("seconds", "year"), [(1e300, 9999), (-1e300, 1970), (1.5e9, 2017)])
+def test_no_clock_leaves_the_calendar(seconds: float, year: int) -> None:
+    assert moment(seconds).year == year

@@ -1,0 +1,64 @@
+"""What Windows keeps of its leases is read from bytes; the calls are made on a stand-in, since
+Windows itself is not here."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import pytest
+
+from forewarn.client import leases, registry
+from forewarn.client.lease_formats import Offer
+
+
+def kept(code: int, data: bytes, vendor: int = 0, expires: int = 0x5745EC93) -> bytes:
+    head = struct.pack("<LLLLL", code, 0, len(data), vendor, expires)
+    return head + data.ljust((len(data) + 3) // 4 * 4, b"\0")
+
+
+def test_the_registry_keeps_one_option_after_the_other() -> None:
+    value = kept(15, b"a.test") + kept(43, b"") + kept(245, bytes([10, 0, 0, 1])) + kept(6, b"1234")
+    assert [option.code for option in registry.options(value)] == [15, 43, 245, 6]
+    assert registry.offers(value, 5.0) == [Offer("10.0.0.1", 5.0, float(0x5745EC93))]
+    assert registry.offers(kept(245, bytes([10, 0, 0, 1]), vendor=1)) == []
+    cut = value[: value.index(b"\xf5") + 22]
+    assert [option.code for option in registry.options(cut)] == [15, 43]
+
+
+def test_elsewhere_there_is_no_registry() -> None:
+    assert registry.offered() == []
+
+
+def windows(interfaces: dict[str, dict[str, object]]) -> SimpleNamespace:
+    """The calls of `winreg` that are made, on interfaces as given."""
+
+    def value(path: str, name: str) -> tuple[object, int]:
+        try:
+            return interfaces[path.rpartition("\\")[2]][name], 0
+        except KeyError:
+            raise FileNotFoundError(name) from None
+
+    return SimpleNamespace(
+        HKEY_LOCAL_MACHINE=0,
+        OpenKey=lambda _key, path: nullcontext(path),
+        QueryInfoKey=lambda _path: (len(interfaces), 0, 0),
+        EnumKey=lambda _path, index: list(interfaces)[index],
+        QueryValueEx=value,
+    )
+
+
+def test_all_interfaces_in_the_registry_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept_there = windows(
+        {
+            "{no-lease}": {},
+            "{odd}": {registry.OPTIONS: "text" * 9, registry.OBTAINED: 1},
+            "{old}": {registry.OPTIONS: kept(245, b"\x0a\0\0\1", expires=0), registry.OBTAINED: 1},
+            "{new}": {registry.OPTIONS: kept(245, b"\x0a\0\0\2", expires=0), registry.OBTAINED: 2},
+        }
+    )
+    monkeypatch.setitem(sys.modules, "winreg", kept_there)
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert leases.offered() == ("10.0.0.2", "10.0.0.1")

@@ -1,0 +1,557 @@
+"""The rules of asking, step by step: scripted answers, a pretended clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pretended import (
+    EVENT,
+    HERE,
+    Pretended,
+    Script,
+    answer,
+    body,
+    document,
+    is_wait,
+    trouble,
+    version,
+)
+
+from forewarn.client import pace
+from forewarn.client.errors import NoEndpoint, NotApproved, Unavailable
+from forewarn.client.identity import VERSIONS as OF_INSTANCE
+from forewarn.client.rules import MAX_NOTE
+from forewarn.client.steps import Answer, Ask, Place
+from forewarn.core.events import MAX_READY_NOTE
+from forewarn.wire.beside import Word
+from forewarn.wire.times import rfc1123
+from forewarn.wire.versions import VERSIONS
+
+DOWNWARDS = [one.name for one in reversed(VERSIONS)]
+A, B = Place("169.254.169.254"), Place("168.63.129.16", 8080)
+LISTING = (
+    b'{"error":"Bad request. api-version is invalid or was not specified in the request.",'
+    b'"newest-versions":["2025-04-07","2024-07-17","2024-03-15"]}'
+)
+
+
+def always(reply: Answer) -> Callable[[Ask], Answer]:
+    return lambda _: reply
+
+
+def in_turn(*replies: Answer) -> Script:
+    """One after the other; the last for ever. There is no long-poll."""
+    left = list(replies)
+
+    def script(ask: Ask) -> Answer:
+        if is_wait(ask):
+            return answer(404)
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    return script
+
+
+# How often
+
+
+def test_polls_are_a_second_apart_give_or_take_and_never_the_same() -> None:
+    stage = Pretended(in_turn(document()))
+    stage.until(60)
+    assert 54 <= len(stage.polls) <= 67
+    assert len(set(stage.rests)) > 10
+    assert all(0.85 <= rest + 0.02 <= 1.15 for rest in stage.rests[1:])
+
+
+def test_a_poll_sends_the_tag_of_the_document_in_hand() -> None:
+    stage = Pretended(in_turn(document(tag='"a"'), answer(304), document(tag='"b"'), answer(304)))
+    stage.until(5)
+    assert [ask.tag for ask in stage.polls[:5]] == ["", '"a"', '"a"', '"b"', '"b"']
+
+
+@pytest.mark.parametrize("tag", ["", "x" * 1_000])
+def test_a_tag_that_is_none_is_not_sent_back(tag: str) -> None:
+    stage = Pretended(in_turn(document(tag=tag)))
+    stage.until(3)
+    assert {ask.tag for ask in stage.asks} == {""}
+    assert not stage.waits
+
+
+def test_in_trouble_one_rests_longer_and_longer_but_never_for_long() -> None:
+    stage = Pretended(in_turn(answer(500)))
+    stage.until(60)
+    for number, rest in enumerate(stage.rests):
+        most = min(pace.BACK_OFF_MOST, 2.0**number)
+        assert most / 2 <= rest <= most
+    assert stage.rules.standing.trouble == "answered 500"
+    stands = stage.rules.standing
+    assert stands.troubles == len(stage.polls) == sum(stands.kinds.values())
+
+
+@pytest.mark.parametrize(
+    ("said", "least"), [("3", 3.0), ("86400", 10.0), ("soon", 0.5), ("-5", 0.5), ("²", 0.5)]
+)
+def test_retry_after_is_kept_to_within_reason(said: str, least: float) -> None:
+    stage = Pretended(in_turn(answer(429, retry_after=said), document()))
+    stage.done(stage.rules.events(60))
+    assert least <= stage.rests[0] <= max(least, 1.0)
+
+
+def test_after_trouble_all_is_as_before() -> None:
+    stage = Pretended(in_turn(document(EVENT), answer(410), trouble("cut"), document(EVENT)))
+    told = stage.until(30)
+    assert [len(look.changes) for look in told if look.changes] == [1], "and nothing is told twice"
+    assert stage.rules.standing.trouble == ""
+    assert max(stage.rests[6:]) <= 1.1
+
+
+# Which version
+
+
+def knows(name: str, events: Callable[[str], Answer]) -> Script:
+    """A server that knows the versions up to this one."""
+
+    def script(ask: Ask) -> Answer:
+        if is_wait(ask):
+            return answer(404)
+        return events(version(ask)) if version(ask) <= name else answer(400, LISTING)
+
+    return script
+
+
+def test_versions_come_from_our_own_table_and_downwards() -> None:
+    stage = Pretended(knows("2019-01-01", lambda _: document()))
+    stage.done(stage.rules.events(10))
+    assert [version(ask) for ask in stage.asks] == DOWNWARDS[:4]
+    assert stage.rests == []
+    assert stage.rules.standing.version == "2019-01-01"
+    assert not {version(ask) for ask in stage.asks} & {"2025-04-07", "2024-07-17", "2024-03-15"}
+
+
+def test_an_endpoint_that_knows_no_version_is_given_time() -> None:
+    stage = Pretended(always(answer(400, LISTING)))
+    with pytest.raises(Unavailable, match="answered 400"):
+        stage.done(stage.rules.events(60))
+    assert {version(ask) for ask in stage.asks} == set(DOWNWARDS)
+    assert stage.now < 1_000 + pace.NOBODY_THERE + 1, "it will not be otherwise soon"
+
+
+def test_a_version_that_worked_is_not_given_up_for_a_few_refusals() -> None:
+    replies = [document(), *[answer(400, LISTING)] * (pace.DOUBT - 1), document()]
+    stage = Pretended(in_turn(*replies))
+    stage.until(30)
+    assert {version(ask) for ask in stage.polls} == {DOWNWARDS[0]}
+
+
+def test_a_version_that_is_refused_on_and_on_is_doubted() -> None:
+    stage = Pretended(knows("2020-07-01", lambda _: document()))
+    stage.until(3)
+    stage.script = knows("2019-08-01", lambda _: document())
+    stage.until(60)
+    assert stage.rules.standing.version == "2019-08-01"
+    assert stage.rules.standing.trouble == ""
+
+
+def test_the_newest_is_tried_again_after_a_while_without_any_harm() -> None:
+    stage = Pretended(knows("2019-08-01", lambda _: document(EVENT)))
+    told = stage.until(pace.NEWEST_AGAIN * 3)
+    asked = [version(ask) for ask in stage.polls]
+    assert 3 <= asked.count(DOWNWARDS[0]) <= 4
+    assert stage.rules.standing.troubles == 0
+    assert len(told) > 150, "nobody waited for it"
+    stage.script = knows("2020-07-01", lambda _: document(EVENT))
+    assert not any(look.changes for look in stage.until(pace.NEWEST_AGAIN + 3)[1:])
+    assert stage.rules.standing.version == "2020-07-01"
+
+
+def test_nor_is_it_forgotten_if_its_time_comes_in_the_middle_of_a_poll() -> None:
+    script = knows("2019-08-01", lambda _: document())
+    stage = Pretended(lambda ask: (script(ask), 0.9))  # type: ignore[return-value, arg-type]
+    stage.until(pace.NEWEST_AGAIN * 4)
+    assert [version(ask) for ask in stage.polls].count(DOWNWARDS[0]) == 4
+
+
+def test_what_an_older_version_does_not_show_is_not_told_to_be_over() -> None:
+    spot = {**EVENT, "EventType": "Preempt"}
+    stage = Pretended(in_turn(document(spot)))
+    looks = stage.looks()
+    assert next(looks).changes
+    old = knows("2017-08-01", lambda _: document(tag='"old"'))
+    stage.script = old
+    shown = [next(looks) for _ in range(20)]
+    assert stage.rules.standing.version == "2017-08-01"
+    assert shown[-1].document.events == ()
+    assert not any(look.changes for look in shown)
+    stage.script = in_turn(document(spot), document())
+    kinds = [change.kind for _ in range(80) for change in next(looks).changes]
+    assert kinds == ["finished"], "told once it can be seen again that it is gone"
+
+
+# Waiting
+
+
+def held(ask: Ask) -> tuple[Answer, float]:
+    return (answer(304), 10.0) if is_wait(ask) else (document(), 0.01)
+
+
+def test_a_long_poll_is_found_by_itself_and_begun_anew_at_once() -> None:
+    stage = Pretended(held)
+    stage.until(120)
+    assert stage.rules.standing.long_poll
+    assert len(stage.polls) == 1
+    assert 11 <= len(stage.waits) <= 13
+    assert {ask.tag for ask in stage.waits} == {'"t"'}
+    assert all(ask.answer > pace.WAIT for ask in stage.waits), "it is waited for longer than held"
+
+
+def test_who_wants_no_long_poll_gets_none() -> None:
+    stage = Pretended(held, wait=False)
+    stage.until(10)
+    assert not stage.waits
+    assert len(stage.polls) >= 9
+
+
+def test_where_it_is_not_offered_it_is_asked_for_once_in_a_while() -> None:
+    stage = Pretended(in_turn(document()))
+    stage.until(pace.WAIT_AGAIN * 2)
+    assert len(stage.waits) == 2
+    assert not stage.rules.standing.long_poll
+    assert stage.rules.standing.troubles == 0
+
+
+def test_a_server_that_answers_waits_at_once_is_not_asked_without_rest() -> None:
+    stage = Pretended(lambda _: document())
+    stage.until(20)
+    assert len(stage.waits) <= 24
+
+
+def test_not_even_one_that_always_tells_something_new() -> None:
+    number = iter(range(10_000))
+    stage = Pretended(lambda _: document({**EVENT, "EventId": f"{next(number)}"}))
+    stage.until(5)
+    assert len(stage.asks) <= 5 / pace.LEAST_REST + 1
+
+
+def test_long_polls_that_are_lost_are_given_up_after_some() -> None:
+    stage = Pretended(lambda ask: (trouble("late"), 20.0) if is_wait(ask) else document())
+    stage.until(300)
+    assert len(stage.waits) == pace.WAIT_TRIES
+    assert len(stage.polls) > 200
+
+
+@pytest.mark.parametrize(
+    "reply", [answer(410), answer(429), answer(500), answer(200), trouble("reset")]
+)
+def test_one_that_meets_a_bad_moment_is_tried_again(reply: Answer) -> None:
+    replies = [reply]
+
+    def script(ask: Ask) -> tuple[Answer, float]:
+        if is_wait(ask) and replies:
+            return replies.pop(), 1.0
+        return held(ask)
+
+    stage = Pretended(script)
+    stage.until(60)
+    assert stage.rules.standing.long_poll
+    assert len(stage.waits) >= 5
+
+
+def test_while_all_is_down_the_long_poll_is_not_blamed() -> None:
+    outages = [2] * (pace.WAIT_TRIES + 1)  # polls that fail after each long-poll that does
+    left = 0
+
+    def script(ask: Ask) -> tuple[Answer, float]:
+        nonlocal left
+        if is_wait(ask) and outages:
+            left = outages.pop()
+            return trouble("reset"), 0.01
+        if left:
+            left -= 1
+            return trouble("refused"), 0.01
+        return held(ask)
+
+    stage = Pretended(script)
+    stage.until(120)
+    assert not outages
+    assert stage.rules.standing.long_poll
+
+
+def test_within_says_for_how_long_it_may_be_waited() -> None:
+    def script(ask: Ask) -> tuple[Answer, float]:
+        if is_wait(ask):
+            seconds = float(ask.target.partition("timeout=")[2].partition("&")[0])
+            return answer(304), seconds
+        return document(), 0.01
+
+    stage = Pretended(script)
+    due = stage.now + 34.5
+    told = stage.until(34.6, lambda: due - stage.now)
+    assert len(told) >= 4
+    assert due - 1.2 <= stage.now <= due + 1.2
+    stage = Pretended(script)
+    stage.until(2, lambda: 0.2)
+    assert not stage.waits, "for so little it is not worth while"
+    assert len(stage.polls) >= 8
+
+
+# Where
+
+
+def places(**said: Answer) -> Callable[[Ask], Answer]:
+    known = {A: said.get("a", trouble("unreachable")), B: said.get("b", trouble("unreachable"))}
+    return lambda ask: answer(404) if is_wait(ask) else known[ask.place]
+
+
+def test_the_first_place_that_answers_a_document_is_the_endpoint() -> None:
+    stage = Pretended(places(a=answer(200, b"hello"), b=document()), said=None, candidates=[A, B])
+    assert stage.done(stage.rules.events(10)) == ()
+    assert stage.rules.standing.endpoint == str(B)
+    assert [ask.place for ask in stage.asks] == [A, B], "and what it answered is not asked again"
+    assert all(ask.connect <= pace.CONNECT for ask in stage.asks)
+
+
+def test_where_nobody_answers_one_is_told_so_in_a_while() -> None:
+    stage = Pretended(places(), said=None, candidates=[A, B])
+    with pytest.raises(NoEndpoint, match=r"http://169\.254\.169\.254 cannot be reached"):
+        stage.done(stage.rules.events(130))
+    assert stage.now < 1_000 + pace.NOBODY_THERE
+    assert len(stage.asks) >= 6, "somebody may have been restarting"
+
+
+def test_an_endpoint_that_is_found_in_a_bad_moment_is_waited_for() -> None:
+    stage = Pretended(places(a=answer(410)), said=None, candidates=[A, B])
+
+    def script(ask: Ask) -> Answer:
+        ready = stage.now > 1_070
+        return places(a=document() if ready else answer(410))(ask)
+
+    stage.script = script
+    assert stage.done(stage.rules.events(130)) == ()
+    assert stage.rules.standing.endpoint == str(A)
+
+
+def test_an_endpoint_that_is_lost_is_looked_for_anew() -> None:
+    stage = Pretended(places(a=document(EVENT)), said=None, candidates=[A, B])
+    looks = stage.looks()
+    assert next(looks).changes
+    stage.script = places(a=trouble("refused"), b=document(EVENT))
+    began = stage.now
+    assert next(looks).changes == (), "it is the same event"
+    assert stage.rules.standing.endpoint == str(B)
+    assert pace.LOST <= stage.now - began <= pace.LOST + 2 * pace.BACK_OFF_MOST
+
+
+def test_one_that_was_named_is_never_left_for_another() -> None:
+    stage = Pretended(in_turn(document(), trouble("refused")), candidates=[A, B])
+    stage.until(300)
+    assert {ask.place for ask in stage.asks} == {HERE}
+
+
+def test_who_asks_now_and_then_finds_an_endpoint_that_has_moved_as_well() -> None:
+    stage = Pretended(places(a=document()), said=None, candidates=[A, B])
+    stage.done(stage.rules.events(5))
+    stage.script = places(b=document())
+    for _ in range(20):
+        try:
+            stage.done(stage.rules.events(5))
+        except Unavailable:
+            continue
+        break
+    assert stage.rules.standing.endpoint == str(B)
+
+
+def test_an_approval_while_the_endpoint_is_being_looked_for_anew() -> None:
+    stage = Pretended(places(a=document(EVENT)), said=None, candidates=[A, B])
+    looks = stage.looks()
+    next(looks)
+    approving = stage.rules.approve([EVENT["EventId"]], 60)  # type: ignore[list-item]
+    assert isinstance(ask := approving.send(None), Ask)
+    stage.script = places(a=trouble("refused"), b=document(EVENT))
+    next(looks)  # it has moved meanwhile
+    step = approving.send(trouble("refused"))
+    while not (isinstance(step, Ask) and step.method == "POST"):
+        step = approving.send(None)
+    assert (ask.place, step.place) == (A, B)
+
+
+# How long
+
+
+def test_a_first_answer_may_take_two_minutes() -> None:
+    stage = Pretended(lambda _: (document(), 120.0))
+    assert stage.done(stage.rules.events(130)) == ()
+    assert stage.asks[0].answer >= 120
+
+
+def test_later_ones_may_not_unless_they_keep_failing_to_come() -> None:
+    stage = Pretended(in_turn(document(), trouble("late"), trouble("late"), document()))
+    stage.until(10)
+    assert [ask.answer for ask in stage.polls[1:5]] == [10.0, 20.0, 40.0, 10.0]
+
+
+def test_patience_is_what_was_asked_for() -> None:
+    for reply, most in ((answer(500), 20.0), (trouble("stalled"), 20.0), (trouble("refused"), 15)):
+        stage = Pretended(always(reply))
+        with pytest.raises(Unavailable, match="does not answer as it should"):
+            stage.done(stage.rules.events(20))
+        assert most - 5 <= stage.now - 1_000 <= most
+    stage = Pretended(always(answer(500)))
+    with pytest.raises(Unavailable):
+        stage.done(stage.rules.events(0))
+    assert len(stage.asks) == 1
+
+
+# Approving, and the rest
+
+
+@pytest.mark.parametrize("reply", [answer(500), answer(410), answer(429), trouble("reset")])
+def test_an_approval_is_said_again_until_it_is_heard(reply: Answer) -> None:
+    stage = Pretended(in_turn(document(EVENT), reply, reply, answer(200)))
+    stage.done(stage.rules.approve(["x"], 60))
+    assert [ask.method for ask in stage.asks] == ["GET", "POST", "POST", "POST"]
+    assert {ask.body for ask in stage.asks[1:]} == {b'{"StartRequests":[{"EventId":"x"}]}'}
+
+
+def test_an_approval_that_is_refused_is_not_said_again() -> None:
+    stage = Pretended(in_turn(document(), answer(400, b'{"error":"Bad \x1b[2J"}')))
+    with pytest.raises(NotApproved, match=r'answered 400 .* x: {"error":"Bad \\x1b'):
+        stage.done(stage.rules.approve(["x"], 60))
+
+
+def test_what_was_approved_here_and_is_gone_is_finished() -> None:
+    stage = Pretended(in_turn(document(EVENT), answer(200), document()))
+    stage.rules._contact._ticking._offset = 0.0  # long before its NotBefore
+    looks = stage.looks()
+    assert next(looks).changes
+    stage.done(stage.rules.approve([EVENT["EventId"].lower()], 60))  # type: ignore[attr-defined]
+    (change,) = next(looks).changes
+    assert (change.kind, change.presumed) == ("finished", True)
+
+
+@pytest.mark.parametrize(("status", "kind"), [(500, "finished"), (400, "withdrawn")])
+def test_an_approval_whose_answer_was_lost_may_have_been_heard(status: int, kind: str) -> None:
+    stage = Pretended(in_turn(document(EVENT), answer(status), document()))
+    stage.rules._contact._ticking._offset = 0.0  # long before its NotBefore
+    looks = stage.looks()
+    assert next(looks).changes
+    with pytest.raises((Unavailable, NotApproved)):
+        stage.done(stage.rules.approve([str(EVENT["EventId"])], 0))
+    assert [change.kind for change in next(looks).changes] == [kind]
+
+
+def test_trouble_with_an_approval_does_not_slow_down_whoever_watches() -> None:
+    def script(ask: Ask) -> Answer | tuple[Answer, float]:
+        return answer(500) if ask.method == "POST" else held(ask)
+
+    stage = Pretended(script)
+    looks = stage.looks()
+    next(looks), next(looks)
+    with pytest.raises(Unavailable):
+        stage.done(stage.rules.approve(["x"], 60))
+    assert stage.rules.standing.trouble == "", "documents come as ever"
+    polls = len([ask for ask in stage.polls if ask.method == "GET"])
+    next(looks), next(looks)
+    assert len([ask for ask in stage.polls if ask.method == "GET"]) == polls
+
+
+def test_two_who_watch_are_both_told_everything() -> None:
+    stage = Pretended(in_turn(document(EVENT)))
+    one, other = stage.looks(), stage.looks()
+    for told in (next(one), next(other)):
+        assert [change.kind for change in told.changes] == ["appeared"]
+
+
+def test_who_this_is_is_asked_in_versions_of_its_own() -> None:
+    def script(ask: Ask) -> Answer:
+        known = version(ask) == OF_INSTANCE[-1]
+        return answer(200, b'{"name":"web_0"}') if known else answer(400, LISTING)
+
+    stage = Pretended(script)
+    assert stage.done(stage.rules.identity(10)).name == "web_0"
+    assert [version(ask) for ask in stage.asks] == list(OF_INSTANCE)
+
+
+def test_a_service_that_does_not_say_who_this_is() -> None:
+    stage = Pretended(always(answer(200, b"{}")))
+    with pytest.raises(Unavailable, match="without the name of this machine"):
+        stage.done(stage.rules.identity(10))
+
+
+READY = b'{"EventId":"x","Ready":[{"Machine":"web_1","At":"","Note":""}],"Waiting":["web_0"]}'
+
+
+def test_readiness_is_offered_or_it_is_not() -> None:
+    stage = Pretended(in_turn(answer(410), answer(500), answer(200, READY)))
+    told = stage.done(stage.rules.readiness("x/y", 60, Word(note="drained")))
+    assert told is not None
+    assert (told.ready, told.waiting) == (("web_1",), ("web_0",))
+    assert {(ask.method, ask.target) for ask in stage.asks} == {("PUT", "/forewarn/v1/ready/x%2Fy")}
+    for none in (answer(404), answer(400), answer(200, b"<html>")):
+        stage = Pretended(always(none))
+        assert stage.done(stage.rules.readiness("x", 60)) is None
+        assert len(stage.asks) == 1
+
+
+def test_a_word_that_was_changed_too_often_stays_as_it_is() -> None:
+    refusal = answer(429, b'{"error":"changed 16 times"}')
+    stage = Pretended(lambda ask: refusal if ask.method == "PUT" else answer(200, READY))
+    assert stage.done(stage.rules.readiness("x", 60, Word())) is not None
+    assert stage.rests == []
+
+
+def test_a_note_that_is_too_long_is_not_sent() -> None:
+    stage = Pretended(always(answer(200, READY)))
+    with pytest.raises(ValueError, match="at most 1,024 characters, not 1,025"):
+        stage.done(stage.rules.readiness("x", 60, Word(note="x" * 1_025)))
+    assert stage.asks == []
+    assert MAX_NOTE == MAX_READY_NOTE
+
+
+# Its clock
+
+
+def test_a_clock_that_runs_faster_is_followed_also_by_long_polls() -> None:
+    def script(ask: Ask) -> tuple[Answer, float]:
+        took = 10.0 if is_wait(ask) else 0.01
+        answered = stage.now + took
+        headers = ("Date", rfc1123(int(theirs(answered)))), ("ETag", "t")
+        came = Answer(status=200, headers=headers, body=body(), asked=stage.now, answered=answered)
+        return came, took
+
+    def theirs(now: float) -> float:
+        return 1.8e9 + now * 1.0005
+
+    stage = Pretended(script)
+    looks = stage.looks()
+    for _ in range(1_000):
+        next(looks)
+        assert abs(stage.rules.now().timestamp() - theirs(stage.now)) < 2
+    assert len(stage.polls) == 1
+
+
+def test_the_clock_is_the_services_and_steps_with_it() -> None:
+    date = "Fri, 15 Jan 2027 08:00:00 GMT"
+
+    def script(ask: Ask) -> Any:
+        return Answer(
+            status=200,
+            headers=(("Date", date),),
+            body=body(),
+            asked=stage.now,
+            answered=stage.now,
+        )
+
+    stage = Pretended(script)
+    for said, hour in (
+        (date, 8),
+        ("Fri, 15 Jan 2027 11:00:00 GMT", 11),
+        ("Fri, 15 Jan 2027 02:00:00 GMT", 2),
+    ):
+        date = said
+        stage.done(stage.rules.events(1))
+        assert stage.rules.now().hour == hour
+    date = "Fri, 31 Dec 9999 23:59:59 GMT"
+    stage.done(stage.rules.events(1))
+    stage.now += 1_000
+    assert stage.rules.now().year == 9999, "and none of them ends a watch"
