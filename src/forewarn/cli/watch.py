@@ -1,0 +1,224 @@
+"""`forewarn watch`: this machine's events as they come, for people, programs and scripts.
+
+A client and nothing else, so it works on forewarn and on Azure alike. What it looks like is
+`watch_words.py`, on a terminal `watch_live.py`; who is run for each change is `watch_exec.py`.
+"""
+
+from __future__ import annotations
+
+import select
+import shlex
+import shutil
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from forewarn import guard
+from forewarn.cli.output import fail, say
+
+if TYPE_CHECKING:
+    from forewarn.cli.watch_words import Told
+    from forewarn.client import Client, Identity, Look
+
+LOOK_EVERY = 0.5  # seconds between two looks whether there is trouble
+WHO_PATIENCE = 5.0  # seconds in which the service says who this machine is
+WHO_AGAIN = 60.0  # seconds until it is asked again, if it did not
+
+
+def watch(
+    endpoint: Annotated[
+        str | None,
+        typer.Option(
+            envvar="FOREWARN_METADATA", help="Where to ask; found by itself if it is not said."
+        ),
+    ] = None,
+    all_: Annotated[
+        bool, typer.Option("--all/--mine", help="All events of the group, or this machine's.")
+    ] = True,
+    json: Annotated[bool, typer.Option("--json", help="One line of JSON per change.")] = False,
+    exec_: Annotated[
+        str | None, typer.Option("--exec", help="A command to run for each change.")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Print what is there, and end.")] = False,
+) -> None:
+    """Print the events of this machine and its group as they come, until Ctrl-C.
+
+    Approves nothing. Exit code 0, also after Ctrl-C; 1 if --once found no endpoint."""
+    with _until_told_to_stop(), _client(endpoint) as client, ExitStack() as stack:
+        command = _command(exec_)
+        run: Callable[[Told], None] = _nobody
+        if command is not None:
+            from forewarn.cli.watch_exec import Commands
+
+            run = stack.enter_context(Commands(command, finish=once)).run
+        watching = Watching(client, mine_only=not all_)
+        if once:
+            _once(watching, json, run)
+        elif command is None and not json and sys.stdout.isatty():
+            from forewarn.cli.watch_live import live
+
+            live(watching)
+        else:
+            _lines(watching, json, run)
+
+
+def _client(endpoint: str | None) -> Client:
+    from forewarn.client import BadEndpoint, Client
+
+    try:
+        return Client(endpoint)
+    except BadEndpoint as error:
+        raise typer.BadParameter(str(error), param_hint="--endpoint") from error
+
+
+class Watching:
+    """What the client tells, with what is this machine's marked."""
+
+    def __init__(self, client: Client, *, mine_only: bool = False) -> None:
+        self.client = client
+        self.identity: Identity | None = None
+        self._mine_only = mine_only
+        self._ask_at = 0.0
+
+    def looks(self) -> Iterator[tuple[Look, list[Told]]]:
+        for look in self.client.looks():
+            yield look, self.told(look)
+
+    def told(self, look: Look) -> list[Told]:
+        from forewarn.cli.watch_words import Told
+
+        self._who()
+        name = self.identity.name if self.identity else ""
+        told = [Told(change, self.is_mine(change.event.resources), name) for change in look.changes]
+        return [one for one in told if self.is_wanted(one.change.event.resources)]
+
+    def is_mine(self, resources: tuple[str, ...]) -> bool:
+        return self.identity is not None and any(map(self.identity.is_named, resources))
+
+    def is_wanted(self, resources: tuple[str, ...]) -> bool:
+        """As long as nobody has said who this is, everything is."""
+        return not self._mine_only or self.identity is None or self.is_mine(resources)
+
+    def _who(self) -> None:
+        from forewarn.client import ClientError
+
+        if self.identity is not None or guard.monotonic() < self._ask_at:
+            return
+        try:
+            self.identity = self.client.identity(patience=WHO_PATIENCE)
+        except ClientError as error:
+            if not self._ask_at:
+                also = "; all events are shown" if self._mine_only else ""
+                say(f"note: this machine's name is not known ({error}){also}", err=True)
+            self._ask_at = guard.monotonic() + WHO_AGAIN
+
+
+def _lines(watching: Watching, json: bool, run: Callable[[Told], None]) -> None:
+    with _troubles(watching.client):
+        for _, told in watching.looks():
+            for one in told:
+                _tell(one, json)
+                run(one)
+
+
+def _once(watching: Watching, json: bool, run: Callable[[Told], None]) -> None:
+    from forewarn.cli.watch_words import table_of
+    from forewarn.client import ClientError
+
+    try:
+        watching.client.events()  # with which it is known whether there is anything to watch
+        look, told = next(watching.looks())
+    except ClientError as error:
+        fail(str(error))
+    if not json:
+        shown = [e for e in look.document.events if watching.is_wanted(e.resources)]
+        table_of(shown, watching.is_mine, look.at)
+    for one in told:
+        if json:
+            _tell(one, json)
+        run(one)
+
+
+def _tell(one: Told, json: bool) -> None:
+    if json:
+        from forewarn.words import escaped
+
+        typer.echo(escaped(one.as_json()))
+    else:
+        say(str(one))
+
+
+def _nobody(_: Told) -> None:
+    """Is run for a change."""
+
+
+def _command(said: str | None) -> list[str] | None:
+    if said is None:
+        return None
+    try:
+        argv = shlex.split(said)
+    except ValueError as error:
+        raise typer.BadParameter(f"'{said}': {error}", param_hint="--exec") from error
+    if not argv or shutil.which(argv[0]) is None:
+        raise typer.BadParameter(
+            f"there is no program '{argv[0] if argv else ''}'; write a command as for a shell,"
+            " but no pipe or redirection: sh -c '…' has these",
+            param_hint="--exec",
+        )
+    return argv
+
+
+def _nobody_reads() -> bool:
+    """Has the program gone that our lines went to? Else `| head -1` would end with the next."""
+    try:
+        pipe = select.poll()
+        pipe.register(sys.stdout.fileno(), 0)
+        return any(what & select.POLLERR for _, what in pipe.poll(0))
+    except (AttributeError, OSError, ValueError):  # no such thing here, or nothing like a pipe
+        return False
+
+
+@contextmanager
+def _troubles(client: Client) -> Iterator[None]:
+    """Said once when trouble begins, and once when it ends."""
+    over = threading.Event()
+
+    def look() -> None:
+        troubled = False
+        while not over.wait(LOOK_EVERY):
+            if _nobody_reads():
+                client.close()
+                return
+            standing = client.standing
+            now = bool(standing.trouble) and standing.troubles > 0
+            if now and not troubled:
+                where = f"{standing.endpoint}: " if standing.endpoint else ""
+                say(f"trouble: {where}{standing.trouble}; asking on", err=True)
+            elif troubled and not now:
+                say(f"well again: {standing.endpoint} answers as it should", err=True)
+            troubled = now
+
+    looking = threading.Thread(target=look, daemon=True)
+    looking.start()
+    try:
+        yield
+    finally:
+        over.set()
+        looking.join()
+
+
+@contextmanager
+def _until_told_to_stop() -> Iterator[None]:
+    """By Ctrl-C or SIGTERM; both are how this is meant to end."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    except KeyboardInterrupt:
+        pass
+    finally:
+        signal.signal(signal.SIGTERM, before)

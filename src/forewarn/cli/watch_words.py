@@ -1,0 +1,91 @@
+"""A change and an event in words, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+import msgspec
+
+from forewarn.cli.output import say, table
+from forewarn.client import Change, Event
+from forewarn.words import SECOND, in_words, listing
+
+COLUMNS = (
+    *("", "TYPE", "STATUS", "STARTS", "NOT BEFORE", "SOURCE", "MACHINES", "EVENT", "DESCRIPTION"),
+)
+
+
+class Told(msgspec.Struct, frozen=True):
+    """A change, whether it is about this machine, and the machine's name if that is known."""
+
+    change: Change
+    mine: bool
+    machine: str = ""
+
+    def as_json(self) -> str:
+        said = {
+            "change": self.change.kind,
+            "at": self.change.at.replace(microsecond=0),
+            "mine": self.mine,
+            "presumed": self.change.presumed,
+            "event": self.change.event,
+        }
+        return msgspec.json.encode(said).decode()
+
+    def __str__(self) -> str:
+        change, event = self.change, self.change.event
+        words = [f"{moment(change.at)}  {change.kind:9}  {_named(event, self.mine)}"]
+        left = event.seconds_left(change.at)
+        if change.kind == "appeared" and event.not_before is not None and left is not None:
+            words.append(f"not before {moment(event.not_before)} ({starts(event, change.at)})")
+        if change.kind == "appeared" and event.duration is not None:
+            words.append(f"for {event.duration} s")
+        if change.presumed:
+            words.append("presumably: it was due, or approved, and is gone")
+        if change.kind == "appeared":
+            words += filter(None, (event.source, event.description))
+        return ", ".join(words)
+
+
+def _named(event: Event, mine: bool) -> str:
+    named = f"{event.type} {event.id[:8]} of {listing(event.resources)}"
+    return f"{named} (this machine)" if mine else named
+
+
+def moment(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S}Z"
+
+
+def starts(event: Event, now: datetime) -> str:
+    """`in 14 min 59 s`, on the service's clock."""
+    if event.started:
+        return "has started"
+    left = event.seconds_left(now)
+    if left is None:
+        return "nobody has said when"
+    return f"in {in_words(int(left) * SECOND)}" if left >= 1 else "any moment"
+
+
+def row(event: Event, mine: bool, now: datetime) -> tuple[str, ...]:
+    due = "" if event.not_before is None else moment(event.not_before)
+    return (
+        "*" if mine else "",
+        event.type,
+        event.status,
+        starts(event, now),
+        due,
+        event.source,
+        listing(event.resources),
+        event.id[:8],
+        event.description,
+    )
+
+
+def table_of(
+    events: Sequence[Event], is_mine: Callable[[tuple[str, ...]], bool], now: datetime
+) -> None:
+    if events:
+        table(COLUMNS, [row(event, is_mine(event.resources), now) for event in events])
+    else:
+        say("no events")

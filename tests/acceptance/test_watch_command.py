@@ -1,0 +1,207 @@
+"""`forewarn watch` as it is typed: lines, commands per change, what is there, a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from forking import FOREWARN, Forked
+from running import Running
+from serving import environment
+from typer.testing import CliRunner
+
+from forewarn.cli.app import app
+from forewarn.testing import Group, Service
+
+
+@pytest.fixture
+def web() -> Iterator[Group]:
+    with Service() as service:
+        yield service.scale_set("web", 3)
+
+
+def service_of(web: Group) -> Service:
+    return web[0]._service
+
+
+def typed(*words: str) -> tuple[int, str, str]:
+    done = CliRunner().invoke(app, ["watch", *words])
+    return done.exit_code, done.stdout, done.stderr
+
+
+def test_what_is_there_at_once(web: Group) -> None:
+    mine, other = web[0].restart(), web[1].freeze(duration=9)
+    code, out, _ = typed("--endpoint", web[0].url, "--once")
+    assert code == 0
+    assert [line.split()[:2] for line in out.splitlines()[1:]] == [
+        ["*", "Reboot"],
+        ["Freeze", "Scheduled"],
+    ]
+    code, out, _ = typed("--endpoint", web[0].url, "--once", "--json", "--mine")
+    assert (code, [json.loads(line)["event"]["id"] for line in out.splitlines()]) == (0, [mine.id])
+    code, out, _ = typed("--endpoint", web[2].url, "--once", "--json")
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [(line["event"]["id"], line["mine"]) for line in lines] == [
+        (mine.id, False),
+        (other.id, False),
+    ]
+
+
+def test_a_command_for_what_is_there_is_waited_for(web: Group, tmp_path: Path) -> None:
+    web[0].restart()
+    kept = tmp_path / "kept"
+    command = f"sh -c 'cat > {kept}; exit 3'"
+    code, _, err = typed("--endpoint", web[0].url, "--once", "--json", "--exec", command)
+    assert code == 0
+    assert json.loads(kept.read_text())["change"] == "appeared"
+    assert re.fullmatch(r"sh for appeared [0-9A-F]{8} failed with exit code 3\n", err)
+
+
+def test_what_cannot_be_watched_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forewarn.client.pace.NOBODY_THERE", 0.0)
+    code, out, err = typed("--endpoint", "http://127.0.0.1:1", "--once")
+    assert (code, out) == (1, "")
+    assert err == (
+        "forewarn: http://127.0.0.1:1 does not answer as it should: the connection is refused\n"
+    )
+    for words, says in (
+        (("--endpoint", "https://x"), "plain HTTP"),
+        (("--exec", "no-such-program --x"), "no-such-program"),
+        (("--exec", "'"), "No closing quotation"),
+        (("--exec", ""), "there is no program"),
+    ):
+        code, out, err = typed(*words)
+        assert (code, out) == (2, "")
+        assert says in re.sub(r"[│\s]+", " ", err)
+
+
+@pytest.fixture
+def watched(web: Group, tmp_path: Path) -> Iterator[Running]:
+    """With a command that says what it was told, and fails on a start."""
+    script = tmp_path / "hook"
+    script.write_text(
+        "#!/bin/sh\nread line\n"
+        'echo "ran $FOREWARN_CHANGE $FOREWARN_EVENT_TYPE $FOREWARN_MINE"\n'
+        'test "$FOREWARN_CHANGE" != started || exit 7\n'
+        'test "$FOREWARN_CHANGE" != withdrawn || sleep 600\n'
+    )
+    script.chmod(0o755)
+    argv = [*FOREWARN, "watch", "--json", "--exec", str(script)]
+    process = Forked(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**environment(tmp_path), **web[0].env},
+    )
+    running = Running(process, argv)
+    yield running
+    running.stop()
+
+
+def until_said(running: Running, words: str) -> None:
+    """On standard error."""
+    for _ in range(2_000):
+        if words in "".join(running.stderr):
+            return
+        threading.Event().wait(0.01)
+    raise running.failure(f"never said '{words}'")
+
+
+def test_changes_as_they_come_with_a_command_for_each(web: Group, watched: Running) -> None:
+    service = service_of(web)
+
+    def change(kind: str, mine: bool) -> None:
+        """A line, and then what the command says."""
+        said = watched.message()
+        assert (said["change"], said["mine"]) == (kind, mine)
+        type = said["event"]["type"]
+        assert watched.line() == f"ran {kind} {type} {str(mine).lower()}"
+
+    event = web[0].restart()
+    change("appeared", True)
+    service.faults.add("error", machine="web_0", times=3)
+    event.approve()
+    change("started", True)  # before the trouble if it was being waited for, else after it
+    until_said(watched, "trouble: ")
+    until_said(watched, "well again: ")
+    event.finish()
+    change("finished", True)
+    other = web[1].freeze()
+    change("appeared", False)
+    other.cancel()
+    change("withdrawn", False)  # whose command does not end by itself
+    watched.process.send_signal(signal.SIGINT)
+    assert watched.wait() == 0
+    said = "".join(watched.stderr)
+    assert said.count("trouble: ") == said.count("well again: ") == 1
+    assert re.search(r"hook for started [0-9A-F]{8} failed with exit code 7\n", said)
+    assert "Traceback" not in said
+
+
+def test_it_ends_when_nobody_reads_any_more(web: Group, tmp_path: Path) -> None:
+    web[0].restart()
+    process = Forked(
+        [*FOREWARN, "watch", "--json"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**environment(tmp_path), **web[0].env},
+    )
+    assert process.stdout is not None
+    assert json.loads(process.stdout.readline())["change"] == "appeared"
+    process.stdout.close()  # as `| head -1` does
+    assert process.wait(20) == 0, "though nothing happened since"
+
+
+def test_a_terminal_shows_a_table_that_ticks(web: Group, tmp_path: Path) -> None:
+    web[0].restart()
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "forewarn", "watch"],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+        env={**environment(tmp_path), **web[0].env, "TERM": "xterm", "COLUMNS": "160"},
+    )
+    os.close(slave)
+    shown = ""
+
+    def until(words: str) -> None:
+        nonlocal shown
+        for _ in range(200):
+            if words in shown:
+                return
+            assert select.select([master], [], [], 20)[0], shown
+            try:
+                shown += os.read(master, 65_536).decode("utf-8", "replace")
+            except OSError:
+                break
+        raise AssertionError(f"'{words}' was never shown: {shown[-2_000:]}")
+
+    try:
+        until("in 14 min 5")
+        until("appeared   Reboot")
+        assert "told of changes" in shown or "polling" in shown
+        service_of(web).clock.advance("10m")
+        web[1].freeze()
+        until("in 4 min 5")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
