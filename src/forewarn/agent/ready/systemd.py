@@ -1,0 +1,155 @@
+"""Units that are stopped before an event, and started again after it: exactly those that ran.
+
+Through `systemctl`, which asks the manager over the bus as root and as anybody whom polkit lets.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import msgspec
+
+from forewarn import guard
+from forewarn.agent.ready.contract import FOREVER, Failure, Run
+from forewarn.agent.ready.options import Systemd, seconds
+
+PATIENCE = 10.0  # seconds for a question that the manager answers at once
+_RUNNING = {"active", "activating", "reloading", "refreshing"}
+_PROPERTIES = ("Id", "LoadState", "ActiveState", "Result")
+_POLKIT = ("/usr/lib/polkit-1/polkitd", "/usr/libexec/polkitd", "/usr/libexec/polkit-1/polkitd")
+
+
+class Late(Failure):
+    """systemctl was not waited for any longer; what it asked for may still be done."""
+
+
+class Kept(msgspec.Struct, frozen=True):
+    active: list[str]  # before we came, in the order in which they are started
+
+
+def act(run: Run, options: Systemd) -> list[str]:
+    until = run.at_most(FOREVER if options.timeout is None else seconds(options.timeout))
+    doing = _stopped if run.call.stage == "prepare" else _put_back
+    return doing(run, options, until)
+
+
+def check(options: Systemd) -> list[str]:
+    try:
+        found = _units(options, options.names(), guard.monotonic() + PATIENCE)
+    except Failure as failure:
+        return [str(failure)]
+    problems = [wrong for unit in options.names() if (wrong := _cannot(unit, found[unit]))]
+    root = os.name != "posix" or os.geteuid() == 0
+    if options.scope == "system" and not root and not any(map(Path.exists, map(Path, _POLKIT))):
+        problems.append(
+            "only root may stop units here: install polkit and a rule that lets this user,"
+            " as deploy/agent/50-forewarn-agent.rules"
+        )
+    return problems
+
+
+def _stopped(run: Run, options: Systemd, until: float) -> list[str]:
+    names = options.names()
+    found = _units(options, names, until)
+    if wrong := [said for unit in names if (said := _cannot(unit, found[unit]))]:
+        raise Failure("nothing is stopped: " + "; ".join(wrong))
+    kept = run.kept("systemd", Kept)
+    if kept is None:  # else we were here before, and what was found then counts
+        kept = Kept([unit for unit in names if found[unit]["ActiveState"] in _RUNNING])
+        run.keep("systemd", kept)
+    lines = []
+    for unit in reversed(names):
+        if found[unit]["ActiveState"] in _RUNNING | {"deactivating"}:
+            lines += [f"stopped {unit}", *_told(options, "stop", unit, until)]
+        else:
+            ran = "stopped already" if unit in kept.active else "does not run, and is left alone"
+            lines.append(f"{unit} {ran}")
+    return lines
+
+
+def _put_back(run: Run, options: Systemd, until: float) -> list[str]:
+    kept = run.kept("systemd", Kept)
+    if kept is None:
+        return ["nothing was stopped, so nothing is started"]
+    lines, wrong = [], []
+    for unit in kept.active:
+        try:
+            lines += [f"started {unit}", *_told(options, "start", unit, until)]
+        except Failure as failure:  # the others are started all the same
+            wrong.append(str(failure))
+    if wrong:
+        raise Failure("; ".join([*wrong, *lines]))
+    run.forget("systemd")
+    return lines or ["nothing had been running, so nothing is started"]
+
+
+def _cannot(unit: str, found: dict[str, str]) -> str:
+    """Why it cannot be stopped and started again; empty if it can."""
+    match found["LoadState"]:
+        case "loaded":
+            return ""
+        case "not-found":
+            return f"there is no unit {unit}; `systemctl list-unit-files` shows those there are"
+        case "masked":
+            return f"{unit} is masked and could not be started again; systemctl unmask {unit}"
+        case state:
+            return f"{unit} cannot be loaded ({state}); `systemctl status {unit}` says why"
+
+
+def _units(options: Systemd, names: list[str], until: float) -> dict[str, dict[str, str]]:
+    """What the manager knows of them, by the names that were asked for."""
+    asked = [f"--property={','.join(_PROPERTIES)}", "--", *names]
+    ended = _systemctl(options, ["show", *asked], min(until, guard.monotonic() + PATIENCE))
+    if ended.returncode != 0:
+        raise Failure(f"systemd does not answer: {_complaint(ended)}")
+    blocks = ended.stdout.strip("\n").split("\n\n")
+    shown = [dict(line.partition("=")[::2] for line in block.splitlines()) for block in blocks]
+    if len(shown) != len(names) or not all(set(_PROPERTIES) <= set(one) for one in shown):
+        raise Failure("systemctl says something else than was asked for; is it systemd's?")
+    return dict(zip(names, shown, strict=True))
+
+
+def _told(options: Systemd, verb: str, unit: str, until: float) -> list[str]:
+    """Waits for the job; what systemctl had to say beside that it is done."""
+    try:
+        ended = _systemctl(options, [verb, "--", unit], until)
+    except Late:
+        raise Failure(f"{verb} of {unit} goes on, but the time for waiting is up") from None
+    if ended.returncode == 0:
+        return [f"systemctl: {line}" for line in ended.stderr.splitlines()]
+    said = _complaint(ended)
+    if "uthenti" in said or "enied" in said:  # Interactive authentication required, Access denied
+        said += " (see deploy/agent/50-forewarn-agent.rules for a user that is not root)"
+    elif verb == "start":
+        result = _units(options, [unit], guard.monotonic() + PATIENCE)[unit]["Result"]
+        said = f"{result}; {said}" if result not in ("", "success") else said
+    raise Failure(f"{unit} does not {verb}: {said}")
+
+
+def _systemctl(
+    options: Systemd, words: list[str], until: float
+) -> subprocess.CompletedProcess[str]:
+    argv = ["systemctl", f"--{options.scope}", "--no-pager", "--no-ask-password", *words]
+    try:
+        return subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=max(0.1, until - guard.monotonic()),
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise Late("systemd does not answer in time") from None
+    except FileNotFoundError:
+        raise Failure(
+            "there is no systemctl here: this hook is for machines with systemd"
+        ) from None
+
+
+def _complaint(ended: subprocess.CompletedProcess[str]) -> str:
+    lines = [line.strip() for line in ended.stderr.splitlines() if line.strip()]
+    return " ".join(lines) or f"systemctl ended with {ended.returncode}"

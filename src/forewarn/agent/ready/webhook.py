@@ -1,0 +1,189 @@
+"""The call, posted to somebody's address as it came, signed if there is a secret.
+
+No answer leads elsewhere, none is believed for its content, and nothing said here names more of the
+address than its host: the rest may be a secret.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import http.client
+import ipaddress
+import os
+import ssl
+from typing import TypeAlias
+from urllib.parse import SplitResult, unquote, urlsplit
+
+import forewarn
+from forewarn.agent.ready.contract import Failure, Run, exposed, private, wait
+from forewarn.agent.ready.options import Webhook, seconds
+
+LEAST = 0.5  # seconds; with less left, nothing is begun
+ATTEMPTS = 2  # within one run, and only if the other side says when to come again
+_AGAIN = {429, 502, 503, 504}
+
+Headers: TypeAlias = dict[str, str]
+
+
+def act(run: Run, options: Webhook) -> list[str]:
+    url = _parsed(options.url)
+    where = _named(url)
+    connection, path, let_in = _connection(url, options)
+    headers = _headers(run, options, url) | let_in
+    for attempt in range(1, ATTEMPTS + 1):
+        left = min(seconds(options.timeout), run.left())
+        if left < LEAST:
+            raise Failure(f"{where} was not asked: there is no time left")
+        connection.timeout = left
+        status, after = _posted(connection, where, path, run.body, headers)
+        if 200 <= status < 300:
+            return [f"{where} answered {status}"]
+        waited = _seconds(after)
+        again = status in _AGAIN and waited is not None and waited + LEAST < run.left()
+        if attempt == ATTEMPTS or not again:
+            raise Failure(f"{where} answered {status}{_meaning(status)}")
+        wait(waited or 0.0)
+    raise AssertionError("an attempt either ends it or is the last")
+
+
+def check(options: Webhook) -> list[str]:
+    problems = exposed(options.secret_file, "secret_file") if options.secret_file else []
+    try:
+        _parsed(options.url)
+        if options.secret_file and not problems:
+            _secret(options)
+        if options.ca:
+            _trusting(options)
+    except Failure as failure:
+        problems.append(str(failure))
+    return problems
+
+
+def _headers(run: Run, options: Webhook, url: SplitResult) -> Headers:
+    headers = {
+        "Content-Type": "application/json",
+        "User-Agent": f"forewarn-agent/{forewarn.__version__}",
+        "Idempotency-Key": run.key(),
+    }
+    if url.username is not None:
+        headers["Authorization"] = _basic(url)
+    if options.secret_file:
+        digest = hmac.new(_secret(options), run.body, hashlib.sha256).hexdigest()
+        headers["X-Forewarn-Signature"] = f"sha256={digest}"
+    theirs = {name.lower() for name in options.headers}
+    return {k: v for k, v in headers.items() if k.lower() not in theirs} | options.headers
+
+
+def _secret(options: Webhook) -> bytes:
+    secret = private(options.secret_file, "secret_file").strip()
+    if not secret:
+        raise Failure(f"secret_file {options.secret_file} is empty")
+    return secret
+
+
+def _posted(
+    connection: http.client.HTTPConnection, where: str, path: str, body: bytes, headers: Headers
+) -> tuple[int, str]:
+    """Status and Retry-After."""
+    try:
+        connection.request("POST", path, body, headers)
+        answer = connection.getresponse()
+        return answer.status, answer.getheader("Retry-After", "")
+    except ssl.SSLCertVerificationError as error:
+        raise Failure(f"{where} is not trusted: {error.verify_message}") from None
+    except TimeoutError:
+        raise Failure(f"{where} does not answer in time") from None
+    except http.client.RemoteDisconnected:
+        raise Failure(f"{where} hung up without an answer") from None
+    except http.client.HTTPException as error:
+        raise Failure(f"{where} does not speak HTTP: {type(error).__name__}") from None
+    except OSError as error:
+        raise Failure(f"{where} cannot be reached: {error.strerror or error}") from None
+    except UnicodeError:
+        raise Failure(f"{where} cannot be reached: no host can have this name") from None
+    finally:
+        connection.close()
+
+
+def _connection(
+    url: SplitResult, options: Webhook
+) -> tuple[http.client.HTTPConnection, str, Headers]:
+    """With what is asked for there, and what a proxy wants to be told beside."""
+    host, proxy = url.hostname or "", _proxy(url)
+    path = (url.path or "/") + (f"?{url.query}" if url.query else "")
+    context = _trusting(options) if url.scheme == "https" else None
+    if proxy is None:
+        if context is None:
+            return http.client.HTTPConnection(host, url.port), path, {}
+        return http.client.HTTPSConnection(host, url.port, context=context), path, {}
+    let_in = {"Proxy-Authorization": _basic(proxy)} if proxy.username is not None else {}
+    if context is None:
+        direct = http.client.HTTPConnection(proxy.hostname or "", proxy.port)
+        return direct, _named(url) + path, let_in
+    through = http.client.HTTPSConnection(proxy.hostname or "", proxy.port, context=context)
+    through.set_tunnel(host, url.port, let_in)
+    return through, path, {}
+
+
+def _basic(url: SplitResult) -> str:
+    pair = f"{unquote(url.username or '')}:{unquote(url.password or '')}"
+    return "Basic " + base64.b64encode(pair.encode()).decode()
+
+
+def _trusting(options: Webhook) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=options.ca or None)
+    except ssl.SSLError:
+        raise Failure(f"ca {options.ca} has no certificate in it") from None
+    except OSError as error:
+        raise Failure(f"ca {options.ca} cannot be read: {error.strerror}") from None
+
+
+def _proxy(url: SplitResult) -> SplitResult | None:
+    """As the environment says, but for what is on this machine or this link."""
+    if _near(url.hostname or "") or not any(name.lower().endswith("_proxy") for name in os.environ):
+        return None
+    from urllib.request import getproxies_environment, proxy_bypass
+
+    said = getproxies_environment().get(url.scheme, "")
+    if not said or proxy_bypass(url.hostname or ""):
+        return None
+    return urlsplit(said if "//" in said else f"http://{said}")
+
+
+def _near(host: str) -> bool:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+    return address.is_loopback or address.is_link_local
+
+
+def _parsed(text: str) -> SplitResult:
+    try:
+        url = urlsplit(text)
+        if url.hostname and (url.port is None or url.port):
+            return url
+    except ValueError:
+        pass
+    raise Failure("url is not one; it is like https://example.org/hook")
+
+
+def _named(url: SplitResult) -> str:
+    host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname
+    return f"{url.scheme}://{host}" + (f":{url.port}" if url.port else "")
+
+
+def _seconds(after: str) -> float | None:
+    """What Retry-After says, if it says seconds; a date is of somebody else's clock."""
+    return float(after) if after.isdecimal() and len(after) < 9 else None
+
+
+def _meaning(status: int) -> str:
+    if 300 <= status < 400:
+        return ": another address would be asked, which is not done; write that one"
+    if status in (401, 403):
+        return ": it does not accept who asks"
+    return "; another attempt may help" if status == 429 or status >= 500 else ""

@@ -1,0 +1,306 @@
+"""The hook that drains servers, with a real HAProxy, real servers behind it and real sessions."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from booted import as_user
+from hooking import Hook
+from manager import Manager
+from netns import require
+
+from forewarn import guard
+from forewarn.agent.ready.contract import Failure
+from forewarn.agent.ready.runtime_api import RuntimeApi, Server
+
+PATIENCE = 20.0
+
+CONFIG = """
+global
+    stats socket {socket} mode 600 level admin
+    stats socket {watched} mode 600 level user
+    stats socket 127.0.0.1:{port} level admin
+    hard-stop-after 2s
+defaults
+    mode tcp
+    timeout connect 5s
+    timeout client 60s
+    timeout server 60s
+    option redispatch
+frontend all
+    bind 127.0.0.1:{front}
+    default_backend web
+backend web
+    server web_0 127.0.0.1:{a}
+    server web_1 127.0.0.1:{b}
+    server spare 127.0.0.1:{b} disabled
+"""
+
+
+class Backend:
+    """Says its name to whoever comes, and stays as long as they do."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                line, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._talk, args=(line,), daemon=True).start()
+
+    def _talk(self, line: socket.socket) -> None:
+        with line, contextlib.suppress(OSError):
+            line.sendall(self._name.encode() + b"\n")
+            while line.recv(100):
+                pass
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(PATIENCE)
+
+
+class Haproxy:
+    def __init__(self, directory: Path) -> None:
+        self.socket = str(directory / "admin.sock")
+        self.watched = str(directory / "user.sock")
+        self.port, self.front = free_port(), free_port()
+        self.backends = [Backend("web_0"), Backend("web_1")]
+        config = directory / "haproxy.cfg"
+        ports = {"a": self.backends[0].port, "b": self.backends[1].port}
+        config.write_text(CONFIG.format(**vars(self), **ports))
+        self.manager = Manager(str(directory / "told"))
+        self.process = subprocess.Popen(
+            ["haproxy", "-Ws", "-q", "-f", config],
+            env={**os.environ, "NOTIFY_SOCKET": self.manager.address},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self.manager.until("READY")
+        self.api = RuntimeApi(self.socket)
+
+    def reload(self) -> None:
+        self.manager.drain()
+        self.process.send_signal(signal.SIGUSR2)
+        self.manager.until("RELOADING")
+        self.manager.until("READY")
+
+    def session(self) -> tuple[str, socket.socket]:
+        """A session through it, and with whom."""
+        line = socket.create_connection(("127.0.0.1", self.front), PATIENCE)
+        return line.recv(100).decode().strip(), line
+
+    def state(self, server: str) -> str:
+        return self.api.servers()[f"web/{server}"].state
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.wait(PATIENCE)
+        self.manager.__exit__(None, None, None)
+        for backend in self.backends:
+            backend.close()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+        return port
+
+
+def until(api: RuntimeApi, server: str, holds: Callable[[Server], bool]) -> None:
+    limit = guard.monotonic() + PATIENCE
+    while not holds(api.servers()[server]):
+        assert guard.monotonic() < limit, api.servers()
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Haproxy]:
+    require(Path("/usr/sbin/haproxy").exists(), "haproxy: tools/test-packages as root")
+    haproxy = Haproxy(tmp_path_factory.mktemp("haproxy"))
+    try:
+        yield haproxy
+    finally:
+        haproxy.close()
+
+
+@pytest.fixture
+def haproxy(running: Haproxy) -> Haproxy:
+    for name in ("web_0", "web_1"):
+        running.api.set(f"web/{name}", "ready")
+    running.api.set("web/spare", "maint")
+    return running
+
+
+def sessions_with(haproxy: Haproxy, name: str) -> socket.socket:
+    """One, with this server."""
+    for _ in range(4):
+        who, line = haproxy.session()
+        if who == name:
+            return line
+        line.close()
+    raise AssertionError(f"nobody is sent to {name}")
+
+
+def test_a_server_is_drained_waited_for_and_put_back(haproxy: Haproxy, tmp_path: Path) -> None:
+    hook = Hook("haproxy", {"socket": haproxy.socket, "server": "web/{machine}"}, tmp_path)
+    line = sessions_with(haproxy, "web_0")
+    with ThreadPoolExecutor(1) as pool:
+        preparing = pool.submit(hook.program, "prepare")
+        until(haproxy.api, "web/web_0", lambda server: server.state == "drain")
+        for _ in range(4):  # nothing new is sent there, and nothing refused
+            who, other = haproxy.session()
+            other.close()
+            assert who == "web_1"
+        assert haproxy.api.servers()["web/web_0"] == Server("drain", 1)
+        assert not preparing.done()
+        line.close()
+        status, said = preparing.result(PATIENCE)
+    assert status == 0
+    assert re.fullmatch(r"web/web_0 is in maintenance, no session open after [\d.]+ s\n", said), (
+        said
+    )
+    assert haproxy.state("web_0") == "maint"
+
+    assert hook.program("undo") == (0, "web/web_0 is ready again\n")
+    assert haproxy.state("web_0") == "ready"
+    assert hook.here("undo") == "nothing was drained, so nothing is put back"
+
+
+def test_what_stays_open_is_waited_for_no_longer_than_said(
+    haproxy: Haproxy, tmp_path: Path
+) -> None:
+    options = {"socket": f"127.0.0.1:{haproxy.port}", "server": "web/web_0", "then": "drain"}
+    hook = Hook("haproxy", {**options, "drain": "1ms"}, tmp_path)
+    with sessions_with(haproxy, "web_0"):
+        assert "web/web_0 is draining, 1 session still open" in hook.here("prepare")
+        # Nor longer than the agent lets it, whatever it says itself.
+        hook.options["drain"] = "1h"
+        assert "1 session still open" in hook.here("prepare", left=1)
+    assert haproxy.state("web_0") == "drain"
+    hook.here("undo")
+    assert haproxy.state("web_0") == "ready"
+
+
+def test_what_was_drained_or_in_maintenance_before_is_so_again(
+    haproxy: Haproxy, tmp_path: Path
+) -> None:
+    haproxy.api.set("web/web_0", "drain")
+    servers = ["web/web_0", "web/web_1", "web/spare"]
+    hook = Hook("haproxy", {"socket": haproxy.socket, "server": servers}, tmp_path)
+    assert "web/spare is in maintenance already, and is left there" in hook.here("prepare")
+    hook.here("prepare", attempt=2)  # what was found first counts
+    assert [haproxy.state(name) for name in ("web_0", "web_1", "spare")] == ["maint"] * 3
+    hook.here("undo")
+    found = [haproxy.state(name) for name in ("web_0", "web_1", "spare")]
+    assert found == ["drain", "ready", "maint"]
+
+
+def test_what_somebody_else_has_set_meanwhile_stays(haproxy: Haproxy, tmp_path: Path) -> None:
+    options = {"socket": haproxy.socket, "server": "web/web_0", "then": "drain"}
+    hook = Hook("haproxy", options, tmp_path)
+    hook.here("prepare")
+    haproxy.api.set("web/web_0", "maint")
+    assert hook.here("undo") == "web/web_0 is maint by somebody else's hand, and is left so"
+    assert haproxy.state("web_0") == "maint"
+
+
+def test_a_reload_that_forgets_everything_ends_right(haproxy: Haproxy, tmp_path: Path) -> None:
+    hook = Hook("haproxy", {"socket": haproxy.socket, "server": "web/web_0"}, tmp_path)
+    line = sessions_with(haproxy, "web_0")
+    with ThreadPoolExecutor(1) as pool, line:
+        preparing = pool.submit(hook.here, "prepare")
+        until(haproxy.api, "web/web_0", lambda server: server.state == "drain")
+        haproxy.reload()  # while it waits: the new process knows of no draining
+        preparing.result(PATIENCE)
+    assert haproxy.state("web_0") == "maint"
+    haproxy.reload()  # and after it is done
+    assert haproxy.state("web_0") == "ready"
+    assert hook.here("undo") == "web/web_0 is ready already"
+    assert haproxy.state("web_0") == "ready"
+
+
+def test_a_hook_that_dies_while_it_waits_leaves_what_undo_needs(
+    haproxy: Haproxy, tmp_path: Path
+) -> None:
+    hook = Hook("haproxy", {"socket": haproxy.socket, "server": "web/web_0"}, tmp_path)
+    with sessions_with(haproxy, "web_0"):
+        process = hook.begun("prepare")
+        until(haproxy.api, "web/web_0", lambda server: server.state == "drain")
+        process.kill()
+        process.communicate()
+        hook.options["drain"] = 0
+        hook.here("prepare", attempt=2)
+    assert haproxy.state("web_0") == "maint"
+    assert hook.here("undo") == "web/web_0 is ready again"
+    assert haproxy.state("web_0") == "ready"
+
+
+def test_undo_waits_for_a_balancer_that_is_not_up_yet(haproxy: Haproxy, tmp_path: Path) -> None:
+    hook = Hook("haproxy", {"socket": haproxy.socket, "server": "web/web_0"}, tmp_path)
+    hook.here("prepare")
+    away = Path(haproxy.socket).rename(tmp_path / "away")
+    with ThreadPoolExecutor(1) as pool:
+        undoing = pool.submit(hook.here, "undo")
+        assert not undoing.done()
+        away.rename(haproxy.socket)
+        assert undoing.result(PATIENCE) == "web/web_0 is ready again"
+    away = Path(haproxy.socket).rename(tmp_path / "away")
+    hook.here("undo")  # there is nothing left to be undone, and nobody to be asked
+    away.rename(haproxy.socket)
+
+
+def test_a_balancer_drains_the_peers_of_an_event_that_it_knows(
+    haproxy: Haproxy, tmp_path: Path
+) -> None:
+    options = {"socket": haproxy.socket, "server": "web/{resource}"}
+    hook = Hook("haproxy", options, tmp_path, resources=["lb_0", "web_1", "db_0"])
+    said = hook.here("prepare", machine="lb_0")
+    assert said.splitlines()[0] == "web/db_0 is no server here"
+    assert [haproxy.state(name) for name in ("web_0", "web_1")] == ["ready", "maint"]
+    hook.event["resources"] = []  # what was drained is known without the event
+    hook.here("undo", machine="lb_0")
+    assert haproxy.state("web_1") == "ready"
+
+
+def test_what_cannot_be_done_is_said_and_changes_nothing(haproxy: Haproxy, tmp_path: Path) -> None:
+    both = {"socket": haproxy.socket, "server": ["web/web_1", "web/web_2"]}
+    with pytest.raises(Failure, match=r"no server web/web_2; did you mean 'web/web_[01]'\?"):
+        Hook("haproxy", both, tmp_path).here("prepare")
+    assert haproxy.state("web_1") == "ready"
+    assert Hook("haproxy", both, tmp_path).check()[0].startswith("there is no server web/web_2")
+
+    watched = Hook("haproxy", {"socket": haproxy.watched, "server": "wep/{machine}"}, tmp_path)
+    level, backend = watched.check()
+    assert "level user" in level
+    assert "no backend wep" in backend
+    away = Hook("haproxy", {"socket": str(tmp_path / "no"), "server": "web/web_0"}, tmp_path)
+    [missing] = away.check()
+    assert "stats socket" in missing
+    assert away.program("prepare", left=1) == (1, missing + "\n")
+    Path(haproxy.watched).chmod(0)
+    watched.options["server"] = "web/web_0"
+    status, said = watched.program("prepare", prefix=as_user(64_169) if os.geteuid() == 0 else ())
+    assert (status, said) == (
+        1,
+        f"{haproxy.watched} may not be written to; put this user into the socket's group\n",
+    )
+    fine = Hook("haproxy", {"socket": haproxy.socket, "server": "web/web_0"}, tmp_path)
+    assert fine.check() == []

@@ -1,0 +1,203 @@
+"""The hook that stops units and starts them again, with a real systemd that has some."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from booted import Booted, as_user
+from hooking import Hook
+from netns import require
+
+RULES = Path(__file__).parents[2] / "deploy/agent/50-forewarn-agent.rules"
+AGENT = 64_169  # the user's number, there
+LOG = "/run/order"
+
+
+def unit(name: str, start: str = "exec sleep infinity", more: str = "") -> str:
+    """One that tells in which order it was started and stopped."""
+    return f"""[Unit]
+DefaultDependencies=no
+[Service]
+ExecStartPre=/bin/sh -c 'echo +{name} >> {LOG}'
+ExecStart=/bin/sh -c '{start}'
+ExecStopPost=/bin/sh -c 'echo -{name} >> {LOG}'
+{more}
+"""
+
+
+BUS = {
+    "dbus.socket": "[Unit]\nDefaultDependencies=no\n[Socket]\n"
+    "ListenStream=/run/dbus/system_bus_socket\n",
+    "dbus.service": "[Unit]\nDefaultDependencies=no\nRequires=dbus.socket\n[Service]\n"
+    "Type=notify\nNotifyAccess=main\nExecStart=/usr/bin/dbus-daemon --system --address=systemd:"
+    " --nofork --nopidfile --systemd-activation --syslog-only\n",
+    "polkit.service": "[Unit]\nDefaultDependencies=no\n[Service]\nType=dbus\n"
+    "BusName=org.freedesktop.PolicyKit1\nExecStart=/usr/lib/polkit-1/polkitd --no-debug\n",
+}
+
+
+PLACE = "/run/user-64169"
+USERS = f"""[Unit]
+DefaultDependencies=no
+[Service]
+Type=notify
+Delegate=yes
+Environment=XDG_RUNTIME_DIR={PLACE} SYSTEMD_UNIT_PATH=/run/units
+ExecStartPre=mkdir -p {PLACE}
+ExecStart=/usr/lib/systemd/systemd --user --unit=ready.target --log-target=null
+"""
+
+
+@pytest.fixture(scope="module")
+def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Booted]:
+    units = {
+        "app.service": unit("app"),
+        "db.service": unit("db"),
+        "idle.service": unit("idle"),
+        "broken.service": unit("broken", "exit 7"),
+        "fragile.service": unit(
+            "fragile", more="ExecStartPre=/bin/sh -c 'test ! -e /run/broken'"
+        ),
+        "stubborn.service": unit("stubborn", 'trap "" TERM; while :; do sleep 1; done',
+                                 "TimeoutStopSec=60"),
+        "manager.service": USERS,
+        **BUS,
+    }  # fmt: skip
+    machine = Booted(tmp_path_factory.mktemp("booted"), units)
+    try:
+        yield machine
+    finally:
+        machine.close()
+
+
+def order(machine: Booted) -> list[str]:
+    return machine.done("sh", "-c", f"cat {LOG}; : > {LOG}").split()
+
+
+def test_what_ran_is_stopped_in_the_reverse_order_and_started_in_the_given_one(
+    booted: Booted, tmp_path: Path
+) -> None:
+    booted.done("systemctl", "start", "db", "app")
+    order(booted)
+    hook = Hook("systemd", {"units": ["db", "app.service", "idle.service"]}, tmp_path)
+
+    status, said = hook.program("prepare", prefix=booted.enter())
+    assert (status, said.splitlines()) == (
+        0,
+        [
+            "idle.service does not run, and is left alone",
+            "stopped app.service",
+            "stopped db.service",
+        ],
+    )
+    assert booted.states("db", "app", "idle") == ["inactive"] * 3
+    assert order(booted) == ["-app", "-db"]
+
+    # Again, as after a crash: what was found first is what counts.
+    assert hook.program("prepare", prefix=booted.enter(), attempt=2)[0] == 0
+    status, said = hook.program("undo", prefix=booted.enter())
+    assert (status, said) == (0, "started db.service\nstarted app.service\n")
+    assert booted.states("db", "app", "idle") == ["active", "active", "inactive"]
+    assert order(booted) == ["+db", "+app"]
+
+    status, said = hook.program("undo", prefix=booted.enter())
+    assert (status, said) == (0, "nothing was stopped, so nothing is started\n")
+    assert booted.states("db", "app", "idle") == ["active", "active", "inactive"]
+
+
+def test_a_unit_that_is_unknown_or_masked_stops_nothing(booted: Booted, tmp_path: Path) -> None:
+    booted.done("systemctl", "start", "app")
+    booted.done("ln", "-sf", "/dev/null", "/run/units/masked.service")
+    booted.done("systemctl", "daemon-reload")
+    hook = Hook("systemd", {"units": ["app", "nowhere", "masked"]}, tmp_path)
+    status, said = hook.program("prepare", prefix=booted.enter())
+    assert status == 1
+    assert "nothing is stopped: there is no unit nowhere.service" in said
+    assert "masked.service is masked and could not be started again" in said
+    assert booted.states("app") == ["active"]
+    assert list(tmp_path.iterdir()) == []
+    script = (
+        "from forewarn.agent.ready import KINDS; k = KINDS['systemd'];"
+        "[print(says) for says in k.check(k.options(units=['app', 'nowhere', 'masked']))]"
+    )
+    unknown, masked = booted.done(sys.executable, "-I", "-c", script).splitlines()
+    assert unknown.startswith("there is no unit nowhere.service; ")
+    assert masked.startswith("masked.service is masked ")
+
+
+def test_a_unit_that_does_not_start_again_is_named_and_the_others_are_started(
+    booted: Booted, tmp_path: Path
+) -> None:
+    booted.done("systemctl", "start", "fragile", "app")
+    booted.run("systemctl", "start", "broken")
+    hook = Hook("systemd", {"units": ["fragile", "broken", "app"]}, tmp_path)
+    status, said = hook.program("prepare", prefix=booted.enter())
+    assert (status, "broken.service does not run" in said) == (0, True)
+    booted.done("touch", "/run/broken")
+
+    status, said = hook.program("undo", prefix=booted.enter())
+    assert status == 1
+    assert said.startswith("fragile.service does not start: exit-code; ")
+    assert said.endswith("; started app.service\n")
+    assert booted.states("app") == ["active"]
+
+    booted.done("rm", "/run/broken")
+    assert hook.program("undo", prefix=booted.enter())[0] == 0
+    assert booted.states("fragile", "broken", "app") == ["active", "failed", "active"]
+
+
+def test_a_unit_that_takes_too_long_is_told_of_before_the_agent_loses_patience(
+    booted: Booted, tmp_path: Path
+) -> None:
+    booted.done("systemctl", "start", "stubborn")
+    hook = Hook("systemd", {"units": ["stubborn"], "timeout": "200ms"}, tmp_path)
+    status, said = hook.program("prepare", prefix=booted.enter())
+    assert (status, said) == (
+        1,
+        "stop of stubborn.service goes on, but the time for waiting is up\n",
+    )
+    booted.done("systemctl", "kill", "--signal=KILL", "stubborn")
+    assert hook.program("undo", prefix=booted.enter())[0] == 0
+    assert booted.states("stubborn") == ["active"]
+
+
+def test_the_units_of_a_user_s_own_manager(booted: Booted, tmp_path: Path) -> None:
+    booted.done("systemctl", "stop", "app")
+    booted.done("systemctl", "start", "manager")
+    own = {"XDG_RUNTIME_DIR": PLACE}
+    there = ["env", f"XDG_RUNTIME_DIR={PLACE}", "systemctl", "--user"]
+    booted.done(*there, "start", "app")
+    hook = Hook("systemd", {"units": ["app"], "scope": "user"}, tmp_path)
+    assert hook.program("prepare", prefix=booted.enter(), env=own) == (0, "stopped app.service\n")
+    assert booted.run(*there, "is-active", "app").stdout == "inactive\n"
+    assert hook.program("undo", prefix=booted.enter(), env=own) == (0, "started app.service\n")
+    assert booted.run(*there, "is-active", "app").stdout == "active\n"
+    assert booted.states("app") == ["inactive"]
+
+
+def test_a_user_may_stop_the_units_of_the_rule_and_no_others(
+    booted: Booted, tmp_path: Path
+) -> None:
+    polkit = Path("/usr/lib/polkit-1/polkitd")
+    require(polkit.exists(), "polkitd: tools/test-packages as root")
+    passwd = f"forewarn-agent:x:{AGENT}:{AGENT}::/:/usr/sbin/nologin"
+    booted.done("sh", "-c", f"echo {passwd} >> /etc/passwd")
+    booted.done("install", "-Dm644", str(RULES), "/etc/polkit-1/rules.d/50-forewarn-agent.rules")
+    booted.done("systemctl", "start", "dbus.socket", "dbus.service", "app", "db")
+    user = [*booted.enter(), *as_user(AGENT)]
+    tmp_path.chmod(0o777)
+    app = Hook("systemd", {"units": ["app"]}, tmp_path / "app")
+    db = Hook("systemd", {"units": ["db"]}, tmp_path / "db")
+    for state in (app.state, db.state):
+        state.chmod(0o777)
+
+    status, said = db.program("prepare", prefix=user)
+    assert status == 1
+    assert "deploy/agent/50-forewarn-agent.rules" in said
+    assert app.program("prepare", prefix=user) == (0, "stopped app.service\n")
+    assert booted.states("app", "db") == ["inactive", "active"]
+    assert app.program("undo", prefix=user) == (0, "started app.service\n")
+    assert booted.states("app", "db") == ["active", "active"]

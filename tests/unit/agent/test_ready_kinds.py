@@ -1,0 +1,199 @@
+"""What a configuration may say of ready-made hooks, and what their program is given."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from forewarn.agent.ready import KINDS, __main__, contract, stages_of
+from forewarn.agent.ready.options import Notify, Systemd, Webhook, seconds
+
+SECRET = "open-sesame"
+CALL = {
+    "hook": "mine",
+    "stage": "prepare",
+    "machine": "web_0",
+    "seconds_left": 10.0,
+    "event": {"id": "E", "type": "Reboot"},
+}
+
+
+def read(kind: str, options: dict[str, Any]) -> Any:
+    return msgspec.convert(options, KINDS[kind].options)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "says"),
+    [
+        ("systemd", {"units": []}, "units names no unit"),
+        ("systemd", {"units": ["--force"]}, "'--force' is not the name of a unit"),
+        ("systemd", {"units": ["app*"]}, "not the name of a unit"),
+        ("systemd", {"units": ["app", "app.service"]}, "names a unit twice"),
+        ("systemd", {"units": ["app"], "timeout": "soon"}, "'soon' is not a duration"),
+        ("systemd", {"units": ["app"], "timeout": -1}, "not a number of seconds"),
+        ("systemd", {"units": ["app"], "unit": "x"}, "unknown field `unit`"),
+        ("haproxy", {"server": "web1"}, "'web1' is not a server; it is written backend/server"),
+        ("haproxy", {"server": []}, "server names no server"),
+        ("haproxy", {"server": "web/a; shutdown x"}, "is not a server"),
+        ("haproxy", {"server": "web/{name}"}, "only {machine} and {resource}"),
+        ("haproxy", {"server": "web/a", "socket": "admin.sock"}, "a path that begins with /"),
+        ("haproxy", {"server": "web/a", "socket": "127.0.0.1:0"}, "like 127.0.0.1:9999"),
+        ("haproxy", {"server": "web/a", "then": "stop"}, "Invalid enum value 'stop'"),
+        ("log", {"identifier": "my agent"}, "identifier is up to 48"),
+        ("log", {"address": "192.0.2.1:514"}, 'write to = "syslog"'),
+        ("log", {"stages": ["done"]}, "Invalid enum value 'done'"),
+        ("webhook", {"url": f"ftp://{SECRET}"}, "url is not one"),
+        ("webhook", {"url": f"http://h/{SECRET}\r\nX: y"}, "url is not one"),
+        ("webhook", {"url": "http://h/", "headers": {"X": f"{SECRET}\r\n"}}, "no header can"),
+        ("webhook", {"url": "http://h/", "headers": {"Host": SECRET}}, "writes itself"),
+        ("webhook", {"url": "http://h/", "ca": "/ca.pem"}, "ca is for https"),
+        ("webhook", {"url": "http://h/", "timeout": 0}, "more than nothing"),
+        ("notify", {}, "either urls or urls_file"),
+        ("notify", {"urls": [SECRET], "urls_file": "/x"}, "either urls or urls_file"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_and_no_secret_is_repeated(
+    kind: str, options: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(msgspec.ValidationError) as refused:
+        read(kind, options)
+    assert says in str(refused.value)
+    assert SECRET not in str(refused.value)
+
+
+def test_options_have_sensible_defaults() -> None:
+    units = Systemd(units=["app", "db@1", "x.timer"])
+    assert units.names() == ["app.service", "db@1.service", "x.timer"]
+    assert units.scope == "system"
+    haproxy = read("haproxy", {"server": "web/{machine}", "socket": "[::1]:9999"})
+    assert (seconds(haproxy.drain), haproxy.then) == (30.0, "maint")
+    assert seconds(2.5) == 2.5
+
+
+def test_the_stages_are_the_kind_s_own_unless_the_options_say_others() -> None:
+    changing = {"prepare", "undo"}
+    telling = {"prepare", "started", "finished", "withdrawn"}
+    found = {name: set(kind.stages) for name, kind in KINDS.items()}
+    assert found == {
+        "haproxy": changing,
+        "systemd": changing,
+        "log": telling,
+        "notify": telling,
+        "webhook": telling,
+    }
+    assert stages_of("log", read("log", {"stages": ["undo"]})) == {"undo"}
+    assert stages_of("webhook", Webhook(url="http://h/")) == telling
+
+
+def test_the_kinds_are_known_without_what_they_need() -> None:
+    script = (
+        "import sys, forewarn.agent.ready; heavy = {'typer', 'rich', 'asyncio', 'ssl', 'socket',"
+        " 'subprocess', 'http', 'urllib', 'apprise'}; print(sorted(heavy & set(sys.modules)))"
+    )
+    found = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, check=True)
+    assert json.loads(found.stdout.decode().replace("'", '"')) in ([], ["urllib"])  # of pathlib
+
+
+def run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str, said: str
+) -> tuple[int, str]:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(said.encode())))
+    return __main__.main([kind]), capsys.readouterr().out
+
+
+def test_what_was_not_asked_right_is_said_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = json.dumps(CALL)
+    assert run(monkeypatch, capsys, "smtp", good) == (
+        2,
+        "name one kind of haproxy, log, notify, systemd, webhook\n",
+    )
+    monkeypatch.setenv("FOREWARN_OPTIONS", '{"urls":["x"],"url":1}')
+    status, said = run(monkeypatch, capsys, "notify", good)
+    assert (status, said.count("\n")) == (2, 1)
+    assert said.startswith("FOREWARN_OPTIONS are not those of notify: Object contains unknown")
+    monkeypatch.setenv("FOREWARN_OPTIONS", "{}")
+    for wrong in ("", "[]", '{"hook":"mine"}', json.dumps(CALL | {"stage": "later"})):
+        status, said = run(monkeypatch, capsys, "log", wrong)
+        assert (status, said.count("\n")) == (2, 1)
+        assert said.startswith("standard input is not what a hook is given: ")
+    monkeypatch.setenv("FOREWARN_OPTIONS", '{"units":["app"]}')
+    assert run(monkeypatch, capsys, "systemd", json.dumps(CALL | {"stage": "started"})) == (
+        0,
+        "nothing to do at started\n",
+    )
+
+
+def test_a_fault_of_ours_says_where_and_nothing_of_what_it_was_given(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from forewarn.agent.ready import webhook
+
+    def broken(*given: Any) -> list[str]:
+        raise LookupError(SECRET)
+
+    monkeypatch.setattr(webhook, "act", broken)
+    monkeypatch.setenv("FOREWARN_OPTIONS", '{"url":"http://h/"}')
+    status, said = run(monkeypatch, capsys, "webhook", json.dumps(CALL))
+    assert (status, said.count("\n")) == (1, 1)
+    assert said.startswith("a fault of forewarn's: LookupError in ")
+    assert SECRET not in said
+
+
+def test_without_a_place_to_keep_it_nothing_is_undone_by_guessing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("FOREWARN_STATE", raising=False)
+    monkeypatch.setenv("FOREWARN_OPTIONS", '{"units":["app"]}')
+    status, said = run(monkeypatch, capsys, "systemd", json.dumps(CALL | {"stage": "undo"}))
+    assert (status, "FOREWARN_STATE names no directory" in said) == (2, True)
+
+
+def test_what_is_kept_is_found_again_and_gone_when_forgotten(tmp_path: Path) -> None:
+    call = msgspec.convert(CALL, contract.Call)
+    first, second = (
+        contract.Run(call, b"", {"FOREWARN_STATE": str(tmp_path), "FOREWARN_SECONDS_LEFT": left})
+        for left in ("3600", "")
+    )
+    assert second.kept("x", list[str]) is None
+    first.keep("x", ["a"])
+    assert second.kept("x", list[str]) == ["a"]
+    (tmp_path / "x.json").write_text("{")
+    with pytest.raises(contract.Failure, match="is not as it was written"):
+        second.kept("x", list[str])
+    second.forget("x")
+    assert first.kept("x", list[str]) is None
+    assert 3_000 < first.left() <= 3_599  # the environment says until when the command may run
+    assert 0 < second.left() <= 9  # else the call; a second is left for saying what happened
+
+
+def test_the_key_is_the_same_for_every_attempt_at_a_stage() -> None:
+    def key(**other: Any) -> str:
+        return contract.Run(msgspec.convert(CALL | other, contract.Call), b"", {}).key()
+
+    assert key(attempt=1) == key(attempt=2)
+    different = [{"stage": "started"}, {"machine": "b"}, {"hook": "b"}]
+    event = {"event": {"id": "F", "type": "Reboot"}}
+    assert len({key(), *(key(**other) for other in different), key(**event)}) == 5
+
+
+def test_a_missing_apprise_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "apprise", None)
+    [problem] = KINDS["notify"].check(Notify(urls=["json://127.0.0.1/"]))
+    assert problem == "Apprise is not installed: pip install 'forewarn[notify]'"
+
+
+def test_a_machine_without_systemd_is_told_of(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    [problem] = KINDS["systemd"].check(Systemd(units=["app"]))
+    assert problem == "there is no systemctl here: this hook is for machines with systemd"

@@ -1,0 +1,57 @@
+"""How an event is told of, stage by stage."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from forewarn import guard
+from forewarn.agent.ready import wording
+from forewarn.agent.ready.contract import Call
+
+NOW = datetime(2026, 11, 15, 10, 31, 8, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "wall_us", lambda: round(NOW.timestamp() * 1_000_000))
+
+
+def call(stage: str = "prepare", **event: Any) -> Call:
+    told = {"id": "E", "type": "Reboot", "resources": ["web_0"], "source": "Platform"} | event
+    return msgspec.convert(
+        {"hook": "mine", "stage": stage, "machine": "web_0", "event": told}, Call
+    )
+
+
+def test_what_is_to_come_says_in_how_long() -> None:
+    event = {"not_before": "2026-11-15T10:46:06Z", "description": "Host server is undergoing."}
+    assert wording.sentence(call(**event)) == (
+        "web_0: Reboot in 14 min 58 s (Platform): Host server is undergoing."
+    )
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        (call("started"), "web_0: Reboot has started (Platform)."),
+        (call("finished"), "web_0: Reboot is over (Platform)."),
+        (call("withdrawn"), "web_0: Reboot is withdrawn and will not happen (Platform)."),
+        (call(), "web_0: Reboot soon (Platform)."),
+        (call(status="Started"), "web_0: Reboot has started (Platform)."),
+        (call(not_before=(NOW - timedelta(hours=1)).isoformat()), "web_0: Reboot now (Platform)."),
+        (call(not_before="2026-11-15 10:46"), "web_0: Reboot soon (Platform)."),
+        (call(not_before="whenever", source=""), "web_0: Reboot soon."),
+        (call("started", resources=["a", "b"]), "a, b: Reboot has started (Platform)."),
+        (call("started", resources=[], type=""), "web_0: an event has started (Platform)."),
+    ],
+)
+def test_every_stage_has_its_words(told: Call, says: str) -> None:
+    assert wording.sentence(told) == says
+
+
+def test_a_description_without_end_has_one() -> None:
+    assert len(wording.description(call(description="x" * 10_000))) == wording.MAX_DESCRIPTION

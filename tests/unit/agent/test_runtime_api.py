@@ -1,0 +1,98 @@
+"""HAProxy's runtime API, where what answers is no HAProxy, or one that is just going down."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from forewarn import guard
+from forewarn.agent.ready import haproxy
+from forewarn.agent.ready.contract import Call, Event, Failure, Run
+from forewarn.agent.ready.options import Haproxy, Stage
+from forewarn.agent.ready.runtime_api import RuntimeApi, Unreachable
+
+STATES = "1\n# be_id be_name srv_id srv_name srv_admin_state\n"
+SESSIONS = "# pxname,svname,qcur,scur\n"
+SILENT = ""
+
+
+class Answering(Protocol):
+    def __call__(self, states: str, sessions: str = SESSIONS) -> str: ...
+
+
+@pytest.fixture
+def answering(tmp_path: Path) -> Iterator[Answering]:
+    """Somebody at a socket, who says one thing to those who ask for states, and one to others."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "sock"))
+        listener.listen()
+        said: dict[bool, str] = {}
+        kept: list[socket.socket] = []
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    line, _ = listener.accept()
+                    kept.append(line)
+                    answer = said[b"servers" in line.recv(100)]
+                    if answer != "hang":
+                        line.sendall(answer.encode())
+                        line.close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+
+        def begin(states: str, sessions: str = SESSIONS) -> str:
+            said.update({True: states, False: sessions})
+            return str(tmp_path / "sock")
+
+        yield begin
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+        for line in kept:
+            line.close()
+
+
+@pytest.mark.parametrize(
+    "states", [SILENT, STATES + "3 web 1 web_0", STATES + "3 web 1\n", STATES + "3 web 1 web_0 x\n"]
+)
+def test_half_an_answer_is_none_and_may_be_whole_in_a_moment(
+    answering: Answering, states: str
+) -> None:
+    with pytest.raises(Unreachable):
+        RuntimeApi(answering(states)).servers()
+
+
+def test_what_is_no_table_is_no_haproxy(answering: Answering) -> None:
+    with pytest.raises(Failure, match="not HAProxy's runtime API: 'hello'"):
+        RuntimeApi(answering("hello\n")).servers()
+
+
+def test_an_answer_is_waited_for_no_longer_than_there_is_time(answering: Answering) -> None:
+    with pytest.raises(Unreachable, match="does not answer"):
+        RuntimeApi(answering("hang"), guard.monotonic()).servers()
+
+
+def test_a_balancer_without_servers_has_none_to_drain(answering: Answering, tmp_path: Path) -> None:
+    options = Haproxy(server="web/{resource}", socket=answering(STATES))
+    assert haproxy.act(called("prepare", tmp_path), options) == ["web/web_0 is no server here"]
+
+
+def test_a_server_that_is_gone_meanwhile_is_not_put_back(
+    answering: Answering, tmp_path: Path
+) -> None:
+    run = called("undo", tmp_path)
+    run.keep("haproxy", {"web/web_0": haproxy.Ours("ready", "maint")})
+    options = Haproxy(server="web/web_0", socket=answering(STATES))
+    assert haproxy.act(run, options) == ["web/web_0 is not there any more"]
+
+
+def called(stage: Stage, state: Path) -> Run:
+    call = Call("drain", stage, Event("A", "Reboot", resources=["web_0"]), machine="lb_0")
+    return Run(call, b"", {"FOREWARN_STATE": str(state)})
