@@ -6,14 +6,17 @@ import errno
 import os
 import sys
 
+INTERRUPTED = 130  # the exit code
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def main() -> None:
-    from forewarn.cli.app import app
-
     try:
+        from forewarn.cli.app import app
+
         app(prog_name="forewarn")
+    except KeyboardInterrupt:  # before there was a command that could have taken it
+        sys.exit(INTERRUPTED)
     except OSError as error:
         if error.errno not in FULL or error.filename is not None:
             raise

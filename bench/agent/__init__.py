@@ -1,0 +1,1 @@
+"""What the agent costs while nothing happens. Measured, never asserted."""

@@ -1,0 +1,92 @@
+"""What stands around a running agent: its health endpoint, its beat, and what a service manager is
+told. None of it is needed to handle an event, so nothing that fails here stops the agent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from forewarn import guard
+from forewarn.agent.agent import Agent
+from forewarn.agent.counting import Counts
+from forewarn.agent.health import Face
+from forewarn.agent.listening import Where, listens
+from forewarn.agent.picture import picture_of
+from forewarn.agent.telling import Tell
+from forewarn.agent.wellbeing import BEAT, Wellbeing
+from forewarn.notifying import Notifier
+
+LISTEN_AGAIN = 30.0  # seconds until an address that was taken is tried once more
+
+
+@asynccontextmanager
+async def attended(agent: Agent, counts: Counts, tell: Tell) -> AsyncIterator[None]:
+    config = agent.config
+    state = None if agent.dry else config.state
+    wellbeing = Wellbeing(lambda: agent.client.standing, state, lambda: agent.identity is not None)
+    face = Face(lambda: picture_of(agent), wellbeing, counts)
+    manager = Manager.taken_from(os.environ)  # also, so that no hook speaks in our name
+    manager.tell = tell
+    tasks = guard.Tasks(lambda name, error: tell("trouble", about=name, why=repr(error)))
+    try:
+        tasks.start(wellbeing.keep_beating(), "beating")
+        if config.listen:
+            where = listens(config.listen, anywhere=config.listen_anywhere)
+            tasks.start(_listen(face, where, tell), "listening")
+        if manager.heard:
+            manager.ready(_stands(agent))
+            telling = manager.keep_telling(lambda: _stands(agent), wellbeing.ailing, BEAT)
+            tasks.start(telling, "telling the service manager")
+        yield
+    finally:
+        manager.stopping()
+        await tasks.end()
+        await face.close()
+
+
+class Manager(Notifier):
+    tell: Tell
+
+    def _tell(self, level: str, says: str, **facts: Any) -> None:
+        del level
+        self.tell("trouble", about="manager", why=says, **_other(facts))
+
+
+def _other(facts: dict[str, Any]) -> dict[str, Any]:
+    return {("because" if name == "why" else name): value for name, value in facts.items()}
+
+
+async def _listen(face: Face, where: Where, tell: Tell) -> None:
+    """An address that somebody else has is no reason to leave the machine alone."""
+    said = ""
+    while True:
+        try:
+            await face.listen(where)
+        except OSError as error:
+            why = f"{where}: {error.strerror or error}"
+            if why != said:
+                tell("trouble", about="listen", why=why)
+            said = why
+            await guard.pause(LISTEN_AGAIN)
+        else:
+            tell("listening", at=str(where if where.path or where.port else face.where))
+            return
+
+
+def _stands(agent: Agent) -> str:
+    """For `systemctl status`, in one line."""
+    stands = agent.client.standing
+    if stands.endpoint is None:
+        return "looking for the endpoint"
+    if agent.identity is None:
+        return f"asks {stands.endpoint} who this machine is"
+    name = agent.identity.name
+    if agent.looked is None:
+        return f"{name}; {stands.endpoint}: {stands.trouble or 'not answered yet'}"
+    events = len(agent.looked.document.events)
+    handled = sum(case.open for case in agent.cases)
+    trouble = f"; {stands.trouble} since {stands.since:%H:%M:%S}" if stands.trouble else ""
+    dry = "; dry run" if agent.dry else ""
+    return f"{name}; {events} events listed, {handled} handled; {stands.endpoint}{trouble}{dry}"

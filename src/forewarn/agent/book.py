@@ -1,0 +1,165 @@
+"""The cases at hand: opened when an event is first listed, told what is new about it, and closed.
+
+A case is on disk before anything here knows of it, so whoever dies in between sees it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from forewarn.agent import cases, planning
+from forewarn.agent.cases import Case
+from forewarn.agent.config import Config
+from forewarn.agent.matching import matched
+from forewarn.agent.ports import Desk
+from forewarn.agent.steps import Story
+from forewarn.agent.telling import Tell
+from forewarn.client.events import Event, Look
+from forewarn.client.identity import Identity
+
+MAX_CASES = 1_000  # events that are handled at once; the rest has to wait, and is said to
+
+
+class Book:
+    def __init__(self, config: Config, desk: Desk, tell: Tell) -> None:
+        self._config = config
+        self._desk = desk
+        self._tell = tell
+        self._cases = {case.id: case for case in desk.cases()}
+        self._boot = _boot()
+        self._left_alone: set[str] = set()  # events that no rule is about
+        self._crowded: set[str] = set()  # events that there is no room for, and that is told
+
+    def __getitem__(self, id: str) -> Case:
+        return self._cases[id]
+
+    def __iter__(self) -> Iterator[Case]:
+        return iter(tuple(self._cases.values()))
+
+    def story(self, case: Case) -> Story:
+        known = {hook.name for hook in case.hooks}  # whatever else lies there is not ours
+        return Story(case, tuple(run for run in self._desk.runs(case.id) if run.hook in known))
+
+    @property
+    def waits_for_news(self) -> bool:
+        """Whether there is an event that may start, or be over, any moment."""
+        return any(case.open and not case.over for case in self._cases.values())
+
+    # What is listed
+
+    def see(self, look: Look, me: Identity) -> None:
+        """Raises OSError if something of it cannot be kept; then the next look sees it again."""
+        failed: list[OSError] = []
+        listed = {event.id.upper(): event for event in look.document.events}
+        self._left_alone &= listed.keys()
+        self._crowded &= listed.keys()
+        for case in self:
+            if case.over or not case.open:
+                continue
+            event = listed.pop(case.event.id.upper(), None)
+            if event is None and case.event.type in look.hidden:
+                continue
+            if event is None:
+                after = cases.gone(case, look.at, self._boot)
+            else:
+                after = cases.told(case, event, look.at)
+            if after is not case:
+                with _kept(failed):
+                    self._put(after)
+                    self._tell_of(case, after)
+        full = sum(case.open for case in self) >= MAX_CASES
+        for id, event in listed.items():
+            if id not in self._left_alone and not (full and id in self._crowded):
+                with _kept(failed):
+                    self._open(event, me, look.at)
+        if failed:
+            raise failed[0]
+
+    def _open(self, event: Event, me: Identity, now: datetime) -> None:
+        listed = next((name for name in event.resources if me.is_named(name)), None)
+        rule = matched(self._config.rules, event, mine=listed is not None, tags=dict(me.tags))
+        facts = {
+            "event": event.id,
+            "type": event.type,
+            "status": event.status,
+            "rule": None if rule is None else rule.name,
+            "mine": listed is not None,
+            "resources": event.resources,
+            "not_before": event.not_before,
+            "source": event.source,
+            "duration": event.duration,
+            "description": event.description,
+        }
+        if rule is None:
+            self._left_alone.add(event.id.upper())
+            self._tell("event seen", **facts)
+            return
+        if sum(case.open for case in self) >= MAX_CASES:
+            if event.id.upper() not in self._crowded:
+                self._crowded.add(event.id.upper())
+                says = f"{MAX_CASES:,} events are being handled, so {event.id} has to wait"
+                self._tell("trouble", about="cases", why=says)
+            return
+        hooks = tuple(self._config.hooks[name] for name in rule.hooks)
+        id = self._desk.new_id(event.id)
+        machine = listed or me.name
+        case = cases.opened(id, event, rule, hooks, machine, now, self._boot)
+        self._put(case)
+        begins = planning.begins(case)
+        self._tell(
+            "event seen",
+            **facts,
+            hooks=rule.hooks,
+            approve=rule.approve,
+            begins=None if begins is None else max(begins, now),
+        )
+
+    def _tell_of(self, before: Case, after: Case) -> None:
+        if after.started and not before.started:
+            self._tell("event started", event=after.event.id, type=after.event.type)
+        if after.over:
+            self._tell("event over", event=after.event.id, type=after.event.type, how=after.over)
+
+    # What is done about it
+
+    def change(self, id: str, **facts: Any) -> None:
+        """It may have become another while one was waiting for an answer."""
+        case = self._cases.get(id)
+        if case is not None and case.open:
+            self._put(msgspec.structs.replace(case, **facts))
+
+    def close(self, case: Case, now: datetime) -> None:
+        closed = msgspec.structs.replace(case, closed=now)
+        self._desk.close(closed, planning.given_up(self.story(case)))
+        self._cases[case.id] = closed
+        self._tell("event done", event=case.event.id, type=case.event.type, how=case.over)
+        done = [case for case in self if not case.open]
+        for forgotten in self._desk.prune(done, now):
+            del self._cases[forgotten.id]
+
+    def _put(self, case: Case) -> None:
+        self._desk.put(case)
+        self._cases[case.id] = case
+
+
+@contextmanager
+def _kept(failed: list[OSError]) -> Iterator[None]:
+    """One that cannot be kept does not stand in the way of others."""
+    try:
+        yield
+    except OSError as error:
+        failed.append(error)
+
+
+def _boot() -> str:
+    """Another after each start of the machine; empty where there is no telling."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,273 @@
+"""What is to be done next, read off how things stand. Pure: cases, their runs and the time in,
+steps out. Nothing is remembered here, so a restart changes nothing.
+
+Of one case one command runs at a time; of one hook, too, whatever the number of cases. Where two
+events have prepared the same hook, the later one is undone first, so that each undo finds what its
+own prepare left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from types import MappingProxyType
+
+from forewarn.agent.cases import Case
+from forewarn.agent.config import Hook, Stage
+from forewarn.agent.runs import Run, State
+from forewarn.agent.standing import Standing, standing
+from forewarn.agent.steps import (
+    Approve,
+    AskReady,
+    Cancel,
+    Close,
+    Now,
+    Order,
+    Plan,
+    SayReady,
+    Start,
+    Step,
+    Stop,
+    Story,
+)
+
+MARGIN = 2.0  # seconds before NotBefore at which every prepare has ended; clocks tell whole seconds
+LEAST = 1.0  # seconds; with less left than this a prepare is not begun
+TAKE_OVER = timedelta(seconds=5)  # between one listed machine's turn to approve and the next one's
+
+
+def plan(
+    stories: Iterable[Story],
+    now: Now,
+    all_ready: Mapping[str, datetime] = MappingProxyType({}),
+    *,
+    blind: bool = False,
+) -> Plan:
+    """For all open cases. `all_ready`: since when all machines of a case's event are known to be.
+    Blind: nobody has seen yet what is listed now, so only what was over before goes on."""
+    every = sorted(stories, key=lambda story: story.case.seen)
+    busy = {run.hook for story in every for run in story.runs if run.active}
+    later = _later(every)
+    steps: list[Step] = []
+    wakes: list[datetime] = []
+    rests: list[float] = []
+    for story in every:
+        if blind and not story.case.over:
+            continue
+        held = _held(story, later)
+        own = next_steps(story, now, frozenset(busy), held, all_ready.get(story.case.id))
+        busy |= {step.hook.name for step in own.steps if isinstance(step, Order)}
+        steps += own.steps
+        wakes += [own.wake] if own.wake else []
+        rests += [own.rest] if own.rest is not None else []
+    return Plan(tuple(steps), min(wakes, default=None), min(rests, default=None))
+
+
+def _later(every: Iterable[Story]) -> dict[str, int]:
+    """By hook: the last run that prepared it and is not yet undone, whichever event it was for."""
+    found: dict[str, int] = {}
+    for story in every:
+        for hook, number in prepared(story):
+            if number > found.get(hook.name, -1) and not _undone(story, hook):
+                found[hook.name] = number
+    return found
+
+
+def _held(story: Story, later: Mapping[str, int]) -> frozenset[str]:
+    """Hooks that another event has prepared later, and not yet undone."""
+    return frozenset(
+        hook.name for hook, number in prepared(story) if later.get(hook.name, -1) > number
+    )
+
+
+def prepared(story: Story) -> list[tuple[Hook, int]]:
+    """Hooks with something to undo, the one that was prepared last first, with the number of the
+    run that did it. Whatever may have done something counts, also what failed half-way."""
+    found = []
+    for hook in story.case.hooks:
+        numbers = [run.number for run in story.of(hook.name, "prepare") if run.touched]
+        if numbers and hook.has("undo"):
+            found.append((hook, numbers[0]))
+    return sorted(found, key=lambda pair: -pair[1])
+
+
+def given_up(story: Story) -> list[str]:
+    """Hooks that are prepared, and whose undo is not tried any more."""
+    return [
+        hook.name
+        for hook, _ in prepared(story)
+        if standing(story.of(hook.name, "undo"), hook, "undo").given_up
+    ]
+
+
+def _undone(story: Story, hook: Hook) -> bool:
+    return standing(story.of(hook.name, "undo"), hook, "undo").settled
+
+
+def next_steps(
+    story: Story,
+    now: Now,
+    busy: frozenset[str] = frozenset(),
+    held: frozenset[str] = frozenset(),
+    all_ready: datetime | None = None,
+) -> Plan:
+    case = story.case
+    if not case.open:
+        return Plan()
+    if at_work := [run for run in story.runs if run.active]:
+        going_on = tuple(step for run in at_work if (step := _going_on(case, run, now)))
+        return Plan(going_on, wake=None if _passed(case, now) else case.not_before)
+    if case.over:
+        return _after(story, now, busy, held)
+    if case.started:
+        return _stages(story, case.hooks, "started", now, busy) or Plan()
+    return _before(story, now, busy, all_ready)
+
+
+def _going_on(case: Case, run: Run, now: Now) -> Step | None:
+    left = _left(case, now) if run.stage == "prepare" else None
+    pointless = run.stage == "prepare" and (
+        case.over
+        or _passed(case, now)  # its runner goes by a clock that may have stood still meanwhile
+        or (run.state == State.ORDERED and (case.started or _too_late(left)))
+    )
+    if run.state == State.ORDERED:
+        return Cancel(case.id, run) if pointless else Start(case.id, run, left)
+    return Stop(case.id, run) if pointless else None
+
+
+def _passed(case: Case, now: Now) -> bool:
+    return case.not_before is not None and now.service >= case.not_before
+
+
+def _left(case: Case, now: Now) -> float | None:
+    """Seconds that a prepare may take; None if nobody has said when the event starts."""
+    if case.not_before is None:
+        return None
+    return (case.not_before - now.service).total_seconds() - MARGIN
+
+
+def _too_late(left: float | None) -> bool:
+    return left is not None and left < LEAST
+
+
+# Scheduled: prepare, then approve.
+
+
+def _before(story: Story, now: Now, busy: frozenset[str], all_ready: datetime | None) -> Plan:
+    case = story.case
+    at_once = Plan()
+    if case.rule.approve == "user-at-once" and case.event.source == "User":
+        at_once = _approval(case, now)
+    if (due := begins(case)) and now.service < due:
+        return Plan(at_once.steps, wake=due)
+    left = _left(case, now)
+    for hook in case.hooks:
+        if not hook.has("prepare"):
+            continue
+        stands = standing(story.of(hook.name, "prepare"), hook, "prepare")
+        if stands.good:
+            continue
+        if stands.settled:
+            if hook.if_it_fails == "stop":
+                return at_once
+            continue
+        if _too_late(left):
+            return at_once
+        if hook.name in busy:
+            return at_once
+        if now.guard < stands.not_until:
+            return Plan(at_once.steps, rest=stands.not_until)
+        order = Order(case.id, hook, "prepare", stands.attempts + 1, left)
+        return Plan((*at_once.steps, order))
+    if at_once.steps or not prepared_well(story):
+        return at_once
+    if case.rule.approve == "when-done":
+        return _approval(case, now)
+    if case.rule.approve == "coordinated":
+        return _together(case, now, all_ready)
+    return Plan()
+
+
+def begins(case: Case) -> datetime | None:
+    """When preparing is to begin; None: at once."""
+    if case.rule.lead is None or case.not_before is None:
+        return None
+    return case.not_before - timedelta(seconds=case.rule.lead)
+
+
+def prepared_well(story: Story) -> bool:
+    """Whether all that was to be prepared is, without a failure."""
+    return all(
+        standing(story.of(hook.name, "prepare"), hook, "prepare").good
+        for hook in story.case.hooks
+        if hook.has("prepare")
+    )
+
+
+def _approval(case: Case, now: Now) -> Plan:
+    return Plan() if case.approved or _passed(case, now) else Plan((Approve(case.id),))
+
+
+def _together(case: Case, now: Now, all_ready: datetime | None) -> Plan:
+    if case.approved or _passed(case, now):
+        return Plan()
+    if case.mine and case.ready is None:
+        return Plan((SayReady(case.id),))
+    if all_ready is None:
+        return Plan((AskReady(case.id),))
+    turn = all_ready + turn_of(case) * TAKE_OVER
+    return _approval(case, now) if now.service >= turn else Plan(wake=turn)
+
+
+def turn_of(case: Case) -> int:
+    """The first machine that is listed approves; the next one if it does not, and so on. Those
+    that are not listed come last."""
+    listed = case.event.resources
+    return listed.index(case.machine) if case.machine in listed else len(listed)
+
+
+# Over: put everything back, then tell.
+
+
+def _after(story: Story, now: Now, busy: frozenset[str], held: frozenset[str]) -> Plan:
+    case = story.case
+    assert case.over
+    waits = False
+    for hook, _ in prepared(story):
+        stands = standing(story.of(hook.name, "undo"), hook, "undo")
+        if stands.settled:
+            continue
+        if hook.name in held:
+            waits = True
+            break
+        if (paused := _paused(stands, hook, now, busy)) is not None:
+            return paused
+        return Plan((Order(case.id, hook, "undo", stands.attempts + 1, None),))
+    if (telling := _stages(story, case.hooks, case.over, now, busy)) is not None:
+        return telling
+    return Plan() if waits else Plan((Close(case.id),))
+
+
+def _stages(
+    story: Story, hooks: Sequence[Hook], stage: Stage, now: Now, busy: frozenset[str]
+) -> Plan | None:
+    """One hook after the other; None when all have had their turn."""
+    for hook in hooks:
+        if not hook.has(stage):
+            continue
+        stands = standing(story.of(hook.name, stage), hook, stage)
+        if stands.settled:
+            continue
+        if (paused := _paused(stands, hook, now, busy)) is not None:
+            return paused
+        return Plan((Order(story.case.id, hook, stage, stands.attempts + 1, None),))
+    return None
+
+
+def _paused(stands: Standing, hook: Hook, now: Now, busy: frozenset[str]) -> Plan | None:
+    if hook.name in busy:
+        return Plan()
+    if now.guard < stands.not_until:
+        return Plan(rest=stands.not_until)
+    return None

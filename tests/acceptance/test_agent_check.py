@@ -1,0 +1,108 @@
+"""`forewarn agent check` against a real endpoint, and one that is not there."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from agent_running import configured
+
+from forewarn.agent import checking
+from forewarn.agent.finding import Finding
+from forewarn.testing import Machine, Service
+
+RULES = """
+[[rule]]
+name = "reboots"
+type = ["Reboot", "Redeploy"]
+hooks = ["mine", "gone"]
+when = "5m"
+approve = "coordinated"
+
+[[rule]]
+name = "databases"
+labels = { tier = "sql" }
+approve = "when-done"
+
+[hook.mine]
+prepare = ["/bin/true"]
+
+[hook.gone]
+prepare = ["/usr/local/bin/no-such-program"]
+undo = ["/bin/true"]
+"""
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Machine]:
+    with Service() as service:
+        yield service.scale_set("web", 2)[0]
+
+
+def found(config: Path) -> dict[str, list[Finding]]:
+    by: dict[str, list[Finding]] = {}
+    for one in checking.findings(config):
+        by.setdefault(one.about, []).append(one)
+    return by
+
+
+def test_each_thing_that_the_agent_will_need_is_looked_at(tmp_path: Path, machine: Machine) -> None:
+    seen = found(configured(tmp_path, f'endpoint = "{machine.url}"', RULES))
+    (endpoint,) = seen["endpoint"]
+    assert endpoint.says == f"{machine.url}, version 2020-07-01, tells of changes"
+    assert seen["identity"][0].says.startswith("web_0 of scale set web; labels: ")
+    assert seen["clock"][0].grade == "note"  # the test's clock is another
+    assert "ahead of the endpoint's" in seen["clock"][0].says or "behind" in seen["clock"][0].says
+    assert seen["rule reboots"][0].says == (
+        "Reboot or Redeploy of this machine: mine, then gone, 5 min before NotBefore;"
+        " approve coordinated"
+    )
+    assert [one.grade for one in seen["rule databases"]] == ["ok", "note"]
+    assert [one.grade for one in seen["hook mine"]] == ["ok", "note"]  # it is never undone
+    assert seen["hook gone"][0].says == "prepare: there is no /usr/local/bin/no-such-program"
+    together, alone = seen["approval"]
+    assert (together.grade, "by the endpoint" in together.says) == ("ok", True)
+    assert (alone.grade, "databases" in alone.says) == ("note", True)
+    problems = [one.about for several in seen.values() for one in several if one.grade == "problem"]
+    assert problems == ["hook gone"]
+
+
+def test_machines_that_cannot_tell_each_other_cannot_be_coordinated(
+    tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on Azure: without the ways beside the wire."""
+    monkeypatch.setattr(checking, "WAITED", 0.0)  # too short to be let to wait
+    config = configured(tmp_path, f'endpoint = "{machine.url}"', RULES)
+    together = found(config)["approval"][0]
+    assert (together.grade, "name a directory" in together.says) == ("problem", True)
+    (tmp_path / "shared").mkdir()
+    config = configured(tmp_path, f'endpoint = "{machine.url}"', 'shared = "shared"', RULES)
+    assert found(config)["approval"][0].grade == "ok"
+
+
+def test_the_command_tells_a_line_for_each_and_fails_if_there_is_a_problem(
+    tmp_path: Path, machine: Machine
+) -> None:
+    config = configured(tmp_path, f'endpoint = "{machine.url}"', RULES)
+    argv = [sys.executable, "-m", "forewarn", "agent", "--config", str(config), "check", "--json"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (1, "")
+    said = json.loads(done.stdout)
+    assert said["usable"] is False
+    assert {"grade": "problem", "about": "hook gone"}.items() <= next(
+        one for one in said["findings"] if one["grade"] == "problem"
+    ).items()
+
+
+def test_an_endpoint_that_is_not_there_is_a_problem_and_the_rest_is_told_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checking, "PATIENCE", 0.0)
+    seen = found(configured(tmp_path, 'endpoint = "http://127.0.0.1:9"', RULES))
+    (endpoint,) = seen["endpoint"]
+    assert (endpoint.grade, "http://127.0.0.1:9" in endpoint.says) == ("problem", True)
+    assert seen["rule reboots"][0].grade == "ok"

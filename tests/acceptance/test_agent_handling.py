@@ -1,0 +1,304 @@
+"""An agent inside a machine: what its hooks are given; what happens while it is away, after it was
+killed with all its commands, and when a command hangs. The service is the real one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from agent_kit import EVERY_STAGE, Bench, Lives, living, until
+from agent_lives import pids_under
+
+from forewarn.testing import Service
+
+RULE = '[[rule]]\nname = "all"\nhooks = ["hook"]\n'
+
+
+@pytest.fixture(scope="module")
+def lives() -> Iterator[Lives]:
+    with living() as lives:
+        yield lives
+
+
+@pytest.fixture
+def ended(lives: Lives, tmp_path: Path) -> Iterator[Lives]:
+    """Agents end with the test, and so do commands, which would go on by themselves."""
+    yield lives
+    lives.end_all()
+    for pid in pids_under(tmp_path):
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with Service() as service:
+        yield service
+
+
+def gated(bench: Bench) -> tuple[Path, str]:
+    """A command that says that it runs, and waits until somebody writes into a pipe."""
+    gate = bench.directory / "gate"
+    os.mkfifo(gate)
+    script = f"echo $FOREWARN_STAGE begun >> {bench.effects_file}; read line < {gate};"
+    return gate, f"{script} echo $FOREWARN_STAGE ended >> {bench.effects_file}"
+
+
+def alive(pid: str) -> bool:
+    """Whoever has inherited it may not have taken notice of its end yet."""
+    try:
+        return Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_hook_is_given_the_event_and_a_room_of_its_own(
+    ended: Lives, service: Service, tmp_path: Path
+) -> None:
+    machine = service.machine("contract")
+    bench = Bench(tmp_path, machine.url)
+    command = "cat > stdin; env > environment; pwd"
+    bench.says(
+        f'{RULE}approve = "when-done"\n[hook.hook]\nprepare = ["sh", "-c", "{command}"]\n'
+        'undo = ["sh", "-c", "cp stdin environment ../../../../.."]\n'
+    )
+    event = machine.schedule("Reboot", description="Two\nlines", duration=9)
+    life = ended.begin(bench.config, environment={"FOREWARN_KEPT": "yes"})
+    until(lambda: event.status == "Started", "it is approved")
+    assert event.approved_by == "contract"
+    event.finish()
+    until(bench.closed, "it is done")
+    said = json.loads((tmp_path / "stdin").read_text())
+    left = said.pop("seconds_left")
+    assert 50 < left <= 60
+    when = "2027-01-15T08:15:00Z"
+    assert said == {
+        "hook": "hook",
+        "stage": "prepare",
+        "attempt": 1,
+        "rule": "all",
+        "machine": "contract",
+        "mine": True,
+        "event": {
+            "id": event.id,
+            "type": "Reboot",
+            "status": "Scheduled",
+            "resources": ["contract"],
+            "not_before": when,
+            "description": "Two\nlines",
+            "source": "Platform",
+            "duration": 9,
+        },
+    }
+    environment = (tmp_path / "environment").read_text().splitlines()
+    (room,) = [line for line in environment if line.startswith("FOREWARN_STATE=")]
+    assert set(environment) > {
+        "FOREWARN_HOOK=hook",
+        "FOREWARN_STAGE=prepare",
+        "FOREWARN_ATTEMPT=1",
+        "FOREWARN_RULE=all",
+        "FOREWARN_MACHINE=contract",
+        "FOREWARN_MINE=true",
+        f"FOREWARN_EVENT_ID={event.id}",
+        "FOREWARN_EVENT_TYPE=Reboot",
+        "FOREWARN_EVENT_STATUS=Scheduled",
+        "FOREWARN_EVENT_SOURCE=Platform",
+        "FOREWARN_EVENT_RESOURCES=contract",
+        f"FOREWARN_EVENT_NOT_BEFORE={when}",
+        "FOREWARN_EVENT_DURATION=9",
+        f"FOREWARN_SECONDS_LEFT={int(left)}",
+        "FOREWARN_KEPT=yes",
+    }
+    assert life.told("hook ended")[0]["output"] == room.partition("=")[2], "that is where it runs"
+
+
+def test_a_command_that_hangs_delays_nothing_and_is_stopped_when_it_has_become_pointless(
+    ended: Lives, service: Service, tmp_path: Path
+) -> None:
+    machine = service.machine("hangs")
+    bench = Bench(tmp_path, machine.url)
+    _, script = gated(bench)
+    bench.says(
+        '[[rule]]\ntype = "Reboot"\nhooks = ["slow"]\napprove = "when-done"\n'
+        '[[rule]]\nname = "freezes"\nhooks = ["quick"]\napprove = "when-done"\n'
+        f'[hook.slow]\nprepare = ["sh", "-c", "{script}"]\nundo = EFFECT\ntimeout = "10m"\n'
+        "[hook.quick]\nprepare = EFFECT\n"
+    )
+    ended.begin(bench.config)
+    hung = machine.schedule("Reboot")
+    until(lambda: bench.has("prepare begun"), "it hangs")
+    other = machine.schedule("Freeze")
+    until(lambda: other.status == "Started", "the other event is prepared for and approved")
+    assert hung.approved_by is None
+    hung.cancel()
+    until(lambda: bench.has("slow undo"), "it is undone")
+    assert not bench.has("prepare ended")
+
+
+def test_commands_go_on_while_the_agent_is_away_and_are_found_by_the_next(
+    ended: Lives, service: Service, tmp_path: Path
+) -> None:
+    machine = service.machine("away")
+    bench = Bench(tmp_path, machine.url)
+    gate, script = gated(bench)
+    bench.says(
+        f'{RULE}approve = "when-done"\n'
+        f'[hook.hook]\nprepare = ["sh", "-c", "{script}"]\nundo = EFFECT\n'
+    )
+    event = machine.schedule("Reboot")
+    life = ended.begin(bench.config)
+    until(lambda: bench.has("prepare begun"), "it has begun")
+    assert life.end()["status"] == 0
+    again = ended.begin(bench.config)
+    until(lambda: again.told("machine")[1:], "the second is there")
+    again.end()
+    gate.write_text("go on\n")
+    until(lambda: bench.has("prepare ended"), "it ends, with no agent at all")
+    ended.begin(bench.config)
+    until(lambda: event.status == "Started", "it is approved")
+    assert bench.effects() == ["prepare begun", "prepare ended"]
+
+
+def test_what_ended_while_the_agent_was_away_is_put_back_by_the_hooks_of_then(
+    ended: Lives, service: Service, tmp_path: Path
+) -> None:
+    """Also with a configuration that knows nothing of them any more."""
+    machine = service.machine("changed")
+    bench = Bench(tmp_path, machine.url)
+    bench.says(f"{RULE}[hook.hook]\n{EVERY_STAGE}\n")
+    event = machine.schedule("Reboot")
+    life = ended.begin(bench.config)
+    until(lambda: life.told("hook ended"), "it is prepared")
+    life.end()
+    event.cancel()
+    bench.says("")
+    ended.begin(bench.config)
+    until(bench.closed, "it is done")
+    assert bench.effects() == ["hook prepare", "hook undo", "hook withdrawn"]
+
+
+def test_killed_together_with_its_commands_they_are_run_again_and_undone_once(
+    ended: Lives, service: Service, tmp_path: Path
+) -> None:
+    """As by the death of the machine."""
+    machine = service.machine("together")
+    bench = Bench(tmp_path, machine.url)
+    gate, script = gated(bench)
+    bench.says(f'{RULE}[hook.hook]\nprepare = ["sh", "-c", "{script}"]\nundo = EFFECT\n')
+    event = machine.schedule("Reboot")
+    life = ended.begin(bench.config)
+    until(lambda: bench.has("prepare begun"), "it has begun")
+    life.end(signal.SIGKILL)
+    at_work = pids_under(tmp_path)
+    assert len(at_work) == 2, "the runner and its command"
+    for pid in at_work:
+        os.kill(pid, signal.SIGKILL)
+    ended.begin(bench.config)
+    until(lambda: bench.effects() == ["prepare begun"] * 2, "it is run again")
+    gate.write_text("go on\n")
+    until(lambda: bench.has("prepare ended"), "it has ended")
+    event.cancel()
+    until(bench.closed, "it is done")
+    assert bench.effects().count("hook undo") == 1
+
+
+def test_a_command_that_lost_its_runner_is_ended_before_it_is_run_again(
+    ended: Lives, service: Service, tmp_path: Path
+) -> None:
+    machine = service.machine("orphan")
+    bench = Bench(tmp_path, machine.url)
+    _, script = gated(bench)
+    bench.says(f'{RULE}[hook.hook]\nprepare = ["sh", "-c", "echo $$ >> pids; {script}"]\n')
+    machine.schedule("Reboot")
+    ended.begin(bench.config)
+    until(lambda: bench.has("prepare begun"), "it has begun")
+    (begun,) = tmp_path.glob("state/cases/*/runs/*/begun")
+    os.kill(json.loads(begun.read_text())["runner"], signal.SIGKILL)
+    until(lambda: bench.effects() == ["prepare begun"] * 2, "it is run again")
+    (pids,) = tmp_path.glob("state/cases/*/hooks/hook/pids")
+    first, second = pids.read_text().split()
+    assert not alive(first)
+    assert alive(second)
+
+
+def test_an_approval_that_is_not_answered_is_sent_again(
+    ended: Lives, service: Service, tmp_path: Path
+) -> None:
+    machine = service.machine("unanswered")
+    bench = Bench(tmp_path, machine.url).says('[[rule]]\napprove = "when-done"\n')
+    service.faults.add("error", machine="unanswered", method="POST", times=2)
+    event = machine.schedule("Reboot")
+    ended.begin(bench.config)
+    until(lambda: event.status == "Started", "it is approved")
+
+
+def test_preparing_begins_a_lead_time_before_not_before(
+    ended: Lives, service: Service, tmp_path: Path
+) -> None:
+    machine = service.machine("lead")
+    bench = Bench(tmp_path, machine.url)
+    bench.says(f'{RULE}when = "5m"\n[hook.hook]\n{EVERY_STAGE}\n')
+    life = ended.begin(bench.config)
+    event = machine.schedule("Reboot")
+    until(lambda: life.told("event seen"), "it is seen")
+    service.clock.advance("9m59s")
+    other = machine.schedule("Freeze")
+    until(lambda: life.told("event seen")[1:], "the other is seen")
+    assert bench.effects() == []
+    service.clock.advance("2s")
+    until(lambda: bench.effects() == ["hook prepare"], "its time has come")
+    event.cancel()
+    other.cancel()
+    until(bench.closed, "both are done")
+    assert bench.effects() == ["hook prepare", "hook undo", "hook withdrawn", "hook withdrawn"]
+
+
+def test_a_dry_run_says_what_would_be_done_and_does_nothing_of_it(
+    ended: Lives, service: Service, tmp_path: Path
+) -> None:
+    machine = service.machine("dry")
+    bench = Bench(tmp_path, machine.url)
+    bench.says(f'{RULE}approve = "when-done"\n[hook.hook]\n{EVERY_STAGE}\n')
+    life = ended.begin(bench.config, dry=True)
+    event = machine.schedule("Reboot")
+    until(lambda: life.told("would approve"), "it would approve")
+    event.cancel()
+    until(lambda: life.told("event done"), "it is over")
+    assert event.status == "Withdrawn"
+    assert event.approved_by is None
+    assert bench.effects() == []
+    assert not (tmp_path / "state").exists()
+    said = [(line["stage"], line["command"][0]) for line in life.told("would run")]
+    assert said == [("prepare", "sh"), ("undo", "sh"), ("withdrawn", "sh")]
+    assert not life.told("approved") + life.told("hook begun") + life.told("hook ended")
+
+
+def test_the_command_becomes_the_agent_and_a_second_one_is_refused(
+    service: Service, tmp_path: Path
+) -> None:
+    """As a user types it."""
+    machine = service.machine("typed")
+    bench = Bench(tmp_path, machine.url).says("")
+    argv = [sys.executable, "-m", "forewarn", "agent", "--config", str(bench.config)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdout=pipe, stderr=pipe, text=True) as agent:
+        assert agent.stdout
+        assert agent.stdout.readline() == (
+            f'ready {{"machine":"typed","endpoint":"{machine.url}"}}\n'
+        )
+        lean = [sys.executable, "-I", "-m", "forewarn.agent", str(bench.config)]
+        words = Path(f"/proc/{agent.pid}/cmdline").read_bytes().decode().split("\0")[:-1]
+        assert words == lean
+        second = subprocess.run(lean, capture_output=True, text=True, check=False)
+        assert second.returncode == 1
+        assert second.stdout == ""
+        note, refusal = second.stderr.splitlines()
+        assert "there is no [[rule]]" in note
+        assert refusal.startswith(f"forewarn: another agent works with {tmp_path}/state already")
+        agent.terminate()
+        assert agent.wait() == 0

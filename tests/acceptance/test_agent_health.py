@@ -1,0 +1,313 @@
+"""What an agent says about itself while it runs: its health, its metrics, how its events stand; and
+that whoever asks, however, cannot disturb it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from agent_running import RunningAgent, configured, running_agent
+from polling import until
+
+from forewarn import guard
+from forewarn.agent import health, wellbeing
+from forewarn.agent.counting import Counts
+from forewarn.agent.health import Face
+from forewarn.agent.listening import listens
+from forewarn.agent.picture import Picture
+from forewarn.agent.wellbeing import Wellbeing
+from forewarn.cli import agent_health
+from forewarn.client.standing import Standing
+from forewarn.testing import Machine, Service
+
+NOON = datetime(2027, 1, 15, 12, tzinfo=UTC)
+STANDING = Standing(
+    endpoint="http://127.0.0.1",
+    version="2020-07-01",
+    long_poll=False,
+    trouble="",
+    since=NOON,
+    answers=1,
+    troubles=0,
+)
+PICTURE = Picture(now=NOON, machine="web_0", dry=False, standing=STANDING)
+
+RULE = """
+[[rule]]
+name = "all"
+hooks = ["mine", "bad"]
+approve = "never"
+
+[hook.mine]
+prepare = ["/bin/sh", "-c", "echo preparing"]
+undo = ["/bin/sh", "-c", "echo undoing"]
+
+[hook.bad]
+started = ["/bin/sh", "-c", "echo it is no use; exit 3"]
+"""
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with Service() as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def machine(service: Service) -> Machine:
+    return service.scale_set("web", 2)[0]
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("agent")
+
+
+@pytest.fixture(scope="module")
+def agent(machine: Machine, directory: Path) -> Iterator[RunningAgent]:
+    with running_agent(machine, configured(directory, RULE)) as agent:
+        yield agent
+
+
+def ran(agent: RunningAgent, hook: str, stage: str, outcome: str) -> float:
+    labels = f'hook="{hook}",outcome="{outcome}",stage="{stage}"'
+    return agent.metrics()[f"forewarn_agent_hook_runs_total{{{labels}}}"]
+
+
+def test_an_agent_that_is_well_says_so(agent: RunningAgent) -> None:
+    assert agent.get("/healthz")[0] == 200
+    status, said = agent.get("/readyz")
+    assert status == 200
+    assert set(json.loads(said)["parts"].values()) == {"ok"}
+    found = agent.metrics()
+    assert found["forewarn_agent_healthy"] == found["forewarn_agent_ready"] == 1
+    assert found["process_resident_memory_bytes"] > 0
+
+
+def test_an_event_from_its_beginning_to_its_end_as_others_see_it(
+    agent: RunningAgent,
+    service: Service,
+    machine: Machine,
+    directory: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    event = service.schedule("Reboot", machine.name, notice="20m")
+    until(lambda: ran(agent, "mine", "prepare", "done") == 1)
+    until(lambda: agent.metrics()["forewarn_agent_undo_pending"] == 1)  # may be a moment old
+    assert agent.metrics()['forewarn_agent_events{status="Scheduled"}'] == 1
+    (case,) = agent.json("/status")["cases"]
+    assert (case["event"]["id"], case["rule"], case["state"]) == (event.id, "all", "scheduled")
+    agent_health.status(directory / "agent.toml", json=False)
+    shown = capsys.readouterr().out
+    assert "machine   web_0" in shown
+    assert "prepare mine done in" in shown
+
+    service.approve(machine.name, event)
+    until(lambda: ran(agent, "bad", "started", "failed") == 1)
+    service.clock.advance("30m")
+    until(lambda: agent.metrics()["forewarn_agent_cases"] == 0)
+    (case,) = agent.json("/status")["cases"]
+    assert (case["state"], case["over"]) == ("finished, all put back", "finished")
+    found = agent.metrics()
+    assert found['forewarn_agent_events_seen_total{source="Platform",type="Reboot"}'] == 1
+    assert found["forewarn_agent_undo_pending"] == found["forewarn_agent_undo_given_up"] == 0
+
+    failed = [one for one in agent.told() if one.get("hook") == "bad" and "code" in one]
+    assert [(one["level"], one["code"], one["output"]) for one in failed] == [
+        ("warning", 3, "it is no use")
+    ]
+
+
+def test_a_state_directory_that_cannot_be_written_is_noticed(tmp_path: Path) -> None:
+    """Not ready, but healthy: another start would mend nothing."""
+    (tmp_path / "taken").write_text("a file is no directory")
+    wellness = Wellbeing(lambda: STANDING, tmp_path / "taken")
+    assert wellness.ready(PICTURE)["state"] == "it cannot be written: Not a directory"
+    assert wellness.ailing() == ""
+
+
+def test_whoever_stands_still_or_asks_nothing_any_more_is_not_healthy() -> None:
+    now, stands, looking = [0.0], [STANDING], [False]
+    wellness = Wellbeing(lambda: stands[0], None, lambda: looking[0], lambda: now[0])
+
+    def after(seconds: float, *, beat: bool = True) -> str:
+        now[0] += seconds
+        if beat:
+            wellness.beat()
+        return wellness.ailing()
+
+    assert after(3_600) == ""  # it may take long to learn who one is
+    looking[0] = True
+    assert after(wellbeing.LOOK_PATIENCE) == ""
+    assert after(1) == "looks: nothing was asked for 181 s"
+    stands[0] = msgspec.structs.replace(STANDING, troubles=1)
+    assert after(1) == ""  # an endpoint that is in trouble is asked all the same
+    assert after(wellbeing.LOOP_PATIENCE, beat=False) == ""
+    assert after(1, beat=False) == "loop: it has stood still for 31 s"
+
+
+def test_an_endpoint_that_is_silent_for_long_makes_it_not_ready() -> None:
+    wellness = Wellbeing(lambda: STANDING, None)
+    ill = msgspec.structs.replace(STANDING, trouble="no answer came in time")
+    for seconds, says in ((30, ""), (31, "no good answer for 31 s: no answer came in time")):
+        seen = msgspec.structs.replace(PICTURE, standing=ill, now=NOON + timedelta(seconds=seconds))
+        assert wellness.ready(seen)["endpoint"] == says
+    nowhere = msgspec.structs.replace(ill, endpoint=None)
+    unknown = msgspec.structs.replace(PICTURE, standing=nowhere, machine="")
+    found = wellness.ready(unknown)
+    assert (found["endpoint"], bool(found["identity"])) == ("none has been found", True)
+
+
+# Whoever asks
+
+Ask = Callable[[bytes], Coroutine[Any, Any, bytes]]
+
+
+@asynccontextmanager
+async def faced(see: Callable[[], Picture] = lambda: PICTURE) -> AsyncIterator[Ask]:
+    face = Face(see, Wellbeing(lambda: STANDING, None), Counts())
+    await face.listen(listens("127.0.0.1:0"))
+
+    async def ask(said: bytes) -> bytes:
+        where = face.where
+        reader, writer = await asyncio.open_connection(where.host, where.port)
+        try:
+            writer.write(said)
+            return await reader.read()
+        except ConnectionError:
+            return b""
+        finally:
+            writer.close()
+
+    try:
+        yield ask
+    finally:
+        await face.close()
+
+
+def get(path: str = "/healthz", method: str = "GET", *more: str) -> bytes:
+    return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: x", *more, "", ""]).encode()
+
+
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [
+        (get(), b"200 OK"),
+        (get("/status?pretty"), b"200 OK"),
+        (get("/metrics", "HEAD"), b"200 OK"),
+        (get("/"), b"404 Not Found"),
+        (get("/healthz", "POST"), b"405 Method Not Allowed"),
+        (get("/healthz", "GET", "X-Long: " + "x" * 2 * health.MAX_HEAD), b"431 "),
+        (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", b"400 Bad Request"),
+        (b"GET / HTTP/1.1\r\n\r\n", b"400 Bad Request"),
+    ],
+    ids=["all right", "with a query", "HEAD", "elsewhere", "POST", "too long", "TLS", "no host"],
+)
+def test_a_question_gets_an_answer_that_says_what_would_have_been_right(
+    said: bytes, status: bytes
+) -> None:
+    async def asked() -> bytes:
+        async with faced() as ask:
+            return await ask(said)
+
+    answer = asyncio.run(asked())
+    assert answer.startswith(b"HTTP/1.1 " + status)
+    assert b"Connection: close" in answer or b"connection: close" in answer
+
+
+def test_a_socket_at_which_another_agent_answers_is_not_taken_from_it(tmp_path: Path) -> None:
+    """Two are there when somebody tries a configuration beside the agent that works."""
+    where = listens(str(tmp_path / "socket"))
+
+    async def listening() -> None:
+        face = Face(lambda: PICTURE, Wellbeing(lambda: STANDING, None), Counts())
+        with socket.socket(socket.AF_UNIX) as another:
+            another.bind(where.path)
+            another.listen()
+            with pytest.raises(OSError, match="another agent listens there"):
+                await face.listen(where)
+        await face.listen(where)  # what is left of one that has ended is in nobody's way
+        await face.close()
+
+    asyncio.run(listening())
+
+
+def test_a_surprise_of_ours_is_an_answer_too_and_the_next_one_is_well() -> None:
+    pictures: list[Any] = [None, PICTURE]
+
+    async def asked() -> list[bytes]:
+        async with faced(lambda: pictures.pop(0)) as ask:
+            return [await ask(get("/status")), await ask(get("/status"))]
+
+    first, second = asyncio.run(asked())
+    assert first.startswith(b"HTTP/1.1 500 ")
+    assert second.startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_picture_that_takes_long_to_see_is_shown_for_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, seen = [100.0], 0
+
+    def see() -> Picture:
+        nonlocal seen
+        seen += 1
+        now[0] += 0.1
+        return PICTURE
+
+    async def asked() -> list[int]:
+        counts = []
+        async with faced(see) as ask:
+            for seconds in (0.0, 0.5, 1.0, 0.5):  # with what it took, two seconds
+                now[0] += seconds
+                await ask(get("/status"))
+                counts.append(seen)
+        return counts
+
+    monkeypatch.setattr(guard, "monotonic", lambda: now[0])
+    assert asyncio.run(asked()) == [1, 1, 1, 2]
+
+
+def test_callers_who_say_nothing_are_few_and_are_sent_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def asked() -> tuple[bytes, list[bytes], bytes]:
+        async with faced() as ask, asyncio.TaskGroup() as tasks:
+            silent = [tasks.create_task(ask(b"GET /hea")) for _ in range(health.MAX_CONNECTIONS)]
+            while len(asyncio.all_tasks()) < 2 * health.MAX_CONNECTIONS + 1:
+                await asyncio.wait(silent, timeout=0.01)
+            crowded = await ask(get())
+            left = [await one for one in silent]
+            return crowded, left, await ask(get())
+
+    monkeypatch.setattr(health, "ASKED_WITHIN", 0.2)
+    crowded, left, after = asyncio.run(asked())
+    assert crowded == b""
+    assert set(left) == {b""}
+    assert after.startswith(b"HTTP/1.1 200 ")
+
+
+def test_however_many_ask_they_are_answered_at_a_pace_that_leaves_time_for_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    paused: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        paused.append(seconds)
+
+    async def asked() -> None:
+        async with faced() as ask:
+            await asyncio.gather(*(ask(get()) for _ in range(5)))
+
+    monkeypatch.setattr(guard, "pause", pause)
+    monkeypatch.setattr(guard, "monotonic", lambda: 100.0)
+    asyncio.run(asked())
+    assert [round(one * health.ANSWERS_PER_SECOND) for one in paused] == [1, 2, 3, 4]

@@ -1,0 +1,143 @@
+"""The agent's systemd unit: valid, confined, in agreement with its configuration; and an agent that
+does all it has to within what the unit allows."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from agent_running import configured, running_agent
+from cleanroot import needed
+from manager import Manager
+from polling import until
+
+from forewarn.agent.reading import read
+from forewarn.agent.wellbeing import BEAT, LOOP_PATIENCE
+from forewarn.cli.agent import DEFAULT_CONFIG
+from forewarn.testing import Service
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+DEPLOY = ROOT / "deploy/agent"
+UNIT = DEPLOY / "forewarn-agent.service"
+DROP_IN = DEPLOY / "forewarn-agent.service.d/hooks.conf.example"
+MOST_EXPOSED = 2.0  # of 10
+
+
+def service() -> configparser.SectionProxy:
+    made = configparser.RawConfigParser(strict=False, delimiters=["="], comment_prefixes=["#"])
+    made.optionxform = str  # type: ignore[assignment,method-assign]
+    made.read(UNIT)
+    return made["Service"]
+
+
+def analyze(*argv: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    if shutil.which("systemd-analyze") is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("needs systemd-analyze: tools/test-packages as root")
+        pytest.skip("needs systemd-analyze: apt-get install systemd")
+    argv = ("systemd-analyze", *argv)
+    return subprocess.run(argv, cwd=cwd, capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """The unit, with a program that is there."""
+    (tmp_path / UNIT.name).write_text(UNIT.read_text().replace("/usr/bin/forewarn", "/bin/true"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("drop_in", [False, True], ids=["alone", "with all of the drop-in"])
+def test_systemd_has_nothing_to_say_about_it(directory: Path, drop_in: bool) -> None:
+    if drop_in:
+        used = re.sub(r"^#(?=[A-Z]\w+=)", "", DROP_IN.read_text(), flags=re.MULTILINE)
+        (directory / f"{UNIT.name}.d").mkdir()
+        (directory / f"{UNIT.name}.d/hooks.conf").write_text(used)
+    checked = analyze("verify", f"./{UNIT.name}", cwd=directory)
+    ours = [line for line in checked.stderr.splitlines() if "forewarn" in line]
+    assert (checked.returncode, ours) == (0, [])
+
+
+def test_it_is_exposed_as_little_as_promised(directory: Path) -> None:
+    found = analyze("security", "--offline=true", "--no-pager", f"./{UNIT.name}", cwd=directory)
+    level = re.search(r"Overall exposure level for \S+: ([0-9.]+)", found.stdout)
+    assert level is not None, found.stderr
+    assert float(level[1]) < MOST_EXPOSED
+    promised = re.search(r"gives it ([0-9.]+)", (ROOT / "docs/agent-operating.md").read_text())
+    assert promised is not None
+    assert promised[1] == level[1]
+
+
+def test_it_agrees_with_the_configuration_that_comes_along() -> None:
+    said = service()
+    config = read(DEPLOY / "agent.toml")
+    assert config.warnings == ()
+    assert str(config.state) == f"/var/lib/{said['StateDirectory'].split()[0]}"
+    assert said["Environment"] == f"TMPDIR=/var/lib/{said['StateDirectory'].split()[1]}"
+    assert said["ExecStart"] == f"/usr/bin/forewarn agent --config {DEFAULT_CONFIG}"
+    assert said["User"] in (DEPLOY / "sysusers.conf").read_text()
+    assert {rule.approve for rule in config.rules} == {"never"}  # nothing is done unless one says
+
+
+def test_all_that_the_example_suggests_can_be_used(tmp_path: Path) -> None:
+    example = (DEPLOY / "agent.toml").read_text().replace('hooks = ["note"]\n', "", 1)
+    used = tmp_path / "agent.toml"
+    used.write_text(re.sub(r"^#(?=[a-z\[])", "", example, flags=re.MULTILINE))
+    config = read(used)
+    assert set(config.hooks) == {"note", "drain", "app", "mine"}
+    assert config.warnings == (f"{used}: hook.mine: no rule names it, so it never runs",)
+
+
+def test_hooks_under_way_survive_a_restart_of_the_agent() -> None:
+    """systemd ends the agent alone; with a real one, that is test_agent_booted's."""
+    assert service()["KillMode"] == "process"
+
+
+def test_the_watchdog_bites_only_after_the_agent_itself_says_that_it_is_not_well() -> None:
+    assert int(service()["WatchdogSec"].removesuffix("s")) > LOOP_PATIENCE > BEAT
+
+
+def test_the_agent_does_all_it_has_to_within_what_its_unit_allows(tmp_path: Path) -> None:
+    """Also a hook of the user's own, and a ready-made one, which it starts."""
+    needed("systemd-analyze", "mount")
+    config = configured(
+        tmp_path,
+        '[[rule]]\nname = "all"\nhooks = ["mine", "note"]\napprove = "when-done"',
+        "[hook.mine]",
+        f'prepare = ["/bin/sh", "-c", "env > {tmp_path}/env; touch {tmp_path}/drained"]',
+        f'undo = ["/bin/rm", "{tmp_path}/drained"]',
+        '[hook.note]\nlog = { to = "syslog", address = "127.0.0.1:9" }',
+    )
+    before = [sys.executable, str(HERE / "confined.py"), str(UNIT), str(tmp_path), ""]
+    env = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "3000000"}
+    drained = tmp_path / "drained"
+    with (
+        Service() as fleet,
+        Manager(env["NOTIFY_SOCKET"]) as manager,
+        running_agent(
+            machine := fleet.scale_set("web", 1)[0], config, before=before, env=env
+        ) as agent,
+    ):
+        assert manager.until("READY")["READY"] == "1"
+        assert agent.get("/readyz")[0] == 200
+        assert agent.metrics()["forewarn_agent_ready"] == 1
+        event = machine.restart()
+        until(lambda: event.status == "Started")  # both are done, and it is approved
+        assert drained.exists()
+        told = (tmp_path / "env").read_text()
+        for name in ("NOTIFY_SOCKET", "WATCHDOG_"):
+            assert name not in told
+        fleet.clock.advance("30m")
+        until(lambda: agent.metrics()["forewarn_agent_cases"] == 0)
+        assert not drained.exists()
+        manager.drain()
+        manager.until("WATCHDOG")
+        agent.running.process.terminate()
+        manager.until("STOPPING")
+        assert agent.running.wait() == 0

@@ -1,0 +1,339 @@
+"""The agent's loop with a client that says what it is told to: what is seen, what comes back, and
+what happens when the state cannot be written or the endpoint is away."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import threading
+from collections.abc import AsyncIterator, Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from agent_world import BEGINNING, event
+
+from forewarn.agent.agent import Agent
+from forewarn.agent.config import Config, Hook, Rule
+from forewarn.agent.coordinating import Coordination, NoWay, SharedDirectory
+from forewarn.agent.desk import Desk
+from forewarn.agent.keeping import Shelf
+from forewarn.client import NotApproved
+from forewarn.client.events import Document, Event, Look
+from forewarn.client.identity import Identity
+from forewarn.client.standing import Standing
+
+HOOK = Hook(
+    name="hook",
+    commands={"prepare": ("true",), "undo": ("true",)},
+    stages=("prepare", "undo"),
+)
+
+
+class Readiness(NamedTuple):
+    waiting: tuple[str, ...]
+
+
+class Told:
+    """A client: its looks are what a test puts there."""
+
+    def __init__(self) -> None:
+        self.queue: asyncio.Queue[tuple[Event, ...]] = asyncio.Queue()
+        self.hidden: frozenset[str] = frozenset()
+        self.ready_ones: set[str] | None = None  # None: this endpoint knows of no such thing
+        self.at = BEGINNING
+        self.approved: list[str] = []
+        self.refuses = 0
+        self.there = True
+        self.standing = Standing(
+            endpoint="http://x",
+            version="2020-07-01",
+            long_poll=True,
+            trouble="",
+            since=BEGINNING,
+            answers=0,
+            troubles=0,
+        )
+
+    async def looks(self, within: Callable[[], float] | None = None) -> AsyncIterator[Look]:
+        while True:
+            events = await self.queue.get()
+            document = Document(1, events)
+            yield Look(document=document, changes=(), at=self.at, hidden=self.hidden)
+
+    async def identity(self) -> Identity:
+        if not self.there:
+            await asyncio.Event().wait()
+        return Identity("web_0")
+
+    async def approve(self, *events: Event | str, patience: float = 0.0) -> None:
+        if self.refuses:
+            self.refuses -= 1
+            raise NotApproved("no")
+        self.approved += [event.id for event in events if isinstance(event, Event)]
+
+    async def ready(
+        self, event: Event | str, note: str = "", *, patience: float = 0.0
+    ) -> Readiness | None:
+        if self.ready_ones is not None:
+            self.ready_ones.add("web_0")
+        return await self.readiness(event)
+
+    async def readiness(self, event: Event | str, *, patience: float = 0.0) -> Readiness | None:
+        if self.ready_ones is None or not isinstance(event, Event):
+            return None
+        return Readiness(tuple(one for one in event.resources if one not in self.ready_ones))
+
+    def now(self) -> datetime:
+        return self.at
+
+
+class Running:
+    """An agent in the test's own loop, with a real shelf and real runners."""
+
+    def __init__(self, state: Path, hook: Hook = HOOK, **rule: Any) -> None:
+        self.client = Told()
+        self.lines: list[tuple[str, dict[str, Any]]] = []
+        self._changed = asyncio.Event()
+        self.shelf = Shelf(state)
+        named = Rule(name="all", hooks=("hook",), **rule)
+        config = Config(state=state, rules=(named,), hooks={"hook": hook})
+        self.agent = Agent(
+            config, self.client, lambda ended, tasks: Desk(self.shelf, ended, tasks), self._tell
+        )
+
+    def _tell(self, what: str, **facts: Any) -> None:
+        self.lines.append((what, facts))
+        self._changed.set()
+
+    async def told(self, what: str, times: int = 1) -> list[dict[str, Any]]:
+        async with asyncio.timeout(20):
+            while len(found := [facts for said, facts in self.lines if said == what]) < times:
+                self._changed.clear()
+                await self._changed.wait()
+        return found
+
+    async def __aenter__(self) -> Running:
+        self._task = asyncio.get_running_loop().create_task(self.agent.run())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        self.shelf.release()
+
+
+def test_an_id_that_comes_back_is_another_case(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Running(tmp_path) as running:
+            for times in (1, 2):
+                running.client.queue.put_nowait((event(),))
+                await running.told("hook ended", 2 * times - 1)
+                running.client.queue.put_nowait(())
+                await running.told("event done", times)
+            ended = await running.told("hook ended")
+            assert [facts["stage"] for facts in ended] == ["prepare", "undo"] * 2
+            assert {case.id for case in running.agent.cases} == {"E1.1", "E1.2"}
+
+    asyncio.run(scenario())
+
+
+def test_an_approval_that_is_refused_is_tried_again_until_not_before(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Running(tmp_path, approve="when-done") as running:
+            running.client.refuses = 1
+            running.client.queue.put_nowait((event(),))
+            await running.told("approved")
+            assert len(await running.told("not approved")) == 1
+            assert running.client.approved == ["E1"]
+            running.client.refuses = 1
+            running.client.queue.put_nowait((event(), event("E2")))
+            await running.told("not approved", 2)
+            running.client.at += timedelta(minutes=15)
+            running.client.queue.put_nowait(())
+            await running.told("event done", 2)
+            assert running.client.approved == ["E1"]
+            over = await running.told("event over")
+            assert [facts["how"] for facts in over] == ["finished", "finished"]
+
+    asyncio.run(scenario())
+
+
+def test_what_fails_is_said_with_its_last_words_and_when_it_is_given_up(tmp_path: Path) -> None:
+    commands: dict[Any, tuple[str, ...]] = {"prepare": ("sh", "-c", "echo no room; exit 3")}
+    fails = Hook(name="hook", commands=commands, stages=("prepare",), retries=1)
+
+    async def scenario() -> None:
+        async with Running(tmp_path, fails, approve="when-done") as running:
+            running.client.queue.put_nowait((event(),))
+            (given_up,) = await running.told("hook given up")
+            assert (given_up["stage"], given_up["attempt"]) == ("prepare", 2)
+            ended = await running.told("hook ended")
+            said = [(one["ok"], one["code"], one["said"]) for one in ended]
+            assert said == [(False, 3, "no room")] * 2
+            assert running.client.approved == []
+
+    asyncio.run(scenario())
+
+
+def test_an_event_that_no_rule_is_about_is_said_once_and_left_alone(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Running(tmp_path, type=("Freeze",)) as running:
+            for _ in range(3):
+                running.client.queue.put_nowait((event(),))
+            running.client.queue.put_nowait((event(), event("E2", type="Freeze")))
+            await running.told("hook ended")
+            seen = await running.told("event seen")
+            assert [(facts["event"], facts["rule"]) for facts in seen] == [
+                ("E1", None),
+                ("E2", "all"),
+            ]
+
+    asyncio.run(scenario())
+
+
+def test_a_state_that_cannot_be_written_for_a_while_is_said_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with Running(tmp_path) as running:
+            put, full = running.shelf.put, True
+
+            def fails(case: Any) -> None:
+                if full:
+                    raise OSError(28, "No space left on device")
+                put(case)
+
+            monkeypatch.setattr(running.shelf, "put", fails)
+            running.client.queue.put_nowait((event(),))
+            (trouble,) = await running.told("trouble")
+            assert "No space left on device" in trouble["why"]
+            assert running.agent.cases == ()
+            full = False
+            running.client.queue.put_nowait((event(),))
+            await running.told("hook ended")
+            assert len(await running.told("well again")) == 1
+
+    asyncio.run(scenario())
+
+
+def test_one_event_that_cannot_be_kept_does_not_stand_in_the_way_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with Running(tmp_path) as running:
+            put = running.shelf.put
+
+            def putting(case: Any) -> None:
+                if case.event.id == "E1":
+                    raise OSError(5, "Input/output error")
+                put(case)
+
+            monkeypatch.setattr(running.shelf, "put", putting)
+            running.client.queue.put_nowait((event("E1"), event("E2")))
+            (ended,) = await running.told("hook ended")
+            assert ended["event"] == "E2"
+            assert [facts["about"] for facts in await running.told("trouble")] == ["cases"]
+
+    asyncio.run(scenario())
+
+
+def test_what_is_over_is_put_back_also_while_the_endpoint_is_away(tmp_path: Path) -> None:
+    """And nothing else: whether an event is still listed nobody knows."""
+
+    async def scenario() -> None:
+        async with Running(tmp_path) as running:
+            running.client.queue.put_nowait((event(), event("E2")))
+            await running.told("hook ended", 2)
+        running = Running(tmp_path)
+        first = next(case for case in running.agent.cases if case.event.id == "E1")
+        later = next(case for case in running.agent.cases if case.event.id == "E2")
+        running.client.there = False
+        running.agent._book.change(later.id, over="withdrawn", over_at=BEGINNING)
+        async with running:
+            await running.told("event done")
+            ended = await running.told("hook ended")
+            assert [(facts["event"], facts["stage"]) for facts in ended] == [("E2", "undo")]
+            assert not running.agent.story(first).of("hook", "undo")
+
+    asyncio.run(scenario())
+
+
+def test_what_is_prepared_is_undone_also_if_somebody_removes_the_state_meanwhile(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        async with Running(tmp_path / "state") as running:
+            running.client.queue.put_nowait((event(),))
+            await running.told("hook ended")
+            shutil.rmtree(tmp_path / "state")
+            running.client.queue.put_nowait(())
+            await running.told("event done")
+            ended = await running.told("hook ended", 2)
+            assert [facts["stage"] for facts in ended] == ["prepare", "undo"]
+
+    asyncio.run(scenario())
+
+
+def test_what_an_older_version_does_not_list_is_not_over(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Running(tmp_path) as running:
+            running.client.queue.put_nowait((event(type="Terminate"), event("E2")))
+            await running.told("hook ended", 2)
+            running.client.hidden = frozenset({"Terminate"})
+            running.client.queue.put_nowait(())
+            (over,) = await running.told("event done")
+            assert over["event"] == "E2"
+
+    asyncio.run(scenario())
+
+
+def test_who_is_forgotten_to_be_ready_says_so_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Running(tmp_path, approve="coordinated") as running:
+            running.client.ready_ones = set()
+            running.client.queue.put_nowait((event(resources=("web_0", "web_1")),))
+            await running.told("ready")
+            running.client.ready_ones = {"web_1"}  # the service came back without its state
+            await running.told("ready", 2)
+            await running.told("approved")
+
+    asyncio.run(scenario())
+
+
+def test_a_shared_directory_that_does_not_answer_holds_up_nobody() -> None:
+    async def scenario() -> None:
+        held = threading.Event()
+        together = Coordination(Told(), Path("/nowhere"), 0.01)
+        try:
+            for _ in range(3):
+                with pytest.raises(NoWay, match="does not answer"):
+                    await together._away(held.wait)
+        finally:
+            held.set()
+
+    asyncio.run(scenario())
+
+
+def test_whoever_may_write_to_the_shared_directory_may_say_that_it_is_ready(tmp_path: Path) -> None:
+    shared = SharedDirectory(tmp_path)
+    tmp_path.chmod(0o2770)
+    shared.say_ready("E1", "web_0", BEGINNING)
+    assert (tmp_path / "E1").stat().st_mode & 0o7777 == 0o2770
+    assert shared.waiting("E1", ["web_0", "web_1"]) == ("web_1",)
+    shared.say_ready("E1", "web_1", BEGINNING)
+    assert shared.waiting("E1", ["web_0", "web_1"]) == ()
+    shared.forget("E1")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("strange", ["../x", "a/b", ".hidden", "", "x" * 200, "a\0b"])
+def test_a_strange_name_never_becomes_a_file(tmp_path: Path, strange: str) -> None:
+    shared = SharedDirectory(tmp_path / "shared")
+    with pytest.raises(NoWay, match="cannot be the name of a file"):
+        shared.say_ready(strange, "web_0", BEGINNING)
+    with pytest.raises(NoWay, match="cannot be the name of a file"):
+        shared.waiting("E1", [strange])
+    shared.forget(strange)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,70 @@
+"""docs/agent.md says what is so: its configuration can be used, and its limits are real."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from forewarn.agent import (
+    agent,
+    agreeing,
+    book,
+    errands,
+    keeping,
+    ordering,
+    planning,
+    reading,
+    reading_hooks,
+    runner,
+    standing,
+)
+
+PAGE = (Path(__file__).parents[3] / "docs/agent.md").read_text()
+
+
+def test_the_configuration_on_it_can_be_used(tmp_path: Path) -> None:
+    (block,) = re.findall(r"^```toml\n(.*?)^```", PAGE, re.M | re.S)
+    (tmp_path / "agent.toml").write_text(block)
+    found = reading.read(tmp_path / "agent.toml")
+    assert ([rule.hooks for rule in found.rules], found.warnings) == ([(), ("drain", "save")], ())
+
+
+@pytest.mark.parametrize(
+    ("names", "value"),
+    [
+        ("`MARGIN`, `LEAST`", f"{planning.MARGIN:g} s, {planning.LEAST:g} s"),
+        ("`GRACE`", f"{runner.GRACE:g} s"),
+        (
+            "`RETRY_PAUSE`, `MAX_RETRY_PAUSE`",
+            f"{standing.RETRY_PAUSE:g} s, {standing.MAX_RETRY_PAUSE:g} s",
+        ),
+        (
+            "`UNDO_PAUSE`, `MAX_UNDO_PAUSE`, `UNDO_ATTEMPTS`",
+            f"{standing.UNDO_PAUSE:g} s, {standing.MAX_UNDO_PAUSE / 60:g} min,"
+            f" {standing.UNDO_ATTEMPTS}",
+        ),
+        ("`LOST_ATTEMPTS`", f"{standing.LOST_ATTEMPTS}"),
+        ("`MAX_OUTPUT`", f"{runner.MAX_OUTPUT // 1024} KiB"),
+        (
+            "`MAX_TIMEOUT`, `MAX_RETRIES`",
+            f"{reading_hooks.MAX_TIMEOUT / 86_400:g} d, {reading_hooks.MAX_RETRIES}",
+        ),
+        ("`TAKE_OVER`", f"{planning.TAKE_OVER.total_seconds():g} s"),
+        (
+            "`ASK_PATIENCE`, `ERRAND_PAUSE`, `MAX_ERRAND_PAUSE`",
+            f"{agreeing.ASK_PATIENCE:g} s, {errands.ERRAND_PAUSE:g} s,"
+            f" {errands.MAX_ERRAND_PAUSE:g} s",
+        ),
+        ("`LOOK_WITHIN`", f"{agent.LOOK_WITHIN:g} s"),
+        ("`ENDPOINT_PATIENCE`", f"{agent.ENDPOINT_PATIENCE:g} s"),
+        ("`MAX_VARIABLE`", f"{ordering.MAX_VARIABLE:,} characters"),
+        ("`IDENTITY_EVERY`", f"{agent.IDENTITY_EVERY / 60:g} min"),
+        ("`MAX_CASES`", f"{book.MAX_CASES:,}"),
+        ("`KEPT_CASES`, `KEPT_FOR`", f"{keeping.KEPT_CASES}, {keeping.KEPT_FOR.days} d"),
+        ("`MAX_CONFIG_BYTES`", f"{reading.MAX_CONFIG_BYTES // 1024**2} MiB"),
+    ],
+)
+def test_every_limit_is_as_the_page_of_the_agent_says(names: str, value: str) -> None:
+    assert f"| {names} | {value} |" in PAGE

@@ -1,0 +1,338 @@
+"""What the agent plans: in order, in time, undone exactly once, approved only when all is well."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+from agent_world import BEGINNING, World, a_case, event, hook
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forewarn.agent import cases, planning, steps
+from forewarn.agent.config import STAGES, Hook, Rule
+from forewarn.agent.planning import next_steps
+from forewarn.agent.standing import LOST_ATTEMPTS, UNDO_ATTEMPTS
+from forewarn.agent.steps import Approve, Now, Order, Plan, SayReady
+
+HOOKS = st.builds(
+    lambda name, stages, retries, fails, timeout: hook(
+        name,
+        tuple(stage for stage in STAGES if stage in stages or stage == "prepare"),
+        retries=retries,
+        if_it_fails=fails,
+        timeout=timeout,
+    ),
+    st.just("?"),
+    st.sets(st.sampled_from(STAGES)),
+    st.integers(0, 2),
+    st.sampled_from(["go on", "stop"]),
+    st.sampled_from([5.0, 60.0, 1_200.0]),
+)
+HAPPENINGS = st.lists(
+    st.one_of(
+        st.sampled_from(["turn", "turn", "end", "end", "die", "crash"]),
+        st.tuples(st.just("wind"), st.sampled_from([0.5, 2.0, 30.0, 400.0])),
+        st.tuples(st.sampled_from(["start", "gone"]), st.sampled_from(["E1.1", "E2.1"])),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=250)
+@given(
+    hooks=st.lists(HOOKS, min_size=1, max_size=3),
+    shared=st.booleans(),
+    lead=st.sampled_from([None, 60.0, 600.0]),
+    approve=st.sampled_from(["never", "when-done", "coordinated", "user-at-once"]),
+    source=st.sampled_from(["User", "Platform"]),
+    notice=st.sampled_from([30.0, 900.0, None]),
+    happenings=HAPPENINGS,
+    data=st.data(),
+)
+def test_whatever_happens_every_promise_is_kept(
+    hooks: list[Hook],
+    shared: bool,
+    lead: float | None,
+    approve: str,
+    source: str,
+    notice: float | None,
+    happenings: list[str | tuple[str, object]],
+    data: st.DataObject,
+) -> None:
+    """Each step is looked at by World: never a prepare past NotBefore, nothing done twice, undone
+    in reverse, no approval while something failed or hangs; and in the end all is put back."""
+    named = [msgspec.structs.replace(one, name=f"h{index}") for index, one in enumerate(hooks)]
+    others = (
+        named[::-1] if shared else [msgspec.structs.replace(h, name=h.name + "b") for h in hooks]
+    )
+    outcomes = st.sampled_from(["good", "good", "good", "bad", "late", "absent"])
+    world = World(
+        a_case(*named, of=event("E1", notice, source=source), lead=lead, approve=approve),
+        a_case(*others, of=event("E2", notice), id="E2.1", lead=lead, approve=approve),
+        roll=lambda _: data.draw(outcomes),
+    )
+    for happening in happenings:
+        match happening:
+            case "turn":
+                world.turn()
+            case "die":
+                world.turn(starts=False)
+            case "end":
+                world.end_a_run()
+            case "crash":
+                world.crash()
+            case ("wind", float(seconds)):
+                world.wind(seconds)
+            case ("start", str(id)):
+                world.start(id)
+            case ("gone", str(id)):
+                world.gone(id)
+    world.roll = lambda _: "good"
+    world.to_the_end()
+    for story in world.stories():
+        for one, _ in planning.prepared(story):
+            undos = story.of(one.name, "undo")
+            assert sum(run.good for run in undos) == 1 or len(undos) == UNDO_ATTEMPTS
+        for one in story.case.hooks:
+            if not any(run.touched for run in story.of(one.name, "prepare")):
+                assert not story.of(one.name, "undo")
+        for stage in STAGES:
+            good = [run.hook for run in story.runs if run.stage == stage and run.good]
+            assert len(good) == len(set(good))
+
+
+def test_prepares_go_in_order_and_undos_in_reverse() -> None:
+    world = World(a_case(hook("a"), hook("b"), approve="when-done"))
+    while world.turn():
+        world.end_a_run()
+    assert world.approved == ["E1.1"]
+    world.start("E1.1")
+    while world.turn():
+        world.end_a_run()
+    world.to_the_end()
+    assert [(stage, name) for _, stage, name in world.orders] == [
+        ("prepare", "a"),
+        ("prepare", "b"),
+        ("started", "a"),
+        ("started", "b"),
+        ("undo", "b"),
+        ("undo", "a"),
+        ("finished", "a"),
+        ("finished", "b"),
+    ]
+
+
+def test_two_events_that_share_a_hook_are_undone_the_later_first() -> None:
+    """Or the first would put back what the second still needs, and the second what is no more."""
+    world = World(a_case(hook("drain")), a_case(hook("drain"), of=event("E2"), id="E2.1"))
+    for _ in range(4):
+        world.turn()
+        world.end_a_run()
+    world.gone("E1.1")
+    for _ in range(4):
+        world.turn()
+        world.end_a_run()
+    assert ("E1.1", "withdrawn", "drain") in world.orders  # that need not wait
+    assert not any(stage == "undo" for _, stage, _ in world.orders)
+    world.to_the_end()
+    undos = [case for case, stage, _ in world.orders if stage == "undo"]
+    assert undos == ["E2.1", "E1.1"]
+
+
+def test_one_that_waits_for_another_event_keeps_those_before_it_waiting() -> None:
+    """The order has its reasons: the service is started before the server is put back."""
+    world = World(a_case(hook("server"), hook("unit")))
+    while world.turn():
+        world.end_a_run()
+    world.add(a_case(hook("unit"), of=event("E2"), id="E2.1"))
+    while world.turn():
+        world.end_a_run()
+    world.gone("E1.1")
+    for _ in range(6):
+        world.turn()
+        world.end_a_run()
+    assert not any(stage == "undo" for _, stage, _ in world.orders)
+    world.to_the_end()
+    undos = [(case, name) for case, stage, name in world.orders if stage == "undo"]
+    assert undos == [("E2.1", "unit"), ("E1.1", "unit"), ("E1.1", "server")]
+
+
+def test_as_long_as_nobody_has_seen_what_is_listed_only_what_is_over_goes_on() -> None:
+    still, over = a_case(hook("a")), cases.gone(a_case(hook("b"), id="E2.1"), BEGINNING)
+    stories = [steps.Story(still), steps.Story(over)]
+    blind = planning.plan(stories, Now(BEGINNING, 0.0), blind=True)
+    assert {step.case for step in blind.steps} == {"E2.1"}
+    seen = planning.plan(stories, Now(BEGINNING, 0.0))
+    assert {step.case for step in seen.steps} == {"E1.1", "E2.1"}
+
+
+def test_a_lead_time_is_waited_for_unless_there_is_less_notice() -> None:
+    case = a_case(hook("a"), lead=300.0)
+    story = steps.Story(case)
+    due = BEGINNING + timedelta(seconds=600)
+    assert next_steps(story, Now(BEGINNING, 0.0)) == Plan(wake=due)
+    assert next_steps(story, Now(due, 0.0)).steps == (
+        Order("E1.1", case.hooks[0], "prepare", 1, 298),
+    )
+    short = steps.Story(a_case(hook("a"), of=event(notice=30.0), lead=300.0))
+    assert len(next_steps(short, Now(BEGINNING, 0.0)).steps) == 1
+
+
+def test_with_no_time_left_nothing_is_begun() -> None:
+    story = steps.Story(a_case(hook("a"), of=event(notice=2.9), approve="when-done"))
+    assert next_steps(story, Now(BEGINNING, 0.0)) == Plan()
+
+
+def test_an_event_that_is_first_seen_started_is_not_prepared() -> None:
+    seen = event(status="Started", not_before=None)
+    world = World(a_case(hook("a"), of=seen, approve="when-done"))
+    world.turn()
+    assert world.orders == [("E1.1", "started", "a")]
+    world.end_a_run()
+    world.to_the_end()
+    assert world.orders[1:] == [("E1.1", "finished", "a")]
+
+
+def test_a_failure_that_stops_keeps_later_hooks_from_being_prepared() -> None:
+    rolls = iter(["bad", "bad"])
+    world = World(
+        a_case(hook("a", retries=1, if_it_fails="stop"), hook("b"), approve="when-done"),
+        roll=lambda _: next(rolls),
+    )
+    world.turn()
+    world.end_a_run()
+    assert not world.turn(), "there is a pause before the second attempt"
+    assert world.plan().rest == world.guard + 1.0
+    world.wind(1.0)
+    world.turn()
+    world.end_a_run()
+    world.wind(60.0)
+    assert not world.turn()
+    assert [name for _, _, name in world.orders] == ["a", "a"]
+    assert not world.approved
+
+
+def test_a_failure_that_goes_on_prepares_the_rest_but_does_not_approve() -> None:
+    rolls = iter(["bad", "good"])
+    world = World(a_case(hook("a"), hook("b"), approve="when-done"), roll=lambda _: next(rolls))
+    for _ in range(3):
+        world.turn()
+        world.end_a_run()
+    assert [name for _, _, name in world.orders] == ["a", "b"]
+    assert not world.approved
+
+
+def test_an_undo_that_fails_is_tried_again_and_given_up_in_the_end() -> None:
+    world = World(a_case(hook("a", ("prepare", "undo"))))
+    world.turn()
+    world.end_a_run()
+    world.roll = lambda _: "bad"
+    world.to_the_end()
+    assert [stage for _, stage, _ in world.orders] == ["prepare"] + ["undo"] * UNDO_ATTEMPTS
+
+
+def test_what_the_machine_died_in_the_middle_of_is_run_again() -> None:
+    world = World(a_case(hook("a")))
+    world.turn()
+    world.crash()
+    world.turn()
+    assert [stage for _, stage, _ in world.orders] == ["prepare", "prepare"]
+    for _ in range(5):
+        world.crash()
+        world.turn()
+    assert len(world.orders) == LOST_ATTEMPTS, "not for ever"
+    world.to_the_end()
+    assert [stage for _, stage, _ in world.orders].count("undo") == 1
+
+
+def test_a_prepare_under_way_is_stopped_when_the_event_is_withdrawn_and_then_undone() -> None:
+    world = World(a_case(hook("a")))
+    world.turn()
+    world.gone("E1.1")
+    (step,) = world.plan().steps
+    assert isinstance(step, steps.Stop)
+    world.to_the_end()
+    assert [stage for _, stage, _ in world.orders] == ["prepare", "undo", "withdrawn"]
+
+
+def test_a_prepare_that_its_runner_did_not_end_in_time_is_stopped_at_not_before() -> None:
+    """Its runner's clock stands still while the machine is suspended; the service's does not."""
+    world = World(a_case(hook("a"), of=event(notice=60.0)))
+    world.turn()
+    assert world.plan() == Plan(wake=BEGINNING + timedelta(seconds=60))
+    world.now += timedelta(seconds=60)
+    (step,) = world.plan().steps
+    assert isinstance(step, steps.Stop)
+
+
+def test_a_prepare_that_never_began_is_cancelled_and_not_undone() -> None:
+    world = World(a_case(hook("a")))
+    world.turn(starts=False)
+    world.gone("E1.1")
+    world.to_the_end()
+    assert [stage for _, stage, _ in world.orders] == ["prepare", "withdrawn"]
+
+
+def test_a_prepare_that_never_began_is_cancelled_when_the_event_starts_or_it_is_too_late() -> None:
+    """Its runner may still be on its way: then it must not begin."""
+    started = World(a_case(hook("a", ("prepare",))))
+    started.turn(starts=False)
+    started.start("E1.1")
+    late = World(a_case(hook("a", ("prepare",))))
+    late.turn(starts=False)
+    late.wind(898.0)
+    for world in (started, late):
+        (step,) = world.plan().steps
+        assert isinstance(step, steps.Cancel)
+        world.turn()
+        assert not world.turn()
+
+
+@pytest.mark.parametrize(("source", "approved"), [("User", ["E1.1"]), ("Platform", [])])
+def test_user_at_once_means_users(source: str, approved: list[str]) -> None:
+    world = World(a_case(hook("a"), of=event(source=source), approve="user-at-once"))
+    world.turn()
+    assert world.approved == approved
+
+
+def test_of_those_that_are_listed_the_first_approves_and_the_next_if_it_does_not() -> None:
+    second = msgspec.structs.replace(a_case(approve="coordinated", machine="web_1"))
+    story = steps.Story(second)
+    assert next_steps(story, Now(BEGINNING, 0.0)).steps == (SayReady("E1.1"),)
+    ready = steps.Story(msgspec.structs.replace(second, ready=BEGINNING))
+    turn = BEGINNING + planning.TAKE_OVER
+    assert next_steps(ready, Now(BEGINNING, 0.0), all_ready=BEGINNING) == Plan(wake=turn)
+    assert next_steps(ready, Now(turn, 0.0), all_ready=BEGINNING).steps == (Approve("E1.1"),)
+    first = steps.Story(msgspec.structs.replace(a_case(approve="coordinated"), ready=BEGINNING))
+    assert next_steps(first, Now(BEGINNING, 0.0), all_ready=BEGINNING).steps == (Approve("E1.1"),)
+
+
+def test_a_machine_that_is_not_listed_comes_last_and_speaks_for_nobody() -> None:
+    peer = steps.Story(a_case(approve="coordinated", machine="web_9", id="E1.1"))
+    assert next_steps(peer, Now(BEGINNING, 0.0)).steps == (steps.AskReady("E1.1"),)
+    turn = BEGINNING + 2 * planning.TAKE_OVER
+    assert next_steps(peer, Now(BEGINNING, 0.0), all_ready=BEGINNING) == Plan(wake=turn)
+
+
+def test_why_an_event_is_gone_is_told_by_what_is_known() -> None:
+    case = cases.opened("E1.1", event(), Rule(name="r"), (), "web_0", BEGINNING, boot="first")
+    soon, late = BEGINNING + timedelta(seconds=60), BEGINNING + timedelta(seconds=900)
+    started = cases.told(case, event(status="Started", not_before=None), soon)
+    approved = msgspec.structs.replace(case, approved=BEGINNING)
+    unheard = msgspec.structs.replace(case, approving=BEGINNING)
+    freeze = msgspec.structs.replace(case, event=event(type="Freeze"))
+    assert cases.gone(case, soon, "first").over == "withdrawn"
+    assert cases.gone(freeze, soon, "second").over == "withdrawn"
+    assert cases.gone(case, soon, "second").over == "finished"
+    assert cases.gone(case, late, "first").over == "finished"
+    assert cases.gone(started, soon, "first").over == "finished"
+    assert cases.gone(approved, soon, "first").over == "finished"
+    assert cases.gone(unheard, soon, "first").over == "finished", "killed before it was answered"
+
+
+def test_nobody_approves_what_has_started_by_itself() -> None:
+    late = Now(BEGINNING + timedelta(seconds=900), 0.0)
+    for approve in ("when-done", "coordinated"):
+        assert next_steps(steps.Story(a_case(approve=approve)), late) == Plan()

@@ -1,0 +1,215 @@
+"""The agent's configuration: what it says, and everything that is wrong with it at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from forewarn.agent.config import Config
+from forewarn.agent.reading import MAX_CONFIG_BYTES, ConfigError, read
+
+
+def config(directory: Path, text: str) -> Config:
+    path = directory / "agent.toml"
+    path.write_text(text)
+    return read(path)
+
+
+def problems(directory: Path, text: str) -> list[str]:
+    with pytest.raises(ConfigError) as raised:
+        config(directory, text)
+    before = f"{directory / 'agent.toml'}: "
+    assert all(line.startswith(before) for line in raised.value.problems)
+    return [line.removeprefix(before) for line in raised.value.problems]
+
+
+def test_a_configuration_says_what_it_says(tmp_path: Path) -> None:
+    made = config(
+        tmp_path,
+        """
+        [agent]
+        state = "state"
+        endpoint = "http://127.0.0.1:8169"
+        listen = ""
+        approve = "when-done"
+        shared = "/srv/shared"
+
+        [[rule]]
+        name = "short freezes"
+        type = "Freeze"
+        max_duration = "10s"
+
+        [[rule]]
+        source = ["User", "Platform"]
+        min_duration = 5
+        machine = "any"
+        labels = { tier = "web" }
+        hooks = ["drain", "mine"]
+        when = "5m"
+        approve = "coordinated"
+
+        [hook.drain]
+        haproxy = { socket = "/run/haproxy/admin.sock", server = "web/web1" }
+        timeout = "2m"
+        retries = 2
+        if_it_fails = "stop"
+
+        [hook.mine]
+        prepare = "bin/save --all 'two words'"
+        undo = ["restore"]
+        """,
+    )
+    assert made.state == tmp_path / "state"
+    assert made.endpoint == "http://127.0.0.1:8169"
+    assert (made.listen, made.shared) == ("", Path("/srv/shared"))
+    freezes, second = made.rules
+    assert (freezes.name, freezes.type, freezes.max_duration) == ("short freezes", ("Freeze",), 10)
+    assert (freezes.machine, freezes.lead, freezes.approve) == ("mine", None, "when-done")
+    assert (second.name, second.min_duration, second.lead) == ("rule 2", 5.0, 300.0)
+    assert (second.approve, second.hooks) == ("coordinated", ("drain", "mine"))
+    drain, mine = made.hooks.values()
+    assert (drain.kind, drain.options["server"]) == ("haproxy", "web/web1")
+    assert (drain.stages, drain.timeout, drain.retries) == (("prepare", "undo"), 120.0, 2)
+    assert drain.if_it_fails == "stop"
+    assert mine.commands == {
+        "prepare": (str(tmp_path / "bin/save"), "--all", "two words"),
+        "undo": ("restore",),
+    }
+    assert made.warnings == ()
+
+
+def test_nothing_said_means_the_defaults(tmp_path: Path) -> None:
+    made = config(tmp_path, "")
+    assert made.state == Path("/var/lib/forewarn-agent")
+    assert (made.endpoint, made.listen, made.shared) == (None, "127.0.0.1:9169", None)
+    (warning,) = made.warnings
+    assert warning.endswith("there is no [[rule]], so nothing is done about any event")
+
+
+def test_all_that_is_wrong_is_told_at_once_with_its_place(tmp_path: Path) -> None:
+    told = problems(
+        tmp_path,
+        """
+        [agent]
+        aprove = "never"
+        approve = "when done"
+
+        [[rule]]
+        name = "a"
+        max_duration = "10x"
+        hooks = ["drian", "c", "c"]
+        machine = 5
+
+        [[rule]]
+        name = "a"
+        machine = "all"
+        when = "soon"
+        min_duration = "2m"
+        max_duration = "1m"
+
+        [hook.drain]
+        haproxy = { sockt = "/x", server = "web/web1" }
+        timeout = "0.1s"
+        retries = 99
+        if_it_fails = "halt"
+
+        [hook.b]
+        systemd = { units = ["a b"] }
+
+        [hook.c]
+        undo = "x 'y"
+
+        [hook.d]
+
+        [hook.e]
+        log = {}
+        prepare = "a"
+
+        [hook."f/g"]
+        prepare = []
+
+        [hok]
+        """,
+    )
+    assert sorted(told) == sorted(
+        [
+            "hok: unknown key; did you mean 'hook'?",
+            "agent.aprove: unknown key; did you mean 'approve'?",
+            "agent.approve: 'when done' is none of never, when-done, user-at-once, coordinated;"
+            " did you mean 'when-done'?",
+            "hook.drain.timeout: '0.1s' is not from 1 s to 1 d",
+            "hook.drain.retries: 99 is not from 0 to 20",
+            "hook.drain.if_it_fails: 'halt' is none of go on, stop",
+            "hook.drain.haproxy.sockt: unknown key; did you mean 'socket'?",
+            "hook.b.systemd: 'a b' is not the name of a unit; it is like app.service",
+            'hook.c.undo: "x \'y" cannot be split into words: No closing quotation',
+            "hook.c.undo: there is no prepare that it could undo, so it never runs",
+            "hook.d: says nothing to do; give a command for prepare, undo, started, finished,"
+            " withdrawn, or one of haproxy, log, notify, systemd, webhook",
+            "hook.e: a hook is one ready-made thing, or commands, not both: log, prepare",
+            "hook.f/g: a hook's name has letters, digits, '_', '.' and '-', begins with a letter, a"
+            " digit or '_', and has at most 64 characters",
+            "hook.f/g.prepare: a command is a program and its arguments; for none, leave it out",
+            "rule[0].machine: text is expected, not a whole number; write it in quotes",
+            "rule[0].hooks: there is no hook 'drian'; did you mean 'drain'?",
+            "rule[0].hooks: named twice: c",
+            "rule[0].max_duration: '10x' is not a duration; write for example 90s, 15m, 1h30m or"
+            " 7d",
+            "rule[1]: min_duration is longer than max_duration, so nothing matches",
+            "rule[1].when: 'soon' is not a duration; write for example 90s, 15m, 1h30m or 7d; or"
+            " 'at once'",
+            "rule[1].machine: 'all' is none of mine, peer, any",
+            "rule: two have the name 'a'; a log could not tell them apart",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("rule = 5", "rule: a list is expected, not a whole number"),
+        ("[rule]", "rule: write [[rule]], in two brackets; there may be several"),
+        ("rule = [5]", "rule[0]: a table is expected"),
+        ("agent = []", "agent: a mapping is expected, not a list"),
+        ("[hook]\na = 5", "hook.a: a table is expected, with commands or one that is ready-made"),
+        ("[hook.a]\nlog = 5", "hook.a.log: a mapping is expected, not a whole number"),
+        ("[hook.a]\nprepare = [1]", "hook.a.prepare: text is expected, not a whole number; write"),
+        ("a = ", "Invalid value (at "),
+        ('[agent]\nendpoint = "https://x"', "agent.endpoint: 'https://x': the endpoint speaks"),
+        ('[agent]\nlisten = "0.0.0.0:1"', "agent.listen: 0.0.0.0:1 can be reached from beyond"),
+    ],
+)
+def test_another_shape_is_said_in_one_line(tmp_path: Path, text: str, says: str) -> None:
+    (told,) = problems(tmp_path, text)
+    assert told.startswith(says)
+
+
+def test_what_is_hardly_meant_is_noted(tmp_path: Path) -> None:
+    made = config(
+        tmp_path,
+        """
+        [[rule]]
+        name = "all"
+        machine = "any"
+        [[rule]]
+        name = "rebots"
+        type = "Rebot"
+        [hook.idle]
+        log = {}
+        """,
+    )
+    assert [warning.partition("agent.toml: ")[2] for warning in made.warnings] == [
+        "rule[1].type: no event has ever had the type 'Rebot'; did you mean 'Reboot'?",
+        "hook.idle: no rule names it, so it never runs",
+        "rule[1]: never reached: 'all' before it matches whatever 'rebots' does, and the first"
+        " match wins",
+    ]
+
+
+def test_a_file_that_is_not_there_or_is_too_large_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        read(tmp_path / "none.toml")
+    (tmp_path / "large.toml").write_text("#" * (MAX_CONFIG_BYTES + 1))
+    with pytest.raises(ConfigError, match="at most 1,048,576 bytes"):
+        read(tmp_path / "large.toml")

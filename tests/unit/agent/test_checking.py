@@ -1,0 +1,129 @@
+"""What `agent check` finds on a machine, piece by piece; the whole of it is test_agent_check's."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from forewarn.agent import checking_machine as machine
+from forewarn.agent import locking
+from forewarn.agent.checking import findings
+from forewarn.agent.config import Config
+from forewarn.agent.finding import Finding
+from forewarn.agent.listening import BadListen, listens
+
+
+def said(found: list[Finding]) -> list[tuple[str, str]]:
+    return [(one.grade, one.says) for one in found]
+
+
+def test_all_that_is_wrong_with_a_configuration_is_told_with_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "agent.toml"
+    file.write_text('[agent]\nlisten = "here"\n[[rule]]\nhoks = []\napprove = "always"\n')
+    found = list(findings(file))
+    assert {one.grade for one in found} == {"problem"}
+    places = ("agent.listen", "rule[0].hoks", "rule[0].approve")
+    assert len(found) == len(places)
+    for place in places:
+        assert any(one.says.startswith(f"{file}: {place}: ") for one in found), place
+
+
+def test_a_state_directory_is_tried_for_real(tmp_path: Path) -> None:
+    state = tmp_path / "new/state"
+    assert said(list(machine.state(state)))[0] == ("ok", f"{state} can be written")
+    assert not state.exists()  # looking changes nothing
+    (tmp_path / "file").touch()
+    ((grade, says),) = said(list(machine.state(tmp_path / "file")))
+    assert (grade, "cannot be written: Not a directory" in says) == ("problem", True)
+
+
+def test_a_state_directory_in_memory_or_open_to_others_or_in_use_is_worth_a_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mounts = tmp_path / "mountinfo"
+    monkeypatch.setattr(machine, "MOUNTS", mounts)
+    mounts.write_text(
+        "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
+        f"30 22 0:30 / {tmp_path} rw,nosuid shared:5 - tmpfs tmpfs rw\n"
+    )
+    (state := tmp_path / "state").mkdir(mode=0o755)
+    lock = locking.taken(state / "lock")
+    assert lock is not None
+    found = said(list(machine.state(state)))
+    os.close(lock)
+    assert [grade for grade, _ in found] == ["ok", "note", "note", "note"]
+    for word, (_, says) in zip(
+        ("read by others", "tmpfs", "works with it"), found[1:], strict=True
+    ):
+        assert word in says
+    mounts.write_text("22 1 8:1 / / rw - ext4 /dev/sda1 rw\n")
+    state.chmod(0o700)
+    assert [grade for grade, _ in said(list(machine.state(state)))] == ["ok"]
+
+
+def test_a_shared_directory_has_to_be_there(tmp_path: Path) -> None:
+    ((grade, says),) = said(list(machine.shared(tmp_path / "away")))
+    assert (grade, "mount it, or make it" in says) == ("problem", True)
+    assert said(list(machine.shared(tmp_path)))[0][0] == "ok"
+
+
+def test_an_address_that_somebody_has_is_a_problem_unless_it_is_our_own_agent(
+    tmp_path: Path,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        config = Config(state=tmp_path, listen=f"127.0.0.1:{taken.getsockname()[1]}")
+        assert [one.grade for one in machine.listening(config)] == ["problem"]
+        lock = locking.taken(tmp_path / "lock")
+        assert lock is not None
+        assert [one.grade for one in machine.listening(config)] == ["ok"]
+        os.close(lock)
+    assert [one.grade for one in machine.listening(config)] == ["ok"]
+    path = Config(state=tmp_path, listen=str(tmp_path / "no/socket"))
+    assert "RuntimeDirectory=" in next(iter(machine.listening(path))).says
+
+
+@pytest.mark.parametrize(
+    ("said", "right"),
+    [
+        ("127.0.0.1:9169", "127.0.0.1:9169"),
+        ("localhost:0", "127.0.0.1:0"),
+        ("[::1]:9169", "[::1]:9169"),
+        ("/run/forewarn-agent/socket", "/run/forewarn-agent/socket"),
+        ("0.0.0.0:9169", ""),
+        ("192.0.2.1:9169", ""),
+        ("9169", ""),
+        ("127.0.0.1:99999", ""),
+        ("example.org:80", ""),
+        ("socket", ""),
+    ],
+)
+def test_the_agent_listens_on_this_machine_alone_unless_told_otherwise(
+    said: str, right: str
+) -> None:
+    if right:
+        assert str(listens(said)) == right
+        assert listens(said).local
+    else:
+        with pytest.raises(BadListen):
+            listens(said)
+    if said.startswith(("0.", "192.")):
+        assert not listens(said, anywhere=True).local
+
+
+def test_a_program_has_to_be_there_and_to_be_ours_to_run(tmp_path: Path) -> None:
+    program = tmp_path / "drain"
+    assert machine.program(str(program)) == [f"there is no {program}"]
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o644)
+    assert "cannot be run by" in machine.program(str(program))[0]
+    program.chmod(0o755)
+    assert machine.program(str(program)) == []
+    program.chmod(0o757)
+    assert machine.program(str(program)) == [
+        f"{program} can be changed by others: chmod o-w {program}"
+    ]
+    assert "on the agent's PATH" in machine.program("no-such-program-anywhere")[0]
+    assert machine.program("sh") == []

@@ -1,0 +1,171 @@
+"""What the agent counts: along with what it tells, and as its stories stand."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_world import BEGINNING, World, a_case, event, hook
+
+from forewarn.agent import counting
+from forewarn.agent.counting import Counts, Health, exposition, kind
+from forewarn.agent.picture import Picture, status
+from forewarn.client.standing import Standing
+from forewarn.client.steps import TROUBLES
+
+DOCS = Path(__file__).parents[3] / "docs/agent-operating.md"
+WELL = Health(healthy=True, ready=True, writable=True)
+
+
+def stands(trouble: str = "", **more: Any) -> Standing:
+    said: dict[str, Any] = {
+        "endpoint": "http://169.254.169.254",
+        "version": "2020-07-01",
+        "long_poll": True,
+        "trouble": trouble,
+        "since": BEGINNING,
+        "answers": 7,
+        "troubles": 2,
+        "kinds": {"late": 2},
+    }
+    return Standing(**(said | more))
+
+
+def picture(world: World | None = None, trouble: str = "", after: float = 0.0) -> Picture:
+    world = world or World()
+    return Picture(
+        now=BEGINNING + timedelta(seconds=after),
+        machine="web_0",
+        dry=False,
+        standing=stands(trouble),
+        events=tuple(case.event for case in world.cases.values() if not case.over),
+        stories=tuple(world.stories()),
+    )
+
+
+def shown(counts: Counts, seen: Picture, health: Health = WELL) -> dict[str, float]:
+    text = exposition(counts, seen, health)[0].decode()
+    pairs = [line.rpartition(" ") for line in text.splitlines() if not line.startswith("#")]
+    return {name.removeprefix("forewarn_agent_"): float(value) for name, _, value in pairs}
+
+
+def busy() -> tuple[Counts, World]:
+    """A case in the middle of everything."""
+    world = World(a_case(hook("drain"), hook("stop"), approve="when-done"))
+    world.turn()
+    world.end_a_run()
+    world.turn()
+    counts, told = Counts(), []
+    tell = counts.hearing(lambda what, **_: told.append(what))
+    tell("event seen", event="E1", type="Reboot", source="Platform")
+    facts = {"hook": "drain", "stage": "prepare"}
+    tell("hook ended", **facts, outcome="ended", ok=True, seconds=0.3)
+    tell("hook ended", **facts, outcome="ended", ok=False, seconds=2.0)
+    tell("hook ended", **facts, outcome="timed-out", ok=False, seconds=60.0)
+    tell("hook ended", **facts, outcome="lost", ok=False, seconds=None)
+    tell("not approved", event="E1", why="x")
+    tell("approved", event="E1")
+    assert told.count("hook ended") == 4  # it all goes on to the log
+    return counts, world
+
+
+def test_everything_is_counted_that_is_told() -> None:
+    counts, world = busy()
+    found = shown(counts, picture(world))
+    assert found['events_seen_total{source="Platform",type="Reboot"}'] == 1
+    for outcome in ("done", "failed", "timed-out", "lost"):
+        name = f'hook_runs_total{{hook="drain",outcome="{outcome}",stage="prepare"}}'
+        assert found[name] == 1
+    assert found['hook_seconds_count{hook="drain",stage="prepare"}'] == 3
+    assert found['hook_seconds_sum{hook="drain",stage="prepare"}'] == 62.3
+    assert found['hook_seconds_bucket{hook="drain",le="5.0",stage="prepare"}'] == 2
+    assert found['approvals_total{outcome="approved"}'] == 1
+    assert found['approvals_total{outcome="failed"}'] == 1
+
+
+def test_what_is_at_work_and_what_is_left_to_undo_is_read_off_the_stories() -> None:
+    counts, world = busy()
+    found = shown(counts, picture(world))
+    assert found['events{status="Scheduled"}'] == found["cases"] == 1
+    assert (found["hooks_at_work"], found["undo_pending"]) == (1, 2)
+    world.end_a_run()
+    world.to_the_end()
+    found = shown(counts, picture(world))
+    assert (found["cases"], found["undo_pending"], found["undo_given_up"]) == (0, 0, 0)
+
+
+def test_an_undo_that_was_given_up_is_shown_until_the_next_one_succeeds() -> None:
+    fails = True
+    first, second = (a_case(hook("drain"), of=event(id), id=f"{id}.1") for id in ("E1", "E2"))
+    world = World(first, roll=lambda stage: "bad" if stage == "undo" and fails else "good")
+    world.turn()
+    world.end_a_run()
+    world.to_the_end()
+    seen = picture(world)
+    assert shown(Counts(), seen)["undo_given_up"] == 1
+    assert status(seen).cases[0].state == "undo of drain given up"
+    fails = False
+    world.cases[second.id], world.runs[second.id] = second, []
+    world.turn()
+    world.end_a_run()
+    world.to_the_end()
+    assert shown(Counts(), picture(world))["undo_given_up"] == 0
+
+
+def test_how_it_stands_with_the_endpoint() -> None:
+    well = shown(Counts(), picture(after=60))
+    name = 'endpoint_info{api_version="2020-07-01",endpoint="http://169.254.169.254"}'
+    assert (well[name], well["long_poll"], well["silence_seconds"]) == (1, 1, 0)
+    assert (well["answers_total"], well['troubles_total{kind="late"}']) == (7, 2)
+    assert well['troubles_total{kind="refused"}'] == 0
+    assert not [name for name in well if name.startswith("trouble{")]
+    ill = shown(Counts(), picture(trouble="the connection is refused", after=60))
+    assert (ill['trouble{kind="refused"}'], ill["silence_seconds"]) == (1, 60)
+    sick = Health(healthy=False, ready=False, writable=False)
+    ill = shown(Counts(), picture(), sick)
+    assert (ill["healthy"], ill["ready"], ill["state_writable"]) == (0, 0, 0)
+
+
+def test_what_a_hook_may_come_to_is_there_before_it_has() -> None:
+    """Else the first failure would go unnoticed: a series that begins at one has not grown."""
+    found = shown(Counts([hook("drain", ("prepare", "undo"))]), picture())
+    assert found['hook_runs_total{hook="drain",outcome="failed",stage="undo"}'] == 0
+    assert 'hook_runs_total{hook="drain",outcome="failed",stage="started"}' not in found
+    assert found['approvals_total{outcome="failed"}'] == 0
+
+
+def test_a_kind_of_trouble_is_one_of_a_few_whatever_was_answered() -> None:
+    assert [kind(words) for words in TROUBLES.values()] == list(TROUBLES)
+    assert kind("answered 503") == "5xx"
+    assert kind("answered something that is no document") == "not-a-document"
+    assert kind("no endpoint answers: …") == "other"
+
+
+def test_types_that_nobody_knows_do_not_make_series_without_end() -> None:
+    counts = Counts()
+    for number in range(counting.MAX_VALUES + 50):
+        counts.hear("event seen", {"type": f"New{number}", "source": "Platform"})
+    assert len(counts.seen) == counting.MAX_VALUES + 1
+    assert counts.seen[counting.OTHER, counting.OTHER] == 50
+
+
+def test_every_metric_is_documented_and_every_documented_one_is_there() -> None:
+    counts, world = busy()
+    seen = picture(world, trouble="the connection is refused")
+    types = re.findall(r"^# TYPE (\S+) (\S+)$", exposition(counts, seen, WELL)[0].decode(), re.M)
+    there = {name for name, _ in types if name.startswith("forewarn_agent_")}
+    said = set(re.findall(r"^\| `(forewarn_agent_\w+)[{`]", DOCS.read_text(), re.M))
+    assert said == there
+    assert {name for name, type in types if type == "counter"} <= {
+        name for name, _ in types if name.endswith("_total")
+    }
+
+
+@pytest.mark.parametrize("accept", ["application/openmetrics-text;version=1.0.0", "text/plain"])
+def test_whoever_asks_for_openmetrics_gets_it(accept: str) -> None:
+    text, type = exposition(Counts(), picture(), WELL, accept)
+    assert ("openmetrics" in type) is ("openmetrics" in accept)
+    assert text.endswith(b"# EOF\n") is ("openmetrics" in accept)

@@ -1,0 +1,155 @@
+"""What the agent says: a line for each happening, without secrets, for programs and for people."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from forewarn.agent import telling
+from forewarn.agent.telling import Teller, secrets_in
+from forewarn.client.events import moment
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Pipe:
+    """One that nobody has read from yet, as standard error."""
+
+    def __init__(self) -> None:
+        self.reading, writing = os.pipe()
+        self.stream = os.fdopen(writing, "w")
+
+    def read(self) -> str:
+        return os.read(self.reading, 1_000_000).decode()
+
+    def close(self) -> None:
+        self.stream.close()
+        os.close(self.reading)
+
+
+@pytest.fixture
+def pipe() -> Iterator[Pipe]:
+    pipe = Pipe()
+    yield pipe
+    pipe.close()
+
+
+def line(what: str, **facts: object) -> dict[str, object]:
+    stream = io.StringIO()
+    Teller(stream=stream)(what, **facts)
+    (said,) = stream.getvalue().splitlines()
+    found: dict[str, object] = json.loads(said)
+    return found
+
+
+def test_a_happening_is_one_line_with_fields_named_as_in_the_services_log() -> None:
+    said = line("hook ended", event="E1", resources=("web_0",), said="a\nb", ok=True, code=None)
+    assert str(said.pop("timestamp")).endswith("Z")
+    assert said == {
+        "level": "info",
+        "event": "hook ended",
+        "event_id": "E1",
+        "machines": ["web_0"],
+        "output": "a\nb",
+        "ok": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("what", "facts", "level"),
+    [
+        ("event seen", {}, "info"),
+        ("hook ended", {"ok": True}, "info"),
+        ("hook ended", {"ok": False}, "warning"),
+        ("trouble", {"why": "x"}, "warning"),
+        ("hook given up", {}, "error"),
+    ],
+)
+def test_what_went_wrong_is_graver(what: str, facts: dict[str, object], level: str) -> None:
+    assert line(what, **facts)["level"] == level
+
+
+def test_people_at_a_terminal_read_words() -> None:
+    terminal = Terminal()
+    Teller(stream=terminal)("trouble", about="identity", why="it's away", at=moment(0))
+    said = terminal.getvalue()
+    assert said.endswith(
+        'Z  warning: trouble  about=identity  why="it\'s away"  at=1970-01-01 00:00:00+00:00\n'
+    )
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_nobody_elses_words_can_end_a_line_or_move_a_cursor(form: str) -> None:
+    stream = io.StringIO()
+    Teller(form, stream=stream)("event seen", description="x\n{}\x1b[2J\u2028\u202e")
+    (said,) = stream.getvalue().splitlines()
+    assert not {"\x1b", "\u2028", "\u202e"} & set(said)
+
+
+def test_secrets_among_options_are_told_by_nobody() -> None:
+    options = {
+        "webhook": {"url": "https://example.org/T0/s3cr3t", "headers": {"X-Key": "abcdefgh"}},
+        "notify": {"urls": ["slack://tokens/here"], "urls_file": "/etc/forewarn/urls"},
+        "haproxy": {"socket": "/run/haproxy/admin.sock", "server": ["web/web1"]},
+    }
+    secrets = secrets_in(options)
+    assert secrets == {"https://example.org/T0/s3cr3t", "abcdefgh", "slack://tokens/here"}
+    stream = io.StringIO()
+    Teller(stream=stream, secrets=secrets)(
+        "hook ended",
+        said="POST https://example.org/T0/s3cr3t: 403, key abcdefgh",
+        resources=["slack://tokens/here"],
+        why="https://ann:hunter2@example.net fw_0123abcd_" + "x" * 43,
+    )
+    said = json.loads(stream.getvalue())
+    assert said["output"] == "POST …: 403, key …"
+    assert said["machines"] == ["…"]
+    assert said["why"] == "https://…@example.net fw_0123abcd_…"
+
+
+def test_of_what_a_command_said_the_end_is_told_and_of_the_rest_the_beginning() -> None:
+    long = "a" * 9_000 + "b" * 9_000
+    said = line("hook ended", said=long, why=long)
+    assert said["output"] == "…" + "b" * (telling.MAX_OUTPUT - 1)
+    assert said["why"] == "a" * (telling.MAX_VALUE - 1) + "…"
+
+
+def test_the_journal_is_told_how_grave_it_is_and_nobody_else(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = os.fstat(pipe.stream.fileno())
+    tell = Teller(stream=pipe.stream)
+    monkeypatch.setenv("JOURNAL_STREAM", f"{found.st_dev}:{found.st_ino}")
+    tell("hook given up")
+    assert pipe.read().startswith('<3>{"timestamp"')
+    monkeypatch.setenv("JOURNAL_STREAM", f"{found.st_dev}:{found.st_ino + 1}")
+    tell("hook given up")
+    assert pipe.read().startswith('{"timestamp"')
+
+
+def test_a_log_that_nobody_reads_stops_nobody_and_says_later_what_is_missing(pipe: Pipe) -> None:
+    tell = Teller(stream=pipe.stream)
+    for number in range(100):
+        tell("trouble", about=str(number), why="x" * 1_500, output="y" * 1_000, where="z" * 2_000)
+    said = pipe.read()
+    tell("well again")
+    lines = [json.loads(line) for line in (said + pipe.read()).splitlines()]
+    *kept, missing, last = lines  # every one of them whole
+    assert [one["about"] for one in kept] == [str(number) for number in range(len(kept))]
+    assert missing["event"] == "lines of this log were dropped, since nobody read it"
+    assert missing["lines"] == 100 - len(kept) > 0
+    assert last["event"] == "well again"
+
+
+def test_a_log_that_is_closed_stops_nobody(pipe: Pipe) -> None:
+    tell = Teller(stream=pipe.stream)
+    os.close(pipe.reading)
+    tell("trouble", about="x", why="y")
+    pipe.reading = os.open(os.devnull, os.O_RDONLY)

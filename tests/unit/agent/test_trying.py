@@ -1,0 +1,134 @@
+"""`agent test`: which rule an invented event falls under, why not the others, and what would be
+done; in agreement with what decides about real ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forewarn.agent.config import Rule
+from forewarn.agent.matching import matched, matches
+from forewarn.agent.planning import MARGIN
+from forewarn.agent.reading import read
+from forewarn.agent.trying import done, span, tried, why_not
+from forewarn.cli.agent_health import Invented, invent
+from forewarn.client.events import Event
+
+DURATIONS = st.none() | st.sampled_from([1.0, 5.0, 9.0])
+SOME = st.sampled_from([(), ("Freeze",), ("Reboot", "Freeze"), ("Platform",), ("User",)])
+LABELS = st.sampled_from([{}, {"tier": "web"}, {"tier": "sql"}])
+RULES = st.builds(
+    Rule,
+    name=st.just("one"),
+    type=SOME,
+    source=SOME,
+    min_duration=DURATIONS,
+    max_duration=DURATIONS,
+    machine=st.sampled_from(["mine", "peer", "any"]),
+    labels=LABELS,
+)
+EVENTS = st.builds(
+    Event,
+    id=st.just("E1"),
+    type=st.sampled_from(["Freeze", "Reboot"]),
+    status=st.just("Scheduled"),
+    source=st.sampled_from(["Platform", "User", ""]),
+    duration=st.none() | st.integers(0, 10),
+)
+
+CONFIG = """
+[[rule]]
+name = "short freezes"
+type = "Freeze"
+max_duration = "10s"
+
+[[rule]]
+name = "everything else"
+hooks = ["drain", "save"]
+when = "5m"
+approve = "when-done"
+
+[[rule]]
+name = "never"
+type = "Preempt"
+
+[hook.drain]
+prepare = "true"
+undo = "true"
+timeout = "10m"
+
+[hook.save]
+prepare = "true"
+undo = "true"
+started = "true"
+"""
+
+
+@given(RULES, EVENTS, st.booleans(), LABELS)
+def test_what_it_says_is_what_would_be_decided(
+    rule: Rule, event: Event, mine: bool, tags: dict[str, str]
+) -> None:
+    says = why_not(rule, event, mine=mine, tags=tags)
+    assert (says == "") is matches(rule, event, mine=mine, tags=tags)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "agent.toml").write_text(CONFIG)
+    return tmp_path / "agent.toml"
+
+
+def test_the_first_rule_that_matches_is_named_and_why_the_others_do_not(file: Path) -> None:
+    config = read(file)
+    event = Event(id="E1", type="Freeze", status="Scheduled", duration=11)
+    found = tried(config, event, mine=True, tags={})
+    assert [one.why_not for one in found] == [
+        "it is about events of at most 10 s",
+        "",
+        "not reached: 'everything else' matches first",
+    ]
+    assert matched(config.rules, event, mine=True, tags={}) is config.rules[1]
+
+
+@pytest.mark.parametrize(
+    ("notice", "said"),
+    [
+        (
+            895.0 + MARGIN,
+            [
+                f"prepare drain: after 9 min {55 + MARGIN:g} s, {span(300 - MARGIN)} at most",
+                "prepare save: then, 1 min",
+            ],
+        ),
+        (30.0 + MARGIN, ["prepare drain: at once, 30 s at most", "prepare save: then, 30 s"]),
+        (0.5 + MARGIN, ["prepare drain: not begun", "prepare save: not begun"]),
+    ],
+)
+def test_no_command_would_be_given_time_beyond_not_before(
+    file: Path, notice: float, said: list[str]
+) -> None:
+    config = read(file)
+    steps = list(done(config.rules[1], config.hooks, notice))
+    for step, begins in zip(steps, said, strict=False):
+        assert step.startswith(begins)
+    assert steps[2:] == [
+        "when all are done, it is approved, for every machine that it lists",
+        "when it has started: started save",
+        "when it is over: undo save, then drain",
+    ]
+
+
+def test_the_command_says_so(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    invent(file, Invented("Freeze", "Platform", "5s", "15m", False, []), json=False)
+    assert capsys.readouterr().out.splitlines() == [
+        "yes  short freezes",
+        "no   everything else: not reached: 'short freezes' matches first",
+        "no   never: not reached: 'short freezes' matches first",
+        "     nothing is prepared",
+        "     it starts at its NotBefore: nobody here approves it",
+    ]
+    invent(file, Invented("Preempt", "User", None, "30s", True, ["tier=web"]), json=False)
+    assert capsys.readouterr().out.endswith("no rule matches: nothing is done about it\n")
