@@ -1,0 +1,29 @@
+"""examples/batch-on-spot: a job whose machine is taken back goes on elsewhere from where it was."""
+
+from __future__ import annotations
+
+import re
+
+from example_plays import play
+
+EXAMPLE = "batch-on-spot"
+
+
+def test_an_evicted_job_loses_at_most_a_second_of_its_work() -> None:
+    code, said = play(EXAMPLE)
+    assert code == 0, said
+    twice, second = _lost(said)
+    assert twice <= second
+
+
+def test_a_job_that_does_not_listen_loses_more() -> None:
+    code, said = play(EXAMPLE, "--deaf")
+    assert code == 1
+    twice, second = _lost(said)
+    assert twice > second
+
+
+def _lost(said: str) -> tuple[int, int]:
+    """How many units were done twice, and how many are done in a second."""
+    [(twice, second)] = re.findall(r"^done twice: (\d+)\. In a second it does (\d+)$", said, re.M)
+    return int(twice), int(second)

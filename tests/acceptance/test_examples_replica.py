@@ -1,0 +1,39 @@
+"""examples/primary-and-replica with two real Redis servers and a machine that is really frozen: the
+replica has taken over before that, and no acknowledged write is lost."""
+
+from __future__ import annotations
+
+import re
+import shutil
+
+import pytest
+from example_plays import play
+from netns import require
+
+EXAMPLE = "primary-and-replica"
+
+
+@pytest.fixture(autouse=True)
+def _needs_redis() -> None:
+    require(shutil.which("redis-server"), "redis-server: apt-get install redis-server")
+
+
+def test_the_replica_takes_over_before_the_freeze_and_no_acknowledged_write_is_lost() -> None:
+    code, said = play(EXAMPLE)
+    assert code == 0, said
+    assert "db-0 stands still, and db-1 is the primary\ndb-0 goes on, as a replica\n" in said
+    [lost] = re.findall(r"writes were acknowledged, (\d+) of them lost", said)
+    assert lost == "0"
+    assert _meanwhile(said) >= 2
+
+
+def test_without_agents_nobody_can_write_while_the_primary_stands_still() -> None:
+    code, said = play(EXAMPLE, "--without-agents")
+    assert code == 1
+    assert "db-0 stands still, and db-1 is a replica\ndb-0 goes on, as the primary\n" in said
+    assert _meanwhile(said) < 2
+
+
+def _meanwhile(said: str) -> int:
+    [writes] = re.findall(r"^(\d+) were acknowledged while db-0 stood still", said, re.M)
+    return int(writes)
