@@ -4,7 +4,7 @@
 #   make test    everything that a change must pass
 #   make lint    the part of it that only reads
 #   make fuzz    look for requests that two ways of answering take differently
-#   make bench   measurements, never part of the tests (BENCH=poll, platform or kit)
+#   make bench   measurements, never part of the tests (BENCH=poll, platform, kit or agent)
 #   make deb     a Debian package of the service, in dist/
 #   make lock    write the requirement locks anew
 
@@ -17,6 +17,9 @@ DEV_ARGS ?=
 BENCH_PYTHON ?= $(firstword $(wildcard /usr/bin/python3) $(PYTHON))
 BENCH ?= poll
 BENCH_ARGS ?=
+
+# What is compiled once need not be compiled again by every process that the tests start.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: dev test packages collected lint fuzz bench deb lock clean
 
@@ -57,14 +60,14 @@ deb: $(VENV)/.ready
 	tools/build-deb $(VENV) $(DEB_PYTHON) dist
 
 $(VENV)/.ready: requirements/dev.lock pyproject.toml tools/make-venv
-	tools/make-venv $(PYTHON) $(VENV) requirements/dev.lock
+	tools/make-venv $(PYTHON) $(VENV) requirements/dev.lock $(VENV)/wheels
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -m compileall -q src  # the tests start many processes
 	@touch $@
 
 # Published clients live apart: what they depend on is theirs, not ours.
 $(CLIENTS)/.ready: requirements/clients.lock tools/make-venv tools/client-packages
-	PIP_NO_COMPILE=1 tools/make-venv $(PYTHON) $(CLIENTS) requirements/clients.lock
+	tools/make-venv $(PYTHON) $(CLIENTS) requirements/clients.lock
 	tools/client-packages $(CLIENTS)/debian
 	@touch $@
 

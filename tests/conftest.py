@@ -4,6 +4,7 @@ first, and hypothesis keeps its own time."""
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -38,25 +39,34 @@ def _no_log_is_left_to_the_next_test() -> Iterator[None]:
 
 # Begun first, so that nobody waits for them in the end: the longest, and what builds packages.
 LONGEST = (
-    "killing/test_killing.py",
-    "simulation/test_simulation.py",
-    "acceptance/test_workers.py",
     "acceptance/test_deb.py",
-    "acceptance/test_schemathesis.py",
-    "acceptance/test_tutorial.py",
-    "acceptance/test_howto_languages.py",
-    "killing/test_killing_workers.py",
     "acceptance/test_container.py",
-    "acceptance/test_upgrade.py",
-    "acceptance/test_guest_network.py",
+    "acceptance/test_schemathesis.py",
+    "killing/test_killing.py",
+    "acceptance/test_agent_killed.py",
+    "acceptance/test_clients.py",
+    "acceptance/test_workers.py",
     "acceptance/test_supervised.py",
-    "acceptance/test_feed_followed.py",
-    "acceptance/test_front.py",
-    "acceptance/test_backup.py",
-    "acceptance/test_apply.py",
-    "acceptance/test_commands.py",
-    "judge/test_judge_crowd.py",
+    "acceptance/test_tutorial.py",
+    "killing/test_killing_workers.py",
+    "acceptance/test_hand_over.py",
+    "simulation/test_simulation.py",
     "differential/test_differential_cases.py",
+    "acceptance/test_front.py",
+    "acceptance/test_howto_languages.py",
+    "acceptance/test_hooks_recipes_kubernetes.py",
+    "acceptance/test_store_trouble.py",
+    "acceptance/test_scenario_commands.py",
+    "acceptance/test_examples_web.py",
+    "acceptance/test_guest_network.py",
+    "acceptance/test_examples_replica.py",
+    "acceptance/test_examples_batch.py",
+    "judge/test_judge_crowd.py",
+    "simulation/test_broken_services.py",
+    "acceptance/test_feed_followed.py",
+    "acceptance/test_agent_handling.py",
+    "acceptance/test_agent_booted.py",
+    "acceptance/test_hooks_systemd.py",
 )
 
 
@@ -66,6 +76,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return LONGEST.index(here) if here in LONGEST else len(LONGEST)
 
     items.sort(key=place)
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests are here to stay: not to be looked through whenever one leaves garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -26,6 +26,7 @@ from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
 import pytest
+from forking import FOREWARN, nursery, start
 from pyroute2 import IPRoute  # type: ignore[import-untyped]
 from running import Running, end
 
@@ -110,9 +111,13 @@ class Namespace:
     ) -> Running:
         """Start a process inside; it dies with the lab. `env` is added to our own environment."""
         command = [str(word) for word in argv]
+        before = _die_with_parent()
+        if tuple(command[:3]) == FOREWARN:
+            nursery()  # here, not inside
+            before = ()
         process = self.call(
-            subprocess.Popen,
-            [*_die_with_parent(), *command],
+            start,
+            [*before, *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

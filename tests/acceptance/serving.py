@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from forking import start
 from running import Running
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
@@ -103,7 +104,7 @@ def serving(
     **more: Any,
 ) -> Iterator[Serving]:
     argv = [*before, *FOREWARN, "serve", "--config", str(settings)]
-    process = subprocess.Popen(
+    process = start(
         argv,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

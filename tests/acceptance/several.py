@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from forking import start
 from polling import GET, LAST, until
 from raw import Hangs, HungUp, Line, Raw, exchange, request
 from running import Running
@@ -30,7 +31,7 @@ LAST_POLL = LAST
 TARGET = "/metadata/scheduledevents?api-version=2020-07-01"
 MACHINES = 12
 NEVER_LONGER = 60.0  # seconds for anything that should take one
-BREATH = 0.02  # seconds between two polls of a machine: of a dozen, one is always asking
+BREATH = 0.05  # seconds between two polls of a machine: of a dozen, one is always asking
 
 
 def source(n: int) -> str:
@@ -70,7 +71,7 @@ class Several:
 
     def start(self, *before: str, fds: Sequence[int] = (), **environment: str) -> Running:
         argv = [*before, sys.executable, "-m", "forewarn", "serve", "--config", str(self.config)]
-        process = subprocess.Popen(
+        process = start(
             argv,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

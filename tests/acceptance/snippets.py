@@ -27,6 +27,7 @@ from pathlib import Path
 import msgspec
 import yaml
 from running import Running
+from typed import forked_bin
 
 FILES = ("python", "yaml", "json", "toml", "text", "ini")
 PATIENCE = 180.0  # real seconds for one command; one that hangs is named
@@ -78,7 +79,7 @@ class Reader:
         self._services: list[Running] = []
         self._ports: dict[str, str] = {}
         self._env = {
-            "PATH": f"{path or Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PATH": f"{forked_bin()}:{path or Path(sys.executable).parent}:{os.environ['PATH']}",
             "HOME": str(room),
             "XDG_RUNTIME_DIR": str(room),
             "LANG": "C.UTF-8",

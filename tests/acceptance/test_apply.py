@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from forking import Forked, run
 from running import Running
 from typer.testing import CliRunner, Result
 
@@ -417,7 +418,7 @@ def _serve(*words: str | Path) -> Running:
     argv = [*FOREWARN, "serve", *map(str, words)]
     argv += ["--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0"]
     return Running(
-        subprocess.Popen(
+        Forked(
             argv,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -434,7 +435,7 @@ def _control(running: Running) -> str:
 
 
 def _run(control: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return run(
         [*FOREWARN, *map(str, words), "--url", control], capture_output=True, text=True, timeout=60
     )
 

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 import pytest
+from forking import Forked
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
@@ -185,7 +186,7 @@ def test_what_a_killed_command_has_left_is_cleared_away_by_the_next(
 
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        command = subprocess.Popen([*FOREWARN, "backup", str(backup), "--url", url])
+        command = Forked([*FOREWARN, "backup", str(backup), "--url", url])
         try:
             connection, _ = silent.accept()  # it has its place by now, and waits
             (place,) = left()
@@ -663,7 +664,7 @@ def unpacked(schema: str, path: Path) -> Path:
 
 class Process:
     def __init__(self, directory: Path, *words: object) -> None:
-        self.process = subprocess.Popen(
+        self.process = Forked(
             [*FOREWARN, *map(str, words), "--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

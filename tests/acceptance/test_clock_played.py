@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forking import Forked
 from polling import until
 from typer.testing import CliRunner, Result
 
@@ -43,7 +44,7 @@ class Played:
     def __init__(self, room: Path) -> None:
         env = {**os.environ, "XDG_RUNTIME_DIR": str(room)}
         ports = ["--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0"]
-        self.service = subprocess.Popen(
+        self.service = Forked(
             [*FOREWARN, "dev", "--clock", "virtual", *ports],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forking import Forked
 from typer.testing import CliRunner
 
 from forewarn.cli import settings
@@ -280,7 +281,7 @@ def test_a_developer_names_a_program_too(tmp_path: Path) -> None:
     ports = ["--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0", "--clock", "virtual"]
     words = [*FOREWARN, "dev", *ports, "--driver-command", f"{carry.path} 'one word'"]
     env = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env)
+    process = Forked(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env)
     assert process.stdout is not None
     try:
         urls = json.loads(process.stdout.readline().partition(b" ")[2])

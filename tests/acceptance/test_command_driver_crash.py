@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from forking import Forked
 from polling import until
 from running import Running
 from typer.testing import CliRunner
@@ -71,7 +72,7 @@ class Site:
 
     def start(self) -> None:
         words = [sys.executable, "-m", "forewarn", "serve", "--config", "serve.toml"]
-        process = subprocess.Popen(
+        process = Forked(
             words,
             cwd=self.directory,
             stdin=subprocess.DEVNULL,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forking import Forked, run
 from running import Running
 from typer.testing import CliRunner, Result
 
@@ -269,7 +270,7 @@ def test_what_others_wrote_does_not_act_on_the_terminal(service: Service) -> Non
 @pytest.mark.parametrize("words", ["machine list", "machine list --json", "history --json"])
 def test_a_full_disk_is_one_clear_line(shared: Service, words: str) -> None:
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
+        done = run(
             [*FOREWARN, *words.split(), "--url", shared.control_url],
             stdout=full,
             stderr=subprocess.PIPE,
@@ -292,7 +293,7 @@ def test_without_a_service_the_command_says_what_to_do(tmp_path: Path) -> None:
 
 
 def started(*words: str, env: dict[str, str] | None = None) -> Running:
-    process = subprocess.Popen(
+    process = Forked(
         [*FOREWARN, *words],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -383,7 +384,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         words = ["dev", "--metadata", f"127.0.0.1:{port}", "--control", "127.0.0.1:0"]
-        done = subprocess.run([*FOREWARN, *words], capture_output=True, text=True, check=False)
+        done = run([*FOREWARN, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert f"127.0.0.1:{port} is in use" in done.stderr
     assert done.stdout == ""
@@ -407,7 +408,7 @@ def test_serve_knows_guests_by_their_source_address(tmp_path: Path) -> None:
         with socket.create_connection(("127.0.0.1", port), source_address=(source, 0)) as guest:
             guest.sendall(f"GET {target} HTTP/1.0\r\nMetadata: true\r\n\r\n".encode())
             assert guest.recv(4096).split()[1] == status
-    second = subprocess.run(
+    second = run(
         [*FOREWARN, "serve", "--config", str(settings)], capture_output=True, text=True, check=False
     )
     assert second.returncode == 1

@@ -6,11 +6,11 @@ import gzip
 import json
 import os
 import resource
-import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import forking
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -86,7 +86,7 @@ def certificate(directory: Path, days: int, begins: int = -1) -> tuple[str, str]
 def test_settings_that_can_be_used_are_said_to_be(tmp_path: Path) -> None:
     """As a process: nothing is started, and nothing is left."""
     settings = made(tmp_path)
-    checked = subprocess.run(
+    checked = forking.run(
         [*FOREWARN, "config", "check", "--config", settings],
         capture_output=True,
         text=True,

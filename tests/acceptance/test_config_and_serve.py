@@ -8,12 +8,12 @@ import contextlib
 import json
 import os
 import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forking import run
 from serving import FOREWARN, environment, made, serving
 from typer.testing import CliRunner
 
@@ -39,7 +39,7 @@ def both(tmp_path: Path, settings: Path) -> tuple[str, str]:
     """What each says, refusing."""
     said = []
     for words in (["config", "check"], ["serve"]):
-        ran = subprocess.run(
+        ran = run(
             [*FOREWARN, *words, "--config", settings],
             capture_output=True,
             text=True,

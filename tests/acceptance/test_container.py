@@ -12,6 +12,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from running import Running
 from serving import Serving
 
 ROOT = Path(__file__).parents[2]
+WHEELS = Path(sys.executable).parents[1] / "wheels"
 FILE = ROOT / "deploy/container/Containerfile"
 KNOWN = {
     *("FROM", "WORKDIR", "RUN", "COPY", "ENV", "USER", "VOLUME", "STOPSIGNAL"),
@@ -78,7 +80,9 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CleanRoot]:
     needed("unshare", "nsenter", "useradd", "python3")
     root = CleanRoot(tmp_path_factory.mktemp("image"))
     root.done("ln", "-sf", "/usr/bin/python3", "/usr/local/bin/python")
-    index = {key: value for key, value in os.environ.items() if key.startswith(("PIP_", "SSL_"))}
+    index = _wheels(root) or {
+        key: value for key, value in os.environ.items() if key.startswith(("PIP_", "SSL_"))
+    }
     path = {"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
     here = "/"
     for word, rest in instructions():
@@ -97,6 +101,15 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CleanRoot]:
             break
     yield root
     root.close()
+
+
+def _wheels(root: CleanRoot) -> dict[str, str]:
+    """What was fetched for our own environment, brought there, if it is for the same Python."""
+    version = root.done("python3", "-c", "import sys; print(*sys.version_info[:2])").split()
+    if version != [str(part) for part in sys.version_info[:2]] or not WHEELS.is_dir():
+        return {}
+    _copy(root, [str(WHEELS)], "/wheels")
+    return {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/wheels"}
 
 
 def _copy(root: CleanRoot, sources: list[str], target: str) -> None:

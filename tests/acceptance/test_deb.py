@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("deb")
     built = subprocess.run(
         [ROOT / "tools/build-deb", Path(sys.executable).parents[1], PYTHON, out],
+        env={**os.environ, "DEB_COMPRESSION": "1"},  # it goes nowhere
         capture_output=True,
         text=True,
         timeout=300,
@@ -51,6 +53,9 @@ def test_the_package_has_what_it_should_and_nothing_that_can_be_written(package:
         "./usr/lib/systemd/system/forewarn-metadata.socket",
         "./usr/lib/systemd/system/forewarn-control.socket",
         "./usr/lib/sysusers.d/forewarn.conf",
+        "./usr/lib/systemd/system/forewarn-agent.service",
+        "./usr/lib/sysusers.d/forewarn-agent.conf",
+        "./usr/share/doc/forewarn/examples/agent/agent.toml",
         "./etc/forewarn/forewarn.toml",
         "./usr/share/doc/forewarn/copyright",
         "./usr/share/doc/forewarn/install.md",
@@ -72,13 +77,15 @@ def test_installing_makes_the_user_and_its_directory_and_starts_nothing(root: Cl
     assert root.done("forewarn", "--version", user="daemon").startswith("forewarn 0.")
     assert root.done("stat", "-c", "%U:%G %a", "/var/lib/forewarn") == "forewarn:forewarn 700\n"
     assert "nologin" in root.done("getent", "passwd", "forewarn")
+    assert "nologin" in root.done("getent", "passwd", "forewarn-agent")
     enabled = root.done("find", "/etc/systemd/system", "-name", "*forewarn*")
     assert enabled == ""
     assert root.done("dpkg", "--verify", "forewarn") == ""
 
 
 def test_the_installed_units_name_what_is_there(root: CleanRoot) -> None:
-    units = "forewarn.service", "forewarn-metadata.socket", "forewarn-control.socket"
+    sockets = "forewarn-metadata.socket", "forewarn-control.socket"
+    units = "forewarn.service", *sockets, "forewarn-agent.service"
     checked = root.run(
         "systemd-analyze", "verify", *(f"/usr/lib/systemd/system/{unit}" for unit in units)
     )

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 from bearing import bearing
+from forking import Forked
 from polling import metrics, until
 from typer.testing import CliRunner, Result
 
@@ -503,7 +504,7 @@ class Daemon:
 
     def start(self) -> None:
         words = ["--state", str(self._directory / STATE), "--control", self._control]
-        self.process = subprocess.Popen(
+        self.process = Forked(
             [
                 sys.executable,
                 "-m",

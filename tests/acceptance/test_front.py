@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 import uvloop
+from forking import Forked
 from guests import (
     METADATA,
     NEWEST,
@@ -867,7 +868,7 @@ def forewarn(*words: str, cwd: Path) -> Iterator[dict[str, str]]:
     argv = [sys.executable, "-m", "forewarn", *words, "--metadata", "127.0.0.1:0"]
     argv += ["--control", "127.0.0.1:0"]
     pipe = subprocess.PIPE
-    process = Running(subprocess.Popen(argv, stdout=pipe, stderr=pipe, text=True, cwd=cwd), argv)
+    process = Running(Forked(argv, stdout=pipe, stderr=pipe, text=True, cwd=cwd), argv)
     try:
         line = process.line()
         assert line.startswith("ready "), process.failure(line)

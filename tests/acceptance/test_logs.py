@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forking import Forked
 from polling import until
 from running import Running
 
@@ -40,7 +41,7 @@ def serving(directory: Path, **settings: Any) -> Iterator[tuple[Running, Control
     argv = [sys.executable, "-m", "forewarn", "serve", "--config", str(config), *ports]
     pipe = subprocess.PIPE
     env = {**os.environ, "XDG_RUNTIME_DIR": str(directory)}
-    running = Running(subprocess.Popen(argv, stdout=pipe, stderr=pipe, text=True, env=env), argv)
+    running = Running(Forked(argv, stdout=pipe, stderr=pipe, text=True, env=env), argv)
     try:
         urls = json.loads(running.line().partition(" ")[2])
         yield running, ControlClient(urls["control"])
@@ -113,7 +114,7 @@ def test_a_full_disk_or_closed_pipe_for_the_log_stops_nothing(tmp_path: Path) ->
     argv = [sys.executable, "-m", "forewarn", "serve", "--fleet", "fleet.yaml", "--state", "s.db"]
     argv += ["--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0"]
     with Path("/dev/full").open("w") as full:
-        process = subprocess.Popen(
+        process = Forked(
             argv,
             stdout=subprocess.PIPE,
             stderr=full,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from manager import Manager
+from polling import until
 from serving import made, serving
 
 from forewarn import guard
@@ -56,7 +57,8 @@ def test_a_service_that_stands_still_gives_no_sign_of_life(tmp_path: Path) -> No
     ):
         manager.until("WATCHDOG")
         service.running.process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, service.running.process.pid, os.WSTOPPED | os.WNOWAIT)
+        state = Path(f"/proc/{service.running.process.pid}/stat")
+        until(lambda: state.read_text().rpartition(")")[2].split()[0] == "T")
         manager.drain()
         assert manager.silent(1.2)  # twice the time after which it is taken for dead
         service.running.process.send_signal(signal.SIGCONT)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from forking import Forked
 from typer.testing import CliRunner
 
 from forewarn.cli.app import app
@@ -30,13 +31,13 @@ class Recording:
     def __init__(self, *args: str) -> None:
         argv = [sys.executable, "-m", "forewarn", "record", *args, "--every", "0.05s"]
         env = {**os.environ, "http_proxy": "http://127.0.0.1:1", "PYTHONUNBUFFERED": "1"}
-        self.process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=env)
+        self.process = Forked(argv, stderr=subprocess.PIPE, text=True, env=env)
 
     def until(self, words: str) -> str:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             if words in line:
-                return line.rstrip("\n")
+                return str(line).rstrip("\n")
         raise AssertionError(f"it ended without saying '{words}'")
 
     def end(self, how: signal.Signals) -> int:

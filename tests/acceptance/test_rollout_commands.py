@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forking import Forked
 from rich.console import Console
 from running import Running
 from typer.testing import CliRunner, Result
@@ -212,7 +213,7 @@ def _on_a_terminal(argv: list[str]) -> str:
     """What it shows on one, until it ends well."""
     ours, theirs = pty.openpty()
     try:
-        process = subprocess.Popen(argv, stdout=theirs, stdin=theirs, stderr=subprocess.PIPE)
+        process = Forked(argv, stdout=theirs, stdin=theirs, stderr=subprocess.PIPE)
         os.close(theirs)
         shown = b""
         with contextlib.suppress(OSError):  # nobody holds the other end any more

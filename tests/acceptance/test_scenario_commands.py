@@ -14,6 +14,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from forking import Forked
 from netns import needs_root, require
 from polling import until
 from running import Running
@@ -252,7 +253,7 @@ def test_a_command_that_does_not_end_is_killed_with_all_it_has_started(tmp_path:
 def test_somebody_interrupts_it(program: list[str], how: signal.Signals) -> None:
     argv = [sys.executable, "-m", "forewarn", "scenario", "run", "user-reboot"]
     argv += ["--clock", "real", "--", "sh", "-c", 'echo "$$"; exec "$@"', "sh", *program]
-    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = Forked(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     running = Running(process, argv)
     started = int(running.line(60))
     process.send_signal(how)
@@ -293,7 +294,7 @@ def test_the_command_and_what_it_started_end_with_us_though_we_are_killed(
 ) -> None:
     argv = [sys.executable, "-m", "forewarn", "scenario", "run", "user-reboot", "--speed", "20"]
     argv += ["--", "sh", "-c", 'sleep 300 & echo "$$ $!"; exec "$@"', "sh", *program]
-    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = Forked(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     running = Running(process, argv)
     started = [int(pid) for pid in running.line(60).split()]
     until(lambda: any("is announced" in line for line in running.stderr), 60)
@@ -304,7 +305,7 @@ def test_the_command_and_what_it_started_end_with_us_though_we_are_killed(
 
 def test_by_hand_it_is_played_to_whoever_asks() -> None:
     argv = [sys.executable, "-m", "forewarn", "scenario", "run", "sudden-failure"]
-    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = Forked(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     running = Running(process, argv)
     try:
         ready = json.loads(running.line(60).removeprefix("ready "))

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
+from forking import run
 from polling import until
 from running import Running
 
@@ -303,7 +304,7 @@ def test_a_wreck_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
     state.write_bytes(b"SQLite format 3\x00" + b"garbage" * 1_000)
     before = state.read_bytes()
     ports = ["--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0"]
-    done = subprocess.run(
+    done = run(
         [*FOREWARN, "serve", "--state", str(state), *ports],
         capture_output=True,
         text=True,

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forking import Forked, run
 from typer.testing import CliRunner
 
 from forewarn.cli.app import app
@@ -34,7 +35,7 @@ class Night:
     """A process of its own, and the two sides that talk to it."""
 
     def __init__(self, directory: Path, *words: str, stderr: Any = subprocess.DEVNULL) -> None:
-        self.process = subprocess.Popen(
+        self.process = Forked(
             [*FOREWARN, *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -109,7 +110,7 @@ def test_an_acknowledged_approval_survives_kill_9(night: Night, tmp_path: Path) 
 def test_one_state_is_one_processs_under_whatever_name(night: Night, tmp_path: Path) -> None:
     (tmp_path / "other.db").symlink_to(tmp_path / "s.db")
     words = ["dev", "--state", str(tmp_path / "other.db"), *ANY_PORT]
-    second = subprocess.run([*FOREWARN, *words], capture_output=True, text=True, check=False)
+    second = run([*FOREWARN, *words], capture_output=True, text=True, check=False)
     assert second.returncode == 1
     assert f"in use by process {night.process.pid}" in second.stderr
 

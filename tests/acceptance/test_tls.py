@@ -19,6 +19,7 @@ import pytest
 import structlog
 from bearing import FLEET, Api
 from certifying import Authority
+from forking import Forked, run
 from running import Running
 from typer.testing import CliRunner, Result
 
@@ -230,12 +231,12 @@ def test_a_real_service_says_https_and_follows_its_files(tmp_path: Path) -> None
     env = {k: v for k, v in os.environ.items() if not k.startswith("FOREWARN_")}
     env["XDG_RUNTIME_DIR"] = str(tmp_path)
     out = subprocess.PIPE
-    running = Running(subprocess.Popen(argv, stdout=out, stderr=out, text=True, env=env), argv)
+    running = Running(Forked(argv, stdout=out, stderr=out, text=True, env=env), argv)
     try:
         control = json.loads(running.line().removeprefix("ready "))["control"]
         assert control.startswith("https://127.0.0.1:")
         # The command finds it by its note, and believes it because of the authority.
-        found = subprocess.run(
+        found = run(
             [sys.executable, "-m", "forewarn", "--ca", str(authority.path), "machine", "list"],
             env=env,
             capture_output=True,

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from bearing import FLEET, Api, bearing
+from forking import Forked, run
 from running import Running
 from typer.testing import CliRunner, Result
 
@@ -156,7 +157,7 @@ def on_state(*words: str, state: Path) -> Result:
 def elsewhere(*words: str, state: Path) -> subprocess.CompletedProcess[str]:
     """The same in a process of its own, as whoever has nothing to do with the service's."""
     argv = [*FOREWARN, "token", *words, "--state", str(state)]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    return run(argv, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_tokens_are_made_where_the_state_is_while_no_service_runs(tmp_path: Path) -> None:
@@ -216,7 +217,7 @@ def served(tmp_path: Path, **settings: Any) -> Running:
     config.write_text("\n".join(['metadata = "127.0.0.1:0"', 'state = "state.db"', *lines]))
     argv = [*FOREWARN, "serve", "--config", str(config)]
     env = {k: v for k, v in os.environ.items() if not k.startswith("FOREWARN_")}
-    process = subprocess.Popen(
+    process = Forked(
         argv,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

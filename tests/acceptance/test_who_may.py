@@ -114,7 +114,7 @@ def service() -> Iterator[Service]:
 def routes(service: Service) -> dict[str, HTTPRouteHandler]:
     """Every call there is."""
     assert service.control_url  # there from the first time that somebody asks
-    app: Any = service.node.control_app
+    app: Any = service.node.control_app.handlers
     return {
         f"{method} {route.path}": handler
         for route in app.routes

@@ -14,7 +14,7 @@ from forewarn.core.changes import apply
 from forewarn.testing.judge import judge
 
 STEPS = 150
-SHORT = 50  # of a life that is lived anew for every commit in it
+SHORT = 30  # of a life that is lived anew for every commit in it
 
 
 def played(seed: int, kill: Kill, steps: int = STEPS) -> Simulation:
@@ -43,7 +43,7 @@ def test_no_promise_is_broken_in_an_ordinary_life(seed: int) -> None:
     assert sim.deaths == 0
 
 
-@pytest.mark.parametrize("seed", [3, 8])
+@pytest.mark.parametrize("seed", [1, 2])  # in which nearly all happens that can
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 def test_no_promise_is_broken_when_killed_at_any_commit(before: bool, seed: int) -> None:
     """Once for every commit of a life, just before it is on disk or just after. Two short lives

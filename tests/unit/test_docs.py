@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+import typer.main
 
 from forewarn import suggest
+from forewarn.agent import reading as agent_reading
 from forewarn.cli import process, run, settings_checking, settings_reading
 from forewarn.cli.app import app
 from forewarn.cli.credentials import MAX_TOKEN_FILE
@@ -260,9 +263,13 @@ def test_every_rule_of_the_judge_is_documented() -> None:
     assert [rule for rule in RULES if f"`{rule}`" not in text] == []
 
 
+def _commands() -> dict[str, Any]:
+    group: Any = typer.main.get_command(app)
+    return dict(group.commands)
+
+
 def test_every_command_of_the_readme_exists() -> None:
-    known = {command.name for command in app.registered_commands}
-    known |= {group.name for group in app.registered_groups}
+    known = set(_commands())
     used = set(re.findall(r"^(?:\$ )?forewarn ([a-z]+)\b", README.read_text(), re.MULTILINE))
     assert used
     assert used <= known
@@ -270,24 +277,62 @@ def test_every_command_of_the_readme_exists() -> None:
 
 def test_every_command_is_documented() -> None:
     text = (DOCS / "commands.md").read_text()
-    names = [command.name for command in app.registered_commands]
-    for group in app.registered_groups:
-        assert group.typer_instance is not None
-        for command in group.typer_instance.registered_commands:
-            callback = command.callback
-            assert callback is not None
-            names.append(f"{group.name} {command.name or callback.__name__}")
+    names = [
+        f"{name} {one}".strip()
+        for name, command in _commands().items()
+        for one in getattr(command, "commands", {"": command})
+    ]
     assert len(names) > 15
     assert [name for name in names if f"`forewarn {name}" not in text] == []
 
 
 def test_the_readmes_test_passes(forewarn: Service) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     names: dict[str, object] = {}
-    exec(code, names)
+    exec(_in_readme("python", "def test_"), names)
     test = names["test_fifteen_minutes_of_notice"]
     assert callable(test)
     test(forewarn)
+
+
+def test_the_readmes_client_prepares_and_approves(
+    forewarn: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Enough(Exception):
+        pass
+
+    web = forewarn.scale_set("web", 2)
+    monkeypatch.setenv("FOREWARN_METADATA", web[0].url)
+    web[1].restart()
+    raised = [web[0].restart()]
+    seen = []
+
+    def prepare_for(event: object) -> None:
+        seen.append(event)
+        if len(seen) == 2:
+            raise Enough
+        raised.append(web[0].schedule("Freeze"))
+
+    with pytest.raises(Enough):
+        exec(_in_readme("python", "import Client"), {"prepare_for": prepare_for})
+    assert [getattr(event, "id", None) for event in seen] == [event.id for event in raised]
+    assert raised[0].status == "Started"
+
+
+def test_the_readmes_agent_is_configured_like_that(tmp_path: Path) -> None:
+    file = tmp_path / "agent.toml"
+    file.write_text(_in_readme("toml", "[[rule]]"))
+    assert [rule.name for rule in agent_reading.read(file).rules] == [
+        "short freezes",
+        "whatever stops me",
+    ]
+
+
+def _in_readme(language: str, word: str) -> str:
+    """The one block of it with that in it."""
+    blocks = re.findall(rf"```{language}\n(.*?)```", README.read_text(), re.DOTALL)
+    (block,) = [block for block in blocks if word in block]
+    assert isinstance(block, str)
+    return block
 
 
 def _settings() -> str:

@@ -41,7 +41,8 @@ WORDING = {  # files whose functions put into words what others tell
     "suggest.py",
     "service/wellbeing.py",
 }
-APART = ("testing", "wire", "control/rendering.py")  # the test kit's; what guests get; a page
+# The test kit's; what guests get; a page; what a hook says, which its own page tells.
+APART = ("testing", "wire", "control/rendering.py", "agent/ready")
 PASSING = {  # what looks like a message to us, and why it is none
     "no way to … an event that is …": "a mistake of ours",
     "the rollout has been paused, aborted or overtaken meanwhile": "a sign between two of ours",
@@ -58,6 +59,7 @@ PASSING = {  # what looks like a message to us, and why it is none
     "… can be written to by others; say chmod 700 …": "the same",
     "answered already": "the answer is what is told",
     "groups labelled …": "a part of others",
+    "there is none": "a part of others",
     "did you mean '…'?": "a part of others",
     "there are ……": "a part of others",
     "…; there are …": "a part of others",

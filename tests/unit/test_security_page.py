@@ -39,6 +39,7 @@ CLASSES = (
     "The control API used up",
     "Faults, verdicts and recordings",
     "Upgrades and downgrades",
+    "The agent inside a machine",
 )
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 HEAD = "| threat | what stops it | test |"

@@ -63,7 +63,7 @@ class Guests:
 
     async def _guest(self, group: str, machine: str) -> None:
         while not self.stop.is_set():
-            await self._pause(self.chance.uniform(0.01, 0.08))
+            await self._pause(self.chance.uniform(0.02, 0.12))
             if self.known[group] and self.chance.random() < 0.25:
                 ids = self.chance.sample(self.known[group], 1)
                 body = json.dumps({"StartRequests": [{"EventId": id} for id in ids]})

@@ -7,10 +7,12 @@ own as any, and dies of kill -9 like any. Prints the child's number, and when it
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import sys
+from typing import Any
 
-import litestar
+import typer._adapters
 import typer.main
 import uvicorn.lifespan.off  # noqa: F401
 import uvloop  # noqa: F401
@@ -31,9 +33,12 @@ def tell(line: str) -> None:
 
 
 if __name__ == "__main__":
-    litestar.Litestar([])  # which looks for its plugins when there is a first application
+    forewarn.control.app.handlers()
     typer.main.get_command = functools.cache(typer.main.get_command)
-    typer.main.get_command(forewarn.cli.app.app)
+    commands: Any = typer.main.get_command(forewarn.cli.app.app)
+    assert commands.commands["dev"]  # made when it is looked at
+    gc.collect()
+    gc.freeze()  # which the children then need not look at
     for _ in sys.stdin:
         child = os.fork()
         if not child:

@@ -15,11 +15,11 @@ from forewarn.testing.recording import (
     reading,
     recorder,
     searching,
-    ticking,
     troubles,
 )
 from forewarn.testing.scenarios import parse
 from forewarn.testing.scenarios.entries import MAX_STEPS
+from forewarn.wire import ticking
 
 TEXT = (Path(__file__).parents[3] / "docs" / "record.md").read_text("utf-8")
 MIB = 1024 * 1024

@@ -1,0 +1,253 @@
+"""`forewarn` as a process of its own, without paying for its imports each time.
+
+Most of what a command costs is reading Python. A nursery has read it all and forks whenever a test
+wants a process; the child is as much a process as any other: it has its own files, environment,
+directory and signals, lives in the network of the thread that wanted it, and dies of kill -9. Who
+its parent is, and what /proc says it was started with, is not as in real life: a test that is about
+these starts it by `subprocess`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import functools
+import gc
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+FOREWARN = (sys.executable, "-m", "forewarn")
+USUAL = {"stdin", "stdout", "stderr", "text", "env", "cwd", "pass_fds"}
+MAX_REQUEST = 128 * 1024  # bytes: the words, the environment
+NAMESPACES = ("net", "uts")  # those that a thread may have of its own; see netns.py
+
+
+class Forked(subprocess.Popen[Any]):
+    """`subprocess.Popen`, for words that begin with FOREWARN."""
+
+    _ended: int  # a pipe that says how it ended
+
+    def _execute_child(
+        self,
+        args: Sequence[str],
+        executable: str | None,
+        preexec_fn: Any,
+        close_fds: bool,
+        pass_fds: Any,
+        cwd: Any,
+        env: dict[str, str] | None,
+        startupinfo: Any,
+        creationflags: Any,
+        shell: bool,
+        p2cread: int,
+        p2cwrite: int,
+        c2pread: int,
+        c2pwrite: int,
+        errread: int,
+        errwrite: int,
+        *more: Any,
+    ) -> None:
+        words = [str(word) for word in args]
+        assert tuple(words[:3]) == FOREWARN, words
+        usual = tuple(more[1:]) == (None, None, None, -1, False, -1)
+        if not usual or executable or preexec_fn or pass_fds or shell:
+            raise ValueError(f"start this by subprocess: {words}")
+        request = {
+            "words": words[3:],
+            "env": dict(os.environ if env is None else env),
+            "cwd": str(cwd or Path.cwd()),
+        }
+        given = [p2cread, c2pwrite, errwrite]
+        streams = [own if fd == -1 else fd for own, fd in enumerate(given)]
+        self._ended, told = os.pipe()
+        with contextlib.ExitStack() as closing:
+            closing.callback(os.close, told)
+            for home in _namespaces():
+                streams.append(os.open(home, os.O_RDONLY))
+                closing.callback(os.close, streams[-1])
+            self.pid = nursery().child(request, [*streams[:3], told, *streams[3:]])
+        self._child_created = True
+        self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)  # type: ignore[attr-defined]
+
+    def _try_wait(self, wait_flags: int) -> tuple[int, int]:
+        """As `waitpid` would have it, which only the nursery may ask."""
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(self._ended, selectors.EVENT_READ)
+            if not waiting.select(0 if wait_flags & os.WNOHANG else None):
+                return 0, 0
+        said = os.read(self._ended, 16)
+        os.close(self._ended)
+        assert said, "the nursery has died"
+        return self.pid, int(said)
+
+    def _internal_poll(self, *_: Any, **__: Any) -> int | None:
+        if self.returncode is None:
+            pid, status = self._try_wait(os.WNOHANG)
+            if pid:
+                self._handle_exitstatus(status)  # type: ignore[attr-defined]
+        return self.returncode
+
+
+def _namespaces() -> list[str]:
+    """Those of this thread, if it does not live where its process does."""
+    here = [f"/proc/thread-self/ns/{kind}" for kind in NAMESPACES]
+    return here if any(map(_elsewhere, here)) else []
+
+
+def _elsewhere(namespace: str) -> bool:
+    return not Path(namespace).samefile(namespace.replace("thread-self", "self"))
+
+
+def start(words: Sequence[str], **more: Any) -> subprocess.Popen[Any]:
+    """A process, forked if nothing about it is unusual."""
+    forked = tuple(words[:3]) == FOREWARN and more.keys() <= USUAL and not more.get("pass_fds")
+    return (Forked if forked else subprocess.Popen)(words, **more)
+
+
+def run(
+    words: Sequence[str | Path], *, timeout: float = 60, check: bool = False, **more: Any
+) -> subprocess.CompletedProcess[str]:
+    """`subprocess.run` of a `forewarn` command, as text."""
+    if more.pop("capture_output", False):
+        more |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with Forked(words, **{"text": True, **more}) as process:
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except BaseException:
+            process.kill()
+            raise
+    done = subprocess.CompletedProcess(list(words), process.returncode, out, err)
+    if check:
+        done.check_returncode()
+    return done
+
+
+class Nursery:
+    """The other side of the nursery, in the process that runs the tests."""
+
+    def __init__(self) -> None:
+        self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        argv = [sys.executable, __file__, str(theirs.fileno())]
+        self._process = subprocess.Popen(argv, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+        theirs.close()
+        self._one_at_a_time = threading.Lock()
+
+    def child(self, request: dict[str, Any], fds: list[int]) -> int:
+        packed = json.dumps(request).encode()
+        assert len(packed) <= MAX_REQUEST
+        with self._one_at_a_time:
+            socket.send_fds(self._line, [packed], fds)
+            return int(self._line.recv(16))
+
+    def close(self) -> None:
+        self._line.close()
+        self._process.wait()
+
+
+@functools.cache
+def nursery() -> Nursery:
+    assert not _namespaces(), "a nursery ends with the network that it was made in"
+    made = Nursery()
+    atexit.register(made.close)
+    return made
+
+
+def _keep(line: socket.socket) -> NoReturn:
+    """Fork for whoever asks, and tell how children have ended, until nobody can ask any more."""
+    ends: dict[int, int] = {}
+    wakes, woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(woken)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(line, selectors.EVENT_READ, "asked")
+        waiting.register(wakes, selectors.EVENT_READ, "ended")
+        while True:
+            for key, _ in waiting.select():
+                if key.data == "ended":
+                    os.read(wakes, 4_096)
+                    _reap(ends)
+                    continue
+                packed, fds, _, _ = socket.recv_fds(line, MAX_REQUEST, 4 + len(NAMESPACES))
+                if not packed:
+                    os._exit(0)
+                child = os.fork()
+                if not child:
+                    _become(json.loads(packed), fds)
+                ends[child] = fds.pop(3)
+                for fd in fds:
+                    os.close(fd)
+                line.send(str(child).encode())
+
+
+def _reap(ends: dict[int, int]) -> None:
+    while ends:
+        child, status = os.waitpid(-1, os.WNOHANG)
+        if not child:
+            return
+        end = ends.pop(child)
+        with contextlib.suppress(ConnectionError):  # whoever wanted to know is gone
+            os.write(end, str(status).encode())
+        os.close(end)
+
+
+def _become(request: dict[str, Any], fds: list[int]) -> NoReturn:
+    """What `python -m forewarn` has become by the time it has read everything."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    libc = ctypes.CDLL(None, use_errno=True)  # os.setns came with Python 3.12
+    for namespace in fds[4:]:
+        if libc.setns(namespace, 0):
+            os._exit(ctypes.get_errno())
+    for own, fd in enumerate(fds[:3]):
+        os.dup2(fd, own)
+    os.closerange(3, max(int(fd.name) for fd in Path("/proc/self/fd").iterdir()) + 1)
+    os.environ.clear()
+    os.environ.update(request["env"])
+    os.chdir(request["cwd"])
+    if os.environ.get("PYTHONUNBUFFERED"):
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(write_through=True)  # type: ignore[union-attr]
+    sys.argv = ["forewarn", *request["words"]]
+    from forewarn.cli import main
+
+    main()
+    sys.exit(0)
+
+
+def _read_everything() -> None:
+    import typer._adapters
+    import typer.main
+    import uvloop  # noqa: F401
+
+    import forewarn.cli.app
+    import forewarn.cli.development
+    import forewarn.cli.runtime
+    import forewarn.control.app
+    import forewarn.control.protocol
+    import forewarn.metadata.protocol
+    import forewarn.node.door
+    import forewarn.store.sqlite
+
+    forewarn.control.app.handlers()
+    typer.main.get_command = functools.cache(typer.main.get_command)
+    commands: Any = typer.main.get_command(forewarn.cli.app.app)
+    assert all(commands.commands.values())  # each is made when it is looked at
+
+
+if __name__ == "__main__":
+    _read_everything()
+    gc.collect()
+    gc.freeze()  # which the children then need not look at
+    _keep(socket.socket(fileno=int(sys.argv[1])))

@@ -1,0 +1,91 @@
+"""A service that was forked for a test is to the system what one is that was really started."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from forking import FOREWARN, Forked, run, start
+from running import Running
+from typed import forked_bin
+
+STATUS = ("SigBlk", "SigIgn", "SigCgt", "Umask", "Uid", "Gid", "NoNewPrivs", "Seccomp")
+
+
+def _life(kind: type[subprocess.Popen[Any]], room: Path, end: signal.Signals) -> dict[str, Any]:
+    room.mkdir()
+    argv = [*FOREWARN, "dev", "--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0"]
+    pipe, env = subprocess.PIPE, {**os.environ, "XDG_RUNTIME_DIR": str(room)}
+    running = Running(kind(argv, stdout=pipe, stderr=pipe, text=True, cwd=room, env=env), argv)
+    assert running.line(60).startswith("ready ")
+    there = Path(f"/proc/{running.process.pid}")
+    lines = dict(line.split(":", 1) for line in (there / "status").read_text().splitlines())
+    found: dict[str, Any] = {key: lines[key].split() for key in STATUS}
+    found["at home"] = (there / "cwd").resolve() == room
+    found["its group"] = os.getpgid(running.process.pid)
+    found["its session"] = os.getsid(running.process.pid)
+    found["its limits"] = (there / "limits").read_text()
+    found["what it may use"] = len(list((there / "fd").iterdir()))
+    running.process.send_signal(end)
+    found["its end"] = running.wait()
+    found["its words"] = re.sub(r":\d+", ":port", "".join(running.stderr))
+    return found
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
+def test_it_stands_and_ends_as_if_it_had_been_started(tmp_path: Path, end: signal.Signals) -> None:
+    forked = _life(Forked, tmp_path / "forked", end)
+    assert forked["at home"]
+    assert forked == _life(subprocess.Popen, tmp_path / "started", end)
+
+
+def test_a_command_says_and_returns_the_same(tmp_path: Path) -> None:
+    words = [*FOREWARN, "config", "check", "--config", "none.toml"]
+    wrong = run(words, capture_output=True, cwd=tmp_path)
+    really = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert (wrong.returncode, wrong.stdout, wrong.stderr) == (1, really.stdout, really.stderr)
+    assert "none.toml" in wrong.stderr
+
+
+def test_what_only_a_real_start_can_do_is_refused() -> None:
+    with pytest.raises(ValueError, match="by subprocess"):
+        Forked([*FOREWARN, "--version"], start_new_session=True)
+    with start([*FOREWARN, "--version"], start_new_session=True, stdout=subprocess.DEVNULL) as real:
+        assert type(real) is subprocess.Popen
+        assert real.wait(60) == 0
+
+
+def _typed(words: str, room: Path) -> subprocess.Popen[str]:
+    path = f"{forked_bin()}:{os.environ['PATH']}"
+    return subprocess.Popen(
+        ["bash", "-c", f"exec forewarn {words}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=room,
+        env={**os.environ, "PATH": path, "XDG_RUNTIME_DIR": str(room)},
+    )
+
+
+def test_one_that_is_typed_says_and_returns_the_same(tmp_path: Path) -> None:
+    with _typed("config check --config none.toml", tmp_path) as typed:
+        out, err = typed.communicate(timeout=60)
+    really = run([*FOREWARN, *["config", "check", "--config", "none.toml"]], capture_output=True)
+    assert (typed.returncode, out, err) == (1, really.stdout, really.stderr)
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_one_that_is_typed_ends_with_whoever_typed_it(tmp_path: Path, end: signal.Signals) -> None:
+    ports = "--metadata 127.0.0.1:0 --control 127.0.0.1:0"
+    process = _typed(f"dev {ports}", tmp_path)
+    running = Running(process, ["forewarn", "dev"])
+    assert running.line(60).startswith("ready ")
+    process.send_signal(end)
+    assert running.wait() == (-end if end == signal.SIGKILL else 0)  # the streams are closed, too
+    with start([*FOREWARN, "--version"], stdout=subprocess.DEVNULL) as still:
+        assert still.wait(60) == 0  # there is a nursery for the next one

@@ -1,0 +1,106 @@
+"""A directory for the PATH whose `forewarn` is forked, not started (see forking.py), for what
+somebody types or a program in another language starts.
+
+What is found there is a stub that hands over its words, streams, environment and directory, passes
+on the signals that it gets, and ends as the real one ends; if it is killed, so is the real one.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import os
+import selectors
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import msgspec
+from forking import MAX_REQUEST, nursery
+
+STUB = """\
+#!{python} -IS
+import json, os, signal, socket, sys
+
+line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+line.connect({desk!r})
+asked = {{"words": sys.argv[1:], "env": dict(os.environ), "cwd": os.getcwd()}}
+passed_on = signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1
+signal.pthread_sigmask(signal.SIG_BLOCK, passed_on)
+socket.send_fds(line, [json.dumps(asked).encode()], [0, 1, 2])
+status, pid = None, 0
+while status is None:
+    word, _, number = line.recv(64).decode().rpartition(" ")
+    if word:
+        pid = int(number)
+        for one in passed_on:
+            signal.signal(one, lambda number, _: os.kill(pid, number))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, passed_on)
+    else:
+        status = int(number)
+signal.pthread_sigmask(signal.SIG_BLOCK, passed_on)
+if os.WIFSIGNALED(status):
+    signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, passed_on)
+    os.kill(os.getpid(), os.WTERMSIG(status))
+os._exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+@functools.cache
+def forked_bin() -> Path:
+    """Put it before everything else in the PATH."""
+    nursery()
+    where = Path(tempfile.mkdtemp(prefix="forewarn-bin-"))
+    atexit.register(shutil.rmtree, where)
+    desk = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    desk.bind(str(where / "desk"))
+    desk.listen()
+    threading.Thread(target=_keep, args=(desk,), daemon=True).start()
+    stub = where / "bin" / "forewarn"
+    stub.parent.mkdir()
+    stub.write_text(STUB.format(python=sys.executable, desk=str(where / "desk")))
+    stub.chmod(0o755)
+    return stub.parent
+
+
+def _keep(desk: socket.socket) -> None:
+    """Have a process forked for each stub that asks, and end it if the stub is gone."""
+    real: dict[socket.socket, int] = {}
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(desk, selectors.EVENT_READ)
+        while True:
+            for key, _ in waiting.select():
+                if key.fileobj is desk:
+                    line, _ = desk.accept()
+                    try:
+                        real[line] = _forked(line)
+                    except ProcessLookupError:  # it has ended already
+                        line.close()
+                    else:
+                        waiting.register(line, selectors.EVENT_READ)
+                    continue
+                assert isinstance(key.fileobj, socket.socket)
+                waiting.unregister(key.fileobj)
+                pidfd = real.pop(key.fileobj)
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+                os.close(pidfd)
+                key.fileobj.close()
+
+
+def _forked(stub: socket.socket) -> int:
+    """The nursery itself tells the stub how it ended."""
+    packed, fds, _, _ = socket.recv_fds(stub, MAX_REQUEST, 3)
+    pid = nursery().child(msgspec.json.decode(packed), [*fds, stub.fileno()])
+    for fd in fds:
+        os.close(fd)
+    pidfd = os.pidfd_open(pid)
+    with contextlib.suppress(ConnectionError):  # the stub is gone, which will be noticed
+        stub.send(f"child {pid}".encode())
+    return pidfd
