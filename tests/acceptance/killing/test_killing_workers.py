@@ -186,7 +186,7 @@ def test_no_promise_is_broken_whichever_process_is_killed(tmp_path: Path) -> Non
 
     exchanges = [line for line in guests.trace if line["kind"] == "exchange"]
     answered = Counter((line["method"], line["status"]) for line in exchanges)
-    assert answered["GET", 200] > 1_000  # it was under load
+    assert answered["GET", 200] > 500  # it was under load
     assert answered["POST", 200] > 100
     assert answered["POST", 500] > 10  # nobody was there to take it
     assert len(impacts) > 10  # and much was carried out

@@ -213,6 +213,7 @@ def test_what_was_under_way_when_control_died_is_not_taken_even_if_it_was_carrie
                 await face.upstream.told.wait()
                 await face.upstream.enable("web")
                 id = await reboot(node)
+                await until(lambda: face.events() == 1)  # it has been told
                 assert node.hub is not None
                 answering = asyncio.Event()
 
