@@ -57,12 +57,13 @@ class Machine:
 
 
 def _state(pid: int) -> str:
-    """As the system has it: S sleeps, T is stopped; nothing if it is dead."""
+    """As the system has it: T is stopped; nothing if it is dead. One that has just been started may
+    not sleep yet."""
     try:
         letter = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
         return ""
-    return "" if letter in "ZX" else letter
+    return "" if letter in "ZX" else "T" if letter == "T" else "S"
 
 
 @pytest.fixture
