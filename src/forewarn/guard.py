@@ -14,12 +14,23 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
 
+_BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)  # Linux has it
+
+
 def monotonic() -> float:
     return time.monotonic()
 
 
 def monotonic_us() -> int:
     return time.monotonic_ns() // 1_000
+
+
+def boottime_us() -> int:
+    """As the monotonic clock, but it goes on while the computer is suspended, where the system can
+    tell."""
+    if _BOOTTIME is None:
+        return monotonic_us()
+    return time.clock_gettime_ns(_BOOTTIME) // 1_000
 
 
 def wall_us() -> int:

@@ -1,10 +1,11 @@
-"""Durations and lists, said to people, and durations as people say them; and what others have
-said, so that it can be shown."""
+"""Durations, instants and lists, said to people, and durations as people say them; and what others
+have said, so that it can be shown."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 Duration: TypeAlias = int  # microseconds
@@ -31,6 +32,18 @@ def in_words(duration: Duration) -> str:
         if count:
             parts.append(f"{count} {unit}")
     return " ".join(parts[:2])
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def utc(at: int) -> str:
+    """An instant in microseconds since 1970 as `2026-11-15 05:23:03Z`."""
+    try:
+        moment = _EPOCH + timedelta(seconds=at // SECOND)
+    except OverflowError:  # a clock may show anything
+        return f"{at // SECOND} s after 1970"
+    return moment.strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def listing(names: Sequence[str]) -> str:

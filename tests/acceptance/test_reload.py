@@ -259,6 +259,8 @@ OTHERS = {  # a value of each setting that is not the default, with what it take
     "enable_delay": 'enable_delay = "1s"',
     "silence": 'silence = "1h"',
     "start_grace": 'start_grace = "10m"',
+    "max_clock_step": 'max_clock_step = "10m"',
+    "max_downtime": 'max_downtime = "7d"',
     "driver": 'driver = "command"\n[command]\nprogram = ["true"]',
     "command": 'driver = "command"\n[command]\nprogram = ["true"]',
     "workers": "workers = 3",

@@ -21,7 +21,7 @@ from forewarn.metadata.limits import Limits
 from forewarn.metadata.seats import Identity
 from forewarn.node import Config, Node
 from forewarn.node.dev import on_loopback, sample_fleet
-from forewarn.service.clock import VirtualClock
+from forewarn.service.clock import Clock, VirtualClock
 from forewarn.service.trace import Trace
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
@@ -156,6 +156,9 @@ class Simulation:
     def _count(self, commit: Commit, _changed: Mapping[str, Group]) -> None:
         self._told = commit.seq
 
+    def make_clock(self) -> Clock:
+        return VirtualClock(self.at)
+
     async def start(self) -> None:
         while True:
             self.store = MortalStore(self.disk, self.kill)
@@ -163,7 +166,7 @@ class Simulation:
             self.node = Node(
                 Config(fleet=FLEET, rules=RULES, identity=Identity.ASKED, limits=Limits()),
                 store=self.store,
-                clock=VirtualClock(self.at),
+                clock=self.make_clock(),
                 driver=driver,
                 new_id=self.new_id,
             )

@@ -1,13 +1,26 @@
-"""`forewarn clock`: what time it is for the service, and, where it is virtual, winding it."""
+"""`forewarn clock`: what time it is for the service; winding a virtual clock, and accepting a real
+one that the service does not trust."""
 
 from __future__ import annotations
 
+import asyncio
 from math import isfinite
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from forewarn.cli.output import Json, Url, as_json, fields, moment, parsed, service
+from forewarn.cli.output import (
+    Json,
+    Url,
+    as_json,
+    fail,
+    fields,
+    moment,
+    notes,
+    parsed,
+    service,
+)
 from forewarn.control import schema as s
 from forewarn.core.time import SECOND
 from forewarn.words import parse_duration
@@ -60,6 +73,56 @@ def pause(json: Json = False, url: Url = None) -> None:
         _show(client.pause_clock(), json)
 
 
+@app.command()
+def accept(
+    state: Annotated[
+        Path | None,
+        typer.Option(help="Change this state file, while no service runs, instead of a service."),
+    ] = None,
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """Accept the wall clock of a service that does not trust it, and set its time accordingly."""
+    if state is not None:
+        _accept_offline(state, url, json)
+        return
+    with service(url) as client:
+        accepted = client.accept_clock()
+    notes(accepted.notes)
+    _show(accepted, json)
+
+
+def _accept_offline(state: Path, url: str | None, json: bool) -> None:
+    if url is not None:
+        raise typer.BadParameter("name a state file or a service, one of the two")
+    if not state.is_file():
+        fail(f"{state}: there is no such state file")
+    from forewarn.cli.serving import need_server
+
+    need_server()
+    from forewarn.core import Refused
+    from forewarn.service import narrating
+    from forewarn.service.offline import accept_clock
+    from forewarn.service.tokens import LOCAL_NAME
+    from forewarn.store import StoreFailed, StoreUnusable
+
+    narrating.configure("console")
+    try:
+        accepted = asyncio.run(accept_clock(state, LOCAL_NAME))
+    except (StoreUnusable, StoreFailed) as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"{error.filename or state}: {error.strerror}")
+    if isinstance(accepted, Refused):
+        fail(accepted.says)
+    notes(accepted.notes)
+    before, now = s.time_of(accepted.before), s.time_of(accepted.now)
+    if json:
+        as_json({"before": before, "now": now, "notes": list(accepted.notes)})
+        return
+    fields([("now", moment(now)), ("before", moment(before))])
+
+
 def _show(clock: s.Clock, json: bool) -> None:
     if json:
         as_json(clock)
@@ -72,6 +135,7 @@ def _show(clock: s.Clock, json: bool) -> None:
             ("speed", f"{clock.speed:g}" + ("" if clock.speed == 1 else " (divides durations)")),
             ("steady since", moment(clock.steady_since) or "the beginning"),
             ("next due", moment(clock.next_due) or "nothing"),
+            *([("not trusted", clock.untrusted)] if clock.untrusted else []),
         ]
     )
 

@@ -22,13 +22,14 @@ from forewarn.cli.settings_shape import (
     Settings,
     SettingsError,
 )
-from forewarn.core.time import MINUTE, SECOND, Rules
+from forewarn.core.time import HOUR, MINUTE, SECOND, Rules
 from forewarn.drivers.command import Program
 from forewarn.drivers.program import ProgramUnusable, found
 from forewarn.metadata.limits import Limits
 from forewarn.node.config import Address, Config
 from forewarn.node.sockets import confined, local
 from forewarn.service import fleetfile
+from forewarn.service.clock import STEP, ClockLimits
 from forewarn.service.fleetfile import Fleet, FleetError
 from forewarn.service.history import HISTORY, HISTORY_LEAST
 from forewarn.suggest import instead_of
@@ -43,6 +44,7 @@ AT_LEAST_ONE = (
     "max_connections",
 )
 LEAST_SILENCE = MINUTE  # a group that asks so seldom is not disabled between two polls
+LEAST_DOWNTIME = HOUR  # a computer that is repaired or moved is off for longer than a restart
 LEAST_TIMEOUT = SECOND  # of what is looked after once a second
 MAX_WORKERS = 64  # processes that answer guests
 MAX_SOCKET_PATH = 107  # bytes of the path of a UNIX socket, as the system has it
@@ -110,6 +112,10 @@ class _Checking:
                 silence=self._duration("silence", LEAST_SILENCE),
                 start_grace=self._duration("start_grace"),
                 enable_delay=self._duration("enable_delay"),
+            ),
+            clock=ClockLimits(
+                step=self._duration("max_clock_step", STEP),
+                downtime=self._duration("max_downtime", LEAST_DOWNTIME),
             ),
             limits=self._limits(),
             history=self._get("history", self._history, HISTORY),

@@ -215,6 +215,9 @@ class ControlClient:
         request = s.ResumeClockRequest(speed=speed)
         return self._call("POST", "/v1/clock/resume", s.Clock, body=request)
 
+    def accept_clock(self) -> s.AcceptedClock:
+        return self._call("POST", "/v1/clock/accept", s.AcceptedClock)
+
     def pause_clock(self) -> s.Clock:
         return self._call("POST", "/v1/clock/pause", s.Clock)
 

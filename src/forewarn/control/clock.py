@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from litestar import get, post
 from litestar.params import JSONBody
 
 from forewarn import guard
 from forewarn.control import schema as s
-from forewarn.control.access import KEEPS_LIMITS
+from forewarn.control.access import ADMIN, KEEPS_LIMITS
 from forewarn.control.answers import RefusedError, instant, length
 from forewarn.control.desk import Ask, Asked, AtHand, Desk
-from forewarn.core import Now, Time
+from forewarn.core import Now, Refused, Time
+from forewarn.core.holds import clock_conflict
 from forewarn.core.refusal import conflict, invalid
 from forewarn.core.time import LAST, SECOND
 from forewarn.logs import logger
@@ -68,12 +70,21 @@ def handlers(desk: AtHand) -> list[Any]:
         log.info("the clock stands still", by=ask.by)
         return clock_of(desk(), desk().platform.writer.now(), ask)
 
+    @post("/v1/clock/accept", status_code=200, opt=dict(ADMIN))
+    async def accept(ask: Ask) -> s.AcceptedClock:
+        accepted = await desk().clock_acceptance.accept(ask.by)
+        if isinstance(accepted, Refused):
+            raise RefusedError(accepted)
+        fields = msgspec.structs.asdict(clock_of(desk(), desk().platform.writer.now(), ask))
+        before = s.time_of(accepted.before)
+        return s.AcceptedClock(**fields, before=before, notes=list(accepted.notes))
+
     def _wound(ask: Asked, since: Now) -> s.Clock:
         reached = desk().platform.writer.now()  # kept nowhere: the log is all there is of it
         log.info("the clock was wound", by=ask.by, seconds=(reached.at - since.at) / SECOND)
         return clock_of(desk(), reached, ask)
 
-    return [clock, advance, play, resume, pause]
+    return [clock, advance, play, resume, pause, accept]
 
 
 def clock_of(desk: Desk, now: Now, ask: Asked) -> s.Clock:
@@ -85,6 +96,7 @@ def clock_of(desk: Desk, now: Now, ask: Asked) -> s.Clock:
         running_speed=desk.winder.speed if desk.winder is not None else 1.0,
         steady_since=None if now.steady_since is None else s.time_of(now.steady_since),
         next_due=None if due is None else s.time_of(due),
+        untrusted=clock_conflict(now) or None,
     )
 
 

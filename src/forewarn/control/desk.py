@@ -19,6 +19,7 @@ from litestar.di import NamedDependency
 from forewarn.core import Machine, Time
 from forewarn.core.access import Limit, Role
 from forewarn.service.applying import Applying
+from forewarn.service.clock_acceptance import ClockAcceptance
 from forewarn.service.faults import Faults
 from forewarn.service.feed import Feed
 from forewarn.service.history import History
@@ -57,6 +58,7 @@ class Desk(msgspec.Struct, frozen=True):
     hosts: Hosts
     rollouts: Rollouts
     history: History
+    clock_acceptance: ClockAcceptance
     applying: Applying
     tokens: Tokens
     names: Callable[[], Collection[str]]  # that the API may be asked under, beside its address

@@ -62,6 +62,15 @@ OPERATIONS: Mapping[str, Operation] = {
         commands=("clock pause",),
         says="clock pause",
     ),
+    "POST /v1/clock/accept": Operation(
+        id="acceptClock",
+        tag="service",
+        summary="Accept the wall clock of a service that does not trust it",
+        keyless="the same again is refused, since the clock is trusted then",
+        refuses=(409,),
+        commands=("clock accept",),
+        says="clock accept",
+    ),
     "DELETE /v1/machines/{name}": Operation(
         id="removeMachine",
         tag="fleet",

@@ -199,6 +199,12 @@ class Clock(msgspec.Struct, kw_only=True):
     running_speed: float = 1.0  # by itself, 0: it stands still until it is wound
     steady_since: w.Moment | None = None
     next_due: w.Moment | None = None
+    untrusted: str | None = None  # why the wall clock is not followed
+
+
+class AcceptedClock(Clock, kw_only=True):
+    before: w.Moment  # what the service took the time for
+    notes: list[str] = []
 
 
 class Status(msgspec.Struct, kw_only=True):

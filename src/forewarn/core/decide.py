@@ -37,6 +37,7 @@ from forewarn.core.events import (
     Status,
 )
 from forewarn.core.group import Group
+from forewarn.core.holds import clock_conflict
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.refusal import Refused, conflict, invalid, unknown
 from forewarn.core.settling import bound, settle
@@ -45,6 +46,8 @@ from forewarn.words import listing
 
 BACK_OFF_FIRST: Duration = 5 * SECOND
 BACK_OFF_MOST: Duration = 5 * MINUTE
+# Commands that announce an event or have one carried out: refused while the clock is untrusted.
+IMPACTS = (c.Raise, c.Strike, c.Maintain, c.Evict, c.Delete, c.Retry)
 LEAST_PAUSE: Duration = SECOND // 4  # between two attempts, whatever a driver says
 
 
@@ -68,6 +71,8 @@ def decide_and_apply(group: Group, command: c.Command, now: Now) -> tuple[Change
 
 
 def _decide(group: Group, command: c.Command, now: Now) -> Changes | Refused:
+    if now.untrusted is not None and isinstance(command, IMPACTS):
+        return conflict(clock_conflict(now))
     match command:
         case c.Tick():
             return _tick(group, command, now)
@@ -113,7 +118,7 @@ def _tick(group: Group, command: c.Tick, now: Now) -> Changes:
     items: list[Change] = []
     if group.enabling_until is not None and now.at >= group.enabling_until:
         items += _enabled(group, now)
-    elif group.enabled and now.rules.silence is not None:
+    elif group.enabled and now.rules.silence is not None and now.untrusted is None:
         silence = now.rules.paced(now.rules.silence)
         seen = max(group.seen, command.seen)
         if now.served >= seen + silence:
@@ -122,7 +127,12 @@ def _tick(group: Group, command: c.Tick, now: Now) -> Changes:
             items.append(Seen(seen))
     for event in apply(group, tuple(items)).events:
         attempt = event.attempt
-        if attempt and attempt.next_at is not None and now.at >= attempt.next_at:
+        if (
+            attempt
+            and attempt.next_at is not None
+            and now.at >= attempt.next_at
+            and now.untrusted is None
+        ):
             items.append(_attempted(event, now))
     return Changes(tuple(items))
 

@@ -26,8 +26,17 @@ from forewarn.core.events import Event
 from forewarn.core.fleet import Health, Host, Machine
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move
-from forewarn.core.registry import HostPut, HostRemoved, Put, RolloutPut, StateRestored, TokenPut
+from forewarn.core.registry import (
+    ClockAccepted,
+    HostPut,
+    HostRemoved,
+    Put,
+    RolloutPut,
+    StateRestored,
+    TokenPut,
+)
 from forewarn.core.time import Time
+from forewarn.words import in_words, utc
 
 DRIVER = "driver"  # who has finished what went well
 
@@ -40,6 +49,7 @@ class What(enum.Enum):
     APPROVED = "approved"
     READY = "ready"
     LEFT = "left"
+    RETIMED = "retimed"
     STARTED = "started"
     ATTEMPTED = "attempted"
     ANSWERED = "answered"
@@ -69,6 +79,7 @@ class What(enum.Enum):
     TOKEN_CREATED = "token-created"
     TOKEN_REVOKED = "token-revoked"
     STATE_RESTORED = "state-restored"
+    CLOCK_ACCEPTED = "clock-accepted"
 
     @property
     def ends(self) -> bool:
@@ -109,6 +120,7 @@ MOVES: Mapping[Move, What] = {
     Move.APPROVE: What.APPROVED,
     Move.READY: What.READY,
     Move.LEAVE: What.LEFT,
+    Move.RETIME: What.RETIMED,
     Move.START: What.STARTED,
     Move.ATTEMPT: What.ATTEMPTED,
     Move.ANSWER: What.ANSWERED,
@@ -236,6 +248,10 @@ class Scribe:
             case StateRestored(commit=commit):
                 note = f"from a copy that ends with commit {commit}; what was done since is unknown"
                 yield Record(at=at, what=What.STATE_RESTORED, note=note)
+            case ClockAccepted(before=before, by=by):
+                error = f"{in_words(abs(before - at))} {'ahead' if before > at else 'behind'}"
+                note = f"the service's time was {utc(before)}, {error}"
+                yield Record(at=at, what=What.CLOCK_ACCEPTED, by=by, note=note)
 
     def _note(self, what: What, note: str) -> None:
         words = self._words
@@ -308,6 +324,8 @@ def _who_and_why(item: EventMoved) -> tuple[str, str]:
         case Move.READY:
             words = next((r.note for r in event.ready if r.machine == by), "")
             return by, _joined(said, words)
+        case Move.RETIME:
+            return by, "its times were recorded by a clock that was ahead"
         case Move.LEAVE:
             return by, ", ".join(event.left)
         case Move.ATTEMPT if event.attempt is not None:

@@ -2,7 +2,8 @@
 
 An event may be held by its notice, by the pause after an outage or a restore, by a machine that is
 busy with another event, by its group's domain slot, by the other deletes it is coupled with, by a
-window that is not open, or by the other groups that its host is shared with (which is `joint.py`).
+window that is not open, by the other groups that its host is shared with (which is `joint.py`), or
+by a wall clock that cannot be trusted.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import msgspec
 
 from forewarn.core.events import Event, EventType, Status
 from forewarn.core.time import Now, Time
-from forewarn.words import listing
+from forewarn.words import listing, utc
 
 NEVER: Time = -1  # before every NotBefore
 NAMED_AT_MOST = 10  # other deletes that a waiting one names
@@ -29,6 +30,7 @@ class HoldKind(enum.Enum):
     COUPLING = "coupling"
     WINDOW = "window"
     JOINT = "joint"
+    CLOCK = "clock"  # the wall clock contradicts the service's time
     DRIVER = "driver"  # it has started, and is being carried out
 
 
@@ -41,6 +43,37 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True):
     movers: str = ""  # who could move it
 
 
+ACCEPT_CLOCK = "forewarn clock accept"  # the command that ends such a hold
+
+
+def clock_conflict(now: Now) -> str:
+    """Why the wall clock is not trusted and what to do about it; empty if it is trusted."""
+    if now.untrusted is None:
+        return ""
+    clock = now.untrusted
+    return (
+        f"the service had reached {utc(clock.since)} when the wall clock showed {utc(clock.wall)}:"
+        " either the clock is wrong now, or it was wrong before. Nothing starts until the two"
+        f" agree again; if the clock is right now, run '{ACCEPT_CLOCK}'"
+    )
+
+
+def with_clock(holds: Iterable[Hold], now: Now) -> tuple[Hold, ...]:
+    """The holds, preceded by that of an untrusted clock. While there is one, none of the others
+    ends at a known time."""
+    if now.untrusted is None:
+        return tuple(holds)
+    return (
+        Hold(
+            kind=HoldKind.CLOCK,
+            says=clock_conflict(now),
+            since=now.untrusted.since,
+            movers=f"whoever sets the wall clock right, or an admin ({ACCEPT_CLOCK})",
+        ),
+        *(msgspec.structs.replace(hold, until=None) for hold in holds),
+    )
+
+
 def ripe_at(event: Event, now: Now) -> Time:
     """When the event may start unapproved: at NotBefore, or once the endpoint has served for a
     while again after an outage."""
@@ -50,6 +83,8 @@ def ripe_at(event: Event, now: Now) -> Time:
 
 def ripe_by(now: Now) -> Time:
     """Events with a NotBefore of then or earlier may start unapproved now."""
+    if now.untrusted is not None:
+        return NEVER
     grace = now.grace_ends
     return now.at if grace is None or now.at >= grace else NEVER
 

@@ -30,6 +30,7 @@ from forewarn.core.holds import (
     recalled,
     ripe,
     ripe_at,
+    with_clock,
     within,
 )
 from forewarn.core.lifecycle import Move
@@ -79,7 +80,8 @@ class Scene:
     def free(self, active: Mapping[str, Event], now: Now) -> bool:
         """Does nothing hold them, so that they start now?"""
         return (
-            agreed(self.groups, active, now)
+            now.untrusted is None
+            and agreed(self.groups, active, now)
             and all(within(e, now) and not recalled(e, now) for e in active.values())
             and not any(self.floor(name).taken(event) for name, event in active.items())
         )
@@ -214,7 +216,7 @@ def holds(groups: Mapping[str, Group], joint: Joint, now: Now) -> tuple[Hold, ..
             msgspec.structs.replace(hold, says=f"in group '{name}': {hold.says}")
             for hold in occupied(event, scene.floor(name))
         ]
-    return tuple(found)
+    return with_clock(found, now)
 
 
 def _not_agreed(groups: Mapping[str, Group], active: Mapping[str, Event], now: Now) -> Hold:
@@ -237,6 +239,8 @@ def _not_agreed(groups: Mapping[str, Group], active: Mapping[str, Event], now: N
 
 def joint_due(groups: Mapping[str, Group], group: Group, now: Now) -> Time | None:
     """When time alone would start one of this group's joints, as things stand."""
+    if now.untrusted is not None:
+        return None
     scene = Scene(groups)
     instants = [_due(scene, joint, now) for joint in joints(group).values()]
     return min((at for at in instants if at is not None), default=None)

@@ -32,6 +32,7 @@ class Move(enum.Enum):
     LEAVE = "leave"  # some of its machines moved away from its host
     START = "start"  # nothing holds it any more
     ATTEMPT = "attempt"  # a driver is about to be asked to carry it out
+    RETIME = "retime"  # its times were of a clock that was ahead, and are moved back
     ANSWER = "answer"  # what the driver said, short of "done"
     FINISH = "finish"  # carried out and checked, or nothing left to carry out
     WITHDRAW = "withdraw"  # it will not happen
@@ -44,11 +45,13 @@ TABLE: Mapping[tuple[Status | None, Move], Status] = {
     (Status.SCHEDULED, Move.APPROVE): Status.SCHEDULED,
     (Status.SCHEDULED, Move.READY): Status.SCHEDULED,
     (Status.SCHEDULED, Move.LEAVE): Status.SCHEDULED,
+    (Status.SCHEDULED, Move.RETIME): Status.SCHEDULED,
     (Status.SCHEDULED, Move.START): Status.STARTED,
     (Status.SCHEDULED, Move.WITHDRAW): Status.WITHDRAWN,
     (Status.STARTED, Move.LIST): Status.STARTED,
     (Status.STARTED, Move.READY): Status.STARTED,
     (Status.STARTED, Move.LEAVE): Status.STARTED,
+    (Status.STARTED, Move.RETIME): Status.STARTED,
     (Status.STARTED, Move.ATTEMPT): Status.STARTED,
     (Status.STARTED, Move.ANSWER): Status.STARTED,
     (Status.STARTED, Move.FINISH): Status.FINISHED,

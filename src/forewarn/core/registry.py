@@ -54,8 +54,23 @@ class StateRestored(msgspec.Struct, frozen=True, tag="state-restored"):
     copied_at: Time | None = None
 
 
+class ClockAccepted(msgspec.Struct, frozen=True, tag="clock-accepted"):
+    """The time of this commit is the wall clock's, by an operator's word. If it is before what the
+    service took the time for, whatever is stored with a later time was dated by a wrong clock."""
+
+    before: Time  # what the service took the time for
+    by: str = ""
+
+
 Put: TypeAlias = (
-    HostPut | HostRemoved | RolloutPut | RolloutRemoved | TokenPut | TokenRemoved | StateRestored
+    HostPut
+    | HostRemoved
+    | RolloutPut
+    | RolloutRemoved
+    | TokenPut
+    | TokenRemoved
+    | StateRestored
+    | ClockAccepted
 )
 
 

@@ -13,6 +13,7 @@ from functools import cached_property
 import msgspec
 
 from forewarn.core.events import MAX_NOTICE, Event, Span, Status
+from forewarn.core.holds import ACCEPT_CLOCK, clock_conflict
 from forewarn.core.proving import proven_until
 from forewarn.core.rollout import Rollout, Step
 from forewarn.core.standing import LaneStands, StepState, Wait, WaitKind, lane_stands, what
@@ -77,6 +78,8 @@ def step(
         return Next(lanes=look.lanes, over=ABORTED if rollout.aborted else DONE)
     if rollout.aborted is not None:
         return look.aborting()
+    if now.untrusted is not None:
+        return look.clock_untrusted()
     return look.going()
 
 
@@ -114,6 +117,21 @@ class _Look:
             if lane.active and any(event.status is Status.STARTED for event in lane.active):
                 self._waits.append(lane.wait(self.rollout))
         return self._told(over="" if active else ABORTED)
+
+    def clock_untrusted(self) -> Next:
+        """Windows, bake times and gates go by the time, so nothing is announced or withdrawn."""
+        assert self.now.untrusted is not None
+        self._wakes.append(self.now.at + GATE_EVERY)
+        self._waits.append(
+            Wait(
+                kind=WaitKind.CLOCK,
+                lane="",
+                says=clock_conflict(self.now),
+                since=self.now.untrusted.since,
+                movers=f"whoever sets the wall clock right, or an admin ({ACCEPT_CLOCK})",
+            )
+        )
+        return self._told()
 
     def going(self) -> Next:
         taken = 0

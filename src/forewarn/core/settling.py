@@ -22,6 +22,7 @@ from forewarn.core.holds import (
     ripe_by,
     timely,
     unasked,
+    with_clock,
     within,
 )
 from forewarn.core.lifecycle import Move, move
@@ -30,6 +31,8 @@ from forewarn.core.time import Now
 
 def settle(group: Group, now: Now) -> tuple[Change, ...]:
     """Start whatever nothing holds, in the order of raising."""
+    if now.untrusted is not None:
+        return ()
     if not group.policy.all_instances_down and _all_wait(group.events, now):
         return ()
     return _Settling(group, now).items
@@ -159,7 +162,7 @@ def why(group: Group, id: str, now: Now) -> tuple[Hold, ...]:
     if event is None or event.status is not Status.SCHEDULED:
         return ()
     deletes = open_deletes(after.events, now)
-    return (*timely(event, now, deletes), *occupied(event, Floor(after.events)))
+    return with_clock((*timely(event, now, deletes), *occupied(event, Floor(after.events))), now)
 
 
 def started(event: Event, now: Now) -> Event:

@@ -37,6 +37,7 @@ class WaitKind(enum.Enum):
     WINDOW = "window"
     CANCELLED = "cancelled"
     TURN = "turn"
+    CLOCK = "clock"  # the wall clock contradicts the service's time
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True):

@@ -44,6 +44,14 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
         return duration if self.speed == 1.0 else round(duration / self.speed)
 
 
+class UntrustedClock(msgspec.Struct, frozen=True):
+    """The wall clock contradicts the time that the service has reached. Until the two agree again,
+    or an operator accepts the wall clock, nothing is started, carried out or forgotten."""
+
+    wall: Time  # what the wall clock showed when this was noticed
+    since: Time  # the time that the service had reached by then
+
+
 class Now(msgspec.Struct, frozen=True, kw_only=True):
     """The instant of a decision, and what the endpoint has been doing until then."""
 
@@ -51,6 +59,7 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
     steady_since: Time | None = None  # last end of an outage or step of the clock, if there was one
     lost: Duration = 0  # how long, in all, the endpoint has not been serving
     restored: Time | None = None  # a copy became the state then, and the grace since is not over
+    untrusted: UntrustedClock | None = None  # why time alone changes nothing now
     rules: Rules = Rules()
 
     @property

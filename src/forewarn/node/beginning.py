@@ -22,7 +22,8 @@ async def take_up(store: Store, witness: Witness, clock: Clock) -> tuple[Sightin
     async for commit in store.commits(max(store.seq - 1, 0)):
         if commit.at >= served_until:
             served_until, lost = commit.at, max(lost, commit.lost)
-    clock.resume(served_until or None, lost, floor=served_until)
+    copied = sightings.copied is not None
+    clock.resume(served_until or None, lost, floor=served_until, copied=copied)
     return sightings, served_until
 
 

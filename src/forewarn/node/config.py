@@ -11,6 +11,7 @@ from forewarn.core import Duration, Rules, Time
 from forewarn.drivers.command import Program
 from forewarn.metadata.limits import Limits
 from forewarn.metadata.seats import Identity
+from forewarn.service.clock import ClockLimits
 from forewarn.service.fleetfile import Fleet
 from forewarn.service.history import HISTORY
 
@@ -43,6 +44,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     state: Path | None = None  # the SQLite file; None: nothing outlives the process
     migrate: bool = True  # may an older state file be brought up to date?
     rules: Rules = Rules()
+    clock: ClockLimits | None = None  # how far the wall clock is trusted; None: always
     virtual: Time | None = None  # where a virtual clock begins; None: real time
     identity: Identity = Identity.SOURCE
     speak_as: str | None = None  # with Identity.ASKED: who is meant by an address of no machine

@@ -47,6 +47,7 @@ from forewarn.service.applying import Applying
 from forewarn.service.attention import Attention
 from forewarn.service.carrier import Carrier
 from forewarn.service.clock import Clock, Interruption, RealClock, VirtualClock
+from forewarn.service.clock_acceptance import ClockAcceptance
 from forewarn.service.conductor import Conductor
 from forewarn.service.faults import Faults
 from forewarn.service.feed import Feed
@@ -92,7 +93,9 @@ class Node:
     ) -> None:
         self.config = config
         self.clock = clock or (
-            RealClock() if config.virtual is None else VirtualClock(config.virtual)
+            RealClock(limits=config.clock)
+            if config.virtual is None
+            else VirtualClock(config.virtual)
         )
         self.store = store or make_store(config)
         self._driver = driver
@@ -197,6 +200,7 @@ class Node:
             tasks,
         )
         self.rollouts = Rollouts(store, self.platform, self.conductor, gates)
+        self.clock_acceptance = ClockAcceptance(store, self.writer, self.clock, self.witness)
         self.history = History(store, self.inventory, self.writer, config.history)
         self.inventory.load()
         self.places.load()
@@ -334,6 +338,7 @@ class Node:
             hosts=self.hosts,
             rollouts=self.rollouts,
             history=self.history,
+            clock_acceptance=self.clock_acceptance,
             leaving=self.leaving,
             applying=self.applying,
             tokens=self.tokens,

@@ -3,6 +3,10 @@
 A clock also tells whether the endpoint has been there all the time: after an outage, a stall or
 a step of the wall clock it says since when service is steady again and how much time was lost,
 and decisions take that into account.
+
+A wall clock that is off by more than `ClockLimits` allow is not followed. Domain time goes on by
+the clock of the kernel that nobody sets, and `Now.untrusted` says so, until the wall clock is right
+again or an operator accepts it.
 """
 
 from __future__ import annotations
@@ -14,10 +18,16 @@ from typing import Protocol
 import msgspec
 
 from forewarn import guard
-from forewarn.core.time import SECOND, Duration, Now, Rules, Time
+from forewarn.core.time import DAY, MINUTE, SECOND, Duration, Now, Rules, Time, UntrustedClock
+from forewarn.words import LONGEST
 
 STEP: Duration = 2 * SECOND  # the wall clock may drift; more than this at once is a step
 STALL: Duration = 10 * SECOND  # so long without being asked the time: nobody was serving
+# More than NTP corrects in a clock that works and than a paused virtual machine usually misses,
+# less than the mistake of a time zone.
+MAX_CLOCK_STEP: Duration = 5 * MINUTE
+# Longer than a service is usually off, shorter than the error of a clock that was never set.
+MAX_DOWNTIME: Duration = 30 * DAY
 LOOK_EVERY = 1.0  # seconds of guard time between looks at the wall clock while waiting
 
 
@@ -29,11 +39,21 @@ class Interruption(msgspec.Struct, frozen=True):
     lost: Duration
 
 
+class ClockLimits(msgspec.Struct, frozen=True):
+    """How far the wall clock may be off before it is not followed any more."""
+
+    step: Duration = MAX_CLOCK_STEP  # while the service runs, and back at its start
+    downtime: Duration = MAX_DOWNTIME  # ahead at its start: it may have been off for so long
+
+
 class Clock(Protocol):
     def now(self, rules: Rules) -> Now: ...
 
-    def resume(self, served_until: Time | None, lost: Duration, floor: Time) -> None:
-        """Take up where an earlier run ended; `floor` is an instant already reached."""
+    def resume(
+        self, served_until: Time | None, lost: Duration, floor: Time, copied: bool = False
+    ) -> None:
+        """Take up where an earlier run ended; `floor` is an instant already reached. A state that
+        was `copied` may be of any age."""
         ...
 
     def on_interruption(self, tell: Callable[[Interruption], None]) -> None: ...
@@ -59,6 +79,7 @@ class _Continuity:
         self._steady_since: Time | None = None
         self._lost: Duration = 0
         self._restored: Time | None = None
+        self._untrusted: UntrustedClock | None = None
         self._tell: list[Callable[[Interruption], None]] = []
 
     def on_interruption(self, tell: Callable[[Interruption], None]) -> None:
@@ -76,6 +97,7 @@ class _Continuity:
             steady_since=self._steady_since,
             lost=self._lost,
             restored=self._restored,
+            untrusted=self._untrusted,
             rules=rules,
         )
         if self._restored is not None and (now.grace_ends is None or at >= now.grace_ends):
@@ -95,29 +117,42 @@ class _Continuity:
 
 
 class RealClock(_Continuity):
-    """The wall clock, watched against the monotonic one."""
+    """The wall clock, watched against one that nobody sets. Without limits it is always
+    followed."""
 
     def __init__(
         self,
         wall: Callable[[], int] = guard.wall_us,
-        monotonic: Callable[[], int] = guard.monotonic_us,
+        monotonic: Callable[[], int] = guard.boottime_us,
+        limits: ClockLimits | None = None,
     ) -> None:
         super().__init__()
         self._wall = wall
         self._monotonic = monotonic
-        self._begin(0)
+        self._limits = limits
+        self._most_ahead: Duration = 0  # of an untrusted wall clock that is trusted again
+        self._begin()
+        self._floor = self._wall()
 
-    def _begin(self, floor: Time) -> None:
+    def _begin(self) -> Time:
         """From here on the two clocks are watched against each other."""
         wall, self._looked = self._wall(), self._monotonic()
         self._offset = wall - self._looked
-        self._floor = max(self._floor, wall, floor)
+        return wall
 
     def now(self, rules: Rules) -> Now:
         return self._now(self._look(), rules)
 
-    def resume(self, served_until: Time | None, lost: Duration, floor: Time) -> None:
-        self._begin(floor)
+    def resume(
+        self, served_until: Time | None, lost: Duration, floor: Time, copied: bool = False
+    ) -> None:
+        wall = self._begin()
+        downtime = LONGEST if copied or self._limits is None else self._limits.downtime
+        if floor and self._is_off(wall - floor, downtime):
+            self._floor = floor
+            self._doubt(wall, downtime)
+        else:
+            self._floor = max(self._floor, wall, floor)
         self._resume(self._floor, served_until, lost)
 
     async def wait(self, until: Time | None, woken: asyncio.Event) -> None:
@@ -135,16 +170,64 @@ class RealClock(_Continuity):
 
     def _look(self) -> Time:
         wall, monotonic = self._wall(), self._monotonic()
-        stalled, self._looked = monotonic - self._looked, monotonic
+        passed, self._looked = monotonic - self._looked, monotonic
         stepped, self._offset = wall - monotonic - self._offset, wall - monotonic
+        if self._untrusted is not None:
+            return self._look_untrusted(wall, passed, stepped)
+        before, expected = self._floor, max(self._floor, wall - stepped)
+        if self._limits and self._is_off(wall - expected, self._limits.step):
+            self._floor = expected
+            self._doubt(wall, self._limits.step)
+            lost = expected - before if passed > STALL else 0
+            self._interrupted("the wall clock was stepped too far to be followed", expected, lost)
+            return self._floor
         # If the wall stepped back, time stands still until it has caught up: an instant that
         # guests were promised not to be disturbed before must not come early.
-        before, self._floor = self._floor, max(self._floor, wall)
+        self._floor = max(self._floor, wall)
         if abs(stepped) > STEP:
             self._interrupted("the wall clock was stepped", self._floor, max(0, stepped))
-        elif stalled > STALL:
+        elif passed > STALL:
             self._interrupted("the process stood still", self._floor, max(0, self._floor - before))
         return self._floor
+
+    def _look_untrusted(self, wall: Time, passed: Duration, stepped: Duration) -> Time:
+        """Time passes as the kernel measures it, until the wall clock is where it should be."""
+        assert self._limits is not None
+        self._floor += passed
+        ahead = wall - self._floor
+        if not self._is_off(ahead, self._most_ahead):
+            self._untrusted = None
+            self._floor = max(self._floor, wall)
+            self._interrupted("the wall clock is right again", self._floor, max(0, ahead))
+        else:
+            if abs(stepped) > STEP:
+                self._doubt(wall, self._most_ahead)
+            if passed > STALL:
+                self._interrupted("the process stood still", self._floor, passed)
+        return self._floor
+
+    def _is_off(self, ahead: Duration, most_ahead: Duration) -> bool:
+        """Is the wall clock further ahead, or further behind, than it may be?"""
+        return self._limits is not None and not -self._limits.step <= ahead <= most_ahead
+
+    def _doubt(self, wall: Time, most_ahead: Duration) -> None:
+        self._untrusted = UntrustedClock(wall=wall, since=self._floor)
+        self._most_ahead = most_ahead
+
+    def accept(self) -> Callable[[], None]:
+        """Follow the wall clock from here on, wherever it stands, also if that is in the past.
+        Returns what takes that back. Time served goes on without a break: what lies between the
+        two counts as lost, or, if time goes back, as lost no more."""
+        self._look()
+        before = self._floor, self._lost, self._steady_since, self._untrusted, self._most_ahead
+        wall, self._untrusted = self._wall(), None
+        lost, self._floor = wall - self._floor, wall
+        self._interrupted("an operator has accepted the wall clock", wall, lost)
+
+        def undo() -> None:
+            self._floor, self._lost, self._steady_since, self._untrusted, self._most_ahead = before
+
+        return undo
 
 
 class VirtualClock(_Continuity):
@@ -188,7 +271,10 @@ class VirtualClock(_Continuity):
     def now(self, rules: Rules) -> Now:
         return self._now(self._floor, rules)
 
-    def resume(self, served_until: Time | None, lost: Duration, floor: Time) -> None:
+    def resume(
+        self, served_until: Time | None, lost: Duration, floor: Time, copied: bool = False
+    ) -> None:
+        del copied
         self._floor = max(self._floor, floor)
         self._resume(self._floor, served_until, lost)
 

@@ -16,7 +16,7 @@ from forewarn import guard
 from forewarn.core import Event, Group, Refused, Status
 from forewarn.core import commands as c
 from forewarn.core.changes import EventMoved
-from forewarn.core.registry import RolloutPut, RolloutRemoved
+from forewarn.core.registry import ClockAccepted, RolloutPut, RolloutRemoved
 from forewarn.core.rolling import Next, Seen, step
 from forewarn.core.rollout import BY_ITSELF, Gate, Rollout, Step, Switch, caused
 from forewarn.core.standing import covered
@@ -104,6 +104,9 @@ class Conductor:
         touched: dict[str, None] = {}
         for put in commit.puts:
             match put:
+                case ClockAccepted():  # the times of what they have caused may be others
+                    self._unread.update(self._events)
+                    self._tasks.start(self.resume(), "rollouts")
                 case RolloutPut(rollout=rollout) if rollout.ended_at is None:
                     self._events.setdefault(rollout.id, {})
                     touched[rollout.id] = None

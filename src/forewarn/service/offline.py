@@ -12,15 +12,16 @@ from pathlib import Path
 
 import msgspec
 
-from forewarn.core import Rules, Time
+from forewarn.core import Refused, Rules, Time
 from forewarn.core.access import Token
 from forewarn.service import restoring
-from forewarn.service.clock import RealClock
+from forewarn.service.clock import Clock, ClockLimits, RealClock
+from forewarn.service.clock_acceptance import Accepted, ClockAcceptance
 from forewarn.service.ledger import Ledger
 from forewarn.service.tokens import Tokens
 from forewarn.service.witness import Witness
 from forewarn.service.writer import Writer
-from forewarn.store import StoreUnusable, checking
+from forewarn.store import Store, StoreUnusable, checking
 from forewarn.store.naming import beside
 from forewarn.store.sqlite import SqliteStore
 
@@ -47,20 +48,36 @@ def listed(path: Path) -> list[tuple[Token, Time | None]]:
 async def opened(path: Path) -> AsyncIterator[tuple[Tokens, Writer]]:
     """The tokens in a state file, which is made if there is none. Raises StoreUnusable: also if
     a service has it."""
+    async with _taken_up(path, ClockLimits()) as (store, writer, _, witness):
+        yield Tokens(store, writer, witness), writer
+
+
+async def accept_clock(path: Path, by: str) -> Accepted | Refused:
+    """Set the time of a state file to the wall clock, however far the two are apart. Raises
+    StoreUnusable and StoreFailed."""
+    async with _taken_up(path, ClockLimits(step=0, downtime=0)) as (store, writer, clock, witness):
+        return await ClockAcceptance(store, writer, clock, witness).accept(by)
+
+
+@asynccontextmanager
+async def _taken_up(
+    path: Path, limits: ClockLimits
+) -> AsyncIterator[tuple[Store, Writer, Clock, Witness]]:
     new = [part for part in _parts(path) if not part.exists()]
     store = SqliteStore(path, migrate=False)
     await store.open()
     try:
-        witness, clock = Witness(store), RealClock()
+        witness, clock = Witness(store), RealClock(limits=limits)
         sightings = await witness.load()
         served_until, lost = sightings.served_until or 0, sightings.lost
         async for commit in store.commits(max(store.seq - 1, 0)):
             if commit.at >= served_until:
                 served_until, lost = commit.at, max(lost, commit.lost)
-        clock.resume(served_until or None, lost, floor=served_until)
+        copied = sightings.copied is not None
+        clock.resume(served_until or None, lost, floor=served_until, copied=copied)
         writer = Writer(store, clock, Rules(), Ledger())
         await restoring.take_up(store, writer, sightings, served_until)
-        yield Tokens(store, writer, witness), writer
+        yield store, writer, clock, witness
     finally:
         await store.close()
         _hand_over(new, path)

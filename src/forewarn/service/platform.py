@@ -30,7 +30,7 @@ from forewarn.core.changes import EventMoved
 from forewarn.core.departures import policy_wrong
 from forewarn.core.events import UNKNOWN_DURATION
 from forewarn.core.fleet import Health
-from forewarn.core.holds import Hold
+from forewarn.core.holds import Hold, with_clock
 from forewarn.core.joint import members
 from forewarn.core.lifecycle import Move
 from forewarn.core.refusal import conflict, invalid, unknown
@@ -292,7 +292,8 @@ class Platform:
         """What keeps an event from starting, by the predicates that decide; or from ending."""
         now = self.writer.now()
         if event.status is not Status.SCHEDULED:
-            return under_way(event)
+            holds = under_way(event)
+            return with_clock(holds, now) if holds else ()
         if event.joint is not None:
             return joint.holds(self._store.groups, event.joint, now)
         return why(self._store.groups[event.group], event.id, now)

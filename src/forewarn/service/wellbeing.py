@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from forewarn import guard
+from forewarn.core.holds import clock_conflict
 from forewarn.core.time import Time
 from forewarn.logs import logger
 from forewarn.service.scheduler import Scheduler
@@ -84,6 +85,7 @@ class Wellbeing:
             "state": "the last write of the state has failed" if self._store.healthy() else "",
             "guests": self._guests(),
             "driver": self._driver(),
+            "clock": clock_conflict(self._writer.now()),
         }
 
     def unwell(self, which: str) -> bool:

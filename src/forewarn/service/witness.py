@@ -12,6 +12,8 @@ from forewarn.core import Event, Group, Now, Time
 from forewarn.core.changes import Enabled, EventMoved, MachinePut, MachineRemoved
 from forewarn.core.history import Record
 from forewarn.core.history import seen as first_seen
+from forewarn.core.registry import ClockAccepted
+from forewarn.core.retiming import Correction
 from forewarn.store.port import Commit, Sightings, Store
 
 SAVE_EVERY = 5.0  # seconds of guard time between two savings of what is lossy
@@ -105,6 +107,16 @@ class Witness:
                     self._shown.add(id)
                     self._firsts[id] = group, machine, at
 
+    def _correct(self, clock: Correction) -> None:
+        """The clock was ahead when these times were noted."""
+        for polls in self._polls.values():
+            polls.last = clock.past(polls.last)
+            for id, at in polls.first_sights.items():
+                polls.first_sights[id] = clock.past(at)
+        for token, at in self._uses.items():
+            self._uses[token] = clock.past(at)
+        self._firsts = {id: (g, m, clock.past(at)) for id, (g, m, at) in self._firsts.items()}
+
     async def load(self) -> Sightings:
         sightings = await self._store.sightings()
         self._seen.update(sightings.seen)
@@ -148,6 +160,9 @@ class Witness:
 
     def _told(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         """Forget events that are over, and machines that are gone or no longer known."""
+        for put in commit.puts:
+            if isinstance(put, ClockAccepted) and put.before > commit.at:
+                self._correct(Correction(commit.at, put.before - commit.at))
         for entry in commit.entries:
             for item in entry.items:
                 match item:

@@ -11,7 +11,8 @@ import msgspec
 from forewarn.core import Event, Group, Time
 from forewarn.core.changes import EventMoved
 from forewarn.core.history import Record, Scribe, What
-from forewarn.core.registry import Registry, StateRestored
+from forewarn.core.registry import ClockAccepted, Registry, StateRestored
+from forewarn.core.retiming import Correction
 from forewarn.store.batching import BatchingStore
 from forewarn.store.port import Commit, Copy, Key, Keyed, Mark, Sightings, StoreFailed, Wanted
 
@@ -62,12 +63,30 @@ class MemoryStore(BatchingStore):
                 self.disk.registry.put(put)
                 if isinstance(put, StateRestored):
                     self.disk.restored = commit.at
+                if isinstance(put, ClockAccepted):
+                    self._accept_clock(commit, put)
             if key := commit.key:
                 self.disk.keys[key.owner, key.name] = Keyed(key, commit.seq, commit.at)
             for entry in commit.entries:
                 for item in entry.items:
                     if isinstance(item, EventMoved):
                         self.disk.events[item.event.id] = item.event
+
+    def _accept_clock(self, commit: Commit, accepted: ClockAccepted) -> None:
+        disk, replace = self.disk, msgspec.structs.replace
+        disk.sightings = replace(disk.sightings, served_until=commit.at, lost=commit.lost)
+        if accepted.before <= commit.at:
+            return
+        correction = Correction(commit.at, accepted.before - commit.at)
+        past = correction.past
+        disk.history = [replace(record, at=past(record.at)) for record in disk.history]
+        disk.timeline = sorted(disk.history, key=_mark)
+        disk.commits = [replace(one, at=past(one.at)) for one in disk.commits]
+        disk.events = {id: correction.event(event) for id, event in disk.events.items()}
+        disk.keys = {name: replace(kept, at=past(kept.at)) for name, kept in disk.keys.items()}
+        disk.restored = past(disk.restored)
+        used = {token: past(at) for token, at in disk.sightings.used.items()}
+        disk.sightings = replace(disk.sightings, used=used)
 
     async def commits(self, after: int) -> AsyncIterator[Commit]:
         while True:

@@ -19,6 +19,7 @@ from forewarn.core.fleet import Host
 from forewarn.core.history import Record, Scribe
 from forewarn.core.lifecycle import Move
 from forewarn.core.registry import (
+    ClockAccepted,
     HostPut,
     HostRemoved,
     RolloutPut,
@@ -27,6 +28,7 @@ from forewarn.core.registry import (
     TokenPut,
     TokenRemoved,
 )
+from forewarn.core.retiming import Correction
 from forewarn.store.port import Commit, Sightings
 
 Row: TypeAlias = tuple[Any, ...]
@@ -84,6 +86,10 @@ _USE = (
 )
 _USE_GONE = "DELETE FROM token_uses WHERE id = ?"
 
+
+# Columns that say when something happened.
+_DATED = (("history", "at"), ("commits", "at"), ("keys", "at"), ("token_uses", "used"))
+_event = msgspec.json.Decoder(Event)
 
 COPIED = "copied"  # in `service`: when this copy was made
 
@@ -215,8 +221,43 @@ def _write_commits(
         records += [_row(r) for r in scribe.records(commit.at, told(commit), commit.puts)]
         kept = msgspec.structs.replace(commit, words=scribe.words())
         bodies.append((commit.seq, commit.at, _encode(kept)))
+        accepted = next((put for put in commit.puts if isinstance(put, ClockAccepted)), None)
+        if accepted is not None:  # what comes after it is dated by the right clock
+            _many(connection, _COMMIT, bodies)
+            _many(connection, "INSERT " + _RECORD, records)
+            bodies, records = [], []
+            _accept_clock(connection, commit, accepted)
     _many(connection, _COMMIT, bodies)
     _many(connection, "INSERT " + _RECORD, records)
+
+
+def _accept_clock(connection: sa.Connection, commit: Commit, accepted: ClockAccepted) -> None:
+    """From here on the time is that of this commit. What is stored with a later one was dated by a
+    clock that was ahead, and is moved back by its error."""
+    served = [("served_until", commit.at), ("lost", commit.lost)]
+    _many(connection, _SERVICE, served)
+    now, error = commit.at, accepted.before - commit.at
+    if error <= 0:
+        return
+    correction = Correction(now, error)
+    dated_wrongly = connection.exec_driver_sql(
+        "SELECT id, body FROM events WHERE over AND id IN"
+        " (SELECT event FROM history WHERE at > ? AND event IS NOT NULL)",
+        (now,),
+    ).all()
+    moved = [(_encode(correction.event(_event.decode(body))), id) for id, body in dated_wrongly]
+    _many(connection, "UPDATE events SET body = ? WHERE id = ?", moved)
+    for table, column in _DATED:
+        _many(
+            connection,
+            f"UPDATE {table} SET {column} = {column} - ? WHERE {column} > ?",
+            [(error, now)],
+        )
+    _many(
+        connection,
+        "UPDATE service SET value = value - ? WHERE key = 'restored' AND value > ?",
+        [(error, now)],
+    )
 
 
 def told(commit: Commit) -> list[tuple[str, Any]]:

@@ -1,0 +1,119 @@
+"""Stored times that lie in the future, once it is known that the clock was wrong.
+
+An operator has accepted a wall clock that is behind the time the service had reached. Whatever is
+on record as having happened after that instant was dated by the wrong clock, and is moved back by
+its error, so that order and distances stay as they were. The one time that does not move is
+NotBefore: guests were shown it, and it is never brought forward. Such an event waits until it is
+approved or cancelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar, overload
+
+import msgspec
+
+from forewarn.core.changes import Change, EnablingBegan, EventMoved
+from forewarn.core.events import Event, Status
+from forewarn.core.group import Group
+from forewarn.core.lifecycle import Move, move
+from forewarn.core.registry import HostPut, Put, Registry, RolloutPut, TokenPut
+from forewarn.core.time import Duration, Time
+
+RETIMED = "retimed"
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class Correction(msgspec.Struct, frozen=True):
+    """From `now` on a clock is right that had been ahead by `error`."""
+
+    now: Time
+    error: Duration
+
+    @overload
+    def past(self, at: Time) -> Time: ...
+    @overload
+    def past(self, at: Time | None) -> Time | None: ...
+    def past(self, at: Time | None) -> Time | None:
+        """An instant that is on record as having happened."""
+        return at if at is None or at <= self.now else at - self.error
+
+    def coming(self, at: Time | None) -> Time | None:
+        """An instant at which something is to be done: no earlier than now."""
+        return at if at is None or at <= self.now else max(self.now, at - self.error)
+
+    def event(self, event: Event) -> Event:
+        attempt = event.attempt
+        if attempt is not None:
+            attempt = self._replaced(
+                attempt, at=self.past(attempt.at), next_at=self.coming(attempt.next_at)
+            )
+        approved = event.approved
+        if approved is not None:
+            approved = self._replaced(approved, at=self.past(approved.at))
+        return self._replaced(
+            event,
+            raised_at=self.past(event.raised_at),
+            ready=tuple(self._replaced(one, at=self.past(one.at)) for one in event.ready),
+            approved=approved,
+            started_at=self.past(event.started_at),
+            attempt=attempt,
+            ended_at=self.past(event.ended_at),
+        )
+
+    def group(self, group: Group) -> tuple[Change, ...]:
+        items: list[Change] = []
+        until = self.coming(group.enabling_until)
+        if until is not None and until != group.enabling_until:
+            items.append(EnablingBegan(until))
+        for event in group.events:
+            after = self.event(event)
+            if after is not event:
+                items.append(EventMoved(Move.RETIME, move(after, Move.RETIME)))
+        return tuple(items)
+
+    def registry(self, registry: Registry, by: str) -> Iterable[Put]:
+        for host in registry.hosts.values():
+            after = self._replaced(host, since=self.past(host.since))
+            if after is not host:
+                yield HostPut(after, by)
+        for rollout in registry.rollouts.values():
+            switches = {
+                name: self._replaced(switch, at=self.past(switch.at))
+                for name in ("paused", "resumed", "aborted")
+                if (switch := getattr(rollout, name)) is not None
+            }
+            times = {name: self.past(getattr(rollout, name)) for name in ("created_at", "ended_at")}
+            changed = self._replaced(rollout, **times, **switches)
+            if changed is not rollout:
+                yield RolloutPut(changed, RETIMED, by)
+        for token in registry.tokens.values():
+            issued_wrongly = token.created_at > self.now
+            expires = self.coming(token.expires_at) if issued_wrongly else token.expires_at
+            renewed = self._replaced(
+                token,
+                created_at=self.past(token.created_at),
+                expires_at=expires,
+                revoked_at=self.past(token.revoked_at),
+            )
+            if renewed is not token:
+                yield TokenPut(renewed, RETIMED, by)
+
+    @staticmethod
+    def _replaced(value: T, **fields: Any) -> T:
+        """The value itself if nothing in it changes."""
+        if all(getattr(value, name) == field for name, field in fields.items()):
+            return value
+        return msgspec.structs.replace(value, **fields)
+
+
+def announced_after(groups: Iterable[Group], now: Time) -> tuple[Event, ...]:
+    """Scheduled events that were raised after this instant: their NotBefore was counted from it."""
+    return tuple(
+        event
+        for group in groups
+        for event in group.events
+        if event.status is Status.SCHEDULED and event.raised_at > now
+    )

@@ -1,0 +1,89 @@
+"""Accepting the wall clock: the one way in which domain time may go back.
+
+One commit puts on record that an operator has accepted it, and moves what was dated by a clock that
+was ahead (`core/retiming.py`). The store does the same to what is over (`ClockAccepted`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from forewarn.core import Event, Refused, Time
+from forewarn.core.refusal import conflict
+from forewarn.core.registry import ClockAccepted, Put
+from forewarn.core.retiming import Correction, announced_after
+from forewarn.logs import logger
+from forewarn.service.clock import Clock, RealClock
+from forewarn.service.witness import Witness
+from forewarn.service.writer import Writer
+from forewarn.store.port import Batch, Entry, States, Store, StoreFailed
+from forewarn.words import listing
+
+log = logger("forewarn")
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    before: Time  # what the service took the time for
+    now: Time
+    announced: tuple[Event, ...] = ()  # Scheduled by the wrong clock; they keep their NotBefore
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        if not self.announced:
+            return ()
+        ids = listing([event.id for event in self.announced])
+        return (
+            "these events were announced while the clock was ahead and keep the NotBefore that"
+            f" guests were shown: {ids}. Cancel them and announce them again, or have them"
+            " approved",
+        )
+
+
+class ClockAcceptance:
+    def __init__(self, store: Store, writer: Writer, clock: Clock, witness: Witness) -> None:
+        self._store = store
+        self._writer = writer
+        self._clock = clock
+        self._witness = witness
+
+    async def accept(self, by: str) -> Accepted | Refused:
+        """Go by the wall clock from here on. Raises StoreFailed; then nothing has changed."""
+        clock = self._clock
+        if not isinstance(clock, RealClock):
+            return conflict("this service runs on virtual time; there is no wall clock to accept")
+        if self._writer.now().untrusted is None:
+            return conflict("the wall clock is trusted already; there is nothing to accept")
+        # First sights are dated when they are noticed, and written down only now and then.
+        await self._witness.save(self._writer.now())
+        done: list[Accepted] = []
+        undo: list[Callable[[], None]] = []
+
+        def work(states: States) -> Batch:
+            before = self._writer.now().at
+            undo.append(clock.accept())
+            now = self._writer.now()
+            done.append(Accepted(before, now.at, announced_after(states.values(), now.at)))
+            entries: list[Entry] = []
+            puts: list[Put] = [ClockAccepted(before, by)]
+            if before > now.at:
+                correction = Correction(now.at, before - now.at)
+                changes = {name: correction.group(group) for name, group in states.items()}
+                entries = [Entry(name, items) for name, items in changes.items() if items]
+                puts += correction.registry(states.registry, by)
+            return Batch(now.at, now.lost, tuple(entries), tuple(puts))
+
+        try:
+            await self._store.transact(work)
+        except StoreFailed:
+            for take_back in undo:
+                take_back()
+            raise
+        accepted = done[-1]
+        log.warning(
+            "an operator has accepted the wall clock",
+            by=by,
+            seconds=(accepted.now - accepted.before) / 1e6,
+        )
+        return accepted
