@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from forewarn import __version__, guard
 from forewarn.core import Group
+from forewarn.core.registry import ClockAccepted
 from forewarn.logs import logger
 from forewarn.metadata import telling
 from forewarn.metadata.attendance import Attendance
@@ -33,6 +34,7 @@ from forewarn.metadata.lines import (
     Pulse,
     Report,
     Shown,
+    TimeIs,
     ToControl,
     Unwelcome,
     Welcome,
@@ -125,6 +127,7 @@ class Hub:
         while True:
             await guard.pause(WATCH_EVERY)
             now = guard.monotonic()
+            self.tell_time()
             since = self._listen_around(now)
             lost = self._attendance.look(self.there, now, since)
             if lost:
@@ -133,6 +136,13 @@ class Hub:
                     f"{away} of {self._expected} workers are away" if away else "workers are back"
                 )
                 self._clock.unserved(says, round(lost * 1e6))
+
+    def tell_time(self) -> None:
+        """Workers go by it, and not by a wall clock that may be wrong."""
+        time = frame(TimeIs(self._upstream.now().at))
+        for member in list(self._members.values()):
+            if member.joined:
+                self._send(member, time)
 
     def _listen_around(self, now: float) -> float | None:
         """Who is still saying something? Since when has somebody been quiet? Silence is counted in
@@ -202,7 +212,8 @@ class Hub:
         if commit.seq < self._last:
             return  # they go together
         self._told_seq, self._pending = commit.seq, []
-        shown = frame(Shown(commit.seq, commit.at, commit.lost))
+        accepted = any(isinstance(put, ClockAccepted) for put in commit.puts)
+        shown = frame(Shown(commit.seq, commit.at, commit.lost, accepted))
         for member in list(self._members.values()):
             if member.joined:
                 self._send(member, shown)
@@ -300,7 +311,7 @@ class Hub:
             return  # whoever listens has noticed
         member.joined = member.serving = True
         now = self._upstream.now()
-        self._send(member, frame(Shown(self._told_seq, now.at, now.lost)))
+        self._send(member, frame(Shown(self._told_seq, now.at, now.lost, True)))
         log.info("a worker answers guests", worker=member.number)
         self._stir()
 

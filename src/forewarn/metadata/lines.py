@@ -18,7 +18,7 @@ from forewarn.core.fleet import Place
 from forewarn.metadata.upstream import GroupNews, Prepared
 from forewarn.service.readings import Reading
 
-PROTOCOL = 1
+PROTOCOL = 2
 MAX_FRAME = 64 * 1024 * 1024  # bytes; a group with all the events it may have fits
 MAX_GREETING = 4_096  # bytes of a first message
 
@@ -89,6 +89,13 @@ class Shown(msgspec.Struct, frozen=True, tag="shown"):
     seq: int
     at: Time
     lost: Duration
+    reset: bool = False  # the time may also be before what the worker has shown
+
+
+class TimeIs(msgspec.Struct, frozen=True, tag="time"):
+    """What time it is for the service. Workers do not read the wall clock."""
+
+    at: Time
 
 
 class Answer(msgspec.Struct, frozen=True, tag="answer"):
@@ -171,7 +178,7 @@ class Pulse(msgspec.Struct, frozen=True, tag="pulse"):
     readings: tuple[Reading, ...]  # since its process began
 
 
-ToWorker: TypeAlias = Welcome | Unwelcome | Slice | Whole | News | Shown | Answer | Goodbye
+ToWorker: TypeAlias = Welcome | Unwelcome | Slice | Whole | News | Shown | TimeIs | Answer | Goodbye
 ToControl: TypeAlias = Hello | Held | Enable | Approve | Prepare | AskPrepared | Report | Pulse
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from forewarn import __version__, guard
-from forewarn.core import Now, Rules
+from forewarn.core import Now, Rules, Time
 from forewarn.logs import logger
 from forewarn.metadata.lines import (
     PROTOCOL,
@@ -34,6 +34,7 @@ from forewarn.metadata.lines import (
     Pulse,
     Shown,
     Slice,
+    TimeIs,
     ToWorker,
     Unwelcome,
     Welcome,
@@ -42,7 +43,7 @@ from forewarn.metadata.lines import (
 from forewarn.metadata.seen import Seen
 from forewarn.metadata.stage import Stage
 from forewarn.metadata.upstream import GroupNews, NotTaken, Prepared, TooOften
-from forewarn.service.clock import Clock
+from forewarn.service.clock import Clock, FollowedClock
 from forewarn.service.readings import Reading
 
 DIAL_FIRST, DIAL_MOST = 0.05, 1.0  # seconds between two attempts to reach control
@@ -237,6 +238,8 @@ class RemoteUpstream:
                             line.say(Held(seq))
                     case Shown():
                         await self._show(message, line)
+                    case TimeIs(at=at):
+                        self._set_time(at)
                     case Slice(groups=groups):
                         stage.stock(groups)
                     case Whole(seq=seq):
@@ -251,9 +254,7 @@ class RemoteUpstream:
             line.cut()
 
     async def _show(self, shown: Shown, line: Line[ToWorker]) -> None:
-        now = self.now()
-        if shown.at > now.at:  # control's wall was stepped back, and time stands still there
-            self._clock.resume(None, now.lost, floor=shown.at)
+        self._set_time(shown.at, reset=shown.reset)
         await self._stage.show(shown.seq)
         self._seq = shown.seq
         if self._line is None:
@@ -261,6 +262,10 @@ class RemoteUpstream:
             self._told_of_it = None
             self.told.set()
             log.info("following the control process", worker=self._worker)
+
+    def _set_time(self, at: Time, *, reset: bool = False) -> None:
+        if isinstance(self._clock, FollowedClock):
+            self._clock.follow(at, reset=reset)
 
     def _tell(self, error: Exception) -> None:
         """Control cannot be reached: now and then that is said, with what may be done about it."""

@@ -21,7 +21,7 @@ from forewarn.node.config import Config
 from forewarn.node.listening import serve_guests
 from forewarn.node.local_line import dialler, whose
 from forewarn.node.worker_marks import Mark
-from forewarn.service.clock import RealClock
+from forewarn.service.clock import FollowedClock
 from forewarn.service.trace import FileTrace
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Worker:
         mark = Mark(config.upstream, number)
         self._stack.callback(mark.close)
         dial = dialler(config.upstream, mark)
-        self.upstream = RemoteUpstream(dial, number, RealClock(), whose(config.state))
+        self.upstream = RemoteUpstream(dial, number, FollowedClock(), whose(config.state))
         seats = Seats(config.identity, config.speak_as)
         self.endpoint = MetadataApp(self.upstream, seats, config.limits)
         self._seats = seats

@@ -230,6 +230,34 @@ class RealClock(_Continuity):
         return undo
 
 
+class FollowedClock(_Continuity):
+    """Time as another process tells it, and as the kernel measures it in between. It goes back only
+    if it is reset."""
+
+    def __init__(self, monotonic: Callable[[], int] = guard.boottime_us) -> None:
+        super().__init__()
+        self._monotonic = monotonic
+        self._offset = guard.wall_us() - monotonic()  # until somebody tells
+
+    def follow(self, at: Time, *, reset: bool = False) -> None:
+        offset = at - self._monotonic()
+        if reset or not -STEP < offset - self._offset < 0:  # a little less is how long it took
+            self._offset = offset
+        self._floor = at if reset else max(self._floor, at)
+
+    def now(self, rules: Rules) -> Now:
+        self._floor = max(self._floor, self._offset + self._monotonic())
+        return self._now(self._floor, rules)
+
+    def resume(
+        self, served_until: Time | None, lost: Duration, floor: Time, copied: bool = False
+    ) -> None:
+        raise NotImplementedError("whoever tells the time knows where an earlier run ended")
+
+    async def wait(self, until: Time | None, woken: asyncio.Event) -> None:
+        raise NotImplementedError("nothing is decided by a clock that follows another")
+
+
 class VirtualClock(_Continuity):
     """Time that moves when it is told to."""
 

@@ -42,7 +42,7 @@ from forewarn.metadata.upstream import GroupNews, NotTaken
 from forewarn.node import Node
 from forewarn.node.local_line import dialler
 from forewarn.node.sockets import CannotListen
-from forewarn.service.clock import STALL, RealClock
+from forewarn.service.clock import STALL, FollowedClock
 
 __all__ = ["hurried"]  # a fixture
 
@@ -57,11 +57,11 @@ from forewarn.metadata.remote import RemoteUpstream
 from forewarn.node.local_line import dialler
 from forewarn.node.worker_marks import Mark
 from forewarn import guard
-from forewarn.service.clock import RealClock
+from forewarn.service.clock import FollowedClock
 
 async def main(path, number, service):
     mark = Mark(Path(path), number)
-    upstream = RemoteUpstream(dialler(Path(path), mark), number, RealClock(), service)
+    upstream = RemoteUpstream(dialler(Path(path), mark), number, FollowedClock(), service)
     tasks = guard.Tasks()
     tasks.start(upstream.report(), "reports")
     tasks.start(upstream.run(), "line")
@@ -232,7 +232,7 @@ def _news(incarnation: int) -> GroupNews:
 @asynccontextmanager
 async def led_by(puppet: Puppet) -> AsyncIterator[Watching]:
     tasks = guard.Tasks()
-    upstream = RemoteUpstream(dialler(puppet.path), 0, RealClock())
+    upstream = RemoteUpstream(dialler(puppet.path), 0, FollowedClock())
     tasks.start(upstream.run(), "line")
     tasks.start(upstream.report(), "reports")
     try:

@@ -13,6 +13,7 @@ import pytest
 from forewarn import __version__, guard
 from forewarn.core import EventType, GroupView, Refused, Rules
 from forewarn.core.fleet import GroupKind
+from forewarn.core.time import DAY, SECOND
 from forewarn.metadata import hub, remote
 from forewarn.metadata.attendance import Attendance
 from forewarn.metadata.lines import (
@@ -35,7 +36,7 @@ from forewarn.metadata.upstream import GroupNews, NotTaken
 from forewarn.node import Config, Node
 from forewarn.node.local_line import dialler, open_line, whose
 from forewarn.node.sockets import CannotListen
-from forewarn.service.clock import RealClock
+from forewarn.service.clock import ClockLimits, FollowedClock, RealClock
 from forewarn.service.fleetfile import parse
 
 FLEET = """
@@ -100,7 +101,7 @@ class Watching:
 @asynccontextmanager
 async def worker(control: Control, number: int = 0) -> AsyncIterator[Watching]:
     tasks = guard.Tasks()
-    upstream = RemoteUpstream(dialler(control.path), number, RealClock(), control.service)
+    upstream = RemoteUpstream(dialler(control.path), number, FollowedClock(), control.service)
     tasks.start(upstream.run(), "line")
     tasks.start(upstream.report(), "reports")
     try:
@@ -300,7 +301,7 @@ def test_a_worker_that_is_not_welcome_gives_up(
 
     async def body() -> None:
         async with control():
-            upstream = RemoteUpstream(dialler(control.path), 0, RealClock())
+            upstream = RemoteUpstream(dialler(control.path), 0, FollowedClock())
             with pytest.raises(NotWelcome, match=r"0\.0\.0"):
                 await upstream.run()
 
@@ -408,3 +409,27 @@ def test_a_view_without_a_document_is_never_taken_for_one() -> None:
     from forewarn.metadata.stage import _nothing_yet
 
     assert not _nothing_yet(view).enabled
+
+
+def test_workers_go_by_the_time_of_control_and_not_by_a_wall_clock_that_is_wrong(
+    tmp_path: Path,
+) -> None:
+    async def body() -> None:
+        control = Control(tmp_path, 1)
+        right, ahead, passed = 1_800_000_000 * SECOND, 4 * 365 * DAY, 0
+        clock = RealClock(lambda: right + ahead + passed, lambda: passed, ClockLimits())
+        async with Node(control.config, clock=clock) as node, worker(control) as seen:
+            await seen.upstream.told.wait()
+            now = seen.upstream.now
+            assert right + ahead <= now().at < right + ahead + DAY  # and not what it really is
+            ahead = 0
+            node.writer.now()
+            assert node.writer.now().untrusted is not None
+            assert node.hub is not None
+            node.hub.tell_time()
+            await guard.pause(0)
+            assert now().at >= right + 4 * 365 * DAY  # it goes on as if nothing had happened
+            await node.clock_acceptance.accept("operator")
+            await until(lambda: now().at < right + DAY)
+
+    play(body)

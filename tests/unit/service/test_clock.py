@@ -6,8 +6,14 @@ import asyncio
 
 import pytest
 
-from forewarn.core.time import HOUR, MINUTE, SECOND, Rules
-from forewarn.service.clock import Interruption, RealClock, VirtualClock
+from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Rules
+from forewarn.service.clock import (
+    ClockLimits,
+    FollowedClock,
+    Interruption,
+    RealClock,
+    VirtualClock,
+)
 
 RULES = Rules()
 START = 1_800_000_000 * SECOND
@@ -16,10 +22,10 @@ START = 1_800_000_000 * SECOND
 class Watches:
     """A wall clock and a monotonic one that a test moves by hand."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: ClockLimits | None = None) -> None:
         self.wall, self.monotonic = START, 5 * SECOND
         self.told: list[Interruption] = []
-        self.clock = RealClock(lambda: self.wall, lambda: self.monotonic)
+        self.clock = RealClock(lambda: self.wall, lambda: self.monotonic, limits)
         self.clock.on_interruption(self.told.append)
 
     def pass_(self, duration: int) -> None:
@@ -106,6 +112,103 @@ def test_it_never_shows_an_instant_before_the_last_one_of_an_earlier_run() -> No
     watches = Watches()
     watches.clock.resume(served_until=START + HOUR, lost=0, floor=START + HOUR)
     assert watches.clock.now(RULES).at == START + HOUR
+
+
+LIMITS = ClockLimits(step=5 * MINUTE, downtime=30 * DAY)
+
+
+@pytest.mark.parametrize("jump", [6 * MINUTE, 1_500 * DAY, -6 * MINUTE, -1_500 * DAY])
+def test_a_step_beyond_the_limit_is_not_followed_until_it_is_undone(jump: int) -> None:
+    watches = Watches(LIMITS)
+    watches.live(MINUTE)
+    watches.wall += jump
+    watches.live(HOUR)
+    now = watches.clock.now(RULES)
+    assert now.at == START + MINUTE + HOUR  # as the kernel measures it
+    assert now.untrusted is not None
+    assert (now.untrusted.since, now.lost) == (START + 2 * MINUTE - 59 * SECOND, 0)
+    watches.wall -= jump
+    now = watches.clock.now(RULES)
+    assert (now.at, now.untrusted, now.lost) == (START + MINUTE + HOUR, None, 0)
+    assert now.steady_since == now.at
+    assert [told.what for told in watches.told] == [
+        "the wall clock was stepped too far to be followed",
+        "the wall clock is right again",
+    ]
+
+
+def test_several_steps_back_are_not_followed_together_if_one_alone_would_not_be() -> None:
+    watches = Watches(LIMITS)
+    for _ in range(2):
+        watches.wall -= 4 * MINUTE
+        watches.clock.now(RULES)
+    assert watches.clock.now(RULES).untrusted is not None
+
+
+@pytest.mark.parametrize("limits", [None, LIMITS])
+def test_steps_within_the_limit_are_followed_as_without_one(limits: ClockLimits | None) -> None:
+    watches = Watches(limits)
+    watches.wall += 5 * MINUTE
+    assert watches.clock.now(RULES).at == START + 5 * MINUTE
+    watches.wall -= 5 * MINUTE
+    watches.live(MINUTE)
+    now = watches.clock.now(RULES)
+    assert (now.at, now.untrusted) == (START + 5 * MINUTE, None)
+
+
+def test_a_computer_that_was_suspended_is_no_clock_that_was_stepped() -> None:
+    """The kernel's clock that is watched goes on meanwhile."""
+    watches = Watches(LIMITS)
+    watches.pass_(3 * DAY)
+    now = watches.clock.now(RULES)
+    assert (now.at, now.lost, now.untrusted) == (START + 3 * DAY, 3 * DAY, None)
+
+
+@pytest.mark.parametrize("ended", [START + 6 * MINUTE, START - 31 * DAY])
+def test_at_the_start_a_clock_that_contradicts_the_state_is_not_followed(ended: int) -> None:
+    watches = Watches(LIMITS)
+    watches.clock.resume(served_until=ended, lost=0, floor=ended)
+    watches.live(MINUTE)
+    now = watches.clock.now(RULES)
+    assert (now.at, now.lost) == (ended + MINUTE, 0)
+    assert now.untrusted is not None
+    assert (now.untrusted.wall, now.untrusted.since) == (START, ended)
+    watches.wall = ended + DAY  # it was off for a day
+    now = watches.clock.now(RULES)
+    assert (now.at, now.untrusted, now.lost) == (ended + DAY, None, DAY - MINUTE)
+
+
+def test_a_copy_may_be_of_any_age() -> None:
+    watches = Watches(LIMITS)
+    watches.clock.resume(served_until=START - 300 * DAY, lost=0, floor=1, copied=True)
+    assert watches.clock.now(RULES).untrusted is None
+
+
+@pytest.mark.parametrize("ended", [START + 1_500 * DAY, START - 1_500 * DAY])
+def test_a_clock_that_is_accepted_is_followed_and_time_served_goes_on(ended: int) -> None:
+    watches = Watches(LIMITS)
+    watches.clock.resume(served_until=ended, lost=7, floor=ended)
+    before = watches.clock.now(RULES)
+    undo = watches.clock.accept()
+    now = watches.clock.now(RULES)
+    assert (now.at, now.untrusted, now.steady_since) == (START, None, START)
+    assert now.served == before.served
+    undo()
+    assert watches.clock.now(RULES) == before
+
+
+def test_a_clock_that_follows_another_goes_back_only_if_it_is_reset() -> None:
+    passed = 0
+    clock = FollowedClock(lambda: passed)
+    clock.follow(START, reset=True)
+    passed += MINUTE
+    assert clock.now(RULES).at == START + MINUTE
+    clock.follow(START)  # time stands still there
+    assert clock.now(RULES).at == START + MINUTE
+    passed += 30 * SECOND
+    assert clock.now(RULES).at == START + MINUTE
+    clock.follow(START - DAY, reset=True)
+    assert clock.now(RULES).at == START - DAY
 
 
 def test_waiting_ends_at_the_instant_or_when_woken() -> None:
