@@ -32,6 +32,7 @@ RESULTS = ("done", "again", "failed", "unclear")  # of an attempt
 INTERRUPTIONS = {
     "the service was away": "away",
     "the wall clock was stepped": "stepped",
+    "the wall clock was stepped too far to be followed": "stepped",
     "the process stood still": "stalled",
 }
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -108,6 +109,11 @@ class Meter:
             "How often time was not served: the service was away, stood still, or the clock jumped",
             {(w,): self._interruptions[w] for w in (*INTERRUPTIONS.values(), "other")},
             "what",
+        )
+        yield gauge(
+            "forewarn_clock_trusted",
+            "Does the wall clock agree with the service's time?",
+            {(): float(now.untrusted is None)},
         )
         yield gauge(
             "forewarn_lost_seconds",
