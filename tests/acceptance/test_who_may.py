@@ -40,6 +40,7 @@ ROLES: dict[str, tuple[Role | None, bool]] = {
     "POST /v1/clock/play": (OP, False),
     "POST /v1/clock/resume": (OP, False),
     "POST /v1/clock/pause": (OP, False),
+    "POST /v1/clock/accept": (A, False),
     "GET /v1/machines": (V, True),
     "GET /v1/machines/{name:str}": (V, True),
     "DELETE /v1/machines/{name:str}": (OP, False),

@@ -1,36 +1,53 @@
-"""A wall clock that is wrong for a while, as `forewarn serve` meets it: libfaketime shows the
-service another time of day, and everything else is real."""
+"""A wall clock that was wrong for a while, as `forewarn serve` and an operator meet it. How clocks
+that jump are judged is in tests/unit/service/test_clock.py; whole lives with such clocks are in
+tests/simulation/test_clock_jumps.py."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import urllib.error
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from forking import run
 from polling import until
-from serving import FOREWARN, Serving, environment, made, serving
+from serving import FLEET, FOREWARN, Serving, environment, made, serving
 
 from forewarn import guard
-from forewarn.core.time import DAY, MINUTE
-from forewarn.testing.enclosure.fake_time import FakeTime
+from forewarn.core import EventType, Source
+from forewarn.core.history import Record, What
+from forewarn.core.time import DAY
+from forewarn.node import Config, Node
+from forewarn.service.clock import ClockLimits, RealClock
+from forewarn.service.fleetfile import parse
+from forewarn.store import checking
+from forewarn.store.port import Wanted
+from forewarn.store.verifying import verify
+from forewarn.testing.inprocess import exchange
 
 FOUR_YEARS = 4 * 365 * DAY
+EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
 REBOOT = {"type": "Reboot", "machines": ["web-0"]}
 
 
-@contextmanager
-def elsewhen(directory: Path, settings: Path, ahead: int) -> Iterator[tuple[Serving, FakeTime]]:
-    """A service whose time of day stands still, at first so far ahead of what it is."""
-    with (
-        FakeTime(guard.wall_us() + ahead) as fake,
-        serving(directory, settings, before=["/usr/bin/env"], env=fake.environment({})) as service,
-    ):
-        yield service, fake
+def ahead() -> int:
+    return guard.wall_us() + FOUR_YEARS
+
+
+async def lived(state: Path, clock: RealClock) -> tuple[bool, str, list[Record]]:
+    """One life of a service: it is polled, announces an event if it can, and ends. Did it trust its
+    clock, which document was shown last, and what is in its history?"""
+    async with Node(Config(fleet=parse(FLEET), state=state), clock=clock) as node:
+        headers = {"Metadata": "true"}
+        await exchange(node.app, "127.0.0.1", "GET", EVENTS, headers, b"")
+        await node.platform.schedule(
+            type=EventType.REBOOT, machines=("web-0",), by="operator", source=Source.PLATFORM
+        )
+        answer = await exchange(node.app, "127.0.0.1", "GET", EVENTS, headers, b"")
+        records = await node.store.history(Wanted())
+        return node.writer.now().untrusted is None, answer.body.decode(), list(records)
 
 
 def readiness(service: Serving) -> dict[str, str]:
@@ -59,10 +76,9 @@ def test_a_clock_that_was_ahead_for_a_moment_is_noticed_and_can_be_made_good(
     tmp_path: Path,
 ) -> None:
     settings = made(tmp_path)
-    with elsewhen(tmp_path, settings, FOUR_YEARS) as (wrong, _):
-        assert wrong.poll()["Events"] == []
-        event = wrong.post("/v1/events", REBOOT)["id"]
-        promised = wrong.poll()["Events"][0]["NotBefore"]
+    _, document, _ = asyncio.run(lived(tmp_path / "state" / "forewarn.db", RealClock(ahead)))
+    shown = json.loads(document)["Events"][0]
+    event, promised = shown["EventId"], shown["NotBefore"]
     with serving(tmp_path, settings) as service:
         why = readiness(service)
         assert list(why) == ["clock"]
@@ -74,12 +90,12 @@ def test_a_clock_that_was_ahead_for_a_moment_is_noticed_and_can_be_made_good(
         assert not any(hold.get("until") for hold in explained["holds"])
         status, says = refusal(service, "/v1/events", REBOOT | {"machines": ["web-1"]})
         assert (status, "forewarn clock accept" in says) == (409, True)
-        shown = run(
+        printed = run(
             [*FOREWARN, "clock", "show", "--url", service.control],
             env=environment(tmp_path),
             capture_output=True,
         )
-        assert "not trusted" in shown.stdout
+        assert "not trusted" in printed.stdout
 
         accepted = run(
             [*FOREWARN, "clock", "accept", "--url", service.control],
@@ -89,6 +105,7 @@ def test_a_clock_that_was_ahead_for_a_moment_is_noticed_and_can_be_made_good(
         assert accepted.returncode == 0, accepted.stderr
         assert event in accepted.stderr  # it keeps the NotBefore that guests were shown
         assert readiness(service) == {}
+        assert service.get("/v1/history")["records"][1]["by"] == "operator"
         assert history(service)[:2] == ["retimed", "clock-accepted"]
         assert [event["NotBefore"] for event in service.poll()["Events"]] == [promised]
         service.post(f"/v1/events/{event}/cancel")
@@ -97,45 +114,26 @@ def test_a_clock_that_was_ahead_for_a_moment_is_noticed_and_can_be_made_good(
         service.post(f"/v1/events/{again['id']}/approve")
         assert [event["EventStatus"] for event in service.poll()["Events"]] == ["Started"]
         assert refusal(service, "/v1/clock/accept")[0] == 409
-    with serving(tmp_path, settings) as service:  # and so it stays
-        assert readiness(service) == {}
-
-
-def test_a_clock_that_is_ahead_at_the_start_does_no_damage_and_may_come_right(
-    tmp_path: Path,
-) -> None:
-    settings = made(tmp_path, 'start_grace = "0s"\n')
-    with serving(tmp_path, settings) as service:
-        service.poll()
-        service.post("/v1/events", REBOOT)
-        before = history(service)
-    with elsewhen(tmp_path, settings, FOUR_YEARS) as (wrong, fake):
-        assert list(readiness(wrong)) == ["clock"]
-        assert [event["EventStatus"] for event in wrong.poll()["Events"]] == ["Scheduled"]
-        assert history(wrong)[-len(before) :] == before  # nothing is forgotten
-        fake.set(guard.wall_us() + MINUTE)
-        until(lambda: readiness(wrong) == {})
-        until(lambda: "the service is well again" in wrong.log)
-        assert [event["EventStatus"] for event in wrong.poll()["Events"]] == ["Scheduled"]
-        fake.set(guard.wall_us() - DAY)
-        until(lambda: list(readiness(wrong)) == ["clock"])
-        fake.set(guard.wall_us() + 2 * MINUTE)
-        until(lambda: readiness(wrong) == {})
 
 
 def test_the_clock_can_be_accepted_while_no_service_runs(tmp_path: Path) -> None:
-    settings = made(tmp_path)
-    with elsewhen(tmp_path, settings, FOUR_YEARS) as (wrong, _):
-        wrong.poll()
-    done = run(
-        [*FOREWARN, "clock", "accept", "--state", tmp_path / "state" / "forewarn.db"],
-        env=environment(tmp_path),
-        capture_output=True,
-    )
+    """Also if that is long after everything in it, so that its order can be seen to stay."""
+    state = tmp_path / "state.db"
+
+    trusted, _, before = asyncio.run(lived(state, RealClock(ahead, limits=ClockLimits())))
+    assert trusted
+    assert not asyncio.run(lived(state, RealClock(limits=ClockLimits())))[0]
+    accept = [*FOREWARN, "clock", "accept", "--state", str(state)]
+    done = run(accept, env=environment(tmp_path), capture_output=True)
     assert done.returncode == 0, done.stderr
-    with serving(tmp_path, settings) as service:
-        assert readiness(service) == {}
-        assert "clock-accepted" in history(service)
+    trusted, _, after = asyncio.run(lived(state, RealClock(limits=ClockLimits())))
+    assert trusted
+    kinds = [record.what for record in after]
+    assert kinds[: len(before)] == [record.what for record in before]
+    assert What.CLOCK_ACCEPTED in kinds[len(before) :]
+    assert all(record.at <= guard.wall_us() for record in after)
+    with checking.reading(state) as connection:
+        verify(connection, state)  # the commits still lead to what stands beside them
 
 
 def _seconds(text: str) -> float:

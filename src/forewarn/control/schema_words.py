@@ -20,9 +20,10 @@ STATES = ("running", "paused", "blocked", "aborting", "aborted", "done")
 STEP_STATES = ("waiting", "announced", "started", "done", "nothing to do", "cancelled")
 HOLDS = (
     *("notice", "grace", "restored", "machine", "domain", "coupling", "window", "joint"),
+    "clock",
     "driver",
 )
-WAITS = ("paused", "event", "bake", "gate", "window", "cancelled", "turn")
+WAITS = ("paused", "event", "bake", "gate", "window", "cancelled", "turn", "clock")
 
 MAX_WORDS = 1_024  # characters of a description or a reason
 MAX_NOTICE = 7_776_000  # seconds
