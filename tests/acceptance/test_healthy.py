@@ -68,6 +68,7 @@ def test_all_is_well_with_a_service_that_nobody_has_broken(service: Service) -> 
         "state",
         "guests",
         "driver",
+        "clock",
     }
 
 

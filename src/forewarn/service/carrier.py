@@ -16,6 +16,8 @@ from forewarn.core.changes import EventMoved
 from forewarn.core.commands import Again, Answer, Done, Failed, Outcome, Unclear
 from forewarn.core.joint import members
 from forewarn.core.lifecycle import Move
+from forewarn.core.registry import ClockAccepted
+from forewarn.core.retiming import Correction
 from forewarn.drivers.port import Driver, Happened, Observed, Part, Task, TaskMachine, Unknown
 from forewarn.logs import logger
 from forewarn.service import tracing
@@ -108,6 +110,9 @@ class Carrier:
 
     def _told(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         del changed
+        for put in commit.puts:
+            if isinstance(put, ClockAccepted) and put.before > commit.at:
+                self._restored = Correction(commit.at, put.before - commit.at).past(self._restored)
         for entry in commit.entries:
             for item in entry.items:
                 if isinstance(item, EventMoved) and _begins(item):
