@@ -129,6 +129,13 @@ def test_a_command_says_so_when_nobody_listens(service: Service) -> None:
     result = typed(service, "machine", "restart", "sql-1")
     assert "not listening" in result.stderr
     assert "at once, or as soon as the machine is free, unannounced" in result.stderr
+    (event,) = told(service, "event", "list", "--group", "sql")
+    assert (event["status"], event["unannounced"], event["listed"]) == ("Started", True, False)
+    service.get("sql-1")
+    assert "Started, unannounced" in typed(service, "event", "list").stdout
+    assert "Started, unannounced" in typed(service, "event", "show", event["id"]).stdout
+    explained = typed(service, "event", "explain", event["id"]).stdout
+    assert "it is unannounced: guests are never shown it" in explained
 
 
 def test_cancel_withdraws(service: Service) -> None:

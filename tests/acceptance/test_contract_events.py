@@ -206,6 +206,8 @@ def test_while_the_group_is_not_listening_it_happens_at_once_unannounced(
     group = groups.asleep()
     event = service.restart(group[0].name)
     assert event.status == "Started"
+    assert group[0].get().body == b'{"DocumentIncarnation":1,"Events":[]}', "under way"
+    assert group[1].approve(event.id).status == 400, "never listed"
     service.clock.advance("10m")
     assert group[0].get().body == b'{"DocumentIncarnation":1,"Events":[]}'
     service.disable(group.name)

@@ -165,6 +165,8 @@ def explain(id: Id, json: Json = False, url: Url = None) -> None:
         seen = ", ".join(f"{name} at {moment(at)}" for name, at in found.seen_by.items())
         if seen:
             say(f"seen by {seen}")
+        elif found.event.unannounced:
+            say("it is unannounced: guests are never shown it")
         elif not found.event.ended_at:
             say("no machine has seen it yet")
         if found.event.ready:
@@ -231,7 +233,7 @@ def _show(event: s.Event) -> None:
         [
             ("event", event.id),
             ("type", f"{event.type} ({event.source})"),
-            ("status", f"{event.status}, held: {event.held}" if event.held else event.status),
+            ("status", _status(event, f"held: {event.held}")),
             ("group", event.group),
             ("machines", ", ".join(event.machines)),
             *([("host", event.host)] if event.host else []),
@@ -246,6 +248,11 @@ def _show(event: s.Event) -> None:
     )
 
 
+def _status(event: s.Event, held: str) -> str:
+    marks = ["unannounced"] * event.unannounced + [held] * bool(event.held)
+    return ", ".join([event.status, *marks])
+
+
 def _impact(seconds: int) -> str:
     return {-1: "unknown", 0: "none"}.get(seconds, f"{seconds} s")
 
@@ -255,7 +262,7 @@ def _row(event: s.Event) -> tuple[str, ...]:
         event.id,
         event.group,
         event.type,
-        f"{event.status}, held" if event.held else event.status,
+        _status(event, "held"),
         event.source,
         ", ".join(event.machines),
         moment(event.not_before),

@@ -55,6 +55,7 @@ FIELDS: Mapping[str, str] = {
     "left": "How often it still will; null: until it is cleared.",
     "left_out": "How many more there are that are not shown.",
     "listed": "Have its machines been shown it?",
+    "unannounced": "Is it carried out without ever being shown to guests?",
     "matched": "How many requests, or events, it was asked about.",
     "metadata_url": "Where to ask as this machine.",
     "method": "Only requests with this method; empty: any.",

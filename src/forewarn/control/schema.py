@@ -66,6 +66,7 @@ class Event(msgspec.Struct, kw_only=True):
     raised_at: w.Moment
     raised_by: str
     listed: bool
+    unannounced: bool = False
     approved: Approval | None = None
     started_at: w.Moment | None = None
     ended_at: w.Moment | None = None

@@ -64,6 +64,7 @@ def _within(ask: Asked, verdict: Verdict) -> Verdict:
         verdict,
         courses=tuple(one for one in verdict.courses if ask.sees(one.group)),
         conducts=tuple(one for one in verdict.conducts if ask.sees(one.group)),
+        unannounced=tuple(one for one in verdict.unannounced if ask.sees(one.group)),
         complaints=tuple(one for one in verdict.complaints if ask.sees(one.group)),
         remarks=(),
     )

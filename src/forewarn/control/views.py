@@ -100,6 +100,7 @@ def event(event: Event) -> s.Event:
         raised_at=time_of(event.raised_at),
         raised_by=event.by,
         listed=event.listed,
+        unannounced=event.silent,
         host=event.host,
         cause=event.cause,
         ready=[said.machine for said in event.ready],

@@ -38,6 +38,12 @@ USER_DESCRIPTIONS = {
     " as requested by authorized user.",
 }
 
+UNANNOUNCED_AGAIN = "it is unannounced and starts as soon as the machine is free"
+KEEPS_NOT_BEFORE = (
+    "it was announced before the group stopped listening and keeps its NotBefore;"
+    " forewarn event approve starts it now"
+)
+
 
 def announce(group: Group, command: c.Raise, now: Now) -> Changes | Refused:
     wrong = (
@@ -50,10 +56,10 @@ def announce(group: Group, command: c.Raise, now: Now) -> Changes | Refused:
     when = _not_before(command, now)
     if isinstance(when, Refused):
         return when
-    approved = None
+    terms: dict[str, Any] = {"not_before": when}
     if command.source is Source.USER:
-        approved = _by_policy(group, command.type, now)
-        if approved is None and (full := _limit_reached(group)):
+        terms = _user_terms(group, command.type, when, now)
+        if terms["approved"] is None and (full := _limit_reached(group)):
             return full
     event = draft(
         group,
@@ -62,7 +68,6 @@ def announce(group: Group, command: c.Raise, now: Now) -> Changes | Refused:
         command.machines,
         now,
         source=command.source,
-        not_before=when,
         description=command.description,
         duration=command.duration,
         cause=command.cause,
@@ -70,7 +75,7 @@ def announce(group: Group, command: c.Raise, now: Now) -> Changes | Refused:
         joint=command.joint,
         span=command.span,
         moves=command.moves,
-        approved=approved,
+        **terms,
     )
     raised = EventMoved(Move.RAISE, move(event, Move.RAISE), command.by)
     return Changes((raised,), event.id, _worth_knowing(group, event, now))
@@ -78,6 +83,8 @@ def announce(group: Group, command: c.Raise, now: Now) -> Changes | Refused:
 
 def _worth_knowing(group: Group, event: Event, now: Now) -> tuple[str, ...]:
     """What is allowed, but may not be what was meant."""
+    if event.silent:
+        return (_at_once(group),)
     notes = []
     notice = event.not_before - now.at
     machines = [machine for machine in group.machines if machine.name in event.resources]
@@ -91,7 +98,7 @@ def _worth_knowing(group: Group, event: Event, now: Now) -> tuple[str, ...]:
     ):
         notes.append("in a cloud only members of scale sets that are not spot are told of a delete")
     if event.approved:
-        notes.append(f"approved at once by the policy of group '{group.name}'")
+        notes.append(_policy_note(group))
     elif not group.enabled and not event.host:  # of a host, all groups are told of at once
         notes.append(
             f"group '{group.name}' is not listening yet; it will see the event once it asks"
@@ -131,23 +138,22 @@ def maintain(group: Group, command: c.Maintain, now: Now) -> Changes | Refused:
     wrong = wrong_id(group, command.id) or wrong_machines(group, (command.machine,))
     if wrong:
         return wrong
-    notes: tuple[str, ...]
-    approved, notes = _by_policy(group, command.type, now), ()
-    if not group.enabled:
-        approved = Approval("nobody: the group is not listening", now.at)
-        notes = (
-            f"group '{group.name}' is not listening (none of its machines has asked for events):"
-            " this happens at once, or as soon as the machine is free, unannounced",
-        )
-    elif approved:
-        notes = (f"approved at once by the policy of group '{group.name}'",)
+    notes: tuple[str, ...] = ()
+    notice = now.rules.paced(PROMISES[command.type].notice)
+    terms = _user_terms(group, command.type, ceil_second(now.at + notice), now)
+    approved = terms["approved"]
     for event in _pending(group):
         if event.type is command.type and event.resources == (command.machine,):
-            again = ("it had been asked for already; this is the same event", *notes)
+            again = ("it had been asked for already; this is the same event",)
+            if event.silent:
+                return Changes((), event.id, (*again, UNANNOUNCED_AGAIN))
+            if not group.enabled:  # it was announced, and NotBefore is a promise
+                return Changes((), event.id, (*again, KEEPS_NOT_BEFORE))
             if approved is None or event.approved:
                 return Changes((), event.id, again)
             go = move(event, Move.APPROVE, approved=approved)
-            return Changes((EventMoved(Move.APPROVE, go, command.by),), event.id, again)
+            notes = (*again, _policy_note(group))
+            return Changes((EventMoved(Move.APPROVE, go, command.by),), event.id, notes)
     if approved is None and (full := _limit_reached(group)):
         return full
     event = draft(
@@ -157,11 +163,38 @@ def maintain(group: Group, command: c.Maintain, now: Now) -> Changes | Refused:
         (command.machine,),
         now,
         source=Source.USER,
-        not_before=ceil_second(now.at + now.rules.paced(PROMISES[command.type].notice)),
         description=USER_DESCRIPTIONS[command.type],
-        approved=approved,
+        **terms,
     )
+    if event.silent:
+        notes = (_at_once(group),)
+    elif approved:
+        notes = (_policy_note(group),)
     return Changes((EventMoved(Move.RAISE, move(event, Move.RAISE), command.by),), event.id, notes)
+
+
+def _user_terms(group: Group, type: EventType, when: Time, now: Now) -> dict[str, Any]:
+    """When a user's event starts, on whose approval, and whether guests are shown it.
+
+    In a group that is not enabled it happens at once and is never shown, not even after the group
+    is enabled while it is under way.
+    """
+    if group.enabled:
+        return {"not_before": when, "approved": _by_policy(group, type, now)}
+    approved = Approval("nobody: the group is not listening", now.at)
+    not_before = ceil_second(now.at)
+    return {"not_before": not_before, "approved": approved, "silent": True, "listed": False}
+
+
+def _at_once(group: Group) -> str:
+    return (
+        f"group '{group.name}' is not listening (none of its machines has asked for events):"
+        " this happens at once, or as soon as the machine is free, unannounced"
+    )
+
+
+def _policy_note(group: Group) -> str:
+    return f"approved at once by the policy of group '{group.name}'"
 
 
 def _pending(group: Group) -> list[Event]:

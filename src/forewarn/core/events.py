@@ -127,7 +127,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     joint: Joint | None = None
     span: Span | None = None
     moves: bool = False  # a live migration: its machines are on another host afterwards
-    silent: bool = False  # carried out, but never shown: nobody asked to be told of it
+    silent: bool = False  # carried out, but never shown to guests, now or later: unannounced
     failure: bool = False  # a sudden failure: directly Started, waits for nothing
     left: tuple[str, ...] = ()  # resources that have since moved to another host
     listed: bool = False  # has the group ever been shown it?

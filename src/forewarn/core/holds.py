@@ -277,7 +277,8 @@ def occupied(event: Event, floor: Floor) -> list[Hold]:
             found.append(
                 Hold(
                     kind=HoldKind.MACHINE,
-                    says="one of its machines is in another event that has started",
+                    says="one of its machines is in another event that has started"
+                    + _unannounced(busy.values()),
                     since=max(event.raised_at, _latest_start(busy.values())),
                     waits_for=tuple(busy),
                     movers="the driver that is carrying that event out",
@@ -291,13 +292,20 @@ def occupied(event: Event, floor: Floor) -> list[Hold]:
                 Hold(
                     kind=HoldKind.DOMAIN,
                     says=f"it is in update domain {event.domain}, and domain {domains} of the"
-                    " group is being disturbed; one domain at a time",
+                    " group is being disturbed; one domain at a time"
+                    + _unannounced(others.values()),
                     since=max(event.raised_at, _latest_start(others.values())),
                     waits_for=tuple(others),
                     movers="the drivers that are carrying those events out",
                 )
             )
     return found
+
+
+def _unannounced(events: Iterable[Event]) -> str:
+    """A hint for whoever looks for these events in a document and does not find them."""
+    ids = [event.id for event in events if event.silent]
+    return f" (guests are not shown {listing(ids)}: unannounced)" if ids else ""
 
 
 def _latest_start(events: Iterable[Event]) -> Time:

@@ -78,6 +78,8 @@ class Trace:
                     case EventMoved(what=Move.RAISE | Move.APPROVE as what, event=event):
                         if what is Move.RAISE:
                             raised.append(event)
+                        if event.silent:
+                            continue  # no guest is asked, and no document shows it
                         if event.approved and event.approved.by not in names:
                             self.write("approval", commit.at, event=event.id, by=event.approved.by)
                     case EventMoved(event=event) if event.silent and event.status.over:
@@ -123,6 +125,8 @@ class Trace:
                     at,
                     event=event.id,
                     group=event.group,
+                    type=event.type.value,
+                    source=event.source.value,
                     machines=event.resources,
                 )
         for id, members in joints.items():

@@ -41,7 +41,8 @@ class Story:
                 self._tell(line["t"], f"{line['type']} is carried out on {on}")
             case "unannounced":
                 on = ", ".join(line["machines"])
-                self._tell(line["t"], f"{short(line['event'])} of {on} begins, unannounced")
+                what = f"{line.get('type', '')} {short(line['event'])}".lstrip()
+                self._tell(line["t"], f"{what} of {on} begins, unannounced")
             case "disabled":
                 self._tell(line["t"], f"group {line['group']} is told of nothing any more")
             case "step":

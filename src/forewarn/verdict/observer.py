@@ -11,6 +11,8 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from forewarn.verdict import judging
 from forewarn.verdict.clients import Client
 from forewarn.verdict.docket import Docket, in_order
@@ -18,7 +20,7 @@ from forewarn.verdict.happenings import FINISHED, STARTED, WITHDRAWN, Happening
 from forewarn.verdict.heard import Exchange, Stamp, exchange, number, stamp, word, words
 from forewarn.verdict.manners import Manners
 from forewarn.verdict.register import Register
-from forewarn.verdict.report import Verdict
+from forewarn.verdict.report import Unannounced, Verdict
 from forewarn.verdict.sights import MAX_RESOURCES, Sight, Sights
 from forewarn.wire import beside, requests
 from forewarn.wire.versions import NEWEST
@@ -62,6 +64,7 @@ class Observer:
             return Verdict(
                 at=self._now.t if self._now else None,
                 courses=tuple(sorted(courses, key=lambda c: c.visible)),
+                unannounced=tuple(register.unannounced.values()),
                 conducts=tuple(client.conduct() for _, client in sorted(register.clients.items())),
                 complaints=in_order(complaints),
                 remarks=tuple(self._remarks()),
@@ -106,6 +109,11 @@ class Observer:
                 found = self._known(line)
                 if found is not None and found.impact is None:
                     found.impact = now.t
+                self._unannounced_step(line, impact=now.t)
+            case "unannounced":
+                self._unannounced(line, now)
+            case "over":
+                self._unannounced_step(line, over=now.t)
             case "disabled":
                 for one in self._register.active.get(word(line.get("group")), {}).values():
                     one.hidden = True
@@ -116,6 +124,31 @@ class Observer:
 
     def _known(self, line: Mapping[str, Any]) -> Happening | None:
         return self._register.happenings.get(word(line.get("event")).upper())
+
+    def _unannounced(self, line: Mapping[str, Any], now: Stamp) -> None:
+        id = word(line.get("event")).upper()
+        if id:
+            self._register.carried_out_unannounced(
+                Unannounced(
+                    event=id,
+                    group=word(line.get("group")),
+                    type=word(line.get("type")),
+                    source=word(line.get("source")),
+                    machines=words(line.get("machines"), MAX_RESOURCES),
+                    at=now.t,
+                )
+            )
+
+    def _unannounced_step(self, line: Mapping[str, Any], **times: float) -> None:
+        """Keep the first of each: lines may be written again after a restart."""
+        known = self._register.unannounced.get(word(line.get("event")).upper())
+        if known is None:
+            return
+        new = {name: t for name, t in times.items() if getattr(known, name) is None}
+        type = known.type or word(line.get("type"))
+        after = msgspec.structs.replace(known, type=type, **new)
+        self._register.unannounced[known.event] = after
+        self._register.carried_out_unannounced(after)
 
     def _event(self, line: Mapping[str, Any], now: Stamp) -> None:
         id, move = word(line.get("event")).upper(), word(line.get("move"))

@@ -12,10 +12,11 @@ from typing import Any
 from forewarn.verdict.clients import Client
 from forewarn.verdict.happenings import Happening, Way
 from forewarn.verdict.heard import word
+from forewarn.verdict.report import Unannounced
 
 MAX_CLIENTS = 20_000  # machines that are kept account of
 MAX_COURSES = 50_000  # machines' ways through events; half of them of machines that only look on
-MAX_HAPPENINGS = 5_000  # events
+MAX_HAPPENINGS = 5_000  # events; as many again that were carried out unannounced
 KEPT_OUTAGES = 64  # moments at which the service went or came, or its clock was stepped
 
 
@@ -32,6 +33,7 @@ class Register:
         self.crowded_out = 0  # requests of machines that there was no room for
         self._groups: dict[str, str] = {}  # of machines
         self._addresses: dict[str, str] = {}  # to machines
+        self.unannounced: dict[str, Unannounced] = {}
         self._over: dict[str, None] = {}  # happenings that are, in that order
         self._ways = self._onlookers = 0
 
@@ -80,6 +82,16 @@ class Register:
             self.active.setdefault(group, {})[id] = found
         return found
 
+    def carried_out_unannounced(self, event: Unannounced) -> None:
+        """Whatever its machines do not do meanwhile, they may have been unable to."""
+        self.unannounced.setdefault(event.event, event)
+        if len(self.unannounced) > MAX_HAPPENINGS:
+            del self.unannounced[next(iter(self.unannounced))]
+        for machine in event.machines:
+            client = self.clients.get(machine)
+            if client is not None:
+                client.paused = True
+
     def way(self, happening: Happening, machine: str) -> Way | None:
         """None: there is no room for it."""
         found = happening.ways.get(machine)
@@ -109,6 +121,9 @@ class Register:
         """All that is over, and how anybody asked; what is going on is still known."""
         for id in [id for id, one in self.happenings.items() if one.over is not None]:
             self._drop(id)
+        self.unannounced = {
+            id: event for id, event in self.unannounced.items() if event.over is None
+        }
         kept = {name: client.sights for name, client in self.clients.items()}
         self.clients = {name: Client(name, self.group_of(name)) for name in kept}
         for name, client in self.clients.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from forewarn.verdict.report import Complaint, Conduct, Course, Verdict
+from forewarn.verdict.report import Complaint, Conduct, Course, Unannounced, Verdict
 from forewarn.verdict.rules import WRONG
 from forewarn.verdict.wording import count, length, moment, plain
 
@@ -16,7 +16,7 @@ def render(verdict: Verdict) -> str:
 
 
 def headline(verdict: Verdict) -> str:
-    events = len({one.event for one in verdict.courses})
+    events = len({one.event for one in verdict.courses} | {e.event for e in verdict.unannounced})
     wrong, notes = len(verdict.wrong), len(verdict.notes)
     judged = f"{count(len(verdict.conducts), 'machine')}, {count(events, 'event')}"
     said = f"{count(wrong, 'thing')} wrong" if wrong else "nothing wrong"
@@ -45,6 +45,18 @@ def event_line(course: Course) -> str:
         told[-1] += why.get(course.started_by, ", suddenly")
     if course.over is not None:
         told.append(f"{course.ending or 'gone'} {_later(course, course.over)}")
+    return "; ".join(told)
+
+
+def unannounced_line(event: Unannounced) -> str:
+    """What became of an event that nobody was shown."""
+    named = f"{event.type or 'event'} {event.event[:8]}"
+    named += f" ({event.source})" if event.source else ""
+    told = [f"{named} of {plain(', '.join(event.machines))}: unannounced at {moment(event.at)}"]
+    if event.impact is not None:
+        told.append(f"carried out after {length(round(event.impact - event.at, 3))}")
+    if event.over is not None:
+        told.append(f"over after {length(round(event.over - event.at, 3))}")
     return "; ".join(told)
 
 
@@ -92,8 +104,12 @@ def _lines(verdict: Verdict) -> Iterator[str]:
     if len(verdict.complaints) > MAX_RENDERED:
         yield f"  … of {count(len(verdict.complaints), 'complaint')}"
     shown = 0
-    if verdict.courses:
+    if verdict.courses or verdict.unannounced:
         yield "events"
+    for hidden in verdict.unannounced[:MAX_RENDERED]:
+        yield f"  {unannounced_line(hidden)}"
+    if len(verdict.unannounced) > MAX_RENDERED:
+        yield f"  … of {count(len(verdict.unannounced), 'unannounced event')}"
     for courses in by_event(verdict).values():
         if shown >= MAX_RENDERED:
             break

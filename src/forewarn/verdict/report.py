@@ -58,6 +58,19 @@ class Course(msgspec.Struct, frozen=True, kw_only=True):
     in_time: bool | None = None  # seen before it started; None: there was nothing to be in time for
 
 
+class Unannounced(msgspec.Struct, frozen=True, kw_only=True):
+    """An event that was carried out without being shown to anybody: nobody could prepare."""
+
+    event: str
+    group: str = ""
+    type: str = ""
+    source: str = ""
+    machines: tuple[str, ...] = ()
+    at: float  # when it was asked for
+    impact: float | None = None  # when something was really done to the machines
+    over: float | None = None
+
+
 class Conduct(msgspec.Struct, frozen=True, kw_only=True):
     """How one machine asked."""
 
@@ -82,6 +95,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     at: float | None = None  # the last that was heard
     courses: tuple[Course, ...] = ()
     conducts: tuple[Conduct, ...] = ()
+    unannounced: tuple[Unannounced, ...] = ()
     complaints: tuple[Complaint, ...] = ()  # what is wrong first
     remarks: tuple[str, ...] = ()  # what this verdict does not know, or has forgotten
 
@@ -107,7 +121,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     def of(self, machine: Any) -> Verdict:
         """What is about this machine only."""
         name = _name(machine)
-        return self._where(lambda one: one.machine == name)
+        found = self._where(lambda one: one.machine == name)
+        hidden = tuple(one for one in self.unannounced if name in one.machines)
+        return msgspec.structs.replace(found, unannounced=hidden)
 
     def about(self, event: Any) -> Verdict:
         """What is about this event only; the first characters of its id will do."""
@@ -115,7 +131,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         met = {one.machine for one in self.courses if one.event.startswith(id)}
         found = self._where(lambda one: one.event.startswith(id))
         conducts = tuple(one for one in self.conducts if one.machine in met)
-        return msgspec.structs.replace(found, conducts=conducts)
+        hidden = tuple(one for one in self.unannounced if one.event.startswith(id))
+        return msgspec.structs.replace(found, conducts=conducts, unannounced=hidden)
 
     def without(self, *rules: str) -> Verdict:
         """The same, if these were allowed."""
@@ -169,7 +186,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         """Short, since an assertion shows no more of it; `check()` says everything."""
         said = [f"{one.rule} by {one.machine}" for one in self.wrong]
         shown = ", ".join(said[:SHOWN_IN_REPR]) + (", …" if len(said) > SHOWN_IN_REPR else "")
-        events = len({one.event for one in self.courses})
+        events = len({one.event for one in self.courses} | {e.event for e in self.unannounced})
         seen = f"{_count(len(self.conducts), 'machine')}, {_count(events, 'event')}"
         if not said:
             return f"<Verdict: nothing wrong; {seen}>"

@@ -13,7 +13,8 @@ from forewarn.core.events import Status
 
 def check_group(before: Group, command: commands.Command, after: Group) -> None:
     for event in after.events:
-        assert event.listed or not after.enabled
+        assert event.listed or event.silent or not after.enabled
+        assert not (event.listed and event.silent)
         assert (event.status is Status.STARTED) == (event.attempt is not None)
         for delete in after.events:
             if delete.type in DELETES and delete.status is Status.STARTED:
@@ -33,7 +34,8 @@ def check_document(before: Group, after: Group) -> None:
     if not now.enabled:
         assert (now.incarnation, now.events) == (0, ())
         return
-    for shown, event in zip(now.events, after.events, strict=True):
+    announced_events = [event for event in after.events if not event.silent]
+    for shown, event in zip(now.events, announced_events, strict=True):
         assert (shown.id, shown.status) == (event.id, event.status)
         announced = event.status is Status.SCHEDULED
         assert shown.not_before == (event.not_before if announced else None)

@@ -36,7 +36,7 @@ def said_once(event: Event) -> tuple[object, ...]:
     """What is said when an event is raised, and never otherwise afterwards."""
     when = (event.not_before, event.raised_at, event.duration)
     what = (event.group, event.type, event.source, event.domain, event.failure, event.cause)
-    return (*what, *when, event.resources, event.by, event.description)
+    return (*what, *when, event.resources, event.by, event.description, event.silent)
 
 
 def nobody_up(group: Group) -> bool:
@@ -160,6 +160,9 @@ class Referee:
             case commands.Overrule(id=id):
                 self.approved |= scheduled & {id}
             case commands.Maintain():
+                same = same_request(before, command)
+                if same is not None and not before.enabled:
+                    return  # announced before, it keeps its NotBefore
                 if goes_at_once(before, command):
                     self.approved.add(decision.event)
             case commands.Raise(source=Source.USER):
@@ -223,6 +226,8 @@ class Referee:
             if earlier is None:
                 assert item.what in (Move.RAISE, Move.STRIKE)
                 self._raised(command, event, now)
+                unannounced = event.source is Source.USER and not after.enabled
+                assert event.silent == unannounced
             else:
                 self._follows(earlier, event)
             if item.what is Move.APPROVE and event.source is Source.USER and nobody_up(after):
@@ -266,6 +271,8 @@ class Referee:
                 assert event.status is Status.STARTED
             case _:
                 raise AssertionError(f"{command} raised an event")
+        if event.silent:  # at once
+            asked = now.at
         assert 0 <= event.not_before - asked < SECOND
         assert event.resources == machines
 

@@ -115,7 +115,7 @@ def goes_at_once(group: Group, command: commands.Maintain | commands.Raise) -> b
     """Does a user's event need nobody's approval? Nobody listens, or a policy has approved it."""
     if command.type in group.policy.auto_approve:
         return True
-    return isinstance(command, commands.Maintain) and not group.enabled
+    return not group.enabled
 
 
 def too_many(group: Group, command: commands.Maintain | commands.Raise) -> bool:

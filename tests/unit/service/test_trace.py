@@ -109,6 +109,8 @@ def test_a_delete_that_nobody_is_told_of_is_recorded_from_beginning_to_end(tmp_p
         "t": START / SECOND,
         "event": A,
         "group": "web",
+        "type": "Terminate",
+        "source": "Platform",
         "machines": ["web_1"],
     }
     assert (ends["kind"], ends["event"]) == ("over", A)

@@ -131,6 +131,7 @@ class Hearing:
                 self._approved(line["event"], line["by"], line["t"])
             case "unannounced":
                 told = self._told(line["event"])
+                told.type, told.source = line.get("type", ""), line.get("source", "")
                 told.group, told.machines = line.get("group", ""), tuple(line.get("machines", ()))
                 told.raised = told.started = line["t"]
             case "over":

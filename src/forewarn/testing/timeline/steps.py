@@ -96,12 +96,16 @@ def unannounced(memory: Memory, line: Mapping[str, Any], t: float) -> None:
     if not id:
         return
     kept = memory.event(id)
-    kept.told = True
+    known, kept.told = kept.told, True
+    kept.type = word(line.get("type")) or kept.type
+    kept.source = word(line.get("source")) or kept.source
     kept.group = word(line.get("group")) or kept.group
     kept.machines = reading.words(line.get("machines")) or kept.machines
     for name in kept.machines:
         memory.lane(name)
     kept.started = t if kept.started is None else kept.started
+    if not known:
+        memory.say(t, f"{memory.name(kept)} begins, unannounced")
 
 
 def over(memory: Memory, line: Mapping[str, Any], t: float) -> None:
