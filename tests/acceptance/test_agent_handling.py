@@ -65,7 +65,7 @@ def test_a_hook_is_given_the_event_and_a_room_of_its_own(
     command = "cat > stdin; env > environment; pwd"
     bench.says(
         f'{RULE}approve = "when-done"\n[hook.hook]\nprepare = ["sh", "-c", "{command}"]\n'
-        'undo = ["sh", "-c", "cp stdin environment ../../../../.."]\n'
+        'undo = ["sh", "-c", "cp stdin environment ../../../.."]\n'
     )
     event = machine.schedule("Reboot", description="Two\nlines", duration=9)
     life = ended.begin(bench.config, environment={"FOREWARN_KEPT": "yes"})
@@ -220,7 +220,7 @@ def test_a_command_that_lost_its_runner_is_ended_before_it_is_run_again(
     (begun,) = tmp_path.glob("state/cases/*/runs/*/begun")
     os.kill(json.loads(begun.read_text())["runner"], signal.SIGKILL)
     until(lambda: bench.effects() == ["prepare begun"] * 2, "it is run again")
-    (pids,) = tmp_path.glob("state/cases/*/hooks/hook/pids")
+    (pids,) = tmp_path.glob("state/hooks/*/hook/pids")
     first, second = pids.read_text().split()
     assert not alive(first)
     assert alive(second)

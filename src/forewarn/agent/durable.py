@@ -7,6 +7,7 @@ import contextlib
 import os
 import shutil
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 PRIVATE = 0o600  # options and outputs of hooks may have secrets in them
@@ -38,6 +39,36 @@ def make(directory: Path) -> None:
     _settle(directory.parent)
 
 
+def own(directory: Path, root: Path) -> None:
+    """Make it a directory that we can use, and every one between it and the root: what is missing
+    is made, what is no directory is replaced by one, and what we may not use is made ours."""
+    below = directory.relative_to(root)
+    for path in (root, *(root / level for level in reversed(below.parents[:-1])), directory):
+        try:
+            mode = path.stat().st_mode if path == root else path.lstat().st_mode
+        except FileNotFoundError:
+            make(path)
+            continue
+        if not stat.S_ISDIR(mode):
+            path.unlink()
+            make(path)
+        elif mode & PRIVATE_DIRECTORY != PRIVATE_DIRECTORY:
+            path.chmod(PRIVATE_DIRECTORY)
+
+
+def end_of(path: Path, size: int) -> bytes:
+    """The last of what is in a file; nothing else is followed, waited for or read whole."""
+    file = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    try:
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode):
+            return b""
+        os.lseek(file, max(0, found.st_size - size), os.SEEK_SET)
+        return os.read(file, size)
+    finally:
+        os.close(file)
+
+
 def open_to(directory: Path) -> str:
     """Why others than we and root could write there: what is in it is run, as we are."""
     if os.name == "nt":
@@ -62,6 +93,22 @@ def drop(path: Path) -> None:
 
 def clear(directory: Path) -> None:
     """The directory is gone with all that is in it. What resists stays, for the next time."""
+    with contextlib.suppress(OSError):
+        if directory.is_symlink() or directory.is_file():
+            directory.unlink()
+
+    def ours(function: Callable[[str], object], path: str, _error: object) -> None:
+        """What we own and may not change: we may allow ourselves to."""
+        with contextlib.suppress(OSError):
+            for one in (Path(path).parent, Path(path)):
+                if one.is_relative_to(directory) and one.is_dir():
+                    one.chmod(PRIVATE_DIRECTORY)
+            if function in (os.unlink, os.rmdir):
+                function(path)
+            elif not Path(path).is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+
+    shutil.rmtree(directory, onerror=ours)
     shutil.rmtree(directory, ignore_errors=True)
 
 

@@ -5,7 +5,11 @@ Reads and writes; decides nothing. `pretending.py` offers the same without a dis
     lock
     cases/CASE/case                 the case
     cases/CASE/runs/RUN/…           see runs.py
-    cases/CASE/hooks/HOOK/          the hook's own, from prepare to undo
+    hooks/CASE/HOOK/                the hook's own, from prepare to undo
+
+Hooks run as the agent does, so nothing keeps them from changing what is here. Whatever they do to
+their own directory or to the agent's record, the agent goes on by what it knows: what was removed
+or replaced is made again, and a run that was ordered is never forgotten.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from pathlib import Path
 
 import msgspec
 
-from forewarn.agent import durable, locking, ordering
+from forewarn.agent import durable, locking, ordering, processes
 from forewarn.agent.cases import Case
 from forewarn.agent.config import Hook, Stage
 from forewarn.agent.runs import Outcome, Result, Run, State, named
@@ -48,6 +52,7 @@ class Shelf:
         """Takes the directory for as long as this process lives."""
         self.state = state
         self._cases = state / "cases"
+        self._rooms = state / "hooks"
         try:
             durable.make(self._cases)
             if wrong := durable.open_to(self._cases) or durable.open_to(state):
@@ -61,13 +66,18 @@ class Shelf:
                 " own ([agent] state)"
             )
         self._last = 0  # number of a run
-        self._settled: dict[str, dict[str, Run]] = {}  # by case: what is done stays as it is
+        self._kept: dict[str, Case] = {}  # as they were last written
+        self._runs: dict[str, dict[str, Run]] = {}  # by case: all that were ordered
+        self._locks: dict[Path, int] = {}  # of runs that are active, open but not held
+        self._to_verify: set[str] = set()  # cases whose record a command may have damaged
         self.unreadable: list[str] = []
 
     def release(self) -> None:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+        while self._locks:
+            os.close(self._locks.popitem()[1])
 
     # Cases
 
@@ -76,6 +86,7 @@ class Shelf:
         found = []
         for directory in sorted(self._cases.iterdir()):
             try:
+                self._own(directory)
                 case = msgspec.json.decode((directory / "case").read_bytes(), type=Case)
             except FileNotFoundError:
                 durable.clear(directory)
@@ -84,9 +95,18 @@ class Shelf:
                 self.unreadable.append(f"{directory / 'case'}: {error}")
                 continue
             found.append(case)
-            for run in self._directories(case.id):
+            self._kept[case.id] = case
+            for run in self._load(case.id).values():
                 self._last = max(self._last, run.number)
+        self._clear_rooms()
         return found
+
+    def _clear_rooms(self) -> None:
+        """Remove what hooks have kept for cases that are forgotten."""
+        with contextlib.suppress(OSError):
+            for rooms in self._rooms.iterdir():
+                if not (self._cases / rooms.name).exists():
+                    durable.clear(rooms)
 
     def new_id(self, event_id: str) -> str:
         """A name that was not used before, also for an event that comes back."""
@@ -97,8 +117,9 @@ class Shelf:
         return f"{safe}.{number}"
 
     def put(self, case: Case) -> None:
-        durable.make(self._cases / case.id)
+        self._own(self._cases / case.id)
         durable.put(self._cases / case.id / "case", msgspec.json.encode(case))
+        self._kept[case.id] = case
 
     def close(self, case: Case, given_up: Collection[str] = ()) -> None:
         """All is done. What hooks have kept for themselves is not needed any more, but of those
@@ -106,7 +127,9 @@ class Shelf:
         self.put(case)
         for hook in case.hooks:
             if hook.name not in given_up:
-                durable.clear(self._cases / case.id / "hooks" / hook.name)
+                durable.clear(self.room(case.id, hook.name))
+        with contextlib.suppress(OSError):  # one that is not empty stays
+            (self._rooms / case.id).rmdir()
 
     def prune(self, closed: Iterable[Case], now: datetime) -> list[Case]:
         """Those that are forgotten: more than are kept, or too old."""
@@ -116,13 +139,24 @@ class Shelf:
         for case in dropped:
             durable.drop(self._cases / case.id / "case")
             durable.clear(self._cases / case.id)
-            self._settled.pop(case.id, None)
+            durable.clear(self._rooms / case.id)
+            for known in (self._kept, self._runs):
+                known.pop(case.id, None)
         return dropped
 
     # Runs
 
     def runs(self, case_id: str) -> tuple[Run, ...]:
-        return tuple(sorted(self._read(case_id), key=lambda run: run.number))
+        runs = self._runs[case_id] if case_id in self._runs else self._load(case_id)
+        for run in [run for run in runs.values() if run.active]:
+            runs[run.id] = found = self._look(case_id, run)
+            if not found.active:
+                self._forget_lock(self.directory(case_id, found))
+                self._to_verify.add(case_id)
+        if case_id in self._to_verify:
+            self._verify(case_id)
+            self._to_verify.discard(case_id)
+        return tuple(sorted(runs.values(), key=lambda run: run.number))
 
     def order(self, case: Case, hook: Hook, stage: Stage, attempt: int, left: float | None) -> Run:
         """Written down; whoever starts it comes after that."""
@@ -131,21 +165,23 @@ class Shelf:
             number=self._last, hook=hook.name, stage=stage, attempt=attempt, state=State.ORDERED
         )
         self.order_again(case, hook, run, left)
+        self._runs.setdefault(case.id, {})[run.id] = run
         return run
 
     def order_again(self, case: Case, hook: Hook, run: Run, left: float | None) -> None:
         """With the time there is now."""
-        room = self._cases / case.id / "hooks" / hook.name
-        durable.make(room)
+        room = self.room(case.id, hook.name)
+        self._own(room)
         until = None if left is None else monotonic() + left
         order = ordering.ordered(case, hook, run.stage, run.attempt, room, until)
         directory = self.directory(case.id, run)
-        durable.make(directory)
+        self._own(directory)
         durable.put(directory / "order", msgspec.json.encode(order))
 
     def cancel(self, case_id: str, run: Run) -> bool:
         """So that no runner begins it. False: one has it already."""
         directory = self.directory(case_id, run)
+        self._own(directory)
         lock = locking.taken(directory / "lock")
         if lock is None:
             return False
@@ -161,9 +197,10 @@ class Shelf:
 
     def stop(self, case_id: str, run: Run) -> None:
         """Its runner looks for this, and ends the command as if its time was up."""
-        path = self.directory(case_id, run) / "stop"
-        if not path.exists():
-            durable.put(path, b"")
+        directory = self.directory(case_id, run)
+        self._own(directory)
+        if not (directory / "stop").exists():
+            durable.put(directory / "stop", b"")
 
     def runner(self, case_id: str, run: Run) -> int | None:
         """The process that is at work on it."""
@@ -180,7 +217,7 @@ class Shelf:
         for name in ("output", "output.before"):
             if len(said) < MAX_SHOWN:
                 with contextlib.suppress(OSError):
-                    said = (directory / name).read_bytes() + said
+                    said = durable.end_of(directory / name, MAX_SHOWN) + said
         return said[-MAX_SHOWN:].decode("utf-8", "replace").strip()
 
     def was_told(self, case_id: str, run: Run) -> bool:
@@ -194,47 +231,95 @@ class Shelf:
     def directory(self, case_id: str, run: Run) -> Path:
         return self._cases / case_id / "runs" / run.id
 
-    def _directories(self, case_id: str) -> Iterable[Run]:
+    def room(self, case_id: str, hook: str) -> Path:
+        return self._rooms / case_id / hook
+
+    def _own(self, directory: Path) -> None:
+        """Make it a directory that can be used, whatever a hook has put there or done to it."""
+        durable.own(directory, self.state)
+
+    def _load(self, case_id: str) -> dict[str, Run]:
+        """What an agent before this one has ordered."""
+        runs = self._runs[case_id] = {}
         try:
+            self._own(self._cases / case_id / "runs")
             names = [path.name for path in (self._cases / case_id / "runs").iterdir()]
         except FileNotFoundError:
-            return
+            return runs
         for name in names:
-            if run := named(name):
-                yield run
-
-    def _read(self, case_id: str) -> Iterable[Run]:
-        settled = self._settled.setdefault(case_id, {})
-        for run in self._directories(case_id):
+            if (run := named(name)) is None:
+                continue
             directory = self.directory(case_id, run)
-            if run.id in settled or not (directory / "order").exists():
-                continue  # somebody died before it was ordered
-            found = _found(directory, run)
-            if found.active:
-                yield found
-            else:
-                settled[run.id] = found
-        yield from settled.values()  # also if somebody has removed them meanwhile
+            self._own(directory)
+            if (directory / "order").exists():  # else somebody died before it was ordered
+                runs[run.id] = run
+        return runs
 
+    def _look(self, case_id: str, run: Run) -> Run:
+        """How it stands now, by its files."""
+        directory = self.directory(case_id, run)
+        for last in (False, True):
+            try:
+                if (found := self._found(directory, run)).state != State.LOST:
+                    return found
+                orphaned = _end_orphans(directory, self.room(case_id, run.hook))
+                return self._working(directory, run) if orphaned else found
+            except PermissionError:
+                if last:
+                    raise
+                self._own(directory)
+        raise AssertionError
 
-def _found(directory: Path, run: Run) -> Run:
-    """How it stands, by its files."""
-    if (result := _result(directory)) is not None:
-        return msgspec.structs.replace(run, state=State.DONE, result=result)
-    if not (directory / "begun").exists():
-        return run
-    if locking.held(directory / "lock"):
-        return msgspec.structs.replace(run, state=State.WORKING)
-    if (result := _result(directory)) is not None:  # it has ended just now
-        return msgspec.structs.replace(run, state=State.DONE, result=result)
-    if _orphaned(directory):
-        return msgspec.structs.replace(run, state=State.WORKING)
-    return msgspec.structs.replace(run, state=State.LOST)
+    def _found(self, directory: Path, run: Run) -> Run:
+        if (result := _result(directory)) is not None:
+            return msgspec.structs.replace(run, state=State.DONE, result=result)
+        ordered, begun = (directory / "order").exists(), (directory / "begun").exists()
+        if run.state == State.ORDERED and ordered and not begun:
+            return run
+        if self._held(directory):
+            return self._working(directory, run)
+        if (result := _result(directory)) is not None:  # it has ended just now
+            return msgspec.structs.replace(run, state=State.DONE, result=result)
+        return msgspec.structs.replace(run, state=State.LOST)
+
+    def _working(self, directory: Path, run: Run) -> Run:
+        if run.state == State.WORKING and run.deadline is not None:
+            return run
+        return msgspec.structs.replace(run, state=State.WORKING, deadline=_deadline(directory))
+
+    def _held(self, directory: Path) -> bool:
+        """Whether a runner is at work. The lock is opened once: it tells so also if its file is
+        removed meanwhile."""
+        if directory not in self._locks:
+            self._own(directory)
+            self._locks[directory] = locking.opened(directory / "lock")
+        return locking.held_elsewhere(self._locks[directory])
+
+    def _forget_lock(self, directory: Path) -> None:
+        if (lock := self._locks.pop(directory, None)) is not None:
+            os.close(lock)
+
+    def _verify(self, case_id: str) -> None:
+        """Write again what a command has removed of the record: after a restart it is all there
+        is."""
+        if case_id in self._kept and not (self._cases / case_id / "case").exists():
+            self.put(self._kept[case_id])
+        for run in self._runs[case_id].values():
+            directory = self.directory(case_id, run)
+            if run.active or (directory / "order").exists():
+                continue
+            self._own(directory)
+            durable.put(directory / "begun", b"{}")
+            if run.result is not None:
+                durable.put(directory / "result", msgspec.json.encode(run.result))
+            durable.put(directory / "order", b"{}")
 
 
 def _result(directory: Path) -> Result | None:
     try:
         result = msgspec.json.decode((directory / "result").read_bytes(), type=Result)
+    except PermissionError:
+        raise
     except (OSError, msgspec.DecodeError):
         return None
     if result.ended > monotonic():  # of a life of the machine before this one
@@ -242,17 +327,32 @@ def _result(directory: Path) -> Result | None:
     return result
 
 
-def _orphaned(directory: Path) -> bool:
-    """Its runner was killed and the command was not: nobody watches it any more, so it is ended.
-    True until it has."""
+def _deadline(directory: Path) -> float | None:
+    """When its runner should have ended it, on the machine's monotonic clock."""
+    try:
+        said = msgspec.json.decode((directory / "begun").read_bytes(), type=dict[str, float])
+    except (OSError, msgspec.DecodeError):
+        return None
+    return said.get("deadline")
+
+
+def _end_orphans(directory: Path, room: Path) -> bool:
+    """If the runner was killed and the command was not, nobody watches it any more: so it is ended
+    with its whole group. True until it has."""
     try:
         pid, born, boot = (directory / "command").read_text().split()
         if boot != BOOT.read_text().strip():  # then it is somebody else's number
             return False
-        stat = Path(f"/proc/{pid}/stat").read_text("latin-1").rpartition(")")[2].split()
-        if stat[19] != born or stat[0] in "ZX":
-            return False
-        os.killpg(int(pid), signal.SIGKILL)
-    except (OSError, ValueError, IndexError, AttributeError):
+        members = processes.of_group(int(pid))
+    except (OSError, ValueError, AttributeError):
         return False
-    return True
+    leader = next((one for one in members if one.pid == int(pid)), None)
+    if leader is None:  # the number may have been somebody else's since, so look twice
+        members = [one for one in members if one.has("FOREWARN_STATE", str(room))]
+    elif leader.born != born:
+        return False
+    alive = [one for one in members if one.alive]
+    for one in alive:
+        with contextlib.suppress(OSError):
+            os.kill(one.pid, signal.SIGKILL)
+    return bool(alive)

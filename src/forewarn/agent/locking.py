@@ -10,34 +10,63 @@ from pathlib import Path
 HELD = (errno.EAGAIN, errno.EACCES, errno.EDEADLK)  # what a system says of one that is
 
 
+def opened(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+
+
 def taken(path: Path) -> int | None:
     """The open file, locked for as long as it is; None if somebody else has it."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    file = opened(path)
     try:
-        _lock(file)
-    except OSError as error:
+        if _lock(file):
+            return file
+    except OSError:  # a file system without locks, say
         os.close(file)
-        if error.errno not in HELD:  # a file system without locks, say
-            raise
-        return None
-    return file
+        raise
+    os.close(file)
+    return None
 
 
 def held(path: Path) -> bool:
     """Whether somebody has it now. Whoever wants it in this moment waits for that long."""
-    file = taken(path)
-    if file is None:
+    file = opened(path)
+    try:
+        return held_elsewhere(file)
+    finally:
+        os.close(file)
+
+
+def held_elsewhere(file: int) -> bool:
+    """The same, of a file that is open already, also if it has been removed since."""
+    if not _lock(file):
         return True
-    os.close(file)
+    _unlock(file)
     return False
 
 
-def _lock(file: int) -> None:
+def _lock(file: int) -> bool:
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in HELD:
+            raise
+        return False
+    return True
+
+
+def _unlock(file: int) -> None:
     if sys.platform == "win32":
         import msvcrt
 
-        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+        msvcrt.locking(file, msvcrt.LK_UNLCK, 1)
     else:
         import fcntl
 
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_UN)

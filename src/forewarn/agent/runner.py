@@ -8,6 +8,7 @@ program whatever is upgraded meanwhile. The files of a run are told in `runs.py`
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -22,7 +23,11 @@ GRACE_SHARE = 0.25  # of a short limit, at most so much of it
 LEAST_LEFT = 1.0  # seconds; with less to go until NotBefore a command is not begun
 STOP_LOOK = 0.25  # seconds between two looks whether it is to be stopped
 MAX_OUTPUT = 64 * 1024  # bytes in one file of output; the one before it is kept, too
-RESULT_PAUSE = 1.0  # seconds until a result that could not be written is written again
+RESULT_ROOM = 4_096  # bytes on the disk that are taken for the result before a command is started
+RESULT_ATTEMPTS = 30  # to write a result; with their pauses, 25 minutes
+RESULT_PAUSE = 1.0  # seconds before the second of them, doubled from then on
+MAX_RESULT_PAUSE = 60.0
+RECORD_LEVELS = 4  # directories that the record is in, within the state: cases, CASE, runs, RUN
 DRAIN = 1.0  # seconds for what is left in the pipe, if others still hold it
 
 WINDOWS = os.name == "nt"
@@ -41,8 +46,9 @@ def main(directory: str) -> None:
     _take(lock)  # kept until this process ends; no command inherits it
     if known():  # another runner has been here
         return
-    with open(at("order"), encoding="utf-8") as file:  # noqa: PTH123
-        order = json.load(file)
+    with open(at("order"), "rb") as file:  # noqa: PTH123
+        text = file.read()
+    order = json.loads(text)
     began = time.monotonic()
     limit = float(order["timeout"])
     if order["until"] is not None:
@@ -51,21 +57,30 @@ def main(directory: str) -> None:
             _write(directory, "result", {"outcome": "no-time", "ended": began})
             return
         limit = min(limit, left)
-    _write(directory, "begun", {"runner": os.getpid(), "at": time.time()})
-    result = _run(directory, order, limit, began)
+    _reserve(at(".result.new"))
+    begun = {"runner": os.getpid(), "at": time.time(), "deadline": began + limit}
+    _write(directory, "begun", begun)
+    record = {"order": text, "begun": json.dumps(begun).encode()}
+    result = _run(directory, order, limit, began, record)
     ended = time.monotonic()
     result |= {"ended": ended, "seconds": round(ended - began, 3)}
-    while True:  # for as long as it is held nobody runs it again
-        try:
+    _report(directory, result, record)
+
+
+def _report(directory: str, result: dict[str, Any], record: dict[str, bytes]) -> None:
+    """Write the result. While this process lives, nobody runs the command again."""
+    for attempt in range(RESULT_ATTEMPTS):
+        if attempt:
+            time.sleep(min(MAX_RESULT_PAUSE, RESULT_PAUSE * 2 ** (attempt - 1)))
+        _restore(directory, record)
+        with contextlib.suppress(OSError):
             _write(directory, "result", result)
             return
-        except FileNotFoundError:  # the whole directory is gone, and with it whoever wanted to know
-            return
-        except OSError:
-            time.sleep(RESULT_PAUSE)
 
 
-def _run(directory: str, order: dict[str, Any], limit: float, began: float) -> dict[str, Any]:
+def _run(
+    directory: str, order: dict[str, Any], limit: float, began: float, record: dict[str, bytes]
+) -> dict[str, Any]:
     asked = threading.Event()
     if not WINDOWS:
         signal.signal(signal.SIGTERM, lambda *_: asked.set())
@@ -83,11 +98,16 @@ def _run(directory: str, order: dict[str, Any], limit: float, began: float) -> d
             env=environment,
             cwd=order["directory"],
             start_new_session=not WINDOWS,
+            # In the child, before it becomes the command. Until then it shares the lock, so that
+            # there is no moment at which the command runs and neither lock nor note tells of it.
+            preexec_fn=None if WINDOWS else lambda: _note(directory),  # no threads yet
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
+    except subprocess.SubprocessError:
+        return {"outcome": "not-started", "said": "its process id could not be written down"}
+    except (OSError, ValueError) as error:
         return {"outcome": "not-started", "said": str(error)}
-    _name(directory, process.pid)
+    record["command"] = _identified(process.pid)
     ended = threading.Event()
     reader = threading.Thread(target=_read, args=(directory, process), daemon=True)
     for thread in (
@@ -96,7 +116,7 @@ def _run(directory: str, order: dict[str, Any], limit: float, began: float) -> d
         threading.Thread(target=_await, args=(process, ended), daemon=True),
     ):
         thread.start()
-    outcome = _end(directory, process, ended, asked, polite, began + limit)
+    outcome = _end(directory, process, ended, asked, polite, began + limit, record)
     reader.join(DRAIN)
     return {"outcome": outcome, "code": process.returncode}
 
@@ -108,12 +128,14 @@ def _end(
     asked: threading.Event,
     polite: float,
     last: float,
+    record: dict[str, bytes],
 ) -> str:
     """Wait until it has ended: by itself, because its time was up, or because it is stopped."""
     stop = os.path.join(directory, "stop")  # noqa: PTH118
     while not ended.wait(max(0.0, min(STOP_LOOK, polite - time.monotonic()))):
         stopped = asked.is_set() or os.path.exists(stop)  # noqa: PTH110
         if not stopped and time.monotonic() < polite:
+            _restore(directory, record)
             continue
         grace = last - polite
         _signal(process, gently=True)
@@ -173,37 +195,95 @@ def _output(path: str) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
 
 
-def _name(directory: str, pid: int) -> None:
-    """Who it is, so that it can be found if this runner is killed without it."""
+def _note(directory: str) -> None:
+    """Write down which process the command is, for whoever finds it without its runner."""
+    if said := _identified(os.getpid()):
+        path = os.path.join(directory, "command")  # noqa: PTH118
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        os.write(file, said)
+        os.close(file)
+
+
+def _identified(pid: int) -> bytes:
+    """Its number, when it was born, and in which life of the machine; empty where nobody knows."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         with open(f"/proc/{pid}/stat", encoding="latin-1") as file:  # noqa: PTH123
             born = file.read().rpartition(")")[2].split()[19]
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:  # noqa: PTH123
             boot = file.read().strip()
-        with open(os.path.join(directory, "command"), "w") as file:  # noqa: PTH118, PTH123
-            file.write(f"{pid} {born} {boot}")
+        return f"{pid} {born} {boot}".encode()
+    return b""
 
 
-def _take(lock: int) -> None:
+def _restore(directory: str, record: dict[str, bytes]) -> None:
+    """Write the record of this run again, if the command (or anybody else) has removed it."""
+    begun = os.path.join(directory, "begun")  # noqa: PTH118
+    if os.path.exists(begun):  # noqa: PTH110
+        return
+    with contextlib.suppress(OSError):
+        _own(directory, RECORD_LEVELS)
+        if os.path.exists(begun):  # noqa: PTH110
+            return
+        lock = os.open(os.path.join(directory, "lock"), os.O_RDWR | os.O_CREAT, 0o600)  # noqa: PTH118
+        if _take(lock, wait=False):  # and kept; the one of before is held all the same
+            for name, content in record.items():
+                _put(directory, name, content)
+
+
+def _own(directory: str, levels: int) -> None:
+    """Make it a directory that we can use, as `durable.own` does."""
+    if levels > 1:
+        _own(os.path.dirname(directory), levels - 1)  # noqa: PTH120
+    if os.path.islink(directory) or os.path.isfile(directory):  # noqa: PTH113, PTH114
+        os.unlink(directory)  # noqa: PTH108
+    os.makedirs(directory, 0o700, exist_ok=True)  # noqa: PTH103
+    if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
+        os.chmod(directory, 0o700)  # noqa: PTH101
+
+
+def _reserve(path: str) -> None:
+    """Take room on the disk, so that the result can be written also when there is none left."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        if os.write(file, b" " * RESULT_ROOM) < RESULT_ROOM:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _take(lock: int, *, wait: bool = True) -> bool:
     """Waits for whoever looks at it for a moment. Another runner has written that it has begun."""
-    if sys.platform == "win32":
-        import msvcrt
+    try:
+        if sys.platform == "win32":
+            import msvcrt
 
-        msvcrt.locking(lock, msvcrt.LK_LOCK, 1)
-    else:
-        import fcntl
+            msvcrt.locking(lock, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
 
-        fcntl.flock(lock, fcntl.LOCK_EX)
+            fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        if wait:
+            raise
+        os.close(lock)
+        return False
+    return True
 
 
 def _write(directory: str, name: str, value: dict[str, Any]) -> None:
+    _put(directory, name, json.dumps(value).encode())
+
+
+def _put(directory: str, name: str, content: bytes) -> None:
     """Whole or not at all, and on the disk when this returns."""
     draft = os.path.join(directory, f".{name}.new")  # noqa: PTH118
-    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    file = os.open(draft, os.O_WRONLY | os.O_CREAT, 0o600)  # room that was taken stays taken
     try:
-        rest = json.dumps(value).encode()
+        rest = content
         while rest:  # a disk that is nearly full takes a part of it
             rest = rest[os.write(file, rest) :]
+        os.ftruncate(file, len(content))
         os.fsync(file)
     finally:
         os.close(file)

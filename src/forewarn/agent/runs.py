@@ -60,6 +60,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     stage: Stage
     attempt: int
     state: State
+    deadline: float | None = None  # while it works, on the machine's monotonic clock
     result: Result | None = None
 
     @property

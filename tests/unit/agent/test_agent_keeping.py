@@ -76,7 +76,7 @@ def test_what_a_hook_has_kept_stays_if_its_undo_was_given_up(tmp_path: Path) -> 
     for one in case.hooks:
         shelf.order(case, one, "prepare", 1, None)
     shelf.close(case, ["b"])
-    assert [path.name for path in (tmp_path / "cases" / case.id / "hooks").iterdir()] == ["b"]
+    assert [path.name for path in (tmp_path / "hooks" / case.id).iterdir()] == ["b"]
     shelf.release()
 
 
@@ -101,6 +101,8 @@ def test_a_run_that_nobody_ordered_is_none(tmp_path: Path) -> None:
     (shelf.directory("E1.1", run) / "order").unlink()
     for strange in ("something else", "000009.sometime.1.hook"):
         (shelf.directory("E1.1", run).parent / strange).mkdir()
+    shelf.release()
+    shelf = Shelf(tmp_path)
     assert shelf.runs("E1.1") == ()
     shelf.release()
 
@@ -154,12 +156,12 @@ def test_a_run_that_ends_while_it_is_looked_at_is_not_lost(
     directory = shelf.directory("E1.1", order)
     durable.put(directory / "begun", b"{}")
 
-    def ends(path: Path) -> bool:
+    def ends(_lock: int) -> bool:
         """Between the look for a result and the look at the lock."""
-        durable.put(path.with_name("result"), b'{"outcome":"ended","code":0}')
+        durable.put(directory / "result", b'{"outcome":"ended","code":0}')
         return False
 
-    monkeypatch.setattr(locking, "held", ends)
+    monkeypatch.setattr(locking, "held_elsewhere", ends)
     assert [one.good for one in shelf.runs("E1.1")] == [True]
     shelf.release()
 

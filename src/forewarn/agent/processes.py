@@ -1,0 +1,41 @@
+"""Processes of this machine, as /proc has them; none where there is no such thing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+PROC = Path("/proc")
+
+
+class Process(NamedTuple):
+    pid: int
+    alive: bool  # it has not ended; its parent may not have taken notice of that yet
+    born: str  # when, in ticks since the machine was started
+
+    def has(self, name: str, value: str) -> bool:
+        """Whether this was in its environment when it became the program it is."""
+        try:
+            environment = (PROC / str(self.pid) / "environ").read_bytes()
+        except OSError:
+            return False
+        return f"{name}={value}".encode() in environment.split(b"\0")
+
+
+def of_group(group: int) -> list[Process]:
+    """Those of a process group that has a session of its own. Raises OSError without /proc."""
+    with contextlib.suppress(PermissionError):  # some may have become another user, as by sudo
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return []
+    found = []
+    for entry in PROC.iterdir():
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError, IndexError):
+                words = (entry / "stat").read_text("latin-1").rpartition(")")[2].split()
+                if words[2] == words[3] == str(group):
+                    found.append(Process(int(entry.name), words[0] not in "ZX", words[19]))
+    return found
