@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from forewarn.agent import planning, ports, steps
+from forewarn.agent import ports, steps
 from forewarn.agent.agreeing import Agreeing
 from forewarn.agent.book import Book
 from forewarn.agent.cases import Case
 from forewarn.agent.config import Config, Hook
+from forewarn.agent.planner import Planner
 from forewarn.agent.runs import Run, State
 from forewarn.agent.standing import standing
 from forewarn.agent.steps import Now, Story
@@ -33,9 +35,11 @@ IDENTITY_EVERY = 600.0  # seconds until it is asked again: a name and labels may
 IDENTITY_PAUSE = 5.0  # seconds between two tries to learn who we are
 STATE_PAUSE = 2.0  # seconds until a state that cannot be written is tried again
 START_AGAIN = 1.0  # seconds until a runner that cannot be started is tried again
+SWEEP_EVERY = 30.0  # seconds between two looks at all cases that are being handled
 LONGEST_REST = 3_600.0  # seconds without anything to do
 LEAST_REST = 0.01
 MAX_ROUNDS = 100  # of planning at once; each closes, cancels or begins something
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # wrong with the whole disk
 
 
 class Agent:
@@ -43,7 +47,7 @@ class Agent:
         self,
         config: Config,
         client: ports.Client,
-        desk: Callable[[Callable[[], None], Tasks], ports.Desk],
+        desk: Callable[[Callable[[str], None], Tasks], ports.Desk],
         tell: Tell,
         *,
         dry: bool = False,
@@ -57,8 +61,13 @@ class Agent:
         self._tasks = Tasks(self._surprised)
         self._kicked = asyncio.Event()
         self._kicked.set()  # what is over already need not wait for a first look
-        self._desk = desk(self._kicked.set, self._tasks)
-        self._book = Book(config, self._desk, tell)
+        self._planner = Planner()
+        self._touched: dict[str, None] = {}  # cases that are to be looked at, in their order
+        self._again: dict[str, float] = {}  # cases that are to be, by guard time
+        self._swept = monotonic()
+        self._desk = desk(self._touch, self._tasks)
+        self._book = Book(config, self._desk, tell, self._touch)
+        self._touched.update(dict.fromkeys(case.id for case in self._book.open))
         self._troubles = Troubles(tell)
         self._agreeing = Agreeing(
             client,
@@ -67,11 +76,12 @@ class Agent:
             tell,
             self._troubles,
             tasks=self._tasks,
-            done=self._kicked.set,
+            done=self._touch,
             dry=dry,
         )
-        self._told: set[tuple[str, str]] = set()  # runs that are known to have ended
-        self._started: set[tuple[str, str]] = set()  # runs that were started in this life
+        self._told: dict[str, set[str]] = {}  # by case: runs that are known to have ended
+        self._started: dict[str, set[str]] = {}  # by case: runs that were started in this life
+        self._overdue: set[tuple[str, str]] = set()  # runs, by case, of which that is told
         self._wake: datetime | None = None
         self._rest: float | None = None
         self._broken: BaseException | None = None
@@ -99,8 +109,7 @@ class Agent:
                     async with asyncio.timeout(self._until_next()):
                         await self._kicked.wait()
                 self._kicked.clear()
-                with self._keeping("runs"):
-                    self.reconcile()
+                self.reconcile()
             raise self._broken
         finally:
             await self._tasks.end()
@@ -162,20 +171,26 @@ class Agent:
 
     def _until_next(self) -> float:
         rests = [LONGEST_REST]
-        rests += [at - monotonic() for at in (self._rest, self._agreeing.next()) if at is not None]
+        whens = [self._rest, self._agreeing.next(), *self._again.values()]
+        if self._book.open:
+            whens.append(self._swept + SWEEP_EVERY)
+        rests += [at - monotonic() for at in whens if at is not None]
         if self._wake is not None:
             rests.append((self._wake - self.client.now()).total_seconds())
         return max(LEAST_REST, min(rests))
 
     @contextlib.contextmanager
-    def _keeping(self, what: str) -> Iterator[None]:
+    def _keeping(self, what: str, case: str | None = None) -> Iterator[None]:
         """A state that cannot be written now may be written later: nothing has been done that is
         not on it."""
         try:
             yield
         except OSError as error:
             self._troubles.begin(what, str(error))
-            self._rest = min(self._rest or float("inf"), monotonic() + STATE_PAUSE)
+            if case is not None:
+                self._again[case] = monotonic() + STATE_PAUSE
+                if error.errno not in FULL:  # then others would fare no better
+                    self._planner.release(case)
         else:
             self._troubles.end(what)
 
@@ -188,46 +203,69 @@ class Agent:
 
     # What is next
 
+    def _touch(self, case: str) -> None:
+        self._touched[case] = None
+        self._kicked.set()
+
     def reconcile(self) -> None:
         for _ in range(MAX_ROUNDS):
-            stories = [self.story(case) for case in self._book if case.open]
-            for story in stories:
-                self._notice(story)
+            self._gather()
+            touched, self._touched = self._touched, {}
+            for id in touched:
+                with self._keeping(f"runs of case {id}", id):
+                    self._refresh(id)
             now = Now(self.client.now(), monotonic())
-            plan = planning.plan(stories, now, self._agreeing.all_ready, blind=self.looked is None)
+            plan = self._planner.plan(now, self._agreeing.all_ready, blind=self.looked is None)
             self._wake, self._rest = plan.wake, plan.rest
-            news = [self._try(step) for step in plan.steps]  # all of them
-            if not any(news):
+            for step in plan.steps:
+                with self._keeping(f"case {step.case}", step.case):
+                    self._do(step)
+            if not self._touched:
                 return
+        self._kicked.set()  # the rest after others have had their turn
 
-    def _try(self, step: steps.Step) -> bool:
-        """One case that cannot be written keeps no other from going on."""
-        with self._keeping(f"case {step.case}"):
-            return self._do(step)
-        return False
+    def _gather(self) -> None:
+        """Cases whose time has come. Now and then it is all of them, should anything about one have
+        escaped us."""
+        now = monotonic()
+        self._touched.update(dict.fromkeys(sorted(self._agreeing.due())))
+        for id in [id for id, at in self._again.items() if at <= now]:
+            del self._again[id]
+            self._touched[id] = None
+        if now - self._swept >= SWEEP_EVERY:
+            self._swept = now
+            self._touched.update(dict.fromkeys(case.id for case in self._book.open))
 
-    def _do(self, step: steps.Step) -> bool:
-        """Whether there is something new to plan with."""
+    def _refresh(self, id: str) -> None:
+        if (case := self._book.get(id)) is None:
+            self._planner.remove(id)
+            return
+        story = self.story(case)
+        self._notice(story)
+        self._planner.update(story)
+
+    def _do(self, step: steps.Step) -> None:
         case = self._book[step.case]
         match step:
             case steps.Order(hook=hook, stage=stage, attempt=attempt, left=left):
                 run = self._desk.order(case, hook, stage, attempt, left)
+                self._touch(case.id)
                 self._begin(case, hook, run, left)
-                return self.dry  # where all that is begun has ended
             case steps.Start(run=run, left=left):
                 self._begin(case, _hook(case, run), run, left)
             case steps.Cancel(run=run):
                 if self._desk.cancel(case.id, run):
-                    return True
-                self._desk.attend(case.id, run)
+                    self._touch(case.id)
+                else:
+                    self._desk.attend(case.id, run)
             case steps.Stop(run=run):
                 self._desk.stop(case.id, run)
+            case steps.Overdue(run=run):
+                self._tell_overdue(case, run)
             case steps.Approve() | steps.SayReady() | steps.AskReady():
                 self._agreeing.do(step)
             case steps.Close():
                 self._close(case)
-                return True
-        return False
 
     def _begin(self, case: Case, hook: Hook, run: Run, left: float | None) -> None:
         try:
@@ -236,28 +274,30 @@ class Agent:
             self._troubles.begin("start", f"no command can be started: {error}")
             when = monotonic() + START_AGAIN
         if when:
-            self._rest = min(self._rest or when, when)
+            self._again[case.id] = when
         elif when is not None and not self.dry:
             self._tell_begun(case, hook, run, left)
 
     def _tell_begun(self, case: Case, hook: Hook, run: Run, left: float | None) -> None:
-        key = (case.id, run.id)
-        if key in self._started:
+        started = self._started.setdefault(case.id, set())
+        if run.id in started:
             says = f"the runner of {run.id} ends before it begins; is the disk full?"
             self._troubles.begin("start", says)
             return
         self._troubles.end("start")
-        self._started.add(key)
+        started.add(run.id)
         limit = hook.timeout if left is None else round(min(hook.timeout, left), 3)
         self.tell("hook begun", **_facts(case, run), limit=limit)
 
     def _notice(self, story: Story) -> None:
         """Runs that have ended are told once; those that have not are watched."""
+        told = self._told.setdefault(story.case.id, set())
         for run in story.runs:
             if run.state == State.WORKING:
                 self._desk.attend(story.case.id, run)
-            elif not run.active and (key := (story.case.id, run.id)) not in self._told:
-                self._told.add(key)
+            elif not run.active and run.id not in told:
+                told.add(run.id)
+                self._overdue.discard((story.case.id, run.id))
                 if not self._desk.was_told(story.case.id, run):
                     self._tell_ended(story, run)
                     self._desk.mark_told(story.case.id, run)
@@ -277,11 +317,25 @@ class Agent:
         if run is runs[-1] and standing(runs, _hook(case, run), run.stage).given_up:
             self.tell("hook given up", **_facts(case, run))
 
+    def _tell_overdue(self, case: Case, run: Run) -> None:
+        if (case.id, run.id) in self._overdue:
+            return
+        self._overdue.add((case.id, run.id))
+        process = self._desk.runner(case.id, run)
+        self.tell(
+            "hook overdue",
+            **_facts(case, run),
+            process=process,
+            why=f"process {process}, which keeps its time and writes its result, does neither: let"
+            f" it go on if it is stopped (kill -CONT {process}), make room if the disk is full; or"
+            f" end it (kill -KILL {process}), and the command is ended and run again",
+        )
+
     def _close(self, case: Case) -> None:
         self._agreeing.forget(case)
         self._book.close(case, self.client.now())
-        self._told = {key for key in self._told if key[0] != case.id}
-        self._started = {key for key in self._started if key[0] != case.id}
+        self._told.pop(case.id, None)
+        self._started.pop(case.id, None)
 
 
 def _hook(case: Case, run: Run) -> Hook:

@@ -31,7 +31,7 @@ class Agreeing:
         troubles: Troubles,
         *,
         tasks: Tasks,
-        done: Callable[[], None],
+        done: Callable[[str], None],
         dry: bool,
     ) -> None:
         self._client = client
@@ -49,6 +49,10 @@ class Agreeing:
     def next(self) -> float | None:
         """When there is something to ask again, by guard time."""
         return self._errands.next()
+
+    def due(self) -> set[str]:
+        """Cases with something to ask again now."""
+        return self._errands.due()
 
     def do(self, step: steps.Approve | steps.SayReady | steps.AskReady) -> None:
         case = self._book[step.case]
@@ -76,7 +80,7 @@ class Agreeing:
         if isinstance(step, steps.SayReady):
             self._tell("would say ready", **facts)
             self._change(case, ready=self._client.now())
-            self._done()
+            self._done(case.id)
         elif case.id not in self._would:
             self._would.add(case.id)
             self._tell("would approve", **facts)

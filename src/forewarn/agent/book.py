@@ -5,7 +5,7 @@ A case is on disk before anything here knows of it, so whoever dies in between s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -27,20 +27,39 @@ MAX_CASES = 1_000  # events that are handled at once; the rest has to wait, and 
 
 
 class Book:
-    def __init__(self, config: Config, desk: Desk, tell: Tell) -> None:
+    def __init__(
+        self,
+        config: Config,
+        desk: Desk,
+        tell: Tell,
+        changed: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`changed` is told of every case that is new, or has become another."""
         self._config = config
         self._desk = desk
         self._tell = tell
-        self._cases = {case.id: case for case in desk.cases()}
+        self._changed = changed
+        every = desk.cases()
+        self._open = {case.id: case for case in every if case.open}
+        self._done = {case.id: case for case in every if not case.open}
         self._boot = _boot()
         self._left_alone: set[str] = set()  # events that no rule is about
         self._crowded: set[str] = set()  # events that there is no room for, and that is told
 
     def __getitem__(self, id: str) -> Case:
-        return self._cases[id]
+        return self._open[id] if id in self._open else self._done[id]
 
     def __iter__(self) -> Iterator[Case]:
-        return iter(tuple(self._cases.values()))
+        return iter((*self._done.values(), *self._open.values()))
+
+    @property
+    def open(self) -> tuple[Case, ...]:
+        """Those that are being handled."""
+        return tuple(self._open.values())
+
+    def get(self, id: str) -> Case | None:
+        """If it is being handled."""
+        return self._open.get(id)
 
     def story(self, case: Case) -> Story:
         known = {hook.name for hook in case.hooks}  # whatever else lies there is not ours
@@ -49,7 +68,7 @@ class Book:
     @property
     def waits_for_news(self) -> bool:
         """Whether there is an event that may start, or be over, any moment."""
-        return any(case.open and not case.over for case in self._cases.values())
+        return any(not case.over for case in self._open.values())
 
     # What is listed
 
@@ -59,8 +78,8 @@ class Book:
         listed = {event.id.upper(): event for event in look.document.events}
         self._left_alone &= listed.keys()
         self._crowded &= listed.keys()
-        for case in self:
-            if case.over or not case.open:
+        for case in self.open:
+            if case.over:
                 continue
             event = listed.pop(case.event.id.upper(), None)
             if event is None and case.event.type in look.hidden:
@@ -73,15 +92,15 @@ class Book:
                 with _kept(failed):
                     self._put(after)
                     self._tell_of(case, after)
-        full = sum(case.open for case in self) >= MAX_CASES
+        full = len(self._open) >= MAX_CASES
         for id, event in listed.items():
             if id not in self._left_alone and not (full and id in self._crowded):
                 with _kept(failed):
-                    self._open(event, me, look.at)
+                    self._begin(event, me, look.at)
         if failed:
             raise failed[0]
 
-    def _open(self, event: Event, me: Identity, now: datetime) -> None:
+    def _begin(self, event: Event, me: Identity, now: datetime) -> None:
         listed = next((name for name in event.resources if me.is_named(name)), None)
         rule = matched(self._config.rules, event, mine=listed is not None, tags=dict(me.tags))
         facts = {
@@ -100,7 +119,7 @@ class Book:
             self._left_alone.add(event.id.upper())
             self._tell("event seen", **facts)
             return
-        if sum(case.open for case in self) >= MAX_CASES:
+        if len(self._open) >= MAX_CASES:
             if event.id.upper() not in self._crowded:
                 self._crowded.add(event.id.upper())
                 says = f"{MAX_CASES:,} events are being handled, so {event.id} has to wait"
@@ -130,22 +149,23 @@ class Book:
 
     def change(self, id: str, **facts: Any) -> None:
         """It may have become another while one was waiting for an answer."""
-        case = self._cases.get(id)
-        if case is not None and case.open:
+        if (case := self._open.get(id)) is not None:
             self._put(msgspec.structs.replace(case, **facts))
 
     def close(self, case: Case, now: datetime) -> None:
         closed = msgspec.structs.replace(case, closed=now)
         self._desk.close(closed, planning.given_up(self.story(case)))
-        self._cases[case.id] = closed
+        del self._open[case.id]
+        self._done[case.id] = closed
+        self._changed(case.id)
         self._tell("event done", event=case.event.id, type=case.event.type, how=case.over)
-        done = [case for case in self if not case.open]
-        for forgotten in self._desk.prune(done, now):
-            del self._cases[forgotten.id]
+        for forgotten in self._desk.prune(list(self._done.values()), now):
+            del self._done[forgotten.id]
 
     def _put(self, case: Case) -> None:
         self._desk.put(case)
-        self._cases[case.id] = case
+        self._open[case.id] = case
+        self._changed(case.id)
 
 
 @contextmanager

@@ -17,9 +17,10 @@ START_PAUSE = 1.0  # seconds before a runner that did not even begin is started 
 
 
 class Desk:
-    def __init__(self, shelf: Shelf, ended: Callable[[], None], tasks: Tasks) -> None:
+    def __init__(self, shelf: Shelf, ended: Callable[[str], None], tasks: Tasks) -> None:
+        """`ended` is told for which case a command has, or may have."""
         self._shelf = shelf
-        self._runners = Runners(ended, tasks)
+        self._runners = Runners(lambda directory: ended(shelf.case_of(directory)), tasks)
         self._fresh: set[Path] = set()
         self._started: dict[Path, float] = {}
 
@@ -74,6 +75,9 @@ class Desk:
 
     def stop(self, case_id: str, run: Run) -> None:
         self._shelf.stop(case_id, run)
+
+    def runner(self, case_id: str, run: Run) -> int | None:
+        return self._shelf.runner(case_id, run)
 
     def output(self, case_id: str, run: Run) -> str:
         return self._shelf.output(case_id, run)

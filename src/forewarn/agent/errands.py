@@ -14,7 +14,7 @@ Key = tuple[str, str]
 
 
 class Errands:
-    def __init__(self, tasks: Tasks, done: Callable[[], None]) -> None:
+    def __init__(self, tasks: Tasks, done: Callable[[str], None]) -> None:
         self._tasks = tasks
         self._done = done
         self._under_way: set[Key] = set()
@@ -33,10 +33,16 @@ class Errands:
         """It is to be run again, but not at once."""
         self._not_before[key] = monotonic() + ERRAND_PAUSE
 
+    def due(self) -> set[str]:
+        """Cases with one that has waited long enough."""
+        now = monotonic()
+        keys = [key for key, at in self._not_before.items() if at <= now]
+        for key in keys:
+            del self._not_before[key]
+        return {key[0] for key in keys}
+
     def next(self) -> float | None:
         """When the first of those that wait may be run."""
-        now = monotonic()
-        self._not_before = {key: at for key, at in self._not_before.items() if at > now}
         return min(self._not_before.values(), default=None)
 
     def forget(self, case: str) -> None:
@@ -56,4 +62,4 @@ class Errands:
             self._failures.pop(key, None)
         finally:
             self._under_way.discard(key)
-            self._done()
+            self._done(key[0])

@@ -231,6 +231,10 @@ class Shelf:
     def directory(self, case_id: str, run: Run) -> Path:
         return self._cases / case_id / "runs" / run.id
 
+    def case_of(self, directory: Path) -> str:
+        """Whose run has this directory."""
+        return directory.parent.parent.name
+
     def room(self, case_id: str, hook: str) -> Path:
         return self._rooms / case_id / hook
 

@@ -1,5 +1,6 @@
-"""What is to be done next, read off how things stand. Pure: cases, their runs and the time in,
-steps out. Nothing is remembered here, so a restart changes nothing.
+"""What is to be done next about one case, read off how things stand. Pure: a case, its runs and the
+time in, steps out. Nothing is remembered here, so a restart changes nothing. Which of many cases is
+to be looked at is `planner.py`.
 
 Of one case one command runs at a time; of one hook, too, whatever the number of cases. Where two
 events have prepared the same hook, the later one is undone first, so that each undo finds what its
@@ -8,9 +9,8 @@ own prepare left.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Sequence, Set
 from datetime import datetime, timedelta
-from types import MappingProxyType
 
 from forewarn.agent.cases import Case
 from forewarn.agent.config import Hook, Stage
@@ -23,6 +23,7 @@ from forewarn.agent.steps import (
     Close,
     Now,
     Order,
+    Overdue,
     Plan,
     SayReady,
     Start,
@@ -33,51 +34,8 @@ from forewarn.agent.steps import (
 
 MARGIN = 2.0  # seconds before NotBefore at which every prepare has ended; clocks tell whole seconds
 LEAST = 1.0  # seconds; with less left than this a prepare is not begun
+OVERDUE = 10.0  # seconds after its time is up at which a command that has not ended is told
 TAKE_OVER = timedelta(seconds=5)  # between one listed machine's turn to approve and the next one's
-
-
-def plan(
-    stories: Iterable[Story],
-    now: Now,
-    all_ready: Mapping[str, datetime] = MappingProxyType({}),
-    *,
-    blind: bool = False,
-) -> Plan:
-    """For all open cases. `all_ready`: since when all machines of a case's event are known to be.
-    Blind: nobody has seen yet what is listed now, so only what was over before goes on."""
-    every = sorted(stories, key=lambda story: story.case.seen)
-    busy = {run.hook for story in every for run in story.runs if run.active}
-    later = _later(every)
-    steps: list[Step] = []
-    wakes: list[datetime] = []
-    rests: list[float] = []
-    for story in every:
-        if blind and not story.case.over:
-            continue
-        held = _held(story, later)
-        own = next_steps(story, now, frozenset(busy), held, all_ready.get(story.case.id))
-        busy |= {step.hook.name for step in own.steps if isinstance(step, Order)}
-        steps += own.steps
-        wakes += [own.wake] if own.wake else []
-        rests += [own.rest] if own.rest is not None else []
-    return Plan(tuple(steps), min(wakes, default=None), min(rests, default=None))
-
-
-def _later(every: Iterable[Story]) -> dict[str, int]:
-    """By hook: the last run that prepared it and is not yet undone, whichever event it was for."""
-    found: dict[str, int] = {}
-    for story in every:
-        for hook, number in prepared(story):
-            if number > found.get(hook.name, -1) and not _undone(story, hook):
-                found[hook.name] = number
-    return found
-
-
-def _held(story: Story, later: Mapping[str, int]) -> frozenset[str]:
-    """Hooks that another event has prepared later, and not yet undone."""
-    return frozenset(
-        hook.name for hook, number in prepared(story) if later.get(hook.name, -1) > number
-    )
 
 
 def prepared(story: Story) -> list[tuple[Hook, int]]:
@@ -100,23 +58,26 @@ def given_up(story: Story) -> list[str]:
     ]
 
 
-def _undone(story: Story, hook: Hook) -> bool:
+def undone(story: Story, hook: Hook) -> bool:
     return standing(story.of(hook.name, "undo"), hook, "undo").settled
 
 
 def next_steps(
     story: Story,
     now: Now,
-    busy: frozenset[str] = frozenset(),
-    held: frozenset[str] = frozenset(),
+    busy: Set[str] = frozenset(),
+    held: Set[str] = frozenset(),
     all_ready: datetime | None = None,
 ) -> Plan:
+    """Busy: hooks that are at work for any case. Held: hooks that another event has prepared later,
+    and not yet undone. `all_ready`: since when all machines of the event are known to be."""
     case = story.case
     if not case.open:
         return Plan()
     if at_work := [run for run in story.runs if run.active]:
-        going_on = tuple(step for run in at_work if (step := _going_on(case, run, now)))
-        return Plan(going_on, wake=None if _passed(case, now) else case.not_before)
+        going_on = tuple(step for run in at_work for step in _going_on(case, run, now))
+        overdue = [at for run in at_work if (at := _overdue_at(run)) and at > now.guard]
+        return Plan(going_on, wake=_turns_pointless(case, now), rest=min(overdue, default=None))
     if case.over:
         return _after(story, now, busy, held)
     if case.started:
@@ -124,7 +85,20 @@ def next_steps(
     return _before(story, now, busy, all_ready)
 
 
-def _going_on(case: Case, run: Run, now: Now) -> Step | None:
+def _turns_pointless(case: Case, now: Now) -> datetime | None:
+    """When a prepare that is only ordered, and later one that is at work, is to be ended."""
+    if case.not_before is None:
+        return None
+    too_late = case.not_before - timedelta(seconds=MARGIN + LEAST) + timedelta(microseconds=1)
+    return next((at for at in (too_late, case.not_before) if now.service < at), None)
+
+
+def _overdue_at(run: Run) -> float | None:
+    """When somebody has to be told that its runner has not ended it."""
+    return None if run.deadline is None else run.deadline + OVERDUE
+
+
+def _going_on(case: Case, run: Run, now: Now) -> Iterator[Step]:
     left = _left(case, now) if run.stage == "prepare" else None
     pointless = run.stage == "prepare" and (
         case.over
@@ -132,8 +106,12 @@ def _going_on(case: Case, run: Run, now: Now) -> Step | None:
         or (run.state == State.ORDERED and (case.started or _too_late(left)))
     )
     if run.state == State.ORDERED:
-        return Cancel(case.id, run) if pointless else Start(case.id, run, left)
-    return Stop(case.id, run) if pointless else None
+        yield Cancel(case.id, run) if pointless else Start(case.id, run, left)
+        return
+    if pointless:
+        yield Stop(case.id, run)
+    if (overdue := _overdue_at(run)) is not None and now.guard >= overdue:
+        yield Overdue(case.id, run)
 
 
 def _passed(case: Case, now: Now) -> bool:
@@ -154,7 +132,7 @@ def _too_late(left: float | None) -> bool:
 # Scheduled: prepare, then approve.
 
 
-def _before(story: Story, now: Now, busy: frozenset[str], all_ready: datetime | None) -> Plan:
+def _before(story: Story, now: Now, busy: Set[str], all_ready: datetime | None) -> Plan:
     case = story.case
     at_once = Plan()
     if case.rule.approve == "user-at-once" and case.event.source == "User":
@@ -175,7 +153,7 @@ def _before(story: Story, now: Now, busy: frozenset[str], all_ready: datetime | 
         if _too_late(left):
             return at_once
         if hook.name in busy:
-            return at_once
+            return Plan(at_once.steps, waits=(hook.name,))
         if now.guard < stands.not_until:
             return Plan(at_once.steps, rest=stands.not_until)
         order = Order(case.id, hook, "prepare", stands.attempts + 1, left)
@@ -230,7 +208,7 @@ def turn_of(case: Case) -> int:
 # Over: put everything back, then tell.
 
 
-def _after(story: Story, now: Now, busy: frozenset[str], held: frozenset[str]) -> Plan:
+def _after(story: Story, now: Now, busy: Set[str], held: Set[str]) -> Plan:
     case = story.case
     assert case.over
     waits = False
@@ -250,7 +228,7 @@ def _after(story: Story, now: Now, busy: frozenset[str], held: frozenset[str]) -
 
 
 def _stages(
-    story: Story, hooks: Sequence[Hook], stage: Stage, now: Now, busy: frozenset[str]
+    story: Story, hooks: Sequence[Hook], stage: Stage, now: Now, busy: Set[str]
 ) -> Plan | None:
     """One hook after the other; None when all have had their turn."""
     for hook in hooks:
@@ -265,9 +243,9 @@ def _stages(
     return None
 
 
-def _paused(stands: Standing, hook: Hook, now: Now, busy: frozenset[str]) -> Plan | None:
+def _paused(stands: Standing, hook: Hook, now: Now, busy: Set[str]) -> Plan | None:
     if hook.name in busy:
-        return Plan()
+        return Plan(waits=(hook.name,))
     if now.guard < stands.not_until:
         return Plan(rest=stands.not_until)
     return None

@@ -69,6 +69,10 @@ class Desk(Protocol):
 
     def stop(self, case_id: str, run: Run) -> None: ...
 
+    def runner(self, case_id: str, run: Run) -> int | None:
+        """The process that is at work on it."""
+        ...
+
     def output(self, case_id: str, run: Run) -> str: ...
 
     def was_told(self, case_id: str, run: Run) -> bool:

@@ -35,7 +35,9 @@ def spawn(directory: Path) -> subprocess.Popen[bytes]:
 
 
 class Runners:
-    def __init__(self, ended: Callable[[], None], tasks: Tasks) -> None:
+    """`ended` is told in which directory a runner has, or may have."""
+
+    def __init__(self, ended: Callable[[Path], None], tasks: Tasks) -> None:
         self._ended = ended
         self._tasks = tasks
         self._children: dict[Path, subprocess.Popen[bytes]] = {}
@@ -85,4 +87,4 @@ class Runners:
         self._watched.discard(directory)
         if (child := self._children.get(directory)) is not None:
             child.poll()
-        self._ended()
+        self._ended(directory)

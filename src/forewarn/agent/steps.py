@@ -49,6 +49,13 @@ class Stop(msgspec.Struct, frozen=True):
     run: Run
 
 
+class Overdue(msgspec.Struct, frozen=True):
+    """One that is at work should have been ended long ago."""
+
+    case: str
+    run: Run
+
+
 class Approve(msgspec.Struct, frozen=True):
     case: str
 
@@ -67,13 +74,14 @@ class Close(msgspec.Struct, frozen=True):
     case: str
 
 
-Step = Order | Start | Cancel | Stop | Approve | SayReady | AskReady | Close
+Step = Order | Start | Cancel | Stop | Overdue | Approve | SayReady | AskReady | Close
 
 
 class Plan(msgspec.Struct, frozen=True):
     steps: tuple[Step, ...] = ()
     wake: datetime | None = None  # look again then, by the service's clock
     rest: float | None = None  # or then, by the machine's own
+    waits: tuple[str, ...] = ()  # or when one of these hooks is free
 
 
 class Story(msgspec.Struct, frozen=True):

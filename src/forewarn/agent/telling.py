@@ -44,6 +44,7 @@ NAMES = {"event": "event_id", "resources": "machines", "said": OUTPUT}
 # How grave it is, where it is not just told.
 GRAVE: Mapping[str, Level] = {
     "hook given up": "error",
+    "hook overdue": "error",
     "not approved": "warning",
     "trouble": "warning",
 }

@@ -3,8 +3,9 @@ and every promise looked at with every step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ import msgspec
 from forewarn.agent import cases, planning, steps
 from forewarn.agent.cases import Case
 from forewarn.agent.config import STAGES, Hook, Rule
+from forewarn.agent.planner import Planner
 from forewarn.agent.runs import Outcome, Result, Run, State
 from forewarn.agent.standing import MAX_UNDO_PAUSE
 from forewarn.agent.steps import Now, Order, Story
@@ -46,6 +48,20 @@ def done(code: int | None = 0, outcome: Outcome = Outcome.ENDED, ended: float = 
     return Result(outcome=outcome, code=code, ended=ended)
 
 
+def plan(
+    stories: Iterable[Story],
+    now: Now,
+    all_ready: Mapping[str, datetime] = MappingProxyType({}),
+    *,
+    blind: bool = False,
+) -> steps.Plan:
+    """As an agent that was just started."""
+    planner = Planner()
+    for story in stories:
+        planner.update(story)
+    return planner.plan(now, all_ready, blind=blind)
+
+
 class World:
     """Cases and their runs, as the agent would have them on disk."""
 
@@ -59,6 +75,8 @@ class World:
         self.orders: list[tuple[str, str, str]] = []  # case, stage, hook
         self.approved: list[str] = []
         self.all_ready: dict[str, datetime] = {}
+        self._planner = Planner()
+        self._planned: dict[str, Story] = {}
 
     # What happens outside
 
@@ -113,14 +131,24 @@ class World:
         return [Story(case, tuple(self.runs[id])) for id, case in self.cases.items()]
 
     def plan(self) -> steps.Plan:
-        open_ones = [story for story in self.stories() if story.case.open]
-        return planning.plan(open_ones, Now(self.now, self.guard), self.all_ready)
+        return plan(self.stories(), Now(self.now, self.guard), self.all_ready)
+
+    def _next_steps(self) -> tuple[steps.Step, ...]:
+        """By a planner that was there all the time, which has to find what a new one finds."""
+        now = Now(self.now, self.guard)
+        for story in self.stories():
+            if self._planned.get(story.case.id) != story:
+                self._planned[story.case.id] = story
+                self._planner.update(story)
+        found = self._planner.plan(now, self.all_ready).steps
+        assert found == self.plan().steps
+        return found
 
     def turn(self, starts: bool = True) -> bool:
         """One turn of the agent; whether it did anything. Without `starts` it dies between having
         ordered something and having started it."""
         did = False
-        for step in self.plan().steps:
+        for step in self._next_steps():
             did = True
             self._look_at(step)
             runs = self.runs[step.case]
@@ -158,6 +186,7 @@ class World:
                     self.cases[case.id] = msgspec.structs.replace(case, ready=self.now)
                 case steps.AskReady():
                     self.all_ready[case.id] = self.now
+                    del self._planned[case.id]  # as the answer of an errand
                 case steps.Close():
                     self.cases[case.id] = msgspec.structs.replace(case, closed=self.now)
         return did

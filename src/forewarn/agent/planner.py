@@ -1,0 +1,234 @@
+"""The next steps of all open cases, kept up to date case by case.
+
+What is next for one case is decided by `planning.py`, from its own story and from how it stands
+with the hooks that it shares with others. The planner knows which case that can have changed for:
+one whose story is new, whose time has come, whose turn it is with a hook that has become free, or
+whose undo no later one stands before any more. Only those are looked at, so that a thousand events
+that wait for one hook cost what each of them costs alone.
+
+    update(story)     a case is new, or something about it is
+    plan(now)         the steps that have become next since the last time
+    release(case)     its order could not be written: others may have the hook meanwhile
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from heapq import heappop, heappush
+from types import MappingProxyType
+from typing import Generic, TypeVar
+
+from forewarn.agent.planning import next_steps, prepared, undone
+from forewarn.agent.steps import Now, Order, Plan, Step, Story
+
+CLOCK_STEP = timedelta(seconds=1)  # that the service's clock may go back without being set back
+
+T = TypeVar("T", datetime, float)
+Place = tuple[datetime, int]  # of a case among the others: those that were seen first come first
+
+
+class Planner:
+    def __init__(self) -> None:
+        self.evaluated = 0  # how often a case was looked at
+        self._stories: dict[str, Story] = {}
+        self._places: dict[str, Place] = {}
+        self._count = 0
+        self._due: list[tuple[Place, str]] = []
+        self._is_due: set[str] = set()
+        self._unseen: set[str] = set()  # cases that wait for the first look at the document
+        self._latest: datetime | None = None
+        # Hooks that are at work, or about to be.
+        self._active: Counter[str] = Counter()
+        self._taken: dict[str, str] = {}  # by hook: the case that was told to order it
+        self._busy: set[str] = set()
+        self._waiting: defaultdict[str, list[tuple[Place, str]]] = defaultdict(list)
+        self._queued: set[tuple[str, str]] = set()  # what is in there: hook and case
+        self._waits: dict[str, tuple[str, ...]] = {}  # by case: the hooks it waits for
+        self._offered: defaultdict[str, list[str]] = defaultdict(list)
+        # Hooks that are prepared and not undone: by case, and by hook with the last one first.
+        self._to_undo: dict[str, dict[str, int]] = {}
+        self._last: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
+        # When to look again.
+        self._wakes: Alarms[datetime] = Alarms()  # by the service's clock
+        self._rests: Alarms[float] = Alarms()  # by the machine's own
+
+    def update(self, story: Story) -> None:
+        id = story.case.id
+        if not story.case.open:
+            self.remove(id)
+            return
+        if id not in self._places:
+            self._count += 1
+            self._places[id] = (story.case.seen, self._count)
+        self._replace(id, story)
+        self._make_due(id)
+
+    def remove(self, id: str) -> None:
+        if id in self._places:
+            self._replace(id, None)
+            del self._places[id]
+            self._waits.pop(id, None)
+            self._offered.pop(id, None)
+            self._wakes.set(id, None)
+            self._rests.set(id, None)
+
+    def release(self, id: str) -> None:
+        """What it was told to order is not ordered, and will not be for a while."""
+        self._free([hook for hook, case in self._taken.items() if case == id])
+
+    def plan(
+        self,
+        now: Now,
+        all_ready: Mapping[str, datetime] = MappingProxyType({}),
+        *,
+        blind: bool = False,
+    ) -> Plan:
+        """`all_ready`: since when all machines of a case's event are known to be. Blind: nobody has
+        seen yet what is listed now, so only what was over before goes on."""
+        self._tick(now)
+        if not blind:
+            while self._unseen:
+                self._make_due(self._unseen.pop())
+        steps: list[Step] = []
+        while self._due:
+            id = heappop(self._due)[1]
+            self._is_due.discard(id)
+            if (story := self._stories.get(id)) is None:
+                continue
+            if blind and not story.case.over:
+                self._unseen.add(id)
+            else:
+                steps += self._evaluate(story, now, all_ready.get(id))
+            for hook in self._offered.pop(id, ()):
+                self._offer(hook)  # to the next one, if it was not taken
+        return Plan(tuple(steps), self._wakes.first(), self._rests.first())
+
+    def _evaluate(self, story: Story, now: Now, all_ready: datetime | None) -> tuple[Step, ...]:
+        self.evaluated += 1
+        id = story.case.id
+        own = next_steps(story, now, self._busy, self._held(id), all_ready)
+        self._waits[id] = own.waits
+        for hook in own.waits:
+            if (hook, id) not in self._queued:
+                self._queued.add((hook, id))
+                heappush(self._waiting[hook], (self._places[id], id))
+        for step in own.steps:
+            if isinstance(step, Order):
+                self._taken[step.hook.name] = id
+                self._busy.add(step.hook.name)
+        self._wakes.set(id, own.wake)
+        self._rests.set(id, own.rest)
+        return own.steps
+
+    def _tick(self, now: Now) -> None:
+        if self._latest is not None and now.service < self._latest - CLOCK_STEP:
+            for id in self._stories:  # what was too late may not be any more
+                self._make_due(id)
+            self._latest = now.service
+        self._latest = max(self._latest or now.service, now.service)
+        for id in (*self._wakes.passed(now.service), *self._rests.passed(now.guard)):
+            self._make_due(id)
+
+    def _make_due(self, id: str) -> None:
+        if id not in self._is_due:
+            self._is_due.add(id)
+            heappush(self._due, (self._places[id], id))
+
+    def _replace(self, id: str, story: Story | None) -> None:
+        before, after = _active(self._stories.get(id)), _active(story)
+        if story is None:
+            self._stories.pop(id, None)
+        else:
+            self._stories[id] = story
+        self._active.subtract(before)
+        self._active.update(after)
+        self._busy.update(after)
+        self._change_to_undo(id, {} if story is None else _to_undo(story))
+        taken = [hook for hook, case in self._taken.items() if case == id]
+        self._free([*before, *taken])
+
+    def _free(self, hooks: list[str]) -> None:
+        for hook in hooks:
+            self._taken.pop(hook, None)
+            if not self._active[hook]:
+                self._busy.discard(hook)
+                self._offer(hook)
+
+    def _offer(self, hook: str) -> None:
+        """It is free: the first that waits for it is looked at."""
+        waiting = self._waiting[hook]
+        while waiting and hook not in self._busy:
+            place, id = heappop(waiting)
+            self._queued.discard((hook, id))
+            if self._places.get(id) == place and hook in self._waits.get(id, ()):
+                self._waits[id] = tuple(name for name in self._waits[id] if name != hook)
+                self._offered[id].append(hook)
+                self._make_due(id)
+                return
+
+    def _change_to_undo(self, id: str, after: dict[str, int]) -> None:
+        before = self._to_undo.pop(id, {})
+        if after:
+            self._to_undo[id] = after
+        for hook in before.keys() | after.keys():
+            if before.get(hook) == after.get(hook):
+                continue
+            if hook in after:
+                heappush(self._last[hook], (-after[hook], id))
+            if (last := self._last_prepared(hook)) is not None:
+                self._make_due(last[1])
+
+    def _last_prepared(self, hook: str) -> tuple[int, str] | None:
+        """The last run that prepared it and is not undone, and its case."""
+        heap = self._last[hook]
+        while heap:
+            number, id = -heap[0][0], heap[0][1]
+            if self._to_undo.get(id, {}).get(hook) == number:
+                return number, id
+            heappop(heap)
+        return None
+
+    def _held(self, id: str) -> frozenset[str]:
+        """Hooks that another event has prepared later, and not yet undone."""
+        own = self._to_undo.get(id, {})
+        tops = {hook: self._last_prepared(hook) for hook in own}
+        return frozenset(hook for hook, top in tops.items() if top and top[0] > own[hook])
+
+
+def _active(story: Story | None) -> list[str]:
+    return [] if story is None else [run.hook for run in story.runs if run.active]
+
+
+def _to_undo(story: Story) -> dict[str, int]:
+    return {hook.name: number for hook, number in prepared(story) if not undone(story, hook)}
+
+
+class Alarms(Generic[T]):
+    """For each case at most one time at which to look at it again."""
+
+    def __init__(self) -> None:
+        self._set: dict[str, T] = {}
+        self._heap: list[tuple[T, str]] = []
+
+    def set(self, id: str, at: T | None) -> None:
+        if at is None:
+            self._set.pop(id, None)
+        elif self._set.get(id) != at:
+            self._set[id] = at
+            heappush(self._heap, (at, id))
+
+    def passed(self, now: T) -> list[str]:
+        """Those whose time has come; they are not set any more."""
+        found = []
+        while (first := self.first()) is not None and first <= now:
+            id = heappop(self._heap)[1]
+            del self._set[id]
+            found.append(id)
+        return found
+
+    def first(self) -> T | None:
+        while self._heap and self._set.get(self._heap[0][1]) != self._heap[0][0]:
+            heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
