@@ -14,6 +14,7 @@ import pytest
 from agent_kit import until
 
 from forewarn.agent import locking
+from forewarn.agent import runner as runner_module
 from forewarn.agent.runner import MAX_OUTPUT
 from forewarn.agent.starting import RUNNER
 from forewarn.guard import monotonic
@@ -145,3 +146,47 @@ def test_what_a_command_leaves_running_holds_up_nobody(tmp_path: Path) -> None:
     assert not locking.held(tmp_path / "lock")
     left = int((tmp_path / "output").read_text())
     os.kill(left, signal.SIGKILL)
+
+
+FULL_DISK = """
+mount -t tmpfs -o size=256k tmpfs "$0" && cp -r "$1" "$0/run" && cd / &&
+"$2" -I -S "$3" "$0/run"; rm "$0/full"; cp -r "$0/run/." "$1"
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small disk")
+def test_a_command_that_fills_the_disk_has_its_result_written_all_the_same(tmp_path: Path) -> None:
+    """There is room for it, which was taken before the command was started."""
+    disk, run = tmp_path / "disk", tmp_path / "run"
+    disk.mkdir()
+    script = f"cat /dev/zero > {disk}/full; echo said; exit 3"
+    ordered(run, script)
+    words = ["unshare", "--mount", "sh", "-c", FULL_DISK, disk, run, sys.executable, RUNNER]
+    subprocess.run([*map(str, words)], check=True)
+    result = json.loads((run / "result").read_text())
+    assert (result["outcome"], result["code"]) == ("ended", 3)
+    assert not (run / ".result.new").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small disk")
+def test_on_a_full_disk_no_command_is_started(tmp_path: Path) -> None:
+    disk, run = tmp_path / "disk", tmp_path / "run"
+    disk.mkdir()
+    ordered(run, f"touch {tmp_path}/effect")
+    full = FULL_DISK.replace("cd / &&", 'cd / && ! cat /dev/zero > "$0/full" 2>&- &&')
+    words = ["unshare", "--mount", "sh", "-c", full, disk, run, sys.executable, RUNNER]
+    subprocess.run([*map(str, words)], check=True, stderr=subprocess.DEVNULL)
+    assert not (run / "begun").exists()
+    assert not (tmp_path / "effect").exists()
+
+
+def test_a_result_that_cannot_be_written_is_tried_again_a_number_of_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("time.sleep", pauses.append)
+    (tmp_path / "result").mkdir()  # in its place
+    runner_module._report(str(tmp_path), {"outcome": "ended"}, {"begun": b"{}"})
+    assert len(pauses) == runner_module.RESULT_ATTEMPTS - 1
+    assert pauses == sorted(pauses)
+    assert max(pauses) == runner_module.MAX_RESULT_PAUSE

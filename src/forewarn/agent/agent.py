@@ -34,6 +34,7 @@ ENDPOINT_PATIENCE = 10.0  # seconds that it may be silent before that is told
 IDENTITY_EVERY = 600.0  # seconds until it is asked again: a name and labels may become others
 IDENTITY_PAUSE = 5.0  # seconds between two tries to learn who we are
 STATE_PAUSE = 2.0  # seconds until a state that cannot be written is tried again
+BEGUN_WITHIN = 1.0  # seconds until it is looked whether a runner that was started has begun
 START_AGAIN = 1.0  # seconds until a runner that cannot be started is tried again
 SWEEP_EVERY = 30.0  # seconds between two looks at all cases that are being handled
 LONGEST_REST = 3_600.0  # seconds without anything to do
@@ -273,9 +274,10 @@ class Agent:
         except OSError as error:
             self._troubles.begin("start", f"no command can be started: {error}")
             when = monotonic() + START_AGAIN
+        self._again[case.id] = when or monotonic() + BEGUN_WITHIN
         if when:
-            self._again[case.id] = when
-        elif when is not None and not self.dry:
+            return
+        if when is not None and not self.dry:
             self._tell_begun(case, hook, run, left)
 
     def _tell_begun(self, case: Case, hook: Hook, run: Run, left: float | None) -> None:
@@ -315,7 +317,14 @@ class Agent:
         )
         runs = story.of(run.hook, run.stage)
         if run is runs[-1] and standing(runs, _hook(case, run), run.stage).given_up:
-            self.tell("hook given up", **_facts(case, run))
+            why = None
+            if run.stage == "undo":
+                room = self._desk.room(case.id, run.hook)
+                why = (
+                    f"tried {run.attempt} times; what {run.hook} prepared is still in place: put it"
+                    f" back by hand. What the hook kept for that is in {room}"
+                )
+            self.tell("hook given up", **_facts(case, run), why=why)
 
     def _tell_overdue(self, case: Case, run: Run) -> None:
         if (case.id, run.id) in self._overdue:

@@ -16,7 +16,10 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
+
 from forewarn.agent import durable, locking
+from forewarn.agent.cases import Case
 from forewarn.agent.config import Config
 from forewarn.agent.finding import Finding, note, ok, problem
 from forewarn.agent.listening import Where, listens
@@ -70,6 +73,26 @@ def state(directory: Path) -> Iterator[Finding]:
         )
     if _held(directory):
         yield note("state", "an agent works with it at the moment")
+    for room in _given_up(directory):
+        event = room.parent.name.rpartition(".")[0]
+        yield problem(
+            "state",
+            f"the undo of hook {room.name} was given up for event {event}: put back by hand what it"
+            f" prepared, then remove {room}",
+        )
+
+
+def _given_up(directory: Path) -> list[Path]:
+    """What hooks have kept for events that are over: it is removed once it is undone."""
+    found = []
+    for case in sorted(directory.glob("cases/*/case")):
+        try:
+            closed = msgspec.json.decode(case.read_bytes(), type=Case).closed
+        except (OSError, msgspec.DecodeError):
+            continue
+        if closed is not None:
+            found += sorted(directory.glob(f"hooks/{case.parent.name}/*"))
+    return found
 
 
 def shared(directory: Path) -> Iterator[Finding]:

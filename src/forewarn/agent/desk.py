@@ -79,6 +79,9 @@ class Desk:
     def runner(self, case_id: str, run: Run) -> int | None:
         return self._shelf.runner(case_id, run)
 
+    def room(self, case_id: str, hook: str) -> Path:
+        return self._shelf.room(case_id, hook)
+
     def output(self, case_id: str, run: Run) -> str:
         return self._shelf.output(case_id, run)
 

@@ -13,12 +13,13 @@ from typing import Any
 import msgspec
 
 from forewarn import __version__
-from forewarn.agent.planning import prepared
+from forewarn.agent.planning import overdue_at, prepared
 from forewarn.agent.runs import Run
 from forewarn.agent.standing import standing
 from forewarn.agent.steps import Story
 from forewarn.client.events import Event
 from forewarn.client.standing import Standing
+from forewarn.guard import monotonic
 
 
 class Picture(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +27,7 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     machine: str  # empty: not known yet
     dry: bool
     standing: Standing
+    guard: float = 0.0  # by the machine's own clock
     events: tuple[Event, ...] = ()  # that are listed
     stories: tuple[Story, ...] = ()  # of cases that are open, or still remembered
 
@@ -43,6 +45,12 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     def at_work(self) -> int:
         """Commands that run, or are about to."""
         return sum(run.active for story in self.open for run in story.runs)
+
+    @property
+    def overdue(self) -> int:
+        """Commands that should have been ended long ago."""
+        runs = (run for story in self.open for run in story.runs)
+        return sum(_overdue(run, self.guard) for run in runs)
 
     @property
     def to_undo(self) -> int:
@@ -81,9 +89,15 @@ def picture_of(agent: Any) -> Picture:
         machine="" if identity is None else identity.name,
         dry=agent.dry,
         standing=agent.client.standing,
+        guard=monotonic(),
         events=() if looked is None else looked.document.events,
         stories=tuple(agent.story(case) for case in agent.cases),
     )
+
+
+def _overdue(run: Run, guard: float) -> bool:
+    at = overdue_at(run)
+    return at is not None and guard >= at
 
 
 def _prepared(stories: Iterable[Story]) -> Iterator[tuple[Story, str]]:
@@ -102,7 +116,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     hook: str
     stage: str
     attempt: int
-    state: str  # ordered, working, done, lost
+    state: str  # ordered, working, overdue, done, lost
     outcome: str = ""
     code: int | None = None
     seconds: float | None = None
@@ -143,11 +157,11 @@ def status(picture: Picture) -> Status:
         endpoint=picture.standing,
         silence=picture.silence,
         events=picture.events,
-        cases=tuple(map(_case, stories)),
+        cases=tuple(_case(story, picture.guard) for story in stories),
     )
 
 
-def _case(story: Story) -> CaseView:
+def _case(story: Story, guard: float) -> CaseView:
     case = story.case
     return CaseView(
         event=case.event,
@@ -160,17 +174,17 @@ def _case(story: Story) -> CaseView:
         approved=case.approved,
         over=case.over,
         closed=case.closed,
-        runs=tuple(map(_run, story.runs)),
+        runs=tuple(_run(run, guard) for run in story.runs),
     )
 
 
-def _run(run: Run) -> RunView:
+def _run(run: Run, guard: float) -> RunView:
     result = run.result
     return RunView(
         hook=run.hook,
         stage=run.stage,
         attempt=run.attempt,
-        state=run.state,
+        state="overdue" if _overdue(run, guard) else run.state,
         outcome="" if result is None else result.outcome,
         code=None if result is None else result.code,
         seconds=None if result is None else result.seconds,

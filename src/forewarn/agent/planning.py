@@ -76,7 +76,7 @@ def next_steps(
         return Plan()
     if at_work := [run for run in story.runs if run.active]:
         going_on = tuple(step for run in at_work for step in _going_on(case, run, now))
-        overdue = [at for run in at_work if (at := _overdue_at(run)) and at > now.guard]
+        overdue = [at for run in at_work if (at := overdue_at(run)) and at > now.guard]
         return Plan(going_on, wake=_turns_pointless(case, now), rest=min(overdue, default=None))
     if case.over:
         return _after(story, now, busy, held)
@@ -93,9 +93,9 @@ def _turns_pointless(case: Case, now: Now) -> datetime | None:
     return next((at for at in (too_late, case.not_before) if now.service < at), None)
 
 
-def _overdue_at(run: Run) -> float | None:
-    """When somebody has to be told that its runner has not ended it."""
-    return None if run.deadline is None else run.deadline + OVERDUE
+def overdue_at(run: Run) -> float | None:
+    """When somebody has to be told that its runner has not ended it; None if it does not work."""
+    return None if run.deadline is None or not run.active else run.deadline + OVERDUE
 
 
 def _going_on(case: Case, run: Run, now: Now) -> Iterator[Step]:
@@ -110,7 +110,7 @@ def _going_on(case: Case, run: Run, now: Now) -> Iterator[Step]:
         return
     if pointless:
         yield Stop(case.id, run)
-    if (overdue := _overdue_at(run)) is not None and now.guard >= overdue:
+    if (overdue := overdue_at(run)) is not None and now.guard >= overdue:
         yield Overdue(case.id, run)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection
 from datetime import datetime
+from pathlib import Path
 from typing import Protocol
 
 from forewarn.agent.cases import Case
@@ -71,6 +72,10 @@ class Desk(Protocol):
 
     def runner(self, case_id: str, run: Run) -> int | None:
         """The process that is at work on it."""
+        ...
+
+    def room(self, case_id: str, hook: str) -> Path:
+        """The directory that a hook has for an event."""
         ...
 
     def output(self, case_id: str, run: Run) -> str: ...

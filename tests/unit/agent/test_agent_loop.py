@@ -4,7 +4,9 @@ what happens when the state cannot be written or the endpoint is away."""
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
+import signal
 import threading
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timedelta
@@ -14,11 +16,13 @@ from typing import Any, NamedTuple
 import pytest
 from agent_world import BEGINNING, event
 
+from forewarn.agent import planning, standing
 from forewarn.agent.agent import Agent
 from forewarn.agent.config import Config, Hook, Rule
 from forewarn.agent.coordinating import Coordination, NoWay, SharedDirectory
 from forewarn.agent.desk import Desk
 from forewarn.agent.keeping import Shelf
+from forewarn.agent.picture import picture_of, status
 from forewarn.client import NotApproved
 from forewarn.client.events import Document, Event, Look
 from forewarn.client.identity import Identity
@@ -337,3 +341,52 @@ def test_a_strange_name_never_becomes_a_file(tmp_path: Path, strange: str) -> No
         shared.waiting("E1", [strange])
     shared.forget(strange)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_runner_that_is_stopped_is_told_with_what_to_do_once_the_time_is_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "OVERDUE", 0.0)
+    commands: dict[Any, tuple[str, ...]] = {"prepare": ("sh", "-c", "kill -STOP $PPID")}
+    stops = Hook(name="hook", commands=commands, stages=("prepare",), timeout=1.0)
+
+    async def scenario() -> None:
+        async with Running(tmp_path, stops) as running:
+            running.client.queue.put_nowait((event(),))
+            (overdue,) = await running.told("hook overdue")
+            process = overdue["process"]
+            assert f"kill -CONT {process}" in overdue["why"]
+            seen = picture_of(running.agent)
+            assert seen.overdue == 1
+            assert [run.state for case in status(seen).cases for run in case.runs] == ["overdue"]
+            os.kill(process, signal.SIGCONT)
+            await running.told("hook ended")
+            assert picture_of(running.agent).overdue == 0
+            assert len(await running.told("hook overdue")) == 1
+
+    asyncio.run(scenario())
+
+
+def test_an_undo_that_is_given_up_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standing, "UNDO_ATTEMPTS", 1)
+    commands: dict[Any, tuple[str, ...]] = {
+        "prepare": ("sh", "-c", "echo kept > file"),
+        "undo": ("false",),
+    }
+    fails = Hook(name="hook", commands=commands, stages=("prepare", "undo"))
+
+    async def scenario() -> None:
+        async with Running(tmp_path, fails) as running:
+            running.client.queue.put_nowait((event(),))
+            await running.told("hook ended")
+            running.client.queue.put_nowait(())
+            (given_up,) = await running.told("hook given up")
+            await running.told("event done")
+            says.append(given_up["why"])
+
+    says: list[str] = []
+    asyncio.run(scenario())
+    assert "put it back by hand" in says[0]
+    assert Path(says[0].rpartition(" ")[2], "file").read_text() == "kept\n"

@@ -46,6 +46,19 @@ def test_the_configuration_on_it_can_be_used(tmp_path: Path) -> None:
             f" {standing.UNDO_ATTEMPTS}",
         ),
         ("`LOST_ATTEMPTS`", f"{standing.LOST_ATTEMPTS}"),
+        ("`OVERDUE`", f"{planning.OVERDUE:g} s"),
+        (
+            "`RESULT_ROOM`, `RESULT_ATTEMPTS`",
+            f"{runner.RESULT_ROOM:,} bytes, {runner.RESULT_ATTEMPTS}",
+        ),
+        (
+            "`RESULT_PAUSE`, `MAX_RESULT_PAUSE`",
+            f"{runner.RESULT_PAUSE:g} s, {runner.MAX_RESULT_PAUSE:g} s",
+        ),
+        (
+            "`BEGUN_WITHIN`, `SWEEP_EVERY`",
+            f"{agent.BEGUN_WITHIN:g} s, {agent.SWEEP_EVERY:g} s",
+        ),
         ("`MAX_OUTPUT`", f"{runner.MAX_OUTPUT // 1024} KiB"),
         (
             "`MAX_TIMEOUT`, `MAX_RETRIES`",

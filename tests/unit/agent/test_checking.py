@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from pathlib import Path
 
+import msgspec
 import pytest
+from agent_world import BEGINNING, a_case, hook
 
 from forewarn.agent import checking_machine as machine
 from forewarn.agent import locking
 from forewarn.agent.checking import findings
 from forewarn.agent.config import Config
 from forewarn.agent.finding import Finding
+from forewarn.agent.keeping import Shelf
 from forewarn.agent.listening import BadListen, listens
 
 
@@ -62,6 +66,22 @@ def test_a_state_directory_in_memory_or_open_to_others_or_in_use_is_worth_a_note
     mounts.write_text("22 1 8:1 / / rw - ext4 /dev/sda1 rw\n")
     state.chmod(0o700)
     assert [grade for grade, _ in said(list(machine.state(state)))] == ["ok"]
+
+
+def test_an_undo_that_was_given_up_is_a_problem_until_somebody_has_done_it(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    case = a_case(hook("a"), hook("b"))
+    for one in case.hooks:
+        shelf.put(case)
+        shelf.order(case, one, "prepare", 1, None)
+    assert [grade for grade, _ in said(list(machine.state(tmp_path)))] == ["ok", "note"]
+    shelf.close(msgspec.structs.replace(case, closed=BEGINNING), given_up=["b"])
+    shelf.release()
+    ok, (grade, says) = said(list(machine.state(tmp_path)))
+    assert (ok[0], grade) == ("ok", "problem")
+    assert "the undo of hook b was given up for event E1: put back by hand" in says
+    shutil.rmtree(tmp_path / "hooks" / case.id / "b")
+    assert [grade for grade, _ in said(list(machine.state(tmp_path)))] == ["ok"]
 
 
 def test_a_shared_directory_has_to_be_there(tmp_path: Path) -> None:
