@@ -6,7 +6,7 @@ directory by `keeping.py`.
 | `order` | what to run, written by the agent before a runner is started |
 | `lock` | held by the runner for as long as it lives |
 | `begun` | the command may have been started |
-| `command` | the process that it is, for whoever finds it without its runner |
+| `command` | the process that it is, written by itself while it still shares the runner's lock |
 | `output` | what it said; `output.before`: what it said before that |
 | `stop` | the agent wants it stopped |
 | `result` | what became of it |
@@ -14,7 +14,7 @@ directory by `keeping.py`.
 
 So: no `begun`, it never ran, and may be started (again: of two runners one takes the lock, and the
 other finds `begun`). Locked: it is at work. `result`: it is done. `begun`, but neither: its runner
-died with the machine, and nobody knows how far it came.
+died, and nobody knows how far it came. What `command` names, and its group, is then ended first.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from forewarn.agent import cases, planning, steps
 from forewarn.agent.config import STAGES, Hook, Rule
+from forewarn.agent.planner import Planner
 from forewarn.agent.planning import next_steps
 from forewarn.agent.standing import LOST_ATTEMPTS, UNDO_ATTEMPTS
 from forewarn.agent.steps import Approve, Now, Order, Plan, SayReady
@@ -336,3 +337,24 @@ def test_nobody_approves_what_has_started_by_itself() -> None:
     late = Now(BEGINNING + timedelta(seconds=900), 0.0)
     for approve in ("when-done", "coordinated"):
         assert next_steps(steps.Story(a_case(approve=approve)), late) == Plan()
+
+
+def test_what_was_too_late_is_prepared_if_the_clock_is_set_back() -> None:
+    world = World(a_case(hook("a")))
+    world.now += timedelta(seconds=899)
+    assert not world.turn()
+    world.now -= timedelta(seconds=600)
+    assert world.turn()
+    assert world.orders == [("E1.1", "prepare", "a")]
+
+
+def test_what_cannot_be_ordered_leaves_its_hook_to_others() -> None:
+    first, second = a_case(hook("a"), id="E1.1"), a_case(hook("a"), of=event("E2"), id="E2.1")
+    planner = Planner()
+    for case in (first, second):
+        planner.update(steps.Story(case))
+    now = Now(BEGINNING, 0.0)
+    assert [step.case for step in planner.plan(now).steps] == ["E1.1"]
+    assert planner.plan(now).steps == ()
+    planner.release("E1.1")
+    assert [step.case for step in planner.plan(now).steps] == ["E2.1"]
