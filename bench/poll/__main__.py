@@ -36,6 +36,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "sweep": Scenario("Keep-alive polls over the size of the fleet", scenarios.sweep, report.sweep),
     "changes": Scenario("Polls while documents change", scenarios.changing, report.changing),
     "workers": Scenario("One worker against two", scenarios.several, report.several),
+    "hostile": Scenario("Polls beside attacks", scenarios.hostile, report.hostile),
 }
 
 

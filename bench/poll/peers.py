@@ -18,6 +18,7 @@ from bench.poll.fleet import PATH, QUERIES, Fleet
 
 HERE = Path(__file__).parent
 NGINX = "/usr/sbin/nginx"
+THROTTLE = 5  # requests per machine and second, as on Azure
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,9 @@ class Place:
 Prepare = Callable[[Place, Fleet], Command]
 
 
-def forewarn(place: Place, fleet: Fleet, *, front: bool = True, workers: int = 0) -> Command:
+def forewarn(
+    place: Place, fleet: Fleet, *, front: bool = True, workers: int = 0, throttle: int = 0
+) -> Command:
     (place.directory / "fleet.yaml").write_text(fleet.yaml())
     settings: dict[str, object] = {
         "fleet": "fleet.yaml",
@@ -49,6 +52,7 @@ def forewarn(place: Place, fleet: Fleet, *, front: bool = True, workers: int = 0
         "control": f"127.0.0.1:{place.control}",
         "front": front,
         "workers": workers,
+        "throttle": throttle,
     }
     if fleet.size == 1:
         settings["max_connections_per_machine"] = 16_384  # the one stands for many
@@ -74,6 +78,10 @@ def two_workers(place: Place, fleet: Fleet) -> Command:
     return forewarn(place, fleet, workers=2)
 
 
+def throttled(place: Place, fleet: Fleet) -> Command:
+    return forewarn(place, fleet, throttle=THROTTLE)
+
+
 def nginx(place: Place, fleet: Fleet) -> Command:
     """Of deferred, reuseport, multi_accept, geo and map, only `deferred` stood out of the noise."""
     versions = " ".join(f"{query} 1;" for query in QUERIES)
@@ -92,6 +100,8 @@ http {{
   keepalive_requests 1000000000;
   keepalive_timeout 120s;
   client_header_timeout 10s;
+  client_body_timeout 10s;
+  client_max_body_size 64k;
   map_hash_max_size {max(2048, 2 * fleet.size)};
   map_hash_bucket_size 128;
   map $http_metadata $metadata {{ default 0; true 1; }}
@@ -134,14 +144,18 @@ def uvicorn(place: Place, fleet: Fleet) -> Command:
 
 
 FOREWARN, WITHOUT_FRONT, NGINX_NAME = "forewarn", "forewarn, no front", "nginx"
-SEVERAL: Mapping[str, Prepare] = {
-    "forewarn, 1 worker": one_worker,
-    "forewarn, 2 workers": two_workers,
-}
+TWO_WORKERS, THROTTLED = "forewarn, 2 workers", "forewarn, throttle"
+SEVERAL: Mapping[str, Prepare] = {"forewarn, 1 worker": one_worker, TWO_WORKERS: two_workers}
 PEERS: Mapping[str, Prepare] = {
     FOREWARN: forewarn,
     WITHOUT_FRONT: without_front,
     NGINX_NAME: nginx,
     "Go net/http": go,
     "uvicorn": uvicorn,
+}
+ATTACKED: Mapping[str, Prepare] = {
+    FOREWARN: forewarn,
+    TWO_WORKERS: two_workers,
+    THROTTLED: throttled,
+    NGINX_NAME: nginx,
 }

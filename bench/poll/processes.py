@@ -82,6 +82,21 @@ def memory(pid: int) -> int:
     return sum(int(text.split()[1]) for text in statm) * _PAGE
 
 
+def peak_memory(pid: int) -> int:
+    """The most bytes that were resident in a process and its children, each by itself."""
+    return sum(_peak(Path(f"/proc/{one}/status").read_text()) for one in tree(pid))
+
+
+def _peak(status: str) -> int:
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+
+def reset_peak_memory(pid: int) -> None:
+    """Count the peak from now on (clear_refs in proc(5))."""
+    for one in tree(pid):
+        Path(f"/proc/{one}/clear_refs").write_text("5")
+
+
 def waited(pid: int) -> float:
     """Seconds in which a process or its children could have run, but somebody else did."""
     threads = (path for one in tree(pid) for path in Path(f"/proc/{one}/task").iterdir())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Sequence
 
+from bench.poll.hostile import ATTACKS, Hostile
 from bench.poll.loads import Found, Round
 from bench.poll.peers import NGINX_NAME, SEVERAL
 from bench.poll.scenarios import MANY, Changing, Crowd, Shapes, Sweep
@@ -127,6 +129,43 @@ def several(found: Several) -> str:
     head = ("connections", "server", "polls/s, with the load", "workers' CPU/poll µs")
     middle = ("control, of a core", "of the polls by one", "polls/s it could do")
     return table((*head, *middle, "× one worker", "from–to", "memory MiB"), rows)
+
+
+def hostile(found: Hostile) -> str:
+    rows = []
+    for one in found.measured:
+        nginx, sent = found.nginx(one), one.attackers
+        rows.append(
+            (
+                *(one.attack or "none", f"{one.machines}", one.server),
+                *(latency(one.p50), latency(one.p99), f"{one.polls.latency.max:,.1f}"),
+                _ratio(one.p99, nginx.p99) if nginx else "",
+                f"{one.answered * 100:.1f} %",
+                f"{one.polls.errors:,}",
+                f"{one.polls.late.p99:.2f}",
+                _share([one.busy]),
+                *(f"{one.peak / MIB:,.0f}", f"{one.after / MIB:,.0f}"),
+                f"{one.peak / nginx.peak:,.1f}" if nginx else "",
+                f"{sent.rate:,.1f}" if sent else "",
+                *((f"{sent.opened:,}", f"{sent.cut:,}") if sent else ("", "")),
+            )
+        )
+    head = ("attack", "machines", "server", "p50 ms", "p99 ms", "max ms", "p99 × nginx")
+    polls = ("answered", "errors", "late, p99 ms", "of the core")
+    memory = ("peak MiB", "after MiB", "peak × nginx")
+    shown = table((*head, *polls, *memory, "attack MB/s", "opened", "cut"), rows)
+    attacks = "\n".join(f"- {name}: each machine has {text}" for name, text in ATTACKS.items())
+    noise = f"Load average of the machine before the first measurement: {found.load:.1f}."
+    return f"{attacks}\n\n{shown}\n\n{noise}"
+
+
+def latency(milliseconds: float) -> str:
+    """A latency that was never reached is no number."""
+    return "never" if math.isinf(milliseconds) else f"{milliseconds:,.2f}"
+
+
+def _ratio(ours: float, theirs: float) -> str:
+    return "" if math.isinf(ours) or math.isinf(theirs) else f"{ours / theirs:,.1f}"
 
 
 PACED = ("p50 ms", "p99 ms", "max ms", "late, p99 ms", "of the core", "waited")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.poll.fleet import PATH, POLL, QUIET, Fleet
-from bench.poll.peers import PEERS, SEVERAL, Place
+from bench.poll.peers import ATTACKED, PEERS, SEVERAL, Place
 from bench.poll.processes import SERVER_CORE, Failed, cpu, memory, pause, running, stopwatch, waited
 
 PATIENCE = 180.0  # seconds until a server must have answered; a large fleet takes a while
@@ -86,7 +86,7 @@ def serving(
     """
     directory = Path(tempfile.mkdtemp(dir=scratch))
     place = Place(directory, scratch, _free_port(), _free_port())
-    command = {**PEERS, **SEVERAL}[name](place, fleet)
+    command = {**PEERS, **SEVERAL, **ATTACKED}[name](place, fleet)
     log = directory / "log"
     began = stopwatch()
     with running(command.argv, core=core, log=log, env=command.env) as process:

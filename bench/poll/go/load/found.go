@@ -10,6 +10,7 @@ import (
 // every poll that it held up, also by those which could not be sent.
 type measured struct {
 	on           bool
+	began        int64
 	fromDue      []int64
 	fromSent     []int64
 	late         []int64 // how late the generator itself was
@@ -31,6 +32,7 @@ func (m *measured) begin(seconds float64) {
 	room := int(seconds * 150_000)
 	*m = measured{
 		on:       true,
+		began:    now(),
 		fromDue:  make([]int64, 0, room),
 		fromSent: make([]int64, 0, room),
 		late:     make([]int64, 0, room),
@@ -43,7 +45,7 @@ func (m *measured) count(c *connection, at int64, status string) {
 		m.wrong("answered " + status)
 		return
 	}
-	if !m.on {
+	if !m.on || c.due < m.began {
 		return
 	}
 	m.fromDue = append(m.fromDue, at-c.due)

@@ -1,5 +1,6 @@
 // A load generator for what wrk cannot do: pollers with a source address each, that keep a pace,
-// connections that are slow on purpose, and one-shot polls whose connection the client closes.
+// connections that are slow on purpose, one-shot polls whose connection the client closes, and
+// attacks (attack.go).
 //
 // One thread, one epoll, no goroutines: at 10,000 polls a second on one core it must not be what
 // is measured. It speaks to whoever started it in lines of JSON, {"phase": "begin"} when the
@@ -23,18 +24,24 @@ import (
 
 func main() {
 	var (
-		mode    = flag.String("mode", "paced", "paced, flood (keep-alive, at full speed) or oneshot")
+		mode    = flag.String("mode", "paced", "paced, flood (keep-alive, at full speed), oneshot or attack")
 		target  = flag.String("target", "", "HOST:PORT")
 		sources = flag.String("sources", "", "a file of source addresses, one in a line")
 		pollers = flag.Int("pollers", 1, "connections that poll")
 		slow    = flag.Int("slow", 0, "connections that send a byte a second (paced only)")
+		kind    = flag.String("attack", "", "which attack (attack only)")
 		warm    = flag.Float64("warm", 1, "seconds before the measurement")
+		drain   = flag.Float64("drain", 0, "seconds to wait after it for answers (paced only)")
 		seconds = flag.Float64("seconds", 5, "seconds of it")
 	)
 	flag.Parse()
 	runtime.LockOSThread()
 	debug.SetGCPercent(800)
 
+	if *mode == "attack" {
+		runAttack(*kind, *target, addresses(*sources), *warm, *seconds)
+		return
+	}
 	loop := newLoop(*target, addresses(*sources))
 	switch *mode {
 	case "paced":
@@ -50,6 +57,10 @@ func main() {
 	loop.begin(*seconds)
 	say(map[string]any{"phase": "begin"})
 	loop.run(*seconds)
+	if *drain > 0 {
+		loop.polls.connections = nil // no poll is due any more
+		loop.run(*drain)
+	}
 	say(loop.found(*seconds))
 	io.Copy(io.Discard, os.Stdin)
 }
