@@ -19,6 +19,8 @@ ROOT = Path(__file__).parents[2]
 UNITS = ROOT / "deploy/systemd"
 NAMES = ("forewarn.service", "forewarn-metadata.socket", "forewarn-control.socket")
 MOST_EXPOSED = 2.0  # of 10
+NETWORK = ROOT / "deploy/network/forewarn-network.service"
+SHIPPED = sorted((ROOT / "deploy").rglob("*.service"))
 
 
 def unit(name: str) -> configparser.RawConfigParser:
@@ -67,6 +69,51 @@ def test_the_service_is_exposed_as_little_as_promised(directory: Path) -> None:
     promised = re.search(r"gives it ([0-9.]+)", (ROOT / "docs/install.md").read_text())
     assert promised is not None
     assert promised[1] == level[1]
+
+
+@pytest.mark.parametrize("shipped", SHIPPED, ids=lambda path: path.name)
+def test_every_service_is_valid_and_confined(tmp_path: Path, shipped: Path) -> None:
+    assert {UNITS / "forewarn.service", NETWORK} <= set(SHIPPED)
+    text = shipped.read_text()
+    for program in ("/usr/bin/forewarn", "/usr/sbin/nft"):
+        text = text.replace(program, "/bin/true")
+    (tmp_path / shipped.name).write_text(text)
+    for name in NAMES[1:]:
+        (tmp_path / name).write_text((UNITS / name).read_text())
+    checked = analyze("verify", f"./{shipped.name}", cwd=tmp_path)
+    complaints = [line for line in checked.stderr.splitlines() if "forewarn" in line]
+    assert (checked.returncode, complaints) == (0, [])
+    argv = ("security", "--offline=true", "--no-pager", f"./{shipped.name}")
+    report = analyze(*argv, cwd=tmp_path).stdout
+    level = re.search(rf"Overall exposure level for {shipped.name}: ([0-9.]+)", report)
+    assert level is not None, report
+    assert float(level[1]) <= MOST_EXPOSED
+
+
+@pytest.mark.parametrize("shipped", SHIPPED, ids=lambda path: path.name)
+def test_every_service_has_a_limit_of_memory_and_is_slowed_down_before_it(shipped: Path) -> None:
+    service = unit(str(shipped))["Service"]
+    assert 0 < mebibytes(service["MemoryHigh"]) < mebibytes(service["MemoryMax"])
+
+
+def test_the_memory_of_the_service_is_what_the_documented_sizing_gives() -> None:
+    page = (ROOT / "docs/install.md").read_text()
+    costs = dict(re.findall(r"^\| `(\w+)` \| ([0-9.]+ [KM]iB) \|", page, flags=re.MULTILINE))
+    cost = {name: mebibytes(amount) for name, amount in costs.items()}
+    machines, workers = 100_000, 2
+    needed = (
+        *(cost["base"], cost["requests"]),
+        machines * cost["machine"],
+        gather(ROOT / "deploy/forewarn.toml").settings.max_connections * cost["connection"],
+        workers * (cost["worker"] + machines * cost["worker_machine"]),
+    )
+    assert f"that is {sum(needed):,.0f} MiB" in page
+    assert sum(needed) <= mebibytes(unit("forewarn.service")["Service"]["MemoryHigh"])
+
+
+def mebibytes(amount: str) -> float:
+    number, suffix = re.fullmatch(r"([0-9.]+) ?([KMG])(?:iB)?", amount).groups()  # type: ignore[union-attr]
+    return float(number) * {"K": 1 / 1024, "M": 1, "G": 1024}[suffix]
 
 
 def test_what_confines_it_is_what_the_level_comes_from(directory: Path) -> None:

@@ -18,7 +18,7 @@ const (
 	common   = "Host: 169.254.169.254\r\nMetadata: true\r\n"
 
 	megabyte = 1_000_000
-	piece    = 1 << 16  // bytes written to one connection before another has its turn
+	piece    = 1 << 16 // bytes written to one connection before another has its turn
 	tick     = second / 1000
 	saved    = 20 * tick // unused rate is saved for so long, and no longer
 	small    = 2048      // bytes of the receive buffer of a connection that is never read
