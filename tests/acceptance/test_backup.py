@@ -103,6 +103,37 @@ def test_what_is_there_is_replaced_only_if_one_insists(service: Service, tmp_pat
     assert said["contents"]["schema"] == "0003"
 
 
+def test_a_copy_may_go_above_the_root_which_is_the_root(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite itself opens no path with more ".." than the working directory is deep."""
+    monkeypatch.chdir(tmp_path)
+    above = Path(*[".."] * (len(tmp_path.parts) + 3), *tmp_path.parts[1:])
+    for name, source in (
+        ("asked.db", ("--url", service.control_url)),
+        ("copied.db", ("--state", above / "state.db")),
+    ):
+        done = typed("backup", above / name, *source)
+        assert done.exit_code == 0, done.output
+        assert (tmp_path / name).is_file()
+
+
+def test_a_name_that_is_too_long_is_one_line(tmp_path: Path) -> None:
+    long = tmp_path / ("a" * 300)
+    new = tmp_path / "new.db"
+    for words in (
+        ("backup", long),
+        ("backup", new, "--state", long),
+        ("restore", long, "--state", tmp_path / "state.db"),
+    ):
+        done = typed(*words)
+        assert done.exit_code == 1
+        assert isinstance(done.exception, SystemExit), done.exception
+        assert "File name too long" in done.output
+    done = typed("restore", tmp_path / "none.db", "--state", long)
+    assert isinstance(done.exception, SystemExit), done.exception
+
+
 def test_a_state_file_is_copied_with_its_service_and_without(
     service: Service, tmp_path: Path
 ) -> None:

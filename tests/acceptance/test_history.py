@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from polling import until
 from typer.testing import CliRunner, Result
 
 from forewarn import guard
@@ -533,6 +534,18 @@ def prune(service: Service) -> int:
     gone = service.run(service.node.history.prune())
     service.settle()
     return gone
+
+
+def test_a_service_that_is_restarted_often_forgets_what_is_too_old_at_its_start(
+    tmp_path: Path,
+) -> None:
+    state = tmp_path / "state.db"
+    with Service(FLEET, state=state) as service:
+        event = a_life(service)
+        assert service.node.history.pruned == 0
+    with Service(FLEET, state=state, start=START + 100 * DAY) as again:
+        until(lambda: again.node.history.pruned > 0)
+        assert records(again, event=event.id) == []
 
 
 @pytest.mark.parametrize("durable", [True, False])

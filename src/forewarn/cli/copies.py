@@ -35,9 +35,12 @@ def backup(
     """Copy the state, while the service runs or not."""
     if state is not None and url is not None:
         raise typer.BadParameter("name a state file or a service, one of the two")
-    if file.is_dir():
-        fail(f"{file} is a directory; name a file in it")
-    _free(file, force=force)
+    try:
+        if file.is_dir():
+            fail(f"{file} is a directory; name a file in it")
+        _free(file, force=force)
+    except OSError as error:
+        fail(f"{file}: {error.strerror}")
     with _unfinished(file) as made:
         found = _asked(url, made) if state is None else _copied(state, made)
         _put(made, file, force=force)
@@ -101,9 +104,9 @@ def _check(made: Path, said: BackupContents) -> None:
 
 def _copied(state: Path, made: Path) -> BackupContents:
     store = _server()
-    if not state.is_file():
-        fail(f"{state} is no file; name a state file")
     try:
+        if not state.is_file():
+            fail(f"{state} is no file; name a state file")
         store.check_header(state)
         found: BackupContents = store.shape(
             store.copying.copy(state.resolve(), made, store.guard.wall_us())
@@ -147,7 +150,9 @@ def _unfinished(file: Path) -> Iterator[Path]:
     """A place in the same directory, which is gone in the end; held, so that others leave it."""
     try:
         _sweep(file)
-        scratch = tempfile.TemporaryDirectory(prefix=f".{file.name}-", dir=file.parent)
+        # SQLite cannot open a path with more ".." than the working directory is deep.
+        parent = os.path.realpath(file.parent, strict=True)
+        scratch = tempfile.TemporaryDirectory(prefix=f".{file.name}-", dir=parent)
     except OSError as error:
         fail(f"{file.parent}: {error.strerror}")
     with scratch as directory, contextlib.ExitStack() as stack:

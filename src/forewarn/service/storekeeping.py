@@ -33,12 +33,13 @@ class Storekeeper:
             await self.save()
 
     async def keep_pruning(self) -> None:
+        """At once and then periodically, so that a service which is restarted often prunes too."""
         while True:
-            await guard.pause(PRUNE_EVERY)
             try:
                 await self._history.prune()
             except Exception as error:
                 log.warning("the history could not be pruned", why=str(error))
+            await guard.pause(PRUNE_EVERY)
 
     async def save(self) -> None:
         try:
