@@ -6,6 +6,7 @@ one JSON object. `as_nobody` and `without_rights` say how to be such a user.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -14,8 +15,12 @@ import shutil
 import site
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 UID = 47_110  # nobody's
 KILL_THE_KEEPER = "KILL-THE-KEEPER"  # in place of a program
@@ -76,14 +81,45 @@ def without_rights() -> list[str]:
     return [str(shutil.which("setpriv")), "--bounding-set=-all,+setfcap", "--inh-caps=-all"]
 
 
-def enclose(prefix: list[str], python: str, *words: str, path: str | None = None) -> Any:
+@contextlib.contextmanager
+def readable_by_others() -> Iterator[Path]:
+    """A directory with this program and what it imports, which every user may read: the project may
+    lie where only its owner may go."""
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        directory.chmod(0o755)
+        packages = {"forewarn": SOURCE / "forewarn", "msgspec": Path(msgspec.__file__).parent}
+        for package, source in packages.items():
+            shutil.copytree(
+                source,
+                directory / package,
+                ignore=shutil.ignore_patterns("__pycache__"),
+                copy_function=shutil.copyfile,  # whatever the modes are in the project
+            )
+        shutil.copyfile(__file__, directory / Path(__file__).name)
+        for path in directory.rglob("*"):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        yield directory
+
+
+def enclose(
+    prefix: list[str],
+    python: str,
+    *words: str,
+    path: str | None = None,
+    directory: Path | None = None,
+) -> Any:
+    """What this program reports when it is run with the prefix; from the project, or from a
+    directory of `readable_by_others`."""
     packages = [path for path in site.getsitepackages() if "site-packages" in path]
+    imported = [str(SOURCE), *packages] if directory is None else [str(directory)]
+    program = Path(__file__) if directory is None else directory / Path(__file__).name
     env = {
         "PATH": os.environ["PATH"] if path is None else path,
-        "PYTHONPATH": os.pathsep.join([str(SOURCE), *packages]),
+        "PYTHONPATH": os.pathsep.join(imported),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    argv = [*prefix, python, "-P", __file__, *words]
+    argv = [*prefix, python, "-P", str(program), *words]
     ran = subprocess.run(
         argv, env=env, cwd="/", capture_output=True, text=True, check=False, timeout=60
     )

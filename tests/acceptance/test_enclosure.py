@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from enclosing import as_nobody, enclose, python_for_others
+from enclosing import as_nobody, enclose, python_for_others, readable_by_others
 from netns import needs_root, require
 
 from forewarn.metadata.limits import Limits
@@ -167,7 +167,9 @@ def test_nobody_needs_to_be_root(service: Service) -> None:
     assert python is not None
     where = [str(word) for word in _target(service, "web_1")]
     script = "id -u; grep CapEff /proc/self/status; " + " ".join(f"'{word}'" for word in WHO)
-    found = enclose(as_nobody(), python, *where, "loopback", "sh", "-c", script)
+    words = [*where, "loopback", "sh", "-c", script]
+    with readable_by_others() as directory:
+        found = enclose(as_nobody(), python, *words, directory=directory)
     assert found["said"].split() == ["47110", "CapEff:", "0" * 16, "web_1"]
 
 
