@@ -34,6 +34,7 @@ IN_WORDS = {  # a library's names of kinds of values
 }
 _LETTERS = string.ascii_lowercase + string.digits + "._-"
 MAX_NAME = 80  # characters of a name that is compared
+MAX_SCANNED = 10_000  # names that are looked at to find those
 MAX_COMPARED = 500  # names that are compared with one that nobody knows
 
 _SCALARS = {"int", "float", "bool", "date", "datetime"}
@@ -59,7 +60,8 @@ def _alike(name: str, known: Collection[str]) -> Collection[str]:
     least, most = len(name) - 2, len(name) + 2
     half = len(name) // 2 or 1
     begin = name[:half].lower()
-    alike = (one for one in known if least <= len(one) <= most and one[:half].lower() == begin)
+    scanned = islice(known, MAX_SCANNED)
+    alike = (one for one in scanned if least <= len(one) <= most and one[:half].lower() == begin)
     return list(islice(alike, MAX_COMPARED))
 
 
@@ -77,6 +79,11 @@ def _slips(said: str) -> Iterator[str]:
             yield before + letter + after
 
 
+def shortened(name: str) -> str:
+    """A name that nobody knows, as it is repeated: no real one is longer than `MAX_NAME`."""
+    return name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}…"
+
+
 def instead_of(name: str, known: Collection[str]) -> str:
     """`did you mean 'web_0'?`, or all there are."""
     near = nearest(name, known)
@@ -84,7 +91,7 @@ def instead_of(name: str, known: Collection[str]) -> str:
         return f"did you mean '{near}'?"
     if not known:
         return "there is none"
-    shown = nsmallest(LISTED_AT_MOST, known)
+    shown = nsmallest(LISTED_AT_MOST, islice(known, MAX_SCANNED))
     rest = len(known) - len(shown)
     return f"there are {listing(shown)}{f' and {rest} more' if rest else ''}"
 

@@ -22,6 +22,7 @@ from forewarn.control.field_words import FIELDS
 from forewarn.control.operations import OPERATIONS
 from forewarn.core import EventType, GroupKind, Source, Status
 from forewarn.core import events as core_events
+from forewarn.core.events import MAX_EVENT_MACHINES
 from forewarn.core.fleet import Health
 from forewarn.core.holds import HoldKind
 from forewarn.core.lanes import MAX_SELECTED
@@ -97,6 +98,7 @@ def test_what_the_document_says_of_names_and_bounds_is_what_is_decided_by() -> N
     assert words.MAX_AT_ONCE == drafting.MAX_AT_ONCE
     assert words.MAX_BAKE * SECOND == drafting.MAX_BAKE
     assert words.MAX_GATE_TIMEOUT * SECOND == gates.MAX_GATE_TIMEOUT
+    assert words.MAX_EVENT_MACHINES == MAX_EVENT_MACHINES
     assert (words.MAX_SELECTED, words.MAX_WINDOWS) == (MAX_SELECTED, MAX_WINDOWS)
 
 

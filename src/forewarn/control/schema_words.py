@@ -29,6 +29,7 @@ MAX_WORDS = 1_024  # characters of a description or a reason
 MAX_NOTICE = 7_776_000  # seconds
 MAX_IMPACT = 86_400  # seconds
 MAX_SELECTED = 100
+MAX_EVENT_MACHINES = 1_000
 MAX_WINDOWS = 20
 MAX_AT_ONCE = 1_000
 MAX_BAKE = 604_800  # seconds
@@ -54,5 +55,7 @@ Id: TypeAlias = Annotated[str, documented(pattern="^[0-9A-F]{8}(-[0-9A-F]{4}){3}
 Words: TypeAlias = Annotated[str, documented(maxLength=MAX_WORDS)]
 Notice: TypeAlias = Annotated[float, documented(minimum=0, maximum=MAX_NOTICE)]
 Impact: TypeAlias = Annotated[int, documented(minimum=-1, maximum=MAX_IMPACT)]
-Names: TypeAlias = Annotated[list[str], documented(minItems=1, uniqueItems=True)]
+Names: TypeAlias = Annotated[
+    list[str], documented(minItems=1, maxItems=MAX_EVENT_MACHINES, uniqueItems=True)
+]
 Few: TypeAlias = Annotated[list[str], documented(maxItems=MAX_SELECTED)]

@@ -87,7 +87,7 @@ def _worth_knowing(group: Group, event: Event, now: Now) -> tuple[str, ...]:
         return (_at_once(group),)
     notes = []
     notice = event.not_before - now.at
-    machines = [machine for machine in group.machines if machine.name in event.resources]
+    machines = group.named(event.resources).values()
     if notice < TIGHT_NOTICE:
         notes.append(f"the notice is only {in_words(notice)}: clients may not see it in time")
     if event.type is EventType.PREEMPT and not all(machine.spot for machine in machines):
@@ -254,8 +254,9 @@ def wrong_machines(group: Group, names: tuple[str, ...]) -> Refused | None:
     if len(set(names)) != len(names):
         return invalid(f"a machine is named twice: {listing(names)}")
     domains: dict[int, str] = {}
+    machines = group.named(names)
     for name in names:
-        machine = group.machine(name)
+        machine = machines.get(name)
         if machine is None:
             here = listing(sorted(group.alive))
             return unknown(f"no machine '{name}' in group '{group.name}'; it has {here}")
@@ -270,7 +271,8 @@ def wrong_machines(group: Group, names: tuple[str, ...]) -> Refused | None:
         )
     for event in group.events:
         if event.status is Status.STARTED and event.promise.deletes:
-            doomed = [name for name in names if name in event.resources]
+            going = frozenset(event.resources)
+            doomed = [name for name in names if name in going]
             if doomed:
                 return conflict(f"{listing(doomed)} is being deleted by event {event.id}")
     if len(group.events) >= MAX_ACTIVE_EVENTS:

@@ -58,6 +58,7 @@ MAX_NOTICE: Duration = 90 * DAY
 MAX_DURATION_SECONDS = 86_400
 MAX_DESCRIPTION = 1_024  # characters
 MAX_ACTIVE_EVENTS = 10_000  # of one group
+MAX_EVENT_MACHINES = 1_000  # that one request for an event names
 MAX_READY_NOTE = 1_024  # characters
 MAX_READY_CHANGES = 16  # of one machine's word on one event: each is a commit, and is kept
 

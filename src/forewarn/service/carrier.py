@@ -105,8 +105,9 @@ class Carrier:
     def _concerned(self, event: Event) -> list[Machine]:
         """Those of its machines that are still there and have not moved away."""
         group = self._store.groups.get(event.group) or Group(name=event.group)
-        machines = [group.machine(name) for name in event.resources if name not in event.left]
-        return [machine for machine in machines if machine is not None and machine.alive]
+        machines = group.named(event.resources)
+        stayed = (machines.get(name) for name in event.resources if name not in event.left)
+        return [machine for machine in stayed if machine is not None and machine.alive]
 
     def _told(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         del changed

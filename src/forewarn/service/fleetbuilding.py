@@ -19,7 +19,7 @@ from forewarn.core.departures import MAX_TERMINATE_NOTICE, MIN_TERMINATE_NOTICE,
 from forewarn.core.fleet import Host, Place
 from forewarn.core.selection import wrong_labels
 from forewarn.service import fleetentries as e
-from forewarn.service.fleetentries import MAX_DOMAIN, MAX_NAME
+from forewarn.service.fleetentries import MAX_ADDRESSES, MAX_DOMAIN, MAX_NAME, MAX_TAGS
 from forewarn.service.fleetlines import FleetError, Where
 from forewarn.words import in_words, parse_duration
 
@@ -145,6 +145,10 @@ class Building:
                 " 9b1f2f0e-6c0f-4c55-8a41-2f6f6cf0a1d7, or leave it out",
                 (*at, "vm_id"),
             )
+        if len(entry.tags) > MAX_TAGS:
+            raise FleetError(
+                f"there are {len(entry.tags)} tags; at most {MAX_TAGS} are allowed", (*at, "tags")
+            )
         vm_id = entry.vm_id or str(uuid.uuid5(NAMESPACE, name))
         if (other := self._ids.setdefault(vm_id.lower(), name)) != name:
             raise FleetError(
@@ -164,6 +168,12 @@ class Building:
         )
 
     def _addressed(self, entry: e.MachineEntry, at: Where) -> Iterator[str]:
+        count = len(entry.addresses) + bool(entry.address)
+        if count > MAX_ADDRESSES:
+            raise FleetError(
+                f"there are {count} addresses; at most {MAX_ADDRESSES} are allowed",
+                (*at, "addresses"),
+            )
         said: list[tuple[str, Where]] = []
         if entry.address:
             said.append((entry.address, (*at, "address")))

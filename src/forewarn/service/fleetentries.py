@@ -23,6 +23,8 @@ from forewarn.core.selection import (
 
 MAX_DOMAIN = 999
 MAX_NAME = 80
+MAX_ADDRESSES = 256  # of one machine: as many as a network interface has in Azure
+MAX_TAGS = 64  # of one machine
 NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?"
 GUID = r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
 
@@ -59,7 +61,9 @@ class MachineEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omi
         ),
     ]
     address: Annotated[str | None, _meta("Where it asks from: an IP address.")] = None
-    addresses: Annotated[list[str], _meta("Further addresses it asks from.")] = []
+    addresses: Annotated[
+        list[str], _meta("Further addresses it asks from.", maxItems=MAX_ADDRESSES)
+    ] = []
     update_domain: Annotated[
         int | None,
         _meta(
@@ -78,7 +82,7 @@ class MachineEntry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omi
         str,
         _meta("A GUID; derived from the name if not said.", pattern=f"^(?:{GUID})?$"),
     ] = ""
-    tags: Annotated[dict[str, str], _meta("For instance metadata.")] = {}
+    tags: Annotated[dict[str, str], _meta("For instance metadata.", maxProperties=MAX_TAGS)] = {}
     labels: Labels = {}
 
 

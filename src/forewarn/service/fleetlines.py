@@ -12,6 +12,25 @@ Where: TypeAlias = tuple[str | int, ...]  # ("groups", 2, "machines", 0, "name")
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same, where C is built in
 
 
+SLICE = 16 * 1024  # characters of a text that a parser is given at a time
+
+
+class Slices:
+    """A text as a file that is read in slices.
+
+    The parser in C holds the interpreter's lock while it looks for the next event, which a long
+    comment, for example, puts off. Calling `read`, it lets other threads have the lock."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    def read(self, size: int) -> str:
+        begin = self._at
+        self._at += min(size, SLICE)
+        return self._text[begin : self._at]
+
+
 class FleetError(Exception):
     """The text cannot be used: where, and what would be right. Prefix it with the file's name."""
 
@@ -68,7 +87,7 @@ def placed(error: FleetError, text: str) -> FleetError:
 
 def path_to(text: str, index: int) -> Where:
     """What stands at this character of the text, as far as it can be read."""
-    events = Loader(text).get_event
+    events = Loader(Slices(text)).get_event
     steps: list[str | int] = []  # into each collection that is open
     keyed: list[bool | None] = []  # is a key expected there? None: it is a list
     try:
@@ -98,7 +117,7 @@ def path_to(text: str, index: int) -> Where:
 def locate(text: str, path: Where) -> tuple[int, int]:
     """The line of what stands at the path, and how many steps of it were found: what came by way
     of an alias or a merge has the line of that. For errors: it reads the text once more."""
-    events = Loader(text).get_event
+    events = Loader(Slices(text)).get_event
     try:
         events(), events()  # the stream and the document begin
         event = events()
@@ -115,7 +134,7 @@ def locate(text: str, path: Where) -> tuple[int, int]:
 
 def lines(text: str, depth: int) -> dict[Where, int]:
     """The lines of all that is at most so many steps into a text that could be read."""
-    events = Loader(text).get_event
+    events = Loader(Slices(text)).get_event
     events(), events()  # the stream and the document begin
     found: dict[Where, int] = {}
     _collect(events, events(), (), depth, found)

@@ -14,12 +14,13 @@ from typing import Any
 import yaml
 from yaml.constructor import SafeConstructor
 
-from forewarn.service.fleetlines import FleetError, Loader, unreadable
+from forewarn.service.fleetlines import FleetError, Loader, Slices, unreadable
 
 MAX_DEPTH = 32  # of lists and mappings within each other
 MAX_ALIASED = 2_000_000  # values that stand in a file only by way of its aliases
 
 MAX_SCALAR = 100  # characters of a number, a time or a truth value
+MAX_TEXT = 4_096  # characters of any value
 MAX_SHOWN = 40  # characters of a wrong value in what is said about it
 
 _RESOLVERS = {
@@ -51,7 +52,7 @@ class Events:
         self._depth = 0
         self._at = 0
         try:
-            self._next: Callable[[], Any] = Loader(text).get_event
+            self._next: Callable[[], Any] = Loader(Slices(text)).get_event
         except yaml.YAMLError as error:  # a character that YAML does not have
             raise unreadable(error) from error
         self._begin(empty)
@@ -202,7 +203,7 @@ class Events:
         text = event.value
         if event.tag in _PLAIN:
             if not event.implicit[0]:
-                return text
+                return _text(event)
             tag = None
             for candidate, pattern in _RESOLVERS.get(text[:1], ()):
                 if pattern.match(text):
@@ -214,10 +215,18 @@ class Events:
                         tag = candidate
                         break
             if tag is None:
-                return text
+                return _text(event)
         else:
             tag = event.tag
         return _constructed(tag, event)
+
+
+def _text(event: Any) -> str:
+    text: str = event.value
+    if len(text) > MAX_TEXT:
+        says = f"a text of {len(text):,} characters; at most {MAX_TEXT:,} are allowed"
+        raise FleetError(says, mark=event.start_mark)
+    return text
 
 
 def streams(event: Any, kind: Any) -> bool:
@@ -231,7 +240,7 @@ def _constructed(tag: str, event: Any) -> Any:
         raise _wrong(event, f"means nothing here ({tag})")
     if len(event.value) > MAX_SCALAR and tag in _KINDS:
         raise _wrong(event, f"is no {_KINDS[tag]}")
-    node = yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark)
+    node = yaml.ScalarNode(tag, _text(event), event.start_mark, event.end_mark)
     try:
         return make(_constructor, node)
     except yaml.YAMLError as error:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from forewarn.core import Group, Machine
 from forewarn.store.port import Commit, Store
-from forewarn.suggest import instead_of
+from forewarn.suggest import instead_of, shortened
 
 
 class Inventory:
@@ -40,10 +40,11 @@ class Inventory:
         return (group for group in self._store.groups.values() if group.machines)
 
     def unknown_machine(self, name: str) -> str:
-        return f"no machine '{name}'; {instead_of(name, self._group_of)}"
+        return f"no machine '{shortened(name)}'; {instead_of(name, self._group_of)}"
 
     def unknown_group(self, name: str) -> str:
-        return f"no group '{name}'; {instead_of(name, [group.name for group in self.groups()])}"
+        names = [group.name for group in self.groups()]
+        return f"no group '{shortened(name)}'; {instead_of(name, names)}"
 
     def _told(self, _commit: Commit, changed: Mapping[str, Group]) -> None:
         for group in changed.values():

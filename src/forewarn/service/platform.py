@@ -28,7 +28,7 @@ from forewarn.core import (
 from forewarn.core import commands as c
 from forewarn.core.changes import EventMoved
 from forewarn.core.departures import policy_wrong
-from forewarn.core.events import UNKNOWN_DURATION
+from forewarn.core.events import MAX_EVENT_MACHINES, UNKNOWN_DURATION
 from forewarn.core.fleet import Health
 from forewarn.core.holds import Hold, with_clock
 from forewarn.core.joint import members
@@ -389,6 +389,11 @@ class Platform:
 
     def one_group(self, machines: tuple[str, ...]) -> Group | Refused:
         """The group that all these machines are in."""
+        if len(machines) > MAX_EVENT_MACHINES:
+            return invalid(
+                f"an event is for at most {MAX_EVENT_MACHINES:,} machines, this one names"
+                f" {len(machines):,}; schedule several events"
+            )
         found: dict[str, str] = {}
         for name in machines:
             group = self.inventory.group_of(name)
