@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
+from itertools import combinations
 from pathlib import Path
 
 import typer
@@ -21,6 +22,7 @@ from forewarn.node.dev import on_loopback, sample_fleet
 from forewarn.node.sockets import confined, local
 from forewarn.service import fleetfile
 from forewarn.service.fleetfile import Fleet, FleetError
+from forewarn.words import listing
 
 SHOWN_MACHINES = 12
 
@@ -31,7 +33,7 @@ def configure(
     speed: float,
     virtual: bool,
     speak_as: str | None,
-    metadata: str,
+    metadata: Sequence[str],
     control: str,
     state: Path,
     record: Path | None,
@@ -46,6 +48,7 @@ def configure(
         made = on_loopback(fleetfile.load(fleet) if fleet else sample_fleet())
     except FleetError as error:
         fail(str(error))
+    first, *more = _guest_addresses(metadata)
     return Config(
         fleet=made,
         state=state,
@@ -54,7 +57,8 @@ def configure(
         identity=Identity.ASKED,
         speak_as=_speaker(made, speak_as),
         limits=Limits(throttle=throttle),
-        metadata=_address("--metadata", metadata, _ipv4),
+        metadata=first,
+        more_metadata=tuple(more),
         whole_loopback=True,
         control=_address("--control", control, local),
         record=record,
@@ -77,6 +81,8 @@ def welcome(node: Node) -> None:
         lines.append(f"  {node.url_of(machine):<23} {machine.name:<14} {where}")
     if len(machines) > SHOWN_MACHINES:
         lines.append(f"  … and {len(machines) - SHOWN_MACHINES} more: forewarn machine list")
+    if len(node.metadata_urls) > 1:
+        lines.append(f"  the same machines also answer on {listing(node.metadata_urls[1:])}")
     lines += [
         f"ask as {example.name}:",
         f"  curl -H Metadata:true '{node.url_of(example)}/metadata/scheduledevents"
@@ -126,6 +132,18 @@ def _program(command: str | None) -> Program | None:
         return Program(words=found(shlex.split(command)))
     except ValueError as error:
         fail(f"--driver-command: {error}")
+
+
+def _guest_addresses(texts: Sequence[str]) -> tuple[Address, ...]:
+    """Each takes a port of its own: `dev` listens on every loopback address at once."""
+    addresses = tuple(_address("--metadata", text, _ipv4) for text in texts)
+    for first, second in combinations(addresses, 2):
+        if first.port == second.port != 0:
+            fail(
+                f"--metadata {second}: dev listens on every loopback address, so {first} is there"
+                " already; give another port"
+            )
+    return addresses
 
 
 def _ipv4(host: str) -> bool:

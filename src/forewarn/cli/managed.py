@@ -14,6 +14,7 @@ from forewarn.cli.reloading import Reloading, Report
 from forewarn.logs import logger
 from forewarn.node import Node
 from forewarn.node.notifying import Notifier
+from forewarn.words import listing
 
 log = logger("forewarn")
 
@@ -62,7 +63,7 @@ def status(node: Node) -> str:
     machines = node.inventory.count
     return (
         f"{machines:,} machine{'' if machines == 1 else 's'}, {len(node.active):,} active events;"
-        f" guests at {node.metadata_url}, operators at {node.control_url}"
+        f" guests at {listing(node.metadata_urls)}, operators at {node.control_url}"
     )
 
 

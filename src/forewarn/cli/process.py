@@ -49,10 +49,10 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     """What the supervisor says."""
 
     parent: int  # the supervisor
-    metadata: str  # where guests ask, HOST:PORT
+    metadata: list[str]  # where guests ask, HOST:PORT
     control: str
     number: int | None = None  # which of the workers; None: control
-    metadata_fd: int | None = None  # a worker's socket
+    metadata_fds: tuple[int, ...] = ()  # a worker's sockets, one for each address
     control_fd: int | None = None
     settings: dict[str, Any]
     config: str | None = None  # the file that they come from, to read it anew
@@ -81,9 +81,11 @@ def main() -> None:
 
 def _made(spec: Spec, config: Config) -> Config:
     """The sockets are the supervisor's, and so is where they are."""
+    first, *more = map(Address.parse, spec.metadata)
     return msgspec.structs.replace(
         config,
-        metadata=Address.parse(spec.metadata),
+        metadata=first,
+        more_metadata=tuple(more),
         control=Address.parse(spec.control),
         control_fd=spec.control_fd,
         migrate=spec.migrate,
@@ -112,9 +114,9 @@ async def _control(spec: Spec, said: Said, config: Config) -> None:
 
 async def _worker(spec: Spec, said: Said, config: Config) -> None:
     assert spec.number is not None
-    assert spec.metadata_fd is not None
     logging_as(said.settings)
-    worker = Worker(fitted(config), spec.number, adopted(spec.metadata_fd))
+    listeners = [adopted(fd) for fd in spec.metadata_fds]
+    worker = Worker(fitted(config), spec.number, listeners)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 

@@ -67,7 +67,9 @@ async def _serve(
         Narrator(node.store)
         with note(node.metadata_url, node.control_url):
             welcome(node)
-            urls = {"metadata": node.metadata_url, "control": node.control_url}
+            urls: dict[str, object] = {"metadata": node.metadata_url, "control": node.control_url}
+            if len(node.metadata_urls) > 1:
+                urls["metadata_urls"] = node.metadata_urls
             typer.echo(f"ready {msgspec.json.encode(urls).decode()}")
             sys.stdout.flush()
             async with managed(node, notifier, reloading):

@@ -30,7 +30,10 @@ ConfigFile = Annotated[
     Path | None,
     typer.Option("--config", envvar="FOREWARN_CONFIG", help="The settings (TOML)."),
 ]
-Metadata = Annotated[str | None, typer.Option(help="HOST:PORT for guests; port 0 picks one.")]
+Metadata = Annotated[
+    list[str] | None,
+    typer.Option(help="HOST:PORT for guests; repeat for several. Port 0 picks one."),
+]
 Control = Annotated[str | None, typer.Option(help="HOST:PORT for operators; port 0 picks one.")]
 FleetFile = Annotated[Path | None, typer.Option("--fleet", help="A fleet file (YAML).")]
 State = Annotated[Path | None, typer.Option(help="The SQLite file that keeps the state.")]
@@ -91,7 +94,7 @@ def dev(
             speed=speed,
             virtual=clock == "virtual",
             speak_as=as_,
-            metadata=metadata or DEV_METADATA,
+            metadata=metadata or [DEV_METADATA],
             control=control or DEV_CONTROL,
             state=state,
             record=record,
@@ -124,7 +127,7 @@ def serve(
     signal.signal(signal.SIGHUP, lambda *_: None)
     need_server()
     from forewarn.cli import settings as s
-    from forewarn.cli.supervising import become_if_wanted, take_sockets
+    from forewarn.cli.supervising import become_if_wanted, take_sockets, tell_of_missing
     from forewarn.node import CannotListen
     from forewarn.node.opening import with_handed
 
@@ -143,6 +146,7 @@ def serve(
         fail_all(error.problems)
     except CannotListen as error:
         fail(str(error))
+    tell_of_missing(s.config(said, with_fleet=False), handed)
     machines = made.fleet.machines if made.fleet else []
     silent = [machine.name for machine in machines if not machine.addresses]
     if silent:
@@ -152,7 +156,7 @@ def serve(
 
 def flags_of(
     fleet: Path | None,
-    metadata: str | None,
+    metadata: list[str] | None,
     control: str | None,
     state: Path | None,
     record: Path | None,

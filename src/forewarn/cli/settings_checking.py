@@ -95,14 +95,15 @@ class _Checking:
     def config(self) -> Config:
         settings = self._settings
         self._choices()
-        metadata = self._get("metadata", self._metadata, Address("127.0.0.1", 0))
+        guests = self._get("metadata", self._metadata, (Address("127.0.0.1", 0),))
         control = self._get("control", self._control, Address("127.0.0.1", 0))
-        if values.collide(metadata, control):
-            self._wrong(
-                "control",
-                f"control = {control}: that is where guests ask (metadata = {metadata}); give"
-                " operators a port of their own",
-            )
+        for metadata in guests:
+            if values.collide(metadata, control):
+                self._wrong(
+                    "control",
+                    f"control = {control}: that is where guests ask (metadata = {metadata}); give"
+                    " operators a port of their own",
+                )
         made = Config(
             fleet=self._get("fleet", self._fleet, None),
             fleet_file=settings.fleet,
@@ -122,7 +123,8 @@ class _Checking:
             faults=settings.faults,
             observe=settings.observe,
             front=settings.front,
-            metadata=metadata,
+            metadata=guests[0],
+            more_metadata=guests[1:],
             control=control,
             control_names=self._get("control_names", self._names, ()),
             tls=self._get("tls_certificate", lambda: values.tls(settings), None),
@@ -187,15 +189,18 @@ class _Checking:
                 " http://127.0.0.1:4318",
             )
 
-    def _metadata(self) -> Address:
-        metadata = values.address("metadata", self._settings.metadata)
-        if not self._settings.allow_other_addresses and not confined(metadata.host):
-            raise SettingsError(
-                f"metadata = {metadata}: guests are known by their address alone, so the endpoint"
-                " is bound to link-local or loopback; set allow_other_addresses = true if you"
-                " mean it"
-            )
-        return metadata
+    def _metadata(self) -> tuple[Address, ...]:
+        configured = self._settings.metadata
+        texts = [configured] if isinstance(configured, str) else configured
+        addresses = values.guest_addresses(texts)
+        for metadata in addresses:
+            if not self._settings.allow_other_addresses and not confined(metadata.host):
+                raise SettingsError(
+                    f"metadata = {metadata}: guests are known by their address alone, so the"
+                    " endpoint is bound to link-local or loopback; set allow_other_addresses ="
+                    " true if you mean it"
+                )
+        return addresses
 
     def _control(self) -> Address:
         control = values.address("control", self._settings.control)

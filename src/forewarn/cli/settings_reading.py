@@ -168,7 +168,7 @@ def _parsed(kind: Any, text: str, key: str) -> Any:
     if get_origin(kind) is list:
         kinds = {list}
     if str in kinds:
-        return text
+        return _one_or_list(text, key) if list in kinds else text
     if bool in kinds:
         if text.lower() not in ("true", "false"):
             raise ValueError(f"{key} is true or false, not '{text}'")
@@ -180,9 +180,25 @@ def _parsed(kind: Any, text: str, key: str) -> Any:
             raise ValueError(f"{key} is a whole number, not '{text}'") from error
     if text.strip()[:1] not in ("[", "{"):
         if list in kinds and (key == "control_names" or "," not in text):
-            return [word for one in text.split(",") if (word := one.strip())]
+            return _words(text)
         # Without the text: among the words of a program there may be a secret.
         raise ValueError(f"{key} is written as in the file, or as JSON, as a list or table")
+    return _structured(text, key)
+
+
+def _one_or_list(text: str, key: str) -> Any:
+    """A setting that is text or a list of such. (An IPv6 address begins with a bracket as well,
+    but with no quotation mark after it.)"""
+    if re.match(r"""\s*\[\s*["']""", text):
+        return _structured(text, key)
+    return _words(text) if "," in text else text
+
+
+def _words(text: str) -> list[str]:
+    return [word for one in text.split(",") if (word := one.strip())]
+
+
+def _structured(text: str, key: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
@@ -199,8 +215,10 @@ def _flags(flags: Mapping[str, Any]) -> Layer:
         if key == "no_front":
             if value:
                 layer["front"] = False, Origin(Source.FLAG, "--no-front")
-        elif value is not None:
-            layer[key] = str(value), Origin(Source.FLAG, f"--{key.replace('_', '-')}")
+        elif value is not None and value != []:
+            texts = [str(item) for item in (value if isinstance(value, list) else [value])]
+            origin = Origin(Source.FLAG, f"--{key.replace('_', '-')}")
+            layer[key] = texts if len(texts) > 1 else texts[0], origin
     return layer
 
 

@@ -83,7 +83,7 @@ class CommandTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     fleet: str = ""  # the fleet file, applied at the start; empty: the inventory that is stored
     state: str = "forewarn.db"  # the SQLite file
-    metadata: str = "169.254.169.254:80"  # where guests ask
+    metadata: str | list[str] = "169.254.169.254:80"  # where guests ask: one address, or a list
     control: str = "127.0.0.1:8170"  # where operators ask
     control_names: list[str] | None = None  # names that it may be asked under, beside its address
     tls_certificate: str = ""  # of the control API, with the chain (PEM); empty: no TLS

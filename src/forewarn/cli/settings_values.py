@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
+from itertools import combinations
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -11,6 +13,8 @@ from forewarn.cli.settings_shape import Settings, SettingsError
 from forewarn.drivers.program import ProgramUnusable, found
 from forewarn.node.config import Address, Tls
 from forewarn.words import in_words, parse_duration
+
+MAX_GUEST_ADDRESSES = 8  # in `metadata`: with workers, each of them has a socket for each address
 
 
 def gates(said: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
@@ -50,14 +54,37 @@ def address(key: str, text: str) -> Address:
         raise SettingsError(f"{key}: {error}, for example 127.0.0.1:8169") from error
 
 
+def guest_addresses(texts: Sequence[str]) -> tuple[Address, ...]:
+    """Where guests ask: at least one address, none of them twice."""
+    if not 1 <= len(texts) <= MAX_GUEST_ADDRESSES:
+        raise SettingsError(
+            f"metadata lists {len(texts)} addresses; give 1 to {MAX_GUEST_ADDRESSES}, for example"
+            ' ["169.254.169.254:80", "169.254.169.254:8080"]'
+        )
+    addresses = tuple(address("metadata", text) for text in texts)
+    for first, second in combinations(addresses, 2):
+        if collide(first, second):
+            problem = "is listed twice" if first == second else f"overlaps {first}"
+            raise SettingsError(f"metadata: {second} {problem}; give each address once")
+    return addresses
+
+
 def collide(one: Address, other: Address) -> bool:
     """Would whoever listens on one keep others from listening on the other?"""
     if one.port != other.port or not one.port:
         return False
-    first, second = (address.host.replace("localhost", "127.0.0.1") for address in (one, other))
+    first, second = (_canonical(address.host) for address in (one, other))
     if first == second or "::" in (first, second):
         return True
     return "0.0.0.0" in (first, second) and ":" not in first + second
+
+
+def _canonical(host: str) -> str:
+    """As it is bound: one address can be written in several ways."""
+    try:
+        return str(ip_address("127.0.0.1" if host == "localhost" else host))
+    except ValueError:
+        return host
 
 
 def duration(key: str, text: str, least: int = 0) -> int:

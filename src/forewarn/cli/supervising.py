@@ -9,10 +9,11 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from forewarn.cli.output import fail, fail_all
+from forewarn.cli.output import fail, fail_all, say
 
 if TYPE_CHECKING:
     from forewarn.cli.settings import Said
@@ -31,6 +32,19 @@ def take_sockets() -> Handed:
         return Handed.taken_from(os.environ)
     except CannotListen as error:
         fail(str(error))
+
+
+def tell_of_missing(made: Config, handed: Handed) -> None:
+    """Name the addresses of the settings where nobody will listen."""
+    from forewarn.node.opening import not_handed_over
+
+    for address in not_handed_over(made, handed):
+        say(
+            f"note: metadata names {address}, but of the sockets that were handed over none is"
+            " bound there, so guests are not answered there: enable a socket unit for it, or"
+            " remove it from the settings",
+            err=True,
+        )
 
 
 def become_if_wanted(
@@ -69,13 +83,14 @@ def become(
     from forewarn.node.child import interpreter
     from forewarn.node.opening import open_all
 
+    tell_of_missing(made, handed)
     try:
         opened = open_all(made, handed, said.settings.allow_other_addresses)
     except CannotListen as error:
         fail(str(error))
     spec = {
         "workers": made.workers,
-        "metadata": str(opened.metadata),
+        "metadata": [str(address) for address in opened.metadata],
         "control": str(opened.control),
         "metadata_fds": opened.metadata_fds,
         "control_fd": opened.control_fd,
@@ -91,7 +106,7 @@ def become(
     os.lseek(told, 0, os.SEEK_SET)
     os.dup2(told, 0)
     os.close(told)
-    for fd in (*opened.metadata_fds, opened.control_fd):
+    for fd in (*chain(*opened.metadata_fds), opened.control_fd):
         os.set_inheritable(fd, True)
     sys.stdout.flush()
     sys.stderr.flush()

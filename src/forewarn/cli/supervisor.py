@@ -10,6 +10,7 @@ import json
 import os
 import re
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def main() -> None:
                 notifier.status(last)
 
         every = notifier.watchdog / WATCH_SHARE if notifier.watchdog else LOOK_EVERY
-        listeners = [*spec["metadata_fds"], spec["control_fd"]]
+        listeners = [*chain(*spec["metadata_fds"]), spec["control_fd"]]
         supervisor = Supervisor(
             *(processes, listeners, log.error, ready),
             alive=alive,
@@ -74,9 +75,9 @@ def children(spec: dict[str, Any]) -> list[Child]:
     said = {key: spec[key] for key in keys}
     control = {**said, "control_fd": spec["control_fd"]}
     made = [Child(CONTROL, control, [spec["control_fd"]])]
-    for number, fd in enumerate(spec["metadata_fds"]):
-        own = {**said, "number": number, "metadata_fd": fd}
-        made.append(Child(f"worker {number}", own, [fd]))
+    for number, fds in enumerate(spec["metadata_fds"]):
+        own = {**said, "number": number, "metadata_fds": fds}
+        made.append(Child(f"worker {number}", own, fds))
     return made
 
 

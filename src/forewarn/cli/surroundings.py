@@ -68,9 +68,9 @@ def _addresses(said: Said, config: Config) -> Iterator[Finding]:
     """Whether they could be bound to. Under systemd the sockets may be handed over, and then it
     does not matter; hence a warning."""
     served = config.state is not None and config.state.exists() and held(config.state)
-    for key, address in (("metadata", config.metadata), ("control", config.control)):
-        if address is None:
-            continue
+    guests = [("metadata", address) for address in config.guest_addresses]
+    operators = [("control", config.control)] if config.control is not None else []
+    for key, address in (*guests, *operators):
         if says := _not_to_be_had(address, served):
             yield warning(said, key, says)
         if 0 < address.port < _first_free_port() and os.geteuid() != 0:

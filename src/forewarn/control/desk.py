@@ -62,7 +62,7 @@ class Desk(msgspec.Struct, frozen=True):
     applying: Applying
     tokens: Tokens
     names: Callable[[], Collection[str]]  # that the API may be asked under, beside its address
-    metadata: Callable[[], str]  # where guests ask; there may be nowhere yet
+    metadata: Callable[[], list[str]]  # where guests ask; there may be nowhere yet
     url_of: Callable[[Machine], str]
     next_due: Callable[[], Time | None]
     winder: Winder | None  # where the clock is virtual

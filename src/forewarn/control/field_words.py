@@ -58,6 +58,7 @@ FIELDS: Mapping[str, str] = {
     "unannounced": "Is it carried out without ever being shown to guests?",
     "matched": "How many requests, or events, it was asked about.",
     "metadata_url": "Where to ask as this machine.",
+    "metadata_urls": "Every address where guests ask.",
     "method": "Only requests with this method; empty: any.",
     "movers": "Who could change that.",
     "next": "What to say to get the next page; empty: there is none.",

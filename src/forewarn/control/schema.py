@@ -211,7 +211,8 @@ class AcceptedClock(Clock, kw_only=True):
 class Status(msgspec.Struct, kw_only=True):
     version: str
     clock: Clock
-    metadata: str
+    metadata: str  # the first of metadata_urls; empty: guests do not ask on sockets
+    metadata_urls: list[str] = []
     groups: int
     machines: int
     events: int

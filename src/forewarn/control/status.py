@@ -21,7 +21,8 @@ def handlers(desk: AtHand) -> list[Any]:
         return s.Status(
             version=__version__,
             clock=clock_of(desk(), desk().platform.writer.now(), ask),
-            metadata=desk().metadata(),
+            metadata=next(iter(desk().metadata()), ""),
+            metadata_urls=desk().metadata(),
             groups=len(groups),
             machines=sum(len(group.machines) for group in groups),
             events=sum(ask.sees(event.group) for event in desk().platform.active()),

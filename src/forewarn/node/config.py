@@ -51,6 +51,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     operator_connections: int = MAX_OPERATOR_CONNECTIONS  # fewer where open files are few
     metadata: Address | None = None  # None: not on a socket
+    more_metadata: tuple[Address, ...] = ()  # further addresses where guests ask
     whole_loopback: bool = False  # listen on every loopback address, and nowhere else
     control: Address | None = None
     control_names: tuple[str, ...] = ()  # that it may be asked under, beside its address
@@ -67,3 +68,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     faults: bool = False  # may things be made to go wrong on purpose?
     front: bool = True  # answer ordinary polls the short way, where nobody records or observes
     gates: dict[str, tuple[str, ...]] = {}  # commands that a rollout's gate may name
+
+    @property
+    def guest_addresses(self) -> tuple[Address, ...]:
+        """Every address where guests ask; empty if they do not ask on sockets."""
+        return () if self.metadata is None else (self.metadata, *self.more_metadata)

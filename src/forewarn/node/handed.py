@@ -77,9 +77,9 @@ def enough_for(workers: int, sockets: int, address: str) -> None:
     if sockets != workers:
         lines = listing([f"ListenStream={address}"] * min(workers, 3))
         raise CannotListen(
-            f"{sockets} sockets called 'metadata' were handed over to {workers} workers; each needs"
-            f" one of its own: write ReusePort=yes and {workers} times the same ListenStream= into"
-            f" the socket unit ({lines})"
+            f"{sockets} sockets called 'metadata' were handed over for {address} to {workers}"
+            f" workers; each needs one of its own: write ReusePort=yes and {workers} times the same"
+            f" ListenStream= into the socket unit ({lines})"
         )
 
 

@@ -13,7 +13,8 @@ from forewarn.drivers.port import Driver
 from forewarn.drivers.simulated import FileWorld, Simulated, World
 from forewarn.node.config import Config
 from forewarn.node.handed import adopted
-from forewarn.node.sockets import open_loopback, open_one
+from forewarn.node.listening import url
+from forewarn.node.sockets import all_or_none, open_loopback, open_one
 from forewarn.service.clock import Clock
 from forewarn.service.trace import FileTrace, Trace, TracedWorld
 from forewarn.store import MemoryStore, Store
@@ -71,15 +72,26 @@ def make_trace(
     return trace
 
 
+def guest_urls(config: Config, sockets: Sequence[socket.socket]) -> list[str]:
+    """Where guests ask, one URL for each address: port 0 has become a real one by now. Where one
+    address takes several sockets (loopback without its device), these share a port."""
+    each = len(sockets) // len(config.guest_addresses)
+    hosts = [address.host for address in config.guest_addresses]
+    return [url(host, listener) for host, listener in zip(hosts, sockets[::each], strict=True)]
+
+
 def guests_sockets(config: Config, loopback: Sequence[str]) -> list[socket.socket]:
     """Those that were handed over, or else opened here. `loopback` are the machines' addresses,
     where each has one of its own."""
-    assert config.metadata is not None
     if config.metadata_fds:
         return [adopted(fd) for fd in config.metadata_fds]
-    if config.whole_loopback:
-        return open_loopback(config.metadata.port, loopback)
-    return [open_one(config.metadata)]
+    with all_or_none() as opened:
+        for address in config.guest_addresses:
+            if config.whole_loopback:
+                opened += open_loopback(address.port, loopback)
+            else:
+                opened.append(open_one(address))
+    return opened
 
 
 def operators_socket(config: Config) -> socket.socket:

@@ -33,6 +33,7 @@ from forewarn.node.exposure import keep_telling_of_admins, refuse_exposed
 from forewarn.node.listening import serve, serve_guests, url
 from forewarn.node.local_line import attend, whose
 from forewarn.node.making import (
+    guest_urls,
     guests_sockets,
     make_driver,
     make_store,
@@ -106,7 +107,7 @@ class Node:
         self.winder: Winder | None = None  # where time is virtual
         self.front: Front | None = None
         self.hub: Hub | None = None  # where workers answer the guests
-        self.metadata_url = ""
+        self.metadata_urls: list[str] = []  # where guests ask
         self.control_url = ""
         self.control_names = config.control_names  # may change while it runs
         self.certificates: Certificates | None = None  # of the control API
@@ -133,6 +134,11 @@ class Node:
         if self.winder is None:
             raise TypeError("the clock is real")
         await self.winder.advance(to)
+
+    @property
+    def metadata_url(self) -> str:
+        """The first of the addresses where guests ask; empty if there is none yet."""
+        return self.metadata_urls[0] if self.metadata_urls else ""
 
     def url_of(self, machine: Machine) -> str:
         """Where to ask as this machine."""
@@ -265,10 +271,10 @@ class Node:
     async def _listen(self, tasks: guard.Tasks) -> None:
         operators = self._operators_socket(tasks) if self.config.control is not None else None
         if self.hub is not None:
-            self.metadata_url = f"http://{self.config.metadata}"
+            self.metadata_urls = [f"http://{at}" for at in self.config.guest_addresses]
         elif self.config.metadata is not None:
             sockets = guests_sockets(self.config, self._loopback_hosts())
-            self.metadata_url = url(self.config.metadata.host, sockets[0])
+            self.metadata_urls = guest_urls(self.config, sockets)
             await self._listen_to_guests(sockets, tasks)
         if self.config.control is not None and operators is not None:
             await self._listen_to_operators(self.config.control, operators, tasks)
@@ -284,7 +290,7 @@ class Node:
         async with self._opening:
             if not self.metadata_url:
                 sockets = open_loopback(address.port, self._loopback_hosts())
-                self.metadata_url = url(address.host, sockets[0])
+                self.metadata_urls = [url(address.host, sockets[0])]
             elif not self.open_to_all:
                 new = [at for at in self._loopback_hosts() if at not in self._listens_at]
                 sockets = one_each(int(self.metadata_url.rpartition(":")[2]), new)
@@ -348,7 +354,7 @@ class Node:
             meter=self.meter,
             wellbeing=self.wellbeing,
             names=lambda: self.control_names,
-            metadata=lambda: self.metadata_url,
+            metadata=lambda: self.metadata_urls,
             url_of=self.url_of,
             next_due=self.scheduler.next_due,
             winder=self.winder,

@@ -10,70 +10,100 @@ import msgspec
 
 from forewarn.node.config import Address, Config
 from forewarn.node.handed import Handed, adopted, enough_for, where
-from forewarn.node.sockets import CannotListen, confined, open_one
+from forewarn.node.sockets import CannotListen, all_or_none, confined, open_one
 from forewarn.node.spreading import open_several, spread
 
 
 class Opened(msgspec.Struct, frozen=True):
-    metadata: Address  # where it really is, if any port would do
+    metadata: tuple[Address, ...]  # where it really is, if any port would do
     control: Address
-    metadata_fds: tuple[int, ...]
+    metadata_fds: tuple[tuple[int, ...], ...]  # of each worker: one for each address
     control_fd: int
 
 
 def open_all(config: Config, handed: Handed, anywhere: bool) -> Opened:
     """`anywhere`: guests may also ask at addresses that others than they can reach."""
-    assert config.metadata is not None
     assert config.control is not None
-    if handed.metadata:
-        enough_for(config.workers, len(handed.metadata), str(config.metadata))
-        guests = [adopted(fd) for fd in handed.metadata]
-        _together(guests)
-        spread(guests)
-        metadata = _confined(handed, anywhere)
-    else:
-        guests = open_several(config.metadata, config.workers)
-        metadata = Address(config.metadata.host, guests[0].getsockname()[1])
-    if handed.control is not None:
-        operators, control = adopted(handed.control), Address(*where(handed.control))
-    else:
-        operators = open_one(config.control)
-        control = Address(config.control.host, operators.getsockname()[1])
-    fds = tuple(listener.detach() for listener in guests)
-    return Opened(metadata, control, fds, operators.detach())
+    with all_or_none() as opened:
+        groups = _handed_groups(config, handed, anywhere, opened)
+        if not groups:
+            for address in config.guest_addresses:
+                sockets = open_several(address, config.workers)
+                opened += sockets
+                groups[Address(address.host, sockets[0].getsockname()[1])] = sockets
+        if handed.control is not None:
+            operators, control = adopted(handed.control), Address(*where(handed.control))
+        else:
+            operators = open_one(config.control)
+            control = Address(config.control.host, operators.getsockname()[1])
+    fds = zip(*([s.detach() for s in sockets] for sockets in groups.values()), strict=True)
+    return Opened(tuple(groups), control, tuple(fds), operators.detach())
 
 
-def _confined(handed: Handed, anywhere: bool) -> Address:
-    """Where the sockets are: what holds for an address in the settings holds for theirs."""
-    address = Address(*where(handed.metadata[0]))
-    if not anywhere and not confined(address.host):
-        raise CannotListen(
-            f"the socket called 'metadata' that was handed over listens on {address}: guests are"
-            " known by their address alone, so the endpoint is bound to link-local or loopback;"
-            " change ListenStream=, or set allow_other_addresses = true if you mean it"
-        )
-    return address
+def _handed_groups(
+    config: Config, handed: Handed, anywhere: bool, opened: list[socket.socket]
+) -> dict[Address, list[socket.socket]]:
+    """The sockets that were handed over by their address, one for each worker."""
+    groups: dict[Address, list[socket.socket]] = {}
+    for address, fds in _by_address(config, handed, config.workers, anywhere).items():
+        groups[address] = [adopted(fd) for fd in fds]
+        opened += groups[address]
+        _check_shared(address, groups[address])
+        spread(groups[address])
+    return groups
 
 
-def _together(sockets: list[socket.socket]) -> None:
-    """They have to share one address, or callers cannot be spread over them."""
-    names = {listener.getsockname()[:2] for listener in sockets}
+def _by_address(
+    config: Config, handed: Handed, workers: int, anywhere: bool
+) -> dict[Address, list[int]]:
+    """The guests' descriptors that were handed over, by the address they listen on: first those
+    that the settings name, in that order, since a service manager promises none. What holds for
+    an address in the settings holds for theirs."""
+    found: dict[Address, list[int]] = {}
+    for fd in handed.metadata:
+        found.setdefault(Address(*where(fd)), []).append(fd)
+    for address, fds in found.items():
+        enough_for(workers, len(fds), str(address))
+        if not anywhere and not confined(address.host):
+            raise CannotListen(
+                f"the socket called 'metadata' that was handed over listens on {address}: guests"
+                " are known by their address alone, so the endpoint is bound to link-local or"
+                " loopback; change ListenStream=, or set allow_other_addresses = true if you"
+                " mean it"
+            )
+    named = [address for address in config.guest_addresses if address in found]
+    return {address: found[address] for address in dict.fromkeys([*named, *found])}
+
+
+def _check_shared(address: Address, sockets: list[socket.socket]) -> None:
+    """Callers can only be spread over sockets that share their address on purpose."""
     shared = all(s.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT) for s in sockets)
-    if len(sockets) > 1 and (len(names) > 1 or not shared):
+    if len(sockets) > 1 and not shared:
         raise CannotListen(
-            "the sockets called 'metadata' that were handed over do not share one address; write"
-            " ReusePort=yes and the same ListenStream= for each worker into the socket unit"
+            f"the sockets called 'metadata' that were handed over for {address} do not share it;"
+            " write ReusePort=yes and the same ListenStream= for each worker into the socket unit"
         )
+
+
+def not_handed_over(config: Config, handed: Handed) -> list[Address]:
+    """Addresses in the settings on which nobody listens, because the sockets that were handed
+    over are used instead and none of them is bound there."""
+    if not handed.metadata:
+        return []
+    found = {Address(*where(fd)) for fd in handed.metadata}
+    return [a for a in config.guest_addresses if a.port and a not in found]
 
 
 def with_handed(config: Config, handed: Handed, anywhere: bool) -> Config:
     """For a service in one process: what was handed over instead of what was to be opened."""
     if handed.metadata:
-        enough_for(1, len(handed.metadata), str(config.metadata))
+        found = _by_address(config, handed, 1, anywhere)
+        first, *more = found
         config = msgspec.structs.replace(
             config,
-            metadata=_confined(handed, anywhere),
-            metadata_fds=handed.metadata,
+            metadata=first,
+            more_metadata=tuple(more),
+            metadata_fds=tuple(fd for fds in found.values() for fd in fds),
         )
     if handed.control is not None:
         config = msgspec.structs.replace(

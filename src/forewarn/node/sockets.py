@@ -3,10 +3,11 @@ so that each pretended machine has one of its own; never beyond loopback."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import ipaddress
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from forewarn.core.access import local as local
 from forewarn.node.config import Address
@@ -53,16 +54,23 @@ def open_loopback(port: int, hosts: Sequence[str]) -> list[socket.socket]:
 
 
 def one_each(port: int, hosts: Sequence[str]) -> list[socket.socket]:
-    opened: list[socket.socket] = []
-    try:
+    with all_or_none() as opened:
         for host in hosts:
             opened.append(open_one(Address(host, port)))
             port = opened[0].getsockname()[1]
-    except CannotListen:
+    return opened
+
+
+@contextlib.contextmanager
+def all_or_none() -> Iterator[list[socket.socket]]:
+    """A list for listening sockets, all of which are closed again if one cannot be opened."""
+    opened: list[socket.socket] = []
+    try:
+        yield opened
+    except BaseException:
         for listener in opened:
             listener.close()
         raise
-    return opened
 
 
 def confined(host: str) -> bool:

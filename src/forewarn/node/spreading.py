@@ -14,7 +14,7 @@ from array import array
 from collections.abc import Sequence
 
 from forewarn.node.config import Address
-from forewarn.node.sockets import BACKLOG, TCP, CannotListen, open_one, why_not
+from forewarn.node.sockets import BACKLOG, TCP, CannotListen, all_or_none, open_one, why_not
 
 ATTACH = 51  # SO_ATTACH_REUSEPORT_CBPF
 NETWORK = 0xFFF00000  # SKF_NET_OFF: where the network's header begins, whatever has been read
@@ -84,21 +84,17 @@ def open_several(address: Address, count: int) -> list[socket.socket]:
     # Who else is there? Sharing would not ask.
     with open_one(address) as alone:
         port = alone.getsockname()[1]
-    opened: list[socket.socket] = []
-    try:
-        for _ in range(count):
-            family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-            listener = socket.socket(family, socket.SOCK_STREAM, TCP)
-            opened.append(listener)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            listener.bind((address.host, port))
-            listener.listen(BACKLOG)
+    with all_or_none() as opened:
+        try:
+            for _ in range(count):
+                family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+                listener = socket.socket(family, socket.SOCK_STREAM, TCP)
+                opened.append(listener)
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                listener.bind((address.host, port))
+                listener.listen(BACKLOG)
+        except OSError as error:
+            raise CannotListen(why_not(address, error)) from error
         spread(opened)
-    except (OSError, CannotListen) as error:
-        for listener in opened:
-            listener.close()
-        if isinstance(error, CannotListen):
-            raise
-        raise CannotListen(why_not(address, error)) from error
     return opened

@@ -1,4 +1,4 @@
-"""A metadata worker: the guests' endpoint on a socket of its own, and a line to the process that
+"""A metadata worker: the guests' endpoint on sockets of its own, and a line to the process that
 decides. No store, no control API, nothing that is decided here.
 """
 
@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -33,11 +34,11 @@ log = logger("forewarn")
 class Worker:
     """Entered when it accepts connections, which it does not before it knows who is there."""
 
-    def __init__(self, config: Config, number: int, listener: socket.socket) -> None:
+    def __init__(self, config: Config, number: int, listeners: Sequence[socket.socket]) -> None:
         assert config.upstream is not None
         self.config = config
         self.number = number
-        self._listener = listener
+        self._listeners = listeners
         self._stack = AsyncExitStack()
         mark = Mark(config.upstream, number)
         self._stack.callback(mark.close)
@@ -47,7 +48,7 @@ class Worker:
         self.endpoint = MetadataApp(self.upstream, seats, config.limits)
         self._seats = seats
         self.front: Front | None = None
-        self.outlived = True  # does somebody else go on with our socket when we stop?
+        self.outlived = True  # does somebody else go on with our sockets when we stop?
 
     async def __aenter__(self) -> Worker:
         try:
@@ -82,7 +83,7 @@ class Worker:
         if self.following.done():
             await self.following
         self.front = await serve_guests(
-            *(self.config, app, self.endpoint, [self._listener], tasks, self._stack),
+            *(self.config, app, self.endpoint, self._listeners, tasks, self._stack),
             outlived=lambda: self.outlived,
         )
         self.upstream.readings = lambda: readings(self.endpoint, self.front)

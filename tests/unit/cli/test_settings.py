@@ -85,12 +85,30 @@ def test_a_table_in_the_environment_adds_to_the_files_and_replaces_it_when_said_
         ("FOREWARN_CONTROL_NAMES", "a.net, b.net", "control_names", ["a.net", "b.net"]),
         ("FOREWARN_CONTROL_NAMES", '["a,b"]', "control_names", ["a,b"]),
         ("FOREWARN_GATES", '{"a": ["x"]}', "gates", {"a": ["x"]}),
+        ("FOREWARN_METADATA", "[::1]:80", "metadata", "[::1]:80"),
+        ("FOREWARN_METADATA", "127.0.0.1:1, [::1]:2", "metadata", ["127.0.0.1:1", "[::1]:2"]),
+        ("FOREWARN_METADATA", '["127.0.0.1:1", "[::1]:2"]', "metadata", ["127.0.0.1:1", "[::1]:2"]),
+        ("FOREWARN_METADATA", "['[::1]:2']", "metadata", ["[::1]:2"]),
     ],
 )
 def test_a_variable_means_what_the_setting_expects(
     name: str, text: str, key: str, value: Any
 ) -> None:
     assert getattr(gather(None, {name: text}).settings, key) == value
+
+
+def test_guests_may_ask_at_several_addresses(tmp_path: Path) -> None:
+    file = written(tmp_path, 'metadata = ["169.254.169.254:80", "169.254.169.254:8080"]\n')
+    _, made = load(file, {})
+    assert list(map(str, made.guest_addresses)) == ["169.254.169.254:80", "169.254.169.254:8080"]
+    assert str(made.metadata) == "169.254.169.254:80"
+    said, made = load(file, {}, {"metadata": ["127.0.0.1:1", "127.0.0.1:2"]})
+    assert list(map(str, made.guest_addresses)) == ["127.0.0.1:1", "127.0.0.1:2"]
+    assert str(said.origin("metadata")) == "flag --metadata"
+    said, made = load(file, {}, {"metadata": ["127.0.0.1:1"]})
+    assert (said.settings.metadata, len(made.guest_addresses)) == ("127.0.0.1:1", 1)
+    said, made = load(file, {}, {"metadata": []})
+    assert len(made.guest_addresses) == 2
 
 
 # What is wrong.
@@ -130,6 +148,15 @@ def test_all_that_is_wrong_is_said_at_once_each_with_its_place(tmp_path: Path) -
         ({"FOREWARN_GATES__": "x"}, "no such setting"),
         ({"FOREWARN_STATE__X": "x"}, "no such setting"),
         ({"FOREWARN_CONTROL": "nowhere"}, "FOREWARN_CONTROL: control: 'nowhere' is not HOST:PORT"),
+        ({"FOREWARN_METADATA": "127.0.0.1:1,x"}, "metadata: 'x' is not HOST:PORT, for example"),
+        (
+            {"FOREWARN_METADATA": "127.0.0.1:1,10.0.0.1:1"},
+            "metadata = 10.0.0.1:1: guests are known",
+        ),
+        (
+            {"FOREWARN_METADATA": "[::1]:1,[0::1]:1"},
+            "metadata: [0::1]:1 overlaps [::1]:1; give each",
+        ),
         ({"FOREWARN_MAX_BODY": "0"}, "FOREWARN_MAX_BODY: max_body must be at least 1"),
         ({"FOREWARN_SILENCE": "0s"}, "silence = '0s': it is at least 1 min"),
         ({"FOREWARN_SILENCE": "59s"}, "silence = '59s': it is at least 1 min"),
@@ -159,6 +186,15 @@ def test_a_variable_that_cannot_be_is_refused(environment: dict[str, str], says:
         ("[[gates]]", ":1: gates: "),
         ("\xff", "invalid"),
         ('"x.timeout" = "1s"', ":1: x.timeout: unknown key"),
+        ("metadata = 80", ":1: metadata: text or a list is expected, not a whole number"),
+        ("metadata = [80]", ":1: metadata[0]: text is expected, not a whole number"),
+        ("metadata = []", ":1: metadata lists 0 addresses; give 1 to 8, for example"),
+        (f"metadata = {['127.0.0.1:0'] * 9}", ":1: metadata lists 9 addresses; give 1 to 8"),
+        ('metadata = ["127.0.0.1:1", "127.0.0.1:1"]', ":1: metadata: 127.0.0.1:1 is listed twice"),
+        (
+            'metadata = ["127.0.0.1:1", "127.0.0.1:2"]\ncontrol = "127.0.0.1:2"',
+            ":2: control = 127.0.0.1:2: that is where guests ask (metadata = 127.0.0.1:2)",
+        ),
     ],
 )
 def test_a_file_that_cannot_be_is_refused(tmp_path: Path, text: str, says: str) -> None:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from forewarn.node.config import Address, Config
-from forewarn.node.handed import Handed, adopted, enough_for
-from forewarn.node.opening import with_handed
+from forewarn.node.handed import Handed, adopted, enough_for, where
+from forewarn.node.opening import not_handed_over, open_all, with_handed
 from forewarn.node.sockets import CannotListen
 
 SCRIPT = """
@@ -95,7 +95,8 @@ def test_sockets_that_are_meant_for_another_process_are_left_alone() -> None:
 
 def test_each_worker_needs_a_socket_of_its_own() -> None:
     enough_for(2, 2, "127.0.0.1:80")
-    with pytest.raises(CannotListen, match=r"1 sockets .* to 3 workers.*ReusePort=yes and 3 times"):
+    says = r"1 sockets .* for 127.0.0.1:80 to 3 workers.*ReusePort=yes and 3 times"
+    with pytest.raises(CannotListen, match=says):
         enough_for(3, 1, "127.0.0.1:80")
 
 
@@ -112,3 +113,54 @@ def test_where_a_socket_that_was_handed_over_listens_is_where_guests_ask(
         assert ours.proto == socket.IPPROTO_TCP
         assert not ours.getblocking()
     assert listener.getsockname()[1] == port  # it is still there when ours is closed
+
+
+def test_sockets_are_ordered_by_the_settings_and_each_address_has_one_for_each_worker() -> None:
+    listeners = [opened(0), opened(0)]
+    listeners += [opened(listener.getsockname()[1]) for listener in listeners]
+    try:
+        fds = tuple(listener.fileno() for listener in listeners)
+        ports = [listener.getsockname()[1] for listener in listeners[:2]]
+        second, first = (Address("127.0.0.1", port) for port in ports)
+        config = Config(metadata=first, more_metadata=(second,), control=Address("127.0.0.1", 0))
+        made = with_handed(config, Handed(fds[:2]), anywhere=False)
+        assert made.guest_addresses == (first, second)
+        assert made.metadata_fds == (fds[1], fds[0])
+        config = Config(metadata=first, control=Address("127.0.0.1", 0), workers=2)
+        all_opened = open_all(config, Handed(fds), anywhere=False)
+        assert all_opened.metadata == (first, second)
+        taken = [[where(fd)[1] for fd in worker] for worker in all_opened.metadata_fds]
+        assert taken == [[first.port, second.port]] * 2
+        for fd in (*all_opened.metadata_fds[0], *all_opened.metadata_fds[1]):
+            os.close(fd)
+        os.close(all_opened.control_fd)
+        with pytest.raises(CannotListen, match=rf"1 sockets .* for {second} to 2 workers"):
+            open_all(config, Handed((fds[0], fds[1], fds[3])), anywhere=False)
+    finally:
+        for listener in listeners:
+            listener.close()
+
+
+def test_what_the_settings_name_and_nobody_handed_over_is_known(listener: socket.socket) -> None:
+    here = Address(*listener.getsockname())
+    config = Config(metadata=here, more_metadata=(Address("127.0.0.1", 1), Address("::1", 0)))
+    assert not_handed_over(config, Handed((listener.fileno(),))) == [Address("127.0.0.1", 1)]
+    assert not_handed_over(config, Handed()) == []
+
+
+def test_every_socket_that_is_handed_over_must_be_confined(listener: socket.socket) -> None:
+    with socket.create_server(("0.0.0.0", 0)) as exposed:
+        handed = Handed((listener.fileno(), exposed.fileno()))
+        address = f"0.0.0.0:{exposed.getsockname()[1]}"
+        config = Config(metadata=Address("127.0.0.1", 0))
+        with pytest.raises(CannotListen, match=rf"listens on {address}"):
+            with_handed(config, handed, anywhere=False)
+        assert len(with_handed(config, handed, anywhere=True).guest_addresses) == 2
+
+
+def opened(port: int) -> socket.socket:
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    made.bind(("127.0.0.1", port))
+    made.listen()
+    return made

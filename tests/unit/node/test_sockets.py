@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import socket
 
+import msgspec
 import pytest
 
+from forewarn.node.config import Address, Config
+from forewarn.node.handed import Handed
+from forewarn.node.making import guests_sockets
+from forewarn.node.opening import open_all
 from forewarn.node.sockets import CannotListen, confined, local, open_loopback
 
 HOSTS = ["127.0.0.1", "127.0.1.1", "127.0.1.2"]
@@ -45,6 +50,26 @@ def test_if_one_address_cannot_be_had_none_is_kept(monkeypatch: pytest.MonkeyPat
     monkeypatch.delattr(socket, "SO_BINDTODEVICE")
     with pytest.raises(CannotListen, match=r"192\.0\.2\.1:\d+ is not an address of this machine"):
         open_loopback(0, ["127.0.0.1", "192.0.2.1"])
+
+
+def test_if_the_second_address_cannot_be_bound_the_first_is_closed_again() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        first = Address("127.0.0.1", unused_port())
+        second = Address("127.0.0.1", taken.getsockname()[1])
+        config = Config(metadata=first, more_metadata=(second,), control=Address("127.0.0.1", 0))
+        with pytest.raises(CannotListen, match=f"{second} is in use"):
+            guests_sockets(config, [])
+        socket.create_server((first.host, first.port)).close()
+        workers = msgspec.structs.replace(config, workers=2)
+        with pytest.raises(CannotListen, match=f"{second} is in use"):
+            open_all(workers, Handed(), anywhere=False)
+        socket.create_server((first.host, first.port)).close()
+
+
+def unused_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+    return port
 
 
 @pytest.mark.parametrize(

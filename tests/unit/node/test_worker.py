@@ -36,7 +36,7 @@ def test_a_worker_that_has_never_been_told_anything_does_not_accept(tmp_path: Pa
     async def life() -> None:
         listener = open_one(Address("127.0.0.1", 0))
         place = listener.getsockname()
-        worker, tasks = Worker(config, 0, listener), guard.Tasks()
+        worker, tasks = Worker(config, 0, [listener]), guard.Tasks()
         entering = tasks.start(worker.__aenter__(), "entering")
         reader, writer = await asyncio.open_connection(*place, local_addr=("127.1.0.2", 0))
         writer.write(POLL)
