@@ -60,10 +60,10 @@ class Served:
         return json.loads(ran.stdout)
 
     @contextlib.contextmanager
-    def rules(self) -> Iterator[None]:
+    def rules(self, rules: Path = RULES) -> Iterator[None]:
         """As docs/networking.md has it. Everybody begins anew, and afterwards once more, with no
         knowledge of who is where, nor that somebody could not be found."""
-        nft(self.lab, "-f", RULES)
+        nft(self.lab, "-f", rules)
         self.fill()
         self.forget()
         nft(self.lab, "reset", "counters")

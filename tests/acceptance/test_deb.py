@@ -51,6 +51,7 @@ def test_the_package_has_what_it_should_and_nothing_that_can_be_written(package:
         "./usr/bin/forewarn",
         "./usr/lib/systemd/system/forewarn.service",
         "./usr/lib/systemd/system/forewarn-metadata.socket",
+        "./usr/lib/systemd/system/forewarn-metadata-8080.socket",
         "./usr/lib/systemd/system/forewarn-control.socket",
         "./usr/lib/sysusers.d/forewarn.conf",
         "./usr/lib/systemd/system/forewarn-agent.service",
@@ -84,7 +85,7 @@ def test_installing_makes_the_user_and_its_directory_and_starts_nothing(root: Cl
 
 
 def test_the_installed_units_name_what_is_there(root: CleanRoot) -> None:
-    sockets = "forewarn-metadata.socket", "forewarn-control.socket"
+    sockets = "forewarn-metadata.socket", "forewarn-control.socket", "forewarn-metadata-8080.socket"
     units = "forewarn.service", *sockets, "forewarn-agent.service"
     checked = root.run(
         "systemd-analyze", "verify", *(f"/usr/lib/systemd/system/{unit}" for unit in units)

@@ -14,6 +14,7 @@ from guarded import (
     HOST,
     LIAR,
     PEER,
+    RULES,
     SIX,
     VICTIM,
     dropped,
@@ -32,7 +33,10 @@ from guests import METADATA, NEWEST, NO_METADATA_HEADER, REASONED, events
 from netns import METADATA_ADDRESS, Namespace
 from pyroute2 import IPRoute  # type: ignore[import-untyped]
 from raw import Raw, exchange, request
-from served import CONTROL, Served, approve, poll
+from served import CONTROL, POLL, Served, approve, poll
+
+SECOND_ADDRESS = "10.77.0.254"  # of the host, and for nothing but the endpoint
+PLACES = (METADATA_ADDRESS, 80), (METADATA_ADDRESS, 8080), (SECOND_ADDRESS, 80)
 
 # Answers every poll as if it were the endpoint.
 IMPOSTOR = f"""
@@ -94,7 +98,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     needs_rules()
     with three_guests() as lab:
         served = Served(lab, tmp_path_factory.mktemp("served"))
-        served.serve()
+        served.environment["FOREWARN_ALLOW_OTHER_ADDRESSES"] = "true"
+        give(lab.host, "lo", SECOND_ADDRESS, 32)
+        served.serve(*(f"--metadata={host}:{port}" for host, port in PLACES))
         yield served
 
 
@@ -179,6 +185,38 @@ def test_a_guest_reaches_the_endpoint_and_no_control_port(
         with served.rules(), knock(served.liar, (to, CONTROL[1])) as knocking:
             until_dropped(served.lab.host, counter)
             assert not let_in(knocking, within=0)
+
+
+def test_further_addresses_and_ports_are_open_if_the_rules_name_them_and_guarded_alike(
+    served: Served,
+) -> None:
+    with served.rules(), knock(served.liar, PLACES[1]) as knocking:  # the rules as shipped
+        until_dropped(served.lab.host, "other_ports")
+        assert not let_in(knocking, within=0)
+    edited = served.room / "edited.nft"
+    text = RULES.read_text().replace("endpoint_ports = { 80 }", "endpoint_ports = { 80, 8080 }")
+    both = f"endpoint4 = {{ {METADATA_ADDRESS}, {SECOND_ADDRESS} }}"
+    edited.write_text(text.replace(f"endpoint4 = {METADATA_ADDRESS}", both))
+    give(served.liar, "eth0", VICTIM)
+    try:
+        with served.rules(edited):
+            for place in PLACES:
+                for guest in served.lab.guests.values():
+                    source = LIAR if guest is served.liar else None
+                    assert guest.call(exchange, place, POLL, source=source).status == 200
+            assert dropped(served.lab.host) == {}
+            for place in PLACES:
+                nft(served.lab, "reset", "counters")
+                with knock(served.liar, place, VICTIM) as knocking:
+                    until_dropped(served.lab.host, "forged_arp", "forged_ip")
+                    assert not let_in(knocking, within=0)
+            nft(served.lab, "reset", "counters")
+            with knock(served.liar, (SECOND_ADDRESS, CONTROL[1]), LIAR) as knocking:
+                until_dropped(served.lab.host, "other_ports")
+                assert not let_in(knocking, within=0)
+    finally:
+        take(served.liar, "eth0", VICTIM)
+        served.forget()
 
 
 def test_polls_fill_no_table_of_connections(served: Served) -> None:

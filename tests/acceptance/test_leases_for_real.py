@@ -8,6 +8,7 @@ import functools
 import json
 import shutil
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,7 +34,9 @@ PROGRAMS = {
     "dbus-daemon": "dbus-daemon",
     "ip": "iproute2",
 }
-HOST, ELSEWHERE = "10.0.0.1", "10.0.0.2"  # the endpoint is at the one, or at the other on 8080
+HOST, ELSEWHERE = "10.0.0.1", "10.0.0.2"
+PLACES = (HOST, 80), (HOST, 8080), (ELSEWHERE, 8080)  # where the endpoint is
+DISCOVERY = Path(__file__).parent / "clients/discovery.cs"
 
 # As docs/client-endpoint.md has it, but for what is there to make it short: nobody else is on the
 # link, so no address is looked for twice, and dhclient's script would write to /etc.
@@ -75,6 +78,12 @@ CLIENTS = {
         dhclient -4 -1 -q -sf $ROOM/script eth0
     """,
 }
+# Guests with a program in C# that looks for the endpoint itself; those two DHCP clients again.
+DISCOVERERS = {
+    "C#, port 80": CLIENTS["dhclient"],
+    "C#, port 8080": CLIENTS["dhclient, as it comes"],
+}
+GUESTS = CLIENTS | DISCOVERERS
 FILES = {
     "script": """#!/bin/sh
 case $reason in BOUND) ip address add "$new_ip_address/24" dev "$interface" ;; esac
@@ -111,8 +120,12 @@ with Client() as client:
     name = client.identity(patience=20).name
     print(json.dumps({"endpoint": client.standing.endpoint, "name": name}))
 """
-MACS = {name: f"52:54:00:00:00:1{number}" for number, name in enumerate(CLIENTS)}
-TAGS = {"NetworkManager": "silent", "dhclient, as it comes": "elsewhere"}
+MACS = {name: f"52:54:00:00:00:1{number}" for number, name in enumerate(GUESTS)}
+TAGS = {
+    "NetworkManager": "silent",
+    "dhclient, as it comes": "elsewhere",
+    "C#, port 8080": "elsewhere",
+}
 SHIPPED = f"dhcp-option-force=245,{METADATA_ADDRESS}\n"
 TOLD = f"""dhcp-option=tag:asks,245,{HOST}
 dhcp-option-force=tag:silent,245,{HOST}
@@ -126,7 +139,7 @@ class Site:
     def __init__(self, room: Path) -> None:
         self.room = room
         self.host = Namespace("host")
-        self.guests = {name: Namespace(f"guest{n}") for n, name in enumerate(CLIENTS)}
+        self.guests = {name: Namespace(f"guest{n}") for n, name in enumerate(GUESTS)}
         self.listeners: list[socket.socket] = []
         for name, text in FILES.items():
             (room / name).write_text(text)
@@ -142,7 +155,7 @@ class Site:
             within(guest, lambda ip: ip.link("set", index=_index(ip, "eth0"), state="up"))
         # Who has no way to 169.254.169.254 says so, rather than nothing.
         self.host.call(Path("/proc/sys/net/ipv4/ip_forward").write_text, "1")
-        for place in ((HOST, 80), (ELSEWHERE, 8080)):
+        for place in PLACES:
             self.listeners.append(self.host.call(socket.create_server, place))
 
     def serve_dhcp(self) -> None:
@@ -155,22 +168,28 @@ class Site:
         self.host.popen(["dnsmasq", *words, *more])
 
     def ask(self, client: str) -> dict[str, str]:
-        """Take the lease, and then ask, as a program of that guest's."""
+        """What our client says of the endpoint and of itself."""
+        said: dict[str, str] = json.loads(
+            self.run(client, f"'{sys.executable}' '{self.room}/ask.py'")
+        )
+        return said
+
+    def run(self, client: str, program: str) -> str:
+        """Take the lease, and then run this as a program of that guest's: what it prints."""
         answer, log = self.room / "answer", self.room / "log"
         whole = "\n".join(
             [
                 # Not to our pipes: a DHCP client that goes on would hold them open.
                 f"set -e; export ROOM='{self.room}'; exec > '{log}' 2>&1",
                 "mount -t tmpfs tmpfs /run",
-                CLIENTS[client],
-                f"exec '{sys.executable}' '{self.room}/ask.py' > '{answer}'",
+                GUESTS[client],
+                f"exec {program} > '{answer}'",
             ]
         )
         argv = ["env", "-u", "FOREWARN_METADATA", "unshare", "--mount", "sh", "-c", whole]
         ended = self.guests[client].run(argv, check=False, timeout=60)
         assert ended.returncode == 0, (ended.stderr, log.read_text())
-        said: dict[str, str] = json.loads(answer.read_text())
-        return said
+        return answer.read_text()
 
     def close(self) -> None:
         for listener in self.listeners:
@@ -203,7 +222,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         site.serve_dhcp()
         config = Config(
             fleet=fleet,
-            metadata=Address(HOST, 80),
+            metadata=Address(*PLACES[0]),
+            more_metadata=tuple(Address(*place) for place in PLACES[1:]),
             metadata_fds=tuple(listener.fileno() for listener in site.listeners),
         )
         with Living(Node(config)):
@@ -219,6 +239,39 @@ def test_the_endpoint_is_found_in_the_lease(site: Site, client: str) -> None:
     number = list(CLIENTS).index(client)
     found = f"http://{ELSEWHERE}:8080" if TAGS.get(client) == "elsewhere" else f"http://{HOST}"
     assert site.ask(client) == {"endpoint": found, "name": f"web_{number}"}
+
+
+@pytest.fixture(scope="module")
+def discovery(site: Site) -> str:
+    """The program in C#, compiled, and where it finds the leases."""
+    require(shutil.which("mcs") and shutil.which("mono"), "Mono (apt-get install mono-mcs)")
+    subprocess.run(["mcs", f"-out:{site.room}/discovery.exe", DISCOVERY], check=True, timeout=60)
+    return f"mono '{site.room}/discovery.exe' /var/lib/dhcp"
+
+
+PATH = "/metadata/scheduledEvents"
+
+
+@pytest.mark.parametrize(
+    ("client", "says"),
+    [
+        ("C#, port 80", [f"found http://{HOST}{PATH}?api-version=2017-08-01"]),
+        (
+            "C#, port 8080",
+            [
+                f"http://{ELSEWHERE}{PATH}?api-version=2017-08-01: ConnectFailure",
+                f"found http://{ELSEWHERE}:8080{PATH}?api-version=2017-08-01",
+            ],
+        ),
+    ],
+)
+def test_a_client_in_another_language_finds_it_on_either_port(
+    site: Site, discovery: str, client: str, says: list[str]
+) -> None:
+    """And is told 404 where it escapes the question mark: that is a path, and nothing is there."""
+    address = ELSEWHERE if "8080" in client else HOST
+    escaped = f"escaped http://{address}:8080{PATH}%3Fapi-version=2017-08-01 404"
+    assert site.run(client, discovery).splitlines() == [*says, escaped]
 
 
 def test_the_shipped_servers_name_the_endpoint() -> None:

@@ -17,7 +17,8 @@ from forewarn.service.wellbeing import LOOP_PATIENCE, OVERDUE_PATIENCE, STORE_PA
 
 ROOT = Path(__file__).parents[2]
 UNITS = ROOT / "deploy/systemd"
-NAMES = ("forewarn.service", "forewarn-metadata.socket", "forewarn-control.socket")
+OPTIONAL = "forewarn-metadata-8080.socket"  # for those who enable it
+NAMES = ("forewarn.service", "forewarn-metadata.socket", "forewarn-control.socket", OPTIONAL)
 MOST_EXPOSED = 2.0  # of 10
 NETWORK = ROOT / "deploy/network/forewarn-network.service"
 SHIPPED = sorted((ROOT / "deploy").rglob("*.service"))
@@ -136,6 +137,15 @@ def test_sockets_listen_where_the_settings_say_and_are_named_as_they_are_looked_
         socket = unit(f"forewarn-{name}.socket")["Socket"]
         assert (socket["FileDescriptorName"], socket["ListenStream"]) == (name, where)
         assert socket["Service"] == "forewarn.service"
+
+
+def test_the_second_port_is_like_the_first_and_starts_only_if_it_is_enabled() -> None:
+    first, second = (dict(unit(name)["Socket"]) for name in (NAMES[1], OPTIONAL))
+    host = first["ListenStream"].rpartition(":")[0]
+    assert second == {**first, "ListenStream": f"{host}:8080"}
+    service = unit("forewarn.service")
+    for section, keys in (("Unit", ("Requires", "Wants", "After")), ("Service", ("Sockets",))):
+        assert OPTIONAL not in " ".join(service[section].get(key, "") for key in keys)
 
 
 def test_a_restart_of_the_service_keeps_its_sockets_open() -> None:

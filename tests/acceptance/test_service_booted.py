@@ -1,0 +1,128 @@
+"""The service's units in a real systemd: its sockets are opened before it, the second port only if
+somebody enables it, and a restart refuses no poll on either."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from booted import Booted
+from netns import METADATA_ADDRESS
+from running import Running
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy/systemd"
+SERVICE, OPTIONAL = "forewarn.service", "forewarn-metadata-8080.socket"
+SOCKETS = ["forewarn-metadata.socket", "forewarn-control.socket"]
+GUEST = "10.0.0.10"
+
+SETTINGS = f"""
+fleet = "fleet.yaml"
+state = "/var/lib/forewarn/forewarn.db"
+metadata = ["{METADATA_ADDRESS}:80", "{METADATA_ADDRESS}:8080"]
+"""
+FLEET = f"groups: [{{name: web, kind: standalone, machines: [{{name: web, address: {GUEST}}}]}}]"
+
+# What the test changes: where the project lies has to be there and readable.
+READABLE = f"""
+BindReadOnlyPaths={ROOT} {sys.prefix} {sys.base_prefix}
+ProtectHome=no
+PrivateUsers=no
+AmbientCapabilities=CAP_DAC_READ_SEARCH
+CapabilityBoundingSet=CAP_DAC_READ_SEARCH
+"""
+# One poll of each port for each line that it is sent, and what came of them.
+POLLER = f"""
+import http.client, sys
+def poll(port):
+    line = http.client.HTTPConnection("{METADATA_ADDRESS}", port, 60, ("{GUEST}", 0))
+    try:
+        line.request("GET", "/metadata/scheduledevents?api-version=2020-07-01",
+                     headers={{"Metadata": "true"}})
+        return str(line.getresponse().status)
+    except OSError as error:
+        return type(error).__name__
+    finally:
+        line.close()
+print("ready", flush=True)
+for _ in sys.stdin:
+    print(poll(80), poll(8080), flush=True)
+"""
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Booted]:
+    units = {}
+    for name in (SERVICE, *SOCKETS, OPTIONAL):
+        unit = (DEPLOY / name).read_text().replace("[Unit]", "[Unit]\nDefaultDependencies=no")
+        unit = unit.replace(" network.target local-fs.target", "")
+        unit = re.sub(  # by way of a shell, since systemd looks for it without that capability
+            r"ExecStart=/usr/bin/forewarn (.*)",
+            rf"ExecStart=/bin/sh -c 'exec {sys.executable} -m forewarn \1'{READABLE}",
+            unit,
+        )
+        # What was said before holds, or this test would take a right away again.
+        unit = re.sub(r"(?m)^(CapabilityBoundingSet|AmbientCapabilities)=\n", "", unit)
+        units[name] = re.sub(r"(?m)^(ProtectHome|PrivateUsers)=yes\n", "", unit)
+    machine = Booted(tmp_path, units)
+    try:
+        machine.done("mount", "-t", "tmpfs", "-o", "mode=0755", "tmpfs", "/var/lib")
+        machine.done("ip", "link", "set", "lo", "up")
+        for address in (METADATA_ADDRESS, GUEST):
+            machine.done("ip", "address", "add", f"{address}/32", "dev", "lo")
+        machine.done("systemd-sysusers", str(DEPLOY / "sysusers.conf"))
+        etc = Path(f"/proc/{machine.pid}/root/etc/forewarn")
+        etc.mkdir(exist_ok=True)
+        (etc / "forewarn.toml").write_text(SETTINGS)
+        (etc / "fleet.yaml").write_text(FLEET)
+        yield machine
+    finally:
+        machine.close()
+
+
+class Poller:
+    def __init__(self, machine: Booted) -> None:
+        argv = [*machine.enter(), sys.executable, "-c", POLLER]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        self.running = Running(process, argv)
+        assert self.running.line() == "ready"
+
+    def ask(self) -> None:
+        assert self.running.process.stdin
+        self.running.process.stdin.write("\n")
+        self.running.process.stdin.flush()
+
+    def answers(self) -> list[str]:
+        return self.running.line(120).split()
+
+
+def test_the_second_port_is_handed_over_once_it_is_enabled_and_outlives_a_restart(
+    machine: Booted,
+) -> None:
+    poller = Poller(machine)
+    try:
+        machine.done("systemctl", "start", SERVICE)
+        assert machine.states(*SOCKETS, OPTIONAL) == ["active", "active", "inactive"]
+        poller.ask()
+        assert poller.answers() == ["200", "ConnectionRefusedError"]
+        # As docs/install.md has it.
+        machine.done("systemctl", "stop", *SOCKETS, OPTIONAL, SERVICE)
+        machine.done("systemctl", "start", *SOCKETS, OPTIONAL, SERVICE)
+        poller.ask()
+        assert poller.answers() == ["200", "200"]
+        machine.done("systemctl", "stop", SERVICE)
+        for _ in range(3):  # they wait in the kernel, and start it again
+            poller.ask()
+        machine.done("systemctl", "restart", SERVICE)
+        assert [poller.answers() for _ in range(3)] == [["200", "200"]] * 3
+        status = machine.done("systemctl", "show", "-P", "StatusText", SERVICE)
+        assert f"http://{METADATA_ADDRESS}:80, http://{METADATA_ADDRESS}:8080" in status
+    finally:
+        assert poller.running.process.stdin
+        poller.running.process.stdin.close()
+        poller.running.wait()
