@@ -12,7 +12,7 @@ import typer.main
 
 from forewarn import suggest
 from forewarn.agent import reading as agent_reading
-from forewarn.cli import process, run, settings_checking, settings_reading
+from forewarn.cli import process, run, settings_checking, settings_reading, settings_values
 from forewarn.cli.app import app
 from forewarn.cli.credentials import MAX_TOKEN_FILE
 from forewarn.cli.settings import CommandTable, Settings
@@ -174,6 +174,7 @@ def test_every_setting_of_a_program_is_documented(field: msgspec.structs.FieldIn
             f" {in_words(settings_checking.LEAST_TIMEOUT)}",
         ),
         ("MAX_WORKERS", str(settings_checking.MAX_WORKERS)),
+        ("MAX_GUEST_ADDRESSES", str(settings_values.MAX_GUEST_ADDRESSES)),
         ("MAX_SOCKET_PATH", f"{settings_checking.MAX_SOCKET_PATH} bytes"),
         ("EXPIRES_SOON", f"{certificates.EXPIRES_SOON // 86_400} d"),
         ("ADMIN_ENDS_SOON", in_words(exposure.ADMIN_ENDS_SOON)),
