@@ -11,6 +11,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def main() -> None:
+    open_standard_streams()
     try:
         from forewarn.cli.app import app
 
@@ -21,6 +22,22 @@ def main() -> None:
         if error.errno not in FULL or error.filename is not None:
             raise
         _not_written(error)
+
+
+def open_standard_streams() -> None:
+    """Open /dev/null in the place of each standard stream that we were started without.
+
+    Before anything else is opened: the system gives away the lowest number that is free, so a
+    state file or a guest's connection could become standard error, and the log would go there.
+    Programs that we become or start are given them too."""
+    for fd, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(fd)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)  # those below are open, so this is it
+            os.set_inheritable(opened, True)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(fd, mode, closefd=False))  # noqa: SIM115
 
 
 def _not_written(error: OSError) -> None:
