@@ -58,7 +58,7 @@ class Serving:
             return json.load(answer)
 
     def post(self, path: str, body: Any = None) -> Any:
-        data = json.dumps(body or {}).encode()
+        data = b"" if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
         with _opened(urllib.request.Request(self.control + path, data, headers)) as answer:
             return json.load(answer)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from litestar import Litestar
+from litestar import Litestar, Request, Response
 from litestar.di import Provide
 from litestar.exceptions import HTTPException
 from litestar.plugins import PluginProtocol
@@ -44,6 +44,7 @@ from forewarn.control.answers import (
     surprise,
 )
 from forewarn.control.asking import ask
+from forewarn.control.bodies import readable_only
 from forewarn.control.calls import Calls
 from forewarn.control.desk import Desk, came_to
 from forewarn.control.doorway import Doorway
@@ -93,12 +94,16 @@ class Api:
         await self._app(scope, receive, send)
 
 
+async def _refuse_what_nobody_reads(request: Request[Any, Any, Any]) -> Response[Any] | None:
+    return known_only(request) or await readable_only(request)
+
+
 @functools.cache
 def handlers() -> Litestar:
     return App(
         [handler for room in ROOMS for handler in room.handlers(came_to.get)],
         guards=[decided],
-        before_request=known_only,
+        before_request=_refuse_what_nobody_reads,
         request_max_body_size=MAX_BODY,
         dependencies={"ask": Provide(ask)},
         logging_config=None,

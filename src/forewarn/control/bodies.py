@@ -1,0 +1,40 @@
+"""What a body may be before anybody reads it: none where a call takes none, and UTF-8 where it
+takes JSON. A body that is ignored must not look like one that was understood."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from litestar import Request, Response
+
+from forewarn.control import operations
+from forewarn.control import schema as s
+from forewarn.control.answers import problem
+
+
+async def readable_only(request: Request[Any, Any, Any]) -> Response[s.Problem] | None:
+    """The refusal, if there is anything else."""
+    if operations.of(request).text:
+        return None  # which is read, and refused, by whoever reads YAML
+    if "data" not in request.route_handler.parsed_fn_signature.parameters:
+        if await _has_body(request):
+            return problem(
+                400, f"{request.method} {request.url.path} takes no body; send it without one"
+            )
+        return None
+    try:
+        (await request.body()).decode("utf-8")
+    except UnicodeDecodeError as error:
+        return problem(
+            400,
+            f"the body is not UTF-8: the byte 0x{error.object[error.start]:02x} at position"
+            f" {error.start} is no part of a character; encode JSON as UTF-8",
+        )
+    return None
+
+
+async def _has_body(request: Request[Any, Any, Any]) -> bool:
+    """One that is announced need not be read; one in chunks may turn out to be empty."""
+    if "transfer-encoding" in request.headers:
+        return bool(await request.body())
+    return request.headers.get("content-length", "0").strip("0") != ""

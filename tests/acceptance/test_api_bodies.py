@@ -1,0 +1,138 @@
+"""What a call does not take is refused, whichever call it is: a body where none is read, bytes that
+are no UTF-8, keys and parameters that nobody knows."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from api_kit import Told, ask
+
+from forewarn.testing import SAMPLE, Service
+
+METHODS = {"get", "post", "put", "patch", "delete"}
+NAMES = {"/v1/machines": "web_0", "/v1/groups": "web", "/v1/hosts": "host-a"}
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with Service(SAMPLE, sockets=True) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def operations(service: Service) -> list[tuple[str, str, dict[str, Any]]]:
+    """Every call: its method, a path that leads to something if there can be, and what the
+    document says of it."""
+    document = ask(service, "GET", "/schema/openapi.json").body
+    found = []
+    for template, entry in document["paths"].items():
+        start = next((start for start in NAMES if template.startswith(f"{start}/")), "")
+        path = re.sub(r"\{[^}]+\}", NAMES.get(start, "00000000"), template)
+        found += [(m.upper(), path, entry[m]) for m in METHODS & entry.keys()]
+    return found
+
+
+def refusal(told: Told) -> str:
+    assert told.status == 400, told
+    assert told.headers["content-type"] == "application/problem+json"
+    assert told.body["type"] == "/docs#problem-invalid"
+    return str(told.body["detail"])
+
+
+def chunked(service: Service, method: str, path: str, body: bytes) -> bytes:
+    """The status line of the answer to a body without a stated length."""
+    parts = urlsplit(service.control_url)
+    head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    chunks = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
+    with socket.create_connection((parts.hostname or "", parts.port or 0), 30) as line:
+        line.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode() + chunks + b"0\r\n\r\n")
+        return line.recv(65_536).partition(b"\r\n")[0]
+
+
+def test_a_body_is_refused_by_every_call_that_takes_none(
+    service: Service, operations: list[tuple[str, str, dict[str, Any]]]
+) -> None:
+    before = ask(service, "GET", "/v1/history").raw
+    bare = [(method, path) for method, path, entry in operations if "requestBody" not in entry]
+    assert {"GET", "POST", "DELETE"} <= {method for method, _ in bare}
+    assert ("POST", "/v1/machines/web_0/restart") in bare
+    for method, path in bare:
+        for raw in (b'{"notice": 3600}', b"{}", b"\xff"):
+            assert "takes no body" in refusal(ask(service, method, path, raw=raw)), (method, path)
+    assert ask(service, "GET", "/v1/history").raw == before
+    restart = "/v1/machines/web_0/restart"
+    assert chunked(service, "POST", restart, b"{}") == b"HTTP/1.1 400 Bad Request"
+    assert chunked(service, "GET", "/v1/status", b"{}") == b"HTTP/1.1 400 Bad Request"
+    assert chunked(service, "GET", "/v1/status", b"") == b"HTTP/1.1 200 OK"  # which is no body
+    assert ask(service, "GET", "/v1/history").raw == before
+
+
+@pytest.mark.parametrize("raw", [b'{"a": "\xff"}', b'"\xed\xa0\x80"', '{"a": 1}'.encode("utf-16")])
+def test_a_body_that_is_no_utf_8_is_refused_by_every_call(
+    service: Service, operations: list[tuple[str, str, dict[str, Any]]], raw: bytes
+) -> None:
+    bodied = [(method, path) for method, path, entry in operations if "requestBody" in entry]
+    assert len(bodied) > 10
+    for method, path in bodied:
+        assert refusal(ask(service, method, path, raw=raw)), (method, path)
+
+
+def test_so_is_one_with_a_key(service: Service) -> None:
+    told = ask(service, "POST", "/v1/events", raw=b'{"type": "\xff"}', idempotency_key="a")
+    assert "not UTF-8: the byte 0xff at position 10" in refusal(told)
+
+
+@pytest.mark.parametrize("target", ["/v1/machines/%ff", "/v1/machines?labels=%ff", "/v1/m%ff"])
+def test_an_address_that_is_no_utf_8_is_no_fault_of_ours(service: Service, target: str) -> None:
+    assert ask(service, "GET", target).status in (400, 404)
+
+
+def test_an_unknown_parameter_is_refused_by_every_call(
+    service: Service, operations: list[tuple[str, str, dict[str, Any]]]
+) -> None:
+    for method, path, _ in operations:
+        if path.startswith("/v1/"):
+            told = ask(service, method, f"{path}?nonsense=1")
+            assert "no parameter 'nonsense'" in refusal(told), (method, path)
+
+
+def test_every_body_refuses_keys_that_nobody_knows(
+    service: Service, operations: list[tuple[str, str, dict[str, Any]]]
+) -> None:
+    """In the document, and so in what reads it: both are made of the same shapes."""
+    document = ask(service, "GET", "/schema/openapi.json").body
+    seen: set[str] = set()
+
+    def look(schema: Any) -> None:
+        if isinstance(schema, list):
+            for item in schema:
+                look(item)
+        elif isinstance(schema, dict):
+            if (place := schema.get("$ref")) and place not in seen:
+                seen.add(place)
+                look(document["components"]["schemas"][place.rpartition("/")[2]])
+            if "properties" in schema and schema.get("type") == "object":
+                assert schema["additionalProperties"] is False, schema.get("title", schema)
+            for value in schema.values():
+                look(value)
+
+    for _, _, entry in operations:
+        for content in entry.get("requestBody", {}).get("content", {}).values():
+            look(content["schema"])
+    assert len(seen) > 10
+    told = ask(service, "POST", "/v1/events", {"type": "Reboot", "machines": ["web_0"], "x": 1})
+    assert "unknown field `x`" in refusal(told)
+
+
+def test_a_call_without_a_body_still_does_what_it_is_for(service: Service) -> None:
+    web_0 = "/v1/machines/web_0"
+    ask(service, "POST", "/v1/groups/web/disable")
+    assert ask(service, "POST", f"{web_0}/restart").status in (200, 201)
+    told = ask(service, "POST", f"{web_0}/restart", raw=b"")
+    assert told.status in (200, 201), json.loads(told.raw)
