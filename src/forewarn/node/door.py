@@ -38,15 +38,15 @@ class Door:
         make: Callable[[], OperatorsProtocol],
         tasks: guard.Tasks,
         crowd: Crowd,
-        tls: ssl.SSLContext | None,
+        tls: Callable[[], ssl.SSLContext] | None,
     ) -> None:
         self._listeners = listeners
         self._make = make
         self._tasks = tasks
         self._crowd = crowd
-        self._tls = tls
+        self._tls = tls  # what a new connection is met with; the certificate may change
         self._loop = asyncio.get_running_loop()
-        self._full, self._spent = Seldom(), Seldom()
+        self._full, self._spent, self._failed = Seldom(), Seldom(), Seldom()
         self._closed = False
         for listener in listeners:
             listener.setblocking(False)
@@ -82,7 +82,7 @@ class Door:
         visit = self._crowd.enter(sock, address)
         if visit is not None:
             sock.setblocking(False)
-            self._tasks.start(self._let_in(sock, visit), "an operator's connection")
+            self._tasks.start(self._let_in(sock, visit, address), "an operator's connection")
             return
         if self._tls is None:  # else nobody could read it
             with contextlib.suppress(OSError):
@@ -96,7 +96,7 @@ class Door:
                 times=times,
             )
 
-    async def _let_in(self, sock: socket.socket, visit: Visit) -> None:
+    async def _let_in(self, sock: socket.socket, visit: Visit, address: str) -> None:
         def made() -> OperatorsProtocol:
             protocol = self._make()
             protocol.visit = visit
@@ -106,16 +106,29 @@ class Door:
             await self._loop.connect_accepted_socket(
                 made,
                 sock,
-                ssl=self._tls,
+                ssl=self._tls() if self._tls else None,
                 ssl_handshake_timeout=HANDSHAKE_TIMEOUT if self._tls else None,
             )
-        except (OSError, TimeoutError):  # no TLS, or not in time, or gone meanwhile
+        except (OSError, TimeoutError) as error:  # no TLS, or not in time, or gone meanwhile
             visit.over()
             sock.close()
+            if self._tls is not None:
+                self._tell_of_handshake(address, error)
         except BaseException:
             visit.over()
             sock.close()
             raise
+
+    def _tell_of_handshake(self, address: str, error: OSError) -> None:
+        """Whatever was sent instead of TLS, or not at all."""
+        if times := self._failed.again():
+            reason = getattr(error, "reason", None) or error.strerror or str(error)
+            log.info(
+                "a TLS handshake with the control API failed",
+                address=address,
+                why=str(reason or "the caller hung up"),
+                times=times,
+            )
 
     def _exhausted(self) -> None:
         for listener in self._listeners:
@@ -125,7 +138,7 @@ class Door:
             log.error("no more open files for the control API", times=times)
 
 
-def doors(tasks: guard.Tasks, most: int, tls: ssl.SSLContext | None) -> Any:
+def doors(tasks: guard.Tasks, most: int, tls: Callable[[], ssl.SSLContext] | None) -> Any:
     """What makes one for the sockets and protocols of a server."""
     crowd = Crowd(most)
     return lambda listeners, make: Door(listeners, make, tasks, crowd, tls)

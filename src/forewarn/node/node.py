@@ -361,7 +361,8 @@ class Node:
             readings=self._readings,
             copy=self.store.copy,
         )
-        tls = self.certificates.context if self.certificates else None
+        certificates = self.certificates
+        tls = (lambda: certificates.context) if certificates else None
         self.control_url = url(address.host, listener, "https" if tls else "http")
         self.control_app = Api(desk)
         door = doors(tasks, self.config.operator_connections, tls)

@@ -31,15 +31,13 @@ class Certificates:
     def __init__(self, tls: Tls) -> None:
         self._tls = tls
         self._stamp = _stamp(tls)
-        self._current = _loaded(tls)
+        self.context = _loaded(tls)  # what a new connection is served with
         self._ends = 0.0  # seconds since 1970
         self._warned: float | None = None  # of its end, in guard time
-        self.context = self._current  # what is served with: it passes every connection on
-        self.context.sni_callback = self._choose
         pair = examine(tls.certificate, tls.key)
         if pair.problem:
             log.error("the certificate will not be believed by those who ask", why=pair.problem)
-        self._take(tls, self._current, pair)
+        self._take(tls, self.context, pair)
 
     def reload(self, tls: Tls | None = None) -> str:
         """Take the files as they are now, or others: what is wrong with them, if anything is.
@@ -75,7 +73,7 @@ class Certificates:
             )
 
     def _take(self, tls: Tls, loaded: ssl.SSLContext, pair: Pair) -> None:
-        self._tls, self._current, self._ends = tls, loaded, pair.ends
+        self._tls, self.context, self._ends = tls, loaded, pair.ends
         self._warned = None
         _warn(tls.key)
 
@@ -83,11 +81,6 @@ class Certificates:
         while True:
             await guard.pause(CERTIFICATE_EVERY)
             self.look()
-
-    def _choose(
-        self, connection: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _asked: ssl.SSLContext
-    ) -> None:
-        connection.context = self._current
 
 
 def _loaded(tls: Tls) -> ssl.SSLContext:

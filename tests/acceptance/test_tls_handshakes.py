@@ -1,0 +1,99 @@
+"""Whoever does not speak TLS properly to the control API costs the log one line a minute, and never
+a traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import ssl
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+from certifying import Authority
+from polling import until
+from serving import Serving, made, serving
+from several import NEVER_LONGER
+
+FAILED = "a TLS handshake with the control API failed"
+NAME = "forewarn.example"
+HANDSHAKE = b"\x16"  # the first byte of such a record; that of an alert is another
+
+
+def client_hello(name: bytes) -> bytes:
+    """The first bytes of a handshake, with this in place of the server's name."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.create_default_context()
+    connection = context.wrap_bio(incoming, outgoing, server_hostname=NAME)
+    with contextlib.suppress(ssl.SSLWantReadError):
+        connection.do_handshake()
+    hello = outgoing.read()
+    assert hello.count(NAME.encode()) == 1
+    assert len(name) == len(NAME)
+    return hello.replace(NAME.encode(), name)
+
+
+HELLO = client_hello(NAME.encode())
+SENT = {
+    "a name that is not ASCII": client_hello(b"\xff\xfe" + NAME.encode()[2:]),
+    "a name with a zero byte": client_hello(b"\0" + NAME.encode()[1:]),
+    "plain HTTP": b"GET /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "noise": bytes(range(256)),
+    "half a greeting": HELLO[: len(HELLO) // 2],
+    "a record of no known type": b"\x63" + HELLO[1:],
+    "a record that is too long": HELLO[:3] + b"\xff\xff" + bytes(70_000),
+    "a greeting that contradicts itself": HELLO[:-9],
+    "nothing": b"",
+}
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Serving, Authority]]:
+    directory = tmp_path_factory.mktemp("tls")
+    authority = Authority(directory)
+    pair = authority.issue("127.0.0.1")
+    settings = made(directory, f'tls_certificate = "{pair.certificate}"\ntls_key = "{pair.key}"\n')
+    with serving(directory, settings) as running:
+        yield running, authority
+
+
+def lines(service: Serving, words: str) -> list[str]:
+    return [line for line in service.running.stderr if words in line]
+
+
+def said_to(place: tuple[str, int], sent: bytes) -> bytes:
+    said = b""
+    with (
+        contextlib.suppress(OSError),  # it may hang up in the middle
+        socket.create_connection(place, 20) as line,
+    ):
+        line.sendall(sent)
+        line.shutdown(socket.SHUT_WR)
+        while block := line.recv(65_536):
+            said += block
+    return said
+
+
+def test_a_handshake_that_fails_is_one_line_of_the_log(
+    service: tuple[Serving, Authority],
+) -> None:
+    serving, authority = service
+    place = "127.0.0.1", int(serving.control.rpartition(":")[2])
+    answers = {what: said_to(place, sent) for what, sent in SENT.items()}
+    # One certificate serves all names: the handshake goes on, and the caller decides.
+    assert answers["a name that is not ASCII"].startswith(HANDSHAKE)
+    assert b"HTTP/" not in answers["plain HTTP"]
+    opener = urllib.request.build_opener(
+        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=authority.trusted())
+    )
+    with opener.open(f"{serving.control}/v1/status", timeout=20) as answer:
+        assert answer.status == 200
+    until(lambda: bool(lines(serving, FAILED)), NEVER_LONGER)
+    (line,) = lines(serving, FAILED)  # once a minute, however often
+    told = json.loads(line)
+    assert (told["address"], told["times"]) == ("127.0.0.1", 1)
+    assert told["why"]
+    assert serving.running.stop() == 0
+    for said in serving.running.stderr:
+        assert isinstance(json.loads(said), dict), said  # no traceback in between
