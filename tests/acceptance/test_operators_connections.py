@@ -11,6 +11,7 @@ import pytest
 from bearing import FLEET, Api, bearing
 from certifying import Authority
 from polling import until
+from serving import made, serving
 
 from forewarn.control import crowd, protocol
 from forewarn.core.access import Role
@@ -163,3 +164,69 @@ def test_a_handshake_that_does_not_come_is_not_waited_for(
             plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
             assert b"HTTP/1.1 200" not in rest(plain)
         assert api.get("/healthz").status == 200
+
+
+HALVES = {  # what is sent before the caller says no more, and how many answers it is owed
+    "a question": (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", 1),
+    "the last question": (
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+        1,
+    ),
+    "two questions": (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2, 2),
+    "a question that takes longer": (b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n", 1),
+    "a question with a body": (
+        b"POST /v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Content-Length: 2\r\n\r\n{}",
+        1,
+    ),
+    "a question and half of one": (
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /healthz HTTP/1.1\r\nHo",
+        1,
+    ),
+    "a question and one without its body": (
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nPOST /v1/events HTTP/1.1\r\n"
+        b"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{",
+        1,
+    ),
+    "half a question": (b"GET /healthz HTTP/1.1\r\nHo", 0),
+    "a question without its body": (
+        b"POST /v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Content-Length: 9\r\n\r\n{",
+        0,
+    ),
+    "nothing": (b"", 0),
+}
+
+
+def halved(place: tuple[str, int], sent: bytes) -> bytes:
+    with socket.create_connection(place, 20) as connection:
+        connection.sendall(sent)
+        connection.shutdown(socket.SHUT_WR)
+        return rest(connection)
+
+
+@pytest.fixture(scope="module", params=["in a test", "for real"])
+def place(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, int]]:
+    """Two event loops: the standard library's, and the one that `serve` has."""
+    if request.param == "in a test":
+        with Service(FLEET, sockets=True) as service:
+            yield "127.0.0.1", int(service.control_url.rpartition(":")[2])
+        return
+    directory = tmp_path_factory.mktemp("served")
+    with serving(directory, made(directory)) as running:
+        yield "127.0.0.1", int(running.control.rpartition(":")[2])
+
+
+@pytest.mark.parametrize("what", HALVES)
+def test_who_says_no_more_is_still_answered(place: tuple[str, int], what: str) -> None:
+    """Whole, and then hung up on; what was not said to the end is not answered."""
+    sent, owed = HALVES[what]
+    said = halved(place, sent)
+    answers = said.split(b"HTTP/1.1 ")[1:]
+    assert len(answers) == owed, said
+    for answer in answers:
+        head, _, body = answer.partition(b"\r\n\r\n")
+        length = [line for line in head.lower().split(b"\r\n") if b"content-length:" in line]
+        assert length == [b"content-length: %d" % len(body)]

@@ -97,9 +97,10 @@ def attributes(span: Any) -> dict[str, Any]:
 
 
 def post(service: Service, path: str, body: object, **headers: str) -> int:
+    """Without a body where there is none to send."""
     request = urllib.request.Request(
         service.control_url + path,
-        json.dumps(body).encode(),
+        b"" if body is None else json.dumps(body).encode(),
         {"Content-Type": "application/json", **headers},
     )
     with urllib.request.urlopen(request, timeout=10) as answer:
@@ -113,7 +114,7 @@ def test_a_call_its_commit_and_the_drivers_attempt_are_one_trace(collector: Coll
         wanted = {"type": "Reboot", "machines": ["web_0"]}
         post(service, "/v1/events", wanted, traceparent=parent)
         (event,) = service.node.platform.active()
-        post(service, f"/v1/events/{event.id}/approve", {})
+        post(service, f"/v1/events/{event.id}/approve", None)
         service.settle()
     (raising,) = collector.named("POST /v1/events")
     assert raising.trace_id.hex() == "0af7651916cd43dd8448eb211c80319c"  # its caller's

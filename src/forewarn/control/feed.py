@@ -22,6 +22,7 @@ from forewarn.control import feed_views
 from forewarn.control.access import KEEPS_LIMITS, still
 from forewarn.control.answers import ProblemError, RefusedError, named
 from forewarn.control.desk import Ask, Asked, AtHand
+from forewarn.control.envelope import ENDLESS
 from forewarn.control.problems import BY_NAME, MEDIA_TYPE, described
 from forewarn.core.history import What
 from forewarn.core.refusal import conflict, invalid
@@ -63,6 +64,7 @@ def handlers(desk: AtHand) -> list[Any]:
         _room(feed, held, ask)
         begins = feed.seq if cursor is None else cursor
         first = await _begun(feed, begins)
+        request.scope["state"][ENDLESS] = True
         return Stream(
             _messages(feed, begins, first, keep, lambda: still(ask), _holding(held, ask)),
             media_type=EVENT_STREAM,

@@ -8,9 +8,10 @@ import asyncio
 from typing import Any
 
 import msgspec
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from forewarn.control.crowd import Visit
+from forewarn.control.envelope import ENDLESS
 from forewarn.control.problems import BY_NAME, described
 
 MAX_OPERATOR_HEAD = 64 * 1024  # bytes of a request before its body
@@ -37,6 +38,7 @@ class OperatorsProtocol(HttpToolsProtocol):
     _head = 0  # bytes of the one that is being sent
     _in_head = True
     _unread = False  # is there more to come of the body?
+    _half_closed = False  # has the caller said that it will say no more?
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -53,6 +55,21 @@ class OperatorsProtocol(HttpToolsProtocol):
         if self.visit is not None:
             self.visit.over()
         super().connection_lost(exc)
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Keep the connection for as long as a caller that has shut down its own side is owed an
+        answer. An answer without an end is over then, and so is every one under TLS, where
+        nobody can shut down one side alone."""
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is None or cycle.response_complete or self.scheme == "https":
+            return False
+        if cycle.scope.get("state", {}).get(ENDLESS):
+            return False
+        self._half_closed = not cycle.more_body
+        if cycle.more_body and self.pipeline:
+            self.pipeline.popleft()  # the last one, which will never be whole
+            self._half_closed = True
+        return self._half_closed
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
@@ -85,7 +102,10 @@ class OperatorsProtocol(HttpToolsProtocol):
             self._within(UNREAD_TIMEOUT)
         if self.visit is not None and not self.pipeline:
             self.visit.idle()
+        last = self._half_closed and not self.pipeline
         super().on_response_complete()
+        if last:
+            self.transport.close()
 
     def _within(self, seconds: float) -> None:
         self._in_time()
