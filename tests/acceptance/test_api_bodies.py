@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 from api_kit import Told, ask
 
+from forewarn.control.answers import MAX_BODY
 from forewarn.testing import SAMPLE, Service
 
 METHODS = {"get", "post", "put", "patch", "delete"}
@@ -68,6 +69,7 @@ def test_a_body_is_refused_by_every_call_that_takes_none(
     assert ask(service, "GET", "/v1/history").raw == before
     restart = "/v1/machines/web_0/restart"
     assert chunked(service, "POST", restart, b"{}") == b"HTTP/1.1 400 Bad Request"
+    assert chunked(service, "POST", restart, b" " * (MAX_BODY + 1)) == b"HTTP/1.1 400 Bad Request"
     assert chunked(service, "GET", "/v1/status", b"{}") == b"HTTP/1.1 400 Bad Request"
     assert chunked(service, "GET", "/v1/status", b"") == b"HTTP/1.1 200 OK"  # which is no body
     assert ask(service, "GET", "/v1/history").raw == before

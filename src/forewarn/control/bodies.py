@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from litestar import Request, Response
+from litestar.exceptions import ClientException
 
 from forewarn.control import operations
 from forewarn.control import schema as s
@@ -36,5 +37,8 @@ async def readable_only(request: Request[Any, Any, Any]) -> Response[s.Problem] 
 async def _has_body(request: Request[Any, Any, Any]) -> bool:
     """One that is announced need not be read; one in chunks may turn out to be empty."""
     if "transfer-encoding" in request.headers:
-        return bool(await request.body())
+        try:
+            return bool(await request.body())
+        except ClientException:  # it is too large, so there is one
+            return True
     return request.headers.get("content-length", "0").strip("0") != ""

@@ -84,22 +84,22 @@ def responses(
 
 
 def _refusals(handler: HTTPRouteHandler, operation: Operation, has_body: bool) -> list[int]:
-    statuses = {*operation.refuses, 500}
+    statuses = {*operation.refuses, 400, 500}  # a body or a parameter that it does not take
     signature = handler.parsed_fn_signature.parameters
     kinds = [field.kwarg_definition for field in signature.values()]
     if role_for(handler) is not None:
-        statuses |= {400, *GUARDED, 421}
+        statuses |= {*GUARDED, 421}
     if any(isinstance(kind, PathParameter) for kind in kinds):
         statuses |= {404}
     if has_body:
-        statuses |= {400, 413, 415}
+        statuses |= {413, 415}
     changes = not handler.http_methods <= {"GET"}
     if changes:
         statuses |= {503, 415}
     if operation.keyed:
-        statuses |= {400, 409, 422}
+        statuses |= {409, 422}
     if operation.conditional:
-        statuses |= {400, 412}
+        statuses |= {412}
     return sorted(statuses)
 
 
