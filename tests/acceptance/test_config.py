@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import resource
+import socket
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -224,6 +225,23 @@ def test_addresses_that_are_not_here_are_warned_of(state: str) -> None:
     (warned, *_) = surroundings.findings(said, config(said), None)
     assert "169.254.1.2 is not an address of this machine" in warned.says
     assert "ip address add 169.254.1.2/32 dev lo" in warned.says
+
+
+def test_every_address_where_guests_ask_is_looked_at_and_shown(state: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        second = f"127.0.0.1:{taken.getsockname()[1]}"
+        addresses = ["127.0.0.1:0", second]
+        said = Said(Settings(state=state, metadata=addresses, control="127.0.0.1:0"))
+        (warned,) = surroundings.findings(said, config(said), None)
+    assert f"{second} is in use" in warned.says
+    words = [word for address in addresses for word in ("--metadata", address)]
+    shown = {row["key"]: row for row in json.loads(run("show", "--json", *words).stdout)}
+    assert shown["metadata"]["value"] == addresses
+    assert shown["metadata"]["from"] == "flag --metadata"
+    (line,) = [at for at in run("show", *words).stdout.splitlines() if at.startswith("metadata ")]
+    assert json.dumps(addresses, separators=(",", ":")) in line
+    wrong = run("check", "--metadata", second, "--metadata", second)
+    assert (wrong.exit_code, f"metadata: {second} is listed twice" in wrong.stderr) == (1, True)
 
 
 def test_more_connections_than_open_files_are_warned_of(state: str) -> None:

@@ -65,7 +65,7 @@ def machine(tmp_path: Path) -> Iterator[Booted]:
             rf"ExecStart=/bin/sh -c 'exec {sys.executable} -m forewarn \1'{READABLE}",
             unit,
         )
-        # What was said before holds, or this test would take a right away again.
+        # The unit's own lines come after those of the test, and would win.
         unit = re.sub(r"(?m)^(CapabilityBoundingSet|AmbientCapabilities)=\n", "", unit)
         units[name] = re.sub(r"(?m)^(ProtectHome|PrivateUsers)=yes\n", "", unit)
     machine = Booted(tmp_path, units)

@@ -75,6 +75,18 @@ def said_to(place: tuple[str, int], sent: bytes) -> bytes:
     return said
 
 
+def assert_cut_off_after_noise(place: tuple[str, int], authority: Authority) -> None:
+    """A connection that was made properly, and then something else is sent on it."""
+    with socket.create_connection(place, 20) as plain:
+        secured = authority.trusted().wrap_socket(plain, server_hostname=place[0])
+        with socket.socket(fileno=secured.detach()) as line:
+            line.settimeout(20)
+            line.sendall(SENT["noise"])
+            with contextlib.suppress(ConnectionResetError):
+                while line.recv(65_536):
+                    pass
+
+
 def test_a_handshake_that_fails_is_one_line_of_the_log(
     service: tuple[Serving, Authority],
 ) -> None:
@@ -84,6 +96,7 @@ def test_a_handshake_that_fails_is_one_line_of_the_log(
     # One certificate serves all names: the handshake goes on, and the caller decides.
     assert answers["a name that is not ASCII"].startswith(HANDSHAKE)
     assert b"HTTP/" not in answers["plain HTTP"]
+    assert_cut_off_after_noise(place, authority)
     opener = urllib.request.build_opener(
         urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=authority.trusted())
     )
