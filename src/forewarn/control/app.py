@@ -44,7 +44,7 @@ from forewarn.control.answers import (
     surprise,
 )
 from forewarn.control.asking import ask
-from forewarn.control.bodies import readable_only
+from forewarn.control.bodies import refuse_unread_body
 from forewarn.control.calls import Calls
 from forewarn.control.desk import Desk, came_to
 from forewarn.control.doorway import Doorway
@@ -94,8 +94,8 @@ class Api:
         await self._app(scope, receive, send)
 
 
-async def _refuse_what_nobody_reads(request: Request[Any, Any, Any]) -> Response[Any] | None:
-    return known_only(request) or await readable_only(request)
+async def _refuse_unknown_input(request: Request[Any, Any, Any]) -> Response[Any] | None:
+    return known_only(request) or await refuse_unread_body(request)
 
 
 @functools.cache
@@ -103,7 +103,7 @@ def handlers() -> Litestar:
     return App(
         [handler for room in ROOMS for handler in room.handlers(came_to.get)],
         guards=[decided],
-        before_request=_refuse_what_nobody_reads,
+        before_request=_refuse_unknown_input,
         request_max_body_size=MAX_BODY,
         dependencies={"ask": Provide(ask)},
         logging_config=None,

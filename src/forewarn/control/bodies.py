@@ -1,5 +1,6 @@
-"""What a body may be before anybody reads it: none where a call takes none, and UTF-8 where it
-takes JSON. A body that is ignored must not look like one that was understood."""
+"""Request bodies, before a handler reads them: refused where a call takes none, and where JSON is
+expected and the bytes are not UTF-8. A body that is ignored must not look like one that was
+understood."""
 
 from __future__ import annotations
 
@@ -13,10 +14,10 @@ from forewarn.control import schema as s
 from forewarn.control.answers import problem
 
 
-async def readable_only(request: Request[Any, Any, Any]) -> Response[s.Problem] | None:
-    """The refusal, if there is anything else."""
+async def refuse_unread_body(request: Request[Any, Any, Any]) -> Response[s.Problem] | None:
+    """Return a 400 problem for a body that this call cannot read, or None."""
     if operations.of(request).text:
-        return None  # which is read, and refused, by whoever reads YAML
+        return None  # the parser of fleet files refuses it, with the line
     if "data" not in request.route_handler.parsed_fn_signature.parameters:
         if await _has_body(request):
             return problem(
@@ -35,7 +36,7 @@ async def readable_only(request: Request[Any, Any, Any]) -> Response[s.Problem] 
 
 
 async def _has_body(request: Request[Any, Any, Any]) -> bool:
-    """One that is announced need not be read; one in chunks may turn out to be empty."""
+    """Whether the request has a body. Chunks may add up to an empty one, which is none."""
     if "transfer-encoding" in request.headers:
         try:
             return bool(await request.body())

@@ -120,7 +120,7 @@ class Door:
             raise
 
     def _tell_of_handshake(self, address: str, error: OSError) -> None:
-        """Whatever was sent instead of TLS, or not at all."""
+        """Log a failed handshake, at most once a minute."""
         if times := self._failed.again():
             reason = getattr(error, "reason", None) or error.strerror or str(error)
             log.info(

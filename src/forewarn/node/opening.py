@@ -43,7 +43,7 @@ def open_all(config: Config, handed: Handed, anywhere: bool) -> Opened:
 def _handed_groups(
     config: Config, handed: Handed, anywhere: bool, opened: list[socket.socket]
 ) -> dict[Address, list[socket.socket]]:
-    """The sockets that were handed over by their address, one for each worker."""
+    """Adopt the sockets that were handed over: by address, one for each worker."""
     groups: dict[Address, list[socket.socket]] = {}
     for address, fds in _by_address(config, handed, config.workers, anywhere).items():
         groups[address] = [adopted(fd) for fd in fds]
@@ -56,9 +56,9 @@ def _handed_groups(
 def _by_address(
     config: Config, handed: Handed, workers: int, anywhere: bool
 ) -> dict[Address, list[int]]:
-    """The guests' descriptors that were handed over, by the address they listen on: first those
-    that the settings name, in that order, since a service manager promises none. What holds for
-    an address in the settings holds for theirs."""
+    """Group the guests' descriptors by the address they listen on. Addresses that the settings name
+    come first and in that order, since systemd promises none; all are checked like those in the
+    settings."""
     found: dict[Address, list[int]] = {}
     for fd in handed.metadata:
         found.setdefault(Address(*where(fd)), []).append(fd)
