@@ -19,16 +19,21 @@ from forewarn.cli.managed import managed
 from forewarn.cli.reloading import Reloading, Report
 from forewarn.cli.settings import Said, Settings
 from forewarn.control.crowd import MAX_OPERATOR_CONNECTIONS
+from forewarn.logs import logger
 from forewarn.node import Config, Node
 from forewarn.node.notifying import Notifier
 from forewarn.service import narrating, tracing
 from forewarn.service.narrating import Narrator
+from forewarn.store import OutcomeUnknown
 
 COLLECT = (50_000, 20, 100)  # what ten thousand connections bring along is no garbage yet
 FILES_OF_A_PROGRAM = 4  # its input, its output, itself
 SPARE_FILES = 256  # for the state, the control API and whatever is opened for a moment
 FILES_OF_OPERATORS = 128  # of these for connections to the control API
 LEAST_OPERATORS = 16  # such connections, however few files there are
+OUTCOME_UNKNOWN = os.EX_IOERR  # exit status if nobody can know whether a commit has happened
+
+log = logger("forewarn")
 
 
 async def run(
@@ -60,7 +65,9 @@ async def _serve(
     reloading: Reloading | None,
     stop: asyncio.Event,
 ) -> None:
-    async with Node(_within_the_open_files(config)) as node:
+    node = Node(_within_the_open_files(config))
+    node.store.on_unknown_outcome(_stop_at_once)
+    async with node:
         gc.collect()
         gc.freeze()  # the fleet is here to stay: not to be looked through again and again
         gc.set_threshold(*COLLECT)
@@ -74,6 +81,19 @@ async def _serve(
             sys.stdout.flush()
             async with managed(node, notifier, reloading):
                 await stop.wait()
+
+
+def _stop_at_once(error: OutcomeUnknown) -> None:
+    """As kill -9 would: nobody is told that it happened, nor that it did not, and connections are
+    closed without an answer. Whoever manages the service starts it again."""
+    log.critical(
+        "the outcome of a commit is unknown, and the service stops without answering: what the"
+        " next start finds in the log of the state has happened",
+        why=str(error),
+    )
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(OUTCOME_UNKNOWN)
 
 
 def _reloading(

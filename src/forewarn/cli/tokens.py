@@ -186,7 +186,7 @@ def _offline(state: Path, url: str | None, work: Callable[[Any], Awaitable[Any]]
     _no_service(url)
     from forewarn.cli.offline_tokens import OfflineTokens, Refusal
     from forewarn.service import narrating
-    from forewarn.store import StoreFailed, StoreUnusable
+    from forewarn.store import OutcomeUnknown, StoreFailed, StoreUnusable
 
     narrating.configure("console")  # on standard error: a token is piped from the other
 
@@ -196,7 +196,7 @@ def _offline(state: Path, url: str | None, work: Callable[[Any], Awaitable[Any]]
 
     try:
         return asyncio.run(done())
-    except (Refusal, StoreUnusable, StoreFailed) as error:
+    except (Refusal, StoreUnusable, StoreFailed, OutcomeUnknown) as error:
         fail(str(error))
     except OSError as error:
         fail(f"{error.filename or state}: {error.strerror}")

@@ -17,10 +17,10 @@ from forewarn.metadata.boards import UNCHANGED, Boards, Page
 from forewarn.metadata.counts import ROWS, Counts
 from forewarn.metadata.limits import Crowd, Limits, Rates
 from forewarn.metadata.plans import Plan
-from forewarn.metadata.reply import HANG_UP, Gone, Receive, Reply, Scope, Send, refused
+from forewarn.metadata.reply import CUT, HANG_UP, Gone, Receive, Reply, Scope, Send, refused
 from forewarn.metadata.seats import Seat, Seats
 from forewarn.metadata.standing import Standing
-from forewarn.metadata.upstream import GroupNews, Moment, NotTaken, Upstream
+from forewarn.metadata.upstream import GroupNews, Moment, NotTaken, OutcomeNotKnown, Upstream
 from forewarn.service.seldom import Seldom
 from forewarn.wire import beside, errors, requests
 from forewarn.wire.errors import Problem
@@ -107,6 +107,9 @@ class MetadataApp:
         except NotTaken as failure:
             if times := self._not_taken.again():
                 log.error("a request could not be carried out", why=str(failure), times=times)
+            if isinstance(failure, OutcomeNotKnown) and scope["method"] != "GET":
+                scope[CUT](False)  # a 500 would say that nothing has happened
+                return
             reply = refused(errors.NOT_TAKEN)
         except asyncio.CancelledError:  # the service stops, and this one was still waiting
             reply = refused(errors.STOPPING)

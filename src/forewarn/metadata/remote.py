@@ -1,9 +1,9 @@
 """The face's port to a service in another process: `Upstream` over a line to its hub.
 
 While the line is broken, what was last told is shown on, and nothing can be asked: whoever wants
-something done is refused (NotTaken), also if it was under way, since nobody knows what became of
-it. A group that is about to change shows nothing for the moment: for whoever asks it is as if it
-were not enabled, and `enable` returns when there is a document again.
+something done is refused (NotTaken). If it was under way, nobody knows what became of it
+(OutcomeNotKnown). A group that is about to change shows nothing for the moment: for whoever asks
+it is as if it were not enabled, and `enable` returns when there is a document again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from forewarn.metadata.lines import (
 )
 from forewarn.metadata.seen import Seen
 from forewarn.metadata.stage import Stage
-from forewarn.metadata.upstream import GroupNews, NotTaken, Prepared, TooOften
+from forewarn.metadata.upstream import GroupNews, NotTaken, OutcomeNotKnown, Prepared, TooOften
 from forewarn.service.clock import Clock, FollowedClock
 from forewarn.service.readings import Reading
 
@@ -144,7 +144,7 @@ class RemoteUpstream:
         self._asked[call.id] = asked
         try:
             self._line.say(call)
-            with _within(LATE):
+            with _within(LATE, OutcomeNotKnown):
                 async with asyncio.timeout(ANSWERED_WITHIN):
                     answer = await asked
         finally:
@@ -283,12 +283,12 @@ class RemoteUpstream:
         self._line = None
         for asked in self._asked.values():
             if not asked.done():
-                asked.set_exception(NotTaken(LOST))
+                asked.set_exception(OutcomeNotKnown(LOST))
 
 
 @contextlib.contextmanager
-def _within(says: str) -> Iterator[None]:
+def _within(says: str, failure: type[NotTaken] = NotTaken) -> Iterator[None]:
     try:
         yield
     except TimeoutError:
-        raise NotTaken(says) from None
+        raise failure(says) from None

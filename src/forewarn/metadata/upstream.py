@@ -42,6 +42,10 @@ class NotTaken(Exception):
     """It could not be made durable, or the service cannot be reached: nothing took effect."""
 
 
+class OutcomeNotKnown(NotTaken):
+    """Or it took effect all the same: the answer of the service was lost."""
+
+
 class TooOften(Exception):
     """The machine has changed its word as often as it may: it stays as it was."""
 

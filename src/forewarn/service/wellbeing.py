@@ -114,9 +114,10 @@ class Wellbeing:
         return f"no answer for {waited:.0f} s" if waited > STORE_PATIENCE else ""
 
     async def _ask(self) -> None:
-        """Through the very thread that writes."""
+        """Through the very thread that writes, which also looks whether its files are there."""
         try:
             await self._store.keyed("", "")
+            await self._store.check()
         except Exception as error:
             log.debug("the store could not be asked", why=str(error))
         finally:

@@ -3,7 +3,8 @@
 While one batch is being made durable the next one gathers. A batch is decided against an
 overlay: each work sees what those before it have done. Only when the engine has it on disk is
 it swapped in, published and acknowledged; if the engine fails, the overlay is dropped and every
-caller of the batch is refused, those included who changed nothing but saw what now is not so.
+caller of the batch is refused, those included who changed nothing but saw what now is not so. If
+nobody can know whether the batch is on disk, the service stops before anybody is told anything.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ from forewarn.store.port import (
     Keyed,
     Listener,
     Measured,
+    OutcomeUnknown,
     Sightings,
     States,
+    Stopping,
     StoreFailed,
     Usher,
     Wanted,
@@ -50,6 +53,7 @@ class BatchingStore(ABC):
         self._worker: asyncio.Task[None] | None = None
         self._trouble = ""
         self._measured: Measured = lambda *_: None
+        self._stopping: Stopping = lambda _: None
 
     @property
     def groups(self) -> Mapping[str, Group]:
@@ -74,6 +78,9 @@ class BatchingStore(ABC):
 
     def measure(self, measured: Measured) -> None:
         self._measured = measured
+
+    def on_unknown_outcome(self, stop: Stopping) -> None:
+        self._stopping = stop
 
     def precede(self, usher: Usher) -> None:
         self._ushers.append(usher)
@@ -136,7 +143,8 @@ class BatchingStore(ABC):
             try:
                 await self._persist(commits, self._groups, overlay)
             except Exception as error:
-                failure = error if isinstance(error, StoreFailed) else StoreFailed(repr(error))
+                known = isinstance(error, StoreFailed | OutcomeUnknown)
+                failure = error if known else StoreFailed(repr(error))
                 self._trouble = str(failure)
                 self._measured(loop.time() - began, len(batch), 0, self._trouble)
                 for done, _ in decided:
@@ -174,6 +182,9 @@ class BatchingStore(ABC):
 
     @abstractmethod
     async def open(self) -> None: ...
+
+    @abstractmethod
+    async def check(self) -> None: ...
 
     @abstractmethod
     async def _persist(

@@ -1,14 +1,24 @@
 """The lock on a state file: it belongs to one process at a time. Whoever only looks shares the
 lock with others that look, so that nobody takes the file up meanwhile; a start waits for those.
+
+There are two locks. The one on `.lock` beside the file is for the name, also while no file is there
+or another takes its place. The one on the file itself is for the inode, which may have other names
+(hard links, bind mounts) with other logs beside them, and it holds though `.lock` was removed. It
+belongs to an open file description (OFD), far beyond the bytes that SQLite locks: a lock of the
+process would be lost as soon as any descriptor of the file is closed. That is what happens to
+SQLite's own, so this descriptor is opened before SQLite's and closed after them, and no other may
+be opened by a process that has the state.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
+import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -19,18 +29,55 @@ LOOKERS_WITHIN = 10.0  # seconds that a start waits for those who only look at t
 LOOK_AGAIN = 0.05  # seconds between two tries
 
 
+# Bytes in the file, as positions; where SQLite's are is part of its format.
+INODE_LOCK = 1 << 62
+SQLITE_SHARED, SQLITE_SHARED_BYTES = 0x40000002, 510
+
+_FLOCK = struct.Struct("hhqqi")  # struct flock
+_HELD_BY_OTHERS = (errno.EAGAIN, errno.EACCES)
+_TYPES = {
+    fcntl.LOCK_EX: fcntl.F_WRLCK,
+    fcntl.LOCK_SH: fcntl.F_RDLCK,
+    fcntl.LOCK_UN: fcntl.F_UNLCK,
+}
+
+# The files that this process has, by device and inode, under which names. What it has it must not
+# open once more to find that out.
+_ours: dict[tuple[int, int], Path] = {}
+
+
 class Lock:
     """The file, held for this process; the lock dies with the process, however it dies."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
+        self._descriptor: int | None = None
+        self._inode: tuple[int, int] | None = None
         file.seek(0)
         file.truncate()
         file.write(f"process {os.getpid()}")
         file.flush()
 
+    def take_inode(self, path: Path) -> None:
+        """Lock the file itself as well, once there is one."""
+        inode = _inode(path)
+        if inode in _ours:
+            raise _in_use_as(path, inode)
+        descriptor = os.open(path, os.O_RDWR)
+        try:
+            _take(path, lambda how: _inode_got(descriptor, how), lambda: _in_use_as(path, inode))
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._descriptor, self._inode = descriptor, inode
+        _ours[inode] = path
+
     def close(self) -> None:
         """Nobody is to be named who does not have it."""
+        if self._descriptor is not None and self._inode is not None:
+            del _ours[self._inode]
+            os.close(self._descriptor)
+            self._descriptor = None
         with contextlib.suppress(OSError):
             os.truncate(self._file.fileno(), 0)
         self._file.close()
@@ -40,8 +87,11 @@ def locked(path: Path) -> Lock:
     path.parent.mkdir(parents=True, exist_ok=True)
     file = _private(beside(path, ".lock")).open("a+")
     try:
-        _take(path, file)
-        return Lock(file)
+        _take(path, lambda how: _got(file, how), lambda: in_use(path, file))
+        lock = Lock(file)
+        if path.exists():
+            lock.take_inode(path)
+        return lock
     except BaseException:
         with contextlib.suppress(OSError):
             file.close()
@@ -51,14 +101,16 @@ def locked(path: Path) -> Lock:
 @contextlib.contextmanager
 def watched(path: Path) -> Iterator[IO[str] | None]:
     """Keep others from taking the file up while it is looked at, without a trace of us. Given is
-    the lock of whoever has it already, None if nobody has."""
-    try:
-        lock = beside(path, ".lock").open("r")
-    except FileNotFoundError:  # so nobody can have it
+    the lock of whoever has it already, None if nobody has. Whoever has it under another name keeps
+    its log there, so that there is nothing to be seen here: StoreUnusable."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(FileNotFoundError):  # then nobody has it under this name
+            lock = stack.enter_context(beside(path, ".lock").open("r"))
+            if not _got(lock, fcntl.LOCK_SH):
+                yield lock
+                return
+        stack.enter_context(_inode_shared(path))
         yield None
-        return
-    with lock:
-        yield None if _got(lock, fcntl.LOCK_SH) else lock
 
 
 def in_use(path: Path, lock: IO[str]) -> StoreUnusable:
@@ -67,13 +119,83 @@ def in_use(path: Path, lock: IO[str]) -> StoreUnusable:
     return StoreUnusable(f"{path} is in use by {holder}; stop that or choose another file")
 
 
-def _take(path: Path, file: IO[str]) -> None:
+def _in_use_as(path: Path, inode: tuple[int, int]) -> StoreUnusable:
+    """Of a file that somebody has, be it under another name."""
+    holder, name = _holder(path, inode)
+    if name is None or name == path.resolve():
+        return StoreUnusable(f"{path} is in use by {holder}; stop that or choose another file")
+    return StoreUnusable(
+        f"{path} is in use by {holder} as {name}, which is the same file under another name (a hard"
+        " link or a bind mount); stop that or choose another file"
+    )
+
+
+def _holder(path: Path, inode: tuple[int, int]) -> tuple[str, Path | None]:
+    """Which process has it, and under which name, as far as that can be found out."""
+    if inode in _ours:
+        return f"process {os.getpid()}", _ours[inode]
+    try:
+        with path.open("rb") as file:
+            asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, SQLITE_SHARED, SQLITE_SHARED_BYTES, 0)
+            kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(file, fcntl.F_GETLK, asked))
+    except OSError:
+        return "another process", None
+    if kind == fcntl.F_UNLCK or pid <= 0:
+        return "another process", None
+    with contextlib.suppress(OSError):
+        for opened in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                if _inode(opened) == inode:
+                    return f"process {pid}", opened.readlink()
+    return f"process {pid}", None
+
+
+@contextlib.contextmanager
+def _inode_shared(path: Path) -> Iterator[None]:
+    try:
+        inode = _inode(path)
+        if inode in _ours:
+            raise _in_use_as(path, inode)
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:  # which whoever reads it will tell
+        yield
+        return
+    try:
+        held_by_others = False
+        with contextlib.suppress(OSError):  # a file system without locks is no reason not to look
+            held_by_others = not _inode_got(descriptor, fcntl.LOCK_SH)
+        if held_by_others:
+            raise _in_use_as(path, inode)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _inode(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino
+
+
+def _inode_got(descriptor: int, how: int) -> bool:
+    wanted = _FLOCK.pack(_TYPES[how], os.SEEK_SET, INODE_LOCK, 1, 0)
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, wanted)
+    except OSError as error:
+        if error.errno in _HELD_BY_OTHERS:
+            return False
+        raise
+    return True
+
+
+def _take(
+    path: Path, got: Callable[[int], bool], in_use_by_others: Callable[[], StoreUnusable]
+) -> None:
     for _ in range(round(LOOKERS_WITHIN / LOOK_AGAIN)):
-        if _got(file, fcntl.LOCK_EX):
+        if got(fcntl.LOCK_EX):
             return
-        if not _got(file, fcntl.LOCK_SH):  # then somebody has it for itself
-            raise in_use(path, file)
-        fcntl.flock(file, fcntl.LOCK_UN)
+        if not got(fcntl.LOCK_SH):  # then somebody has it for itself
+            raise in_use_by_others()
+        got(fcntl.LOCK_UN)
         threading.Event().wait(LOOK_AGAIN)
     raise StoreUnusable(
         f"{path} is being looked at by another command (forewarn backup --state, config check),"

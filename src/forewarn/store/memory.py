@@ -45,6 +45,9 @@ class MemoryStore(BatchingStore):
         super().__init__()
         self.disk = disk or Disk()
 
+    async def check(self) -> None:
+        pass
+
     async def open(self) -> None:
         self._groups = dict(self.disk.groups)
         self._registry = self.disk.registry.copy()

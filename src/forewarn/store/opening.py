@@ -15,12 +15,15 @@ from typing import Any
 import sqlalchemy as sa
 
 from forewarn.core import Time
-from forewarn.store import checking, copying
+from forewarn.logs import logger
+from forewarn.store import checking, copying, durability
 from forewarn.store import schema as s
 from forewarn.store.locking import Lock, locked
 from forewarn.store.port import StoreUnusable
 
 Told = Callable[[str, str, Path], None]
+
+log = logger("forewarn")
 
 
 def opened(path: Path, *, migrate: bool, told: Told) -> Lock:
@@ -32,8 +35,15 @@ def opened(path: Path, *, migrate: bool, told: Told) -> Lock:
     lock = locked(path)
     try:
         copying.sweep(path)
+        if durability.rewrite_log(path):
+            log.info(
+                "the state was not closed properly by the last process that had it; what its log"
+                " says has happened, and was made durable once more",
+                state=str(path),
+            )
         if found is None and not path.exists():
             _create(path)
+            lock.take_inode(path)
         else:
             _up_to_date(path, migrate=migrate, told=told)
         _check_columns(path)

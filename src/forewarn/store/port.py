@@ -135,6 +135,11 @@ class StoreFailed(Exception):
     """A commit could not be made durable. Nothing of it has happened."""
 
 
+class OutcomeUnknown(Exception):
+    """A commit may have happened or not, which shows only at the next start. Whoever has asked for
+    it must not be told the one or the other, and the service has to stop (`durability.py`)."""
+
+
 class StoreUnreadable(StoreFailed):
     """What is not in memory could not be read."""
 
@@ -157,6 +162,7 @@ class States(ChainMap[str, Group]):
 Work: TypeAlias = Callable[[States], Batch]
 Listener: TypeAlias = Callable[[Commit, Mapping[str, Group]], None]
 Measured: TypeAlias = Callable[[float, int, int, str], None]
+Stopping: TypeAlias = Callable[[OutcomeUnknown], None]
 Usher: TypeAlias = Callable[[Sequence[Commit], Mapping[str, Group]], Awaitable[None]]
 
 
@@ -195,6 +201,16 @@ class Store(Protocol):
     def measure(self, measured: Measured) -> None:
         """Call it with every batch: how many seconds it took, how many works and commits there
         were, and why it failed, if it did."""
+        ...
+
+    def on_unknown_outcome(self, stop: Stopping) -> None:
+        """Call `stop` if nobody can know whether a commit has happened, before anybody is answered.
+        If it returns, the callers of that commit get OutcomeUnknown, and no other is made."""
+        ...
+
+    async def check(self) -> None:
+        """Look whether the files are still those that were opened, and save what can be saved if
+        they are not. Raises StoreFailed if commits cannot be made durable."""
         ...
 
     def precede(self, usher: Usher) -> None:

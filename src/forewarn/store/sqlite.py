@@ -3,7 +3,11 @@
 The thread is the only one that touches the connection, so reads queue behind commits and see
 them. Only the history and past commits are read beside it, in a thread and through a connection
 of its own: what may take long must not keep a commit waiting. The file belongs to one process at
-a time; how it becomes usable is `opening.py`.
+a time; how it becomes usable is `opening.py`, and what a failed COMMIT means `durability.py`.
+
+Before each write, and whenever `check` is called, the names of the files have to lead to those
+that are open. If the log or its index was removed or replaced, all of it is still to be had through
+the open descriptors: it is taken into the state file, and a new log is begun.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import asyncio
 import contextlib
 import sqlite3
 import sys
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,16 +27,19 @@ import sqlalchemy as sa
 from forewarn.core import Event, Group, Time
 from forewarn.core.history import Record
 from forewarn.logs import logger
-from forewarn.store import asking, copying, loading, opening, pruning, rows
+from forewarn.store import asking, copying, durability, loading, opening, pruning, rows
 from forewarn.store import schema as s
 from forewarn.store.batching import BatchingStore
+from forewarn.store.identity import Identity
 from forewarn.store.locking import Lock
+from forewarn.store.naming import beside
 from forewarn.store.port import (
     Commit,
     Copy,
     Key,
     Keyed,
     Mark,
+    OutcomeUnknown,
     Sightings,
     StoreFailed,
     StoreUnreadable,
@@ -42,6 +49,7 @@ from forewarn.store.port import (
 
 PAGE = 256  # commits read at a time
 PAGE_BYTES = 4 * 1024 * 1024  # unless they are larger than that together
+SET_ASIDE = "-wal.replaced"  # a file that somebody has put in the place of the log
 PRUNE_SLICE = 200  # records or commits that are looked at before others get their turn
 
 SURROGATES = range(0xD800, 0xE000)
@@ -61,7 +69,9 @@ class SqliteStore(BatchingStore):
         self._migrate = migrate
         self._lock: Lock | None = None
         self._engine: sa.Engine | None = None
-        self._identity: tuple[int, int] | None = None
+        self._files = Identity(None, None, None)  # that are open
+        self._files_trouble = ""  # what is wrong with them
+        self._unknown = ""  # why nobody can know whether a commit has happened
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
         self._reader: sa.Engine | None = None
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="history")
@@ -80,6 +90,12 @@ class SqliteStore(BatchingStore):
         self._reading.shutdown(wait=True)
         await self._in_thread(self._close)
         self._thread.shutdown(wait=True)
+
+    def healthy(self) -> str:
+        return self._unknown or self._files_trouble or super().healthy()
+
+    async def check(self) -> None:
+        await self._written(self._check_files)
 
     async def _persist(
         self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
@@ -163,10 +179,10 @@ class SqliteStore(BatchingStore):
 
     async def copy(self, at: Time) -> Copy | None:
         try:
-            self._check_identity()
+            await self.check()
             made = await asyncio.to_thread(copying.stream, self.path, at)
             try:
-                self._check_identity()  # which of the two it was made of is not known
+                await self.check()  # which of the two it was made of is not known
             except BaseException:
                 made.file.close()
                 raise
@@ -177,6 +193,10 @@ class SqliteStore(BatchingStore):
     async def _written(self, call: Callable[..., T], *arguments: object) -> T:
         try:
             return await self._in_thread(call, *arguments)
+        except OutcomeUnknown as error:
+            self._unknown = str(error)
+            self._stopping(error)
+            raise
         except (sa.exc.SQLAlchemyError, OSError) as error:
             raise StoreFailed(self._why(error)) from error
 
@@ -202,24 +222,95 @@ class SqliteStore(BatchingStore):
             raise StoreFailed(f"{self.path}: the store is closed")
         return self._engine.begin()
 
-    def _writing(self) -> contextlib.AbstractContextManager[sa.Connection]:
-        """What is written to a file that nobody will find again is not durable."""
-        self._check_identity()
-        return self._connection()
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sa.Connection]:
+        """A transaction that is durable when the block is left, or did not happen (StoreFailed and
+        what SQLAlchemy raises), or nobody knows (OutcomeUnknown)."""
+        if self._unknown:
+            raise StoreFailed(self._unknown)
+        self._check_files()
+        if self._engine is None:
+            raise StoreFailed(f"{self.path}: the store is closed")
+        with self._engine.connect() as connection:
+            transaction = connection.begin()
+            try:
+                yield connection
+            except BaseException:
+                transaction.rollback()
+                raise
+            try:
+                transaction.commit()
+            except sa.exc.DBAPIError as error:
+                if durability.did_not_happen(error.orig):
+                    raise
+                raise OutcomeUnknown(
+                    f"{self._why(error)}: nobody can know whether the last commit is on disk;"
+                    " the next start takes what it finds in the log"
+                ) from error
+        found = Identity.of(self.path)
+        if self._files.still(found):
+            self._files = found  # with a log that has grown
 
-    def _check_identity(self) -> None:
-        if self._on_disk() != self._identity:
+    def _check_files(self) -> None:
+        """What is written to files that nobody will find again is not durable."""
+        found = Identity.of(self.path)
+        if self._files.still(found):
+            self._files_trouble = ""
+            return
+        try:
+            self._save_log(found)
+        except StoreFailed as failure:
+            self._files_trouble = str(failure)
+            raise
+        self._files_trouble = ""
+
+    def _save_log(self, found: Identity) -> None:
+        """Take the log into the state file, through the descriptors that are open. If that is still
+        the one that the path leads to, begin a new log."""
+        if self._engine is None:
+            raise StoreFailed(f"{self.path}: the store is closed")
+        log_path = beside(self.path, "-wal")
+        try:
+            with self._engine.connect() as connection:
+                self._take_in_log(connection)
+                self._files = msgspec.structs.replace(self._files, log_size=0)
+                if not self._files.same_state(found):
+                    raise StoreFailed(
+                        f"{self.path}: the file was removed or replaced while in use; put it back,"
+                        " or restart the service"
+                    )
+                if found.log not in (None, self._files.log) and found.log_size:
+                    log_path.replace(beside(self.path, SET_ASIDE))  # SQLite would remove it
+                # Only where nobody else has the state open: else it is refused, and tried again.
+                self._reading.submit(self._close_reader).result()
+                connection.exec_driver_sql("PRAGMA journal_mode=DELETE")
+                connection.exec_driver_sql("PRAGMA journal_mode=WAL")
+                loading.newest(connection)  # which opens the log
+            copying.sync(self.path.parent)
+        except (sa.exc.DBAPIError, OSError) as error:
             raise StoreFailed(
-                f"{self.path}: the file was removed or replaced while in use; put it back, or"
-                " restart the service"
-            )
+                f"{log_path} was removed, replaced or truncated while in use, and what is only in"
+                f" it could not be saved yet ({getattr(error, 'orig', None) or error})"
+            ) from error
+        self._files = Identity.of(self.path)
+        log.warning(
+            "the log of the state was removed, replaced or truncated while in use: all of it was"
+            " saved into the state file, and a new log was begun",
+            log_file=str(log_path),
+        )
+
+    def _take_in_log(self, connection: sa.Connection) -> None:
+        row = connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()
+        if row[0]:
+            raise StoreFailed(f"{self.path}: somebody is reading the state; this is tried again")
 
     def _open(self) -> None:
         try:
             self._lock = opening.opened(self.path, migrate=self._migrate, told=_upgraded)
             self._engine = opening.engine(self.path)
             self._load()
-            self._identity = self._on_disk()
+            copying.sync(self.path.parent)  # SQLite takes no notice if that fails
+            self._files = Identity.of(self.path)
         except (OSError, sqlite3.DatabaseError, sa.exc.DatabaseError, msgspec.MsgspecError) as e:
             self._close()
             reason = str(getattr(e, "orig", None) or e)
@@ -227,14 +318,6 @@ class SqliteStore(BatchingStore):
         except BaseException:
             self._close()
             raise
-
-    def _on_disk(self) -> tuple[int, int] | None:
-        """Which file the path leads to."""
-        try:
-            found = self.path.stat()
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
 
     def _close(self) -> None:
         if self._engine is not None:

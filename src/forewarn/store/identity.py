@@ -1,0 +1,53 @@
+"""Which files a state is kept in, so that it shows if somebody else removes or replaces one.
+
+SQLite goes on with the files that it has opened, whatever their names lead to by then. What it
+writes into a log that has no name any more is gone with the process.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from forewarn.store.naming import beside
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Device and inode of each file, None for one that is not there."""
+
+    state: tuple[int, int] | None
+    log: tuple[int, int] | None
+    index: tuple[int, int] | None
+    log_size: int = 0  # bytes; SQLite itself never makes it smaller while the state is in use
+
+    @classmethod
+    def of(cls, path: Path) -> Identity:
+        log = _status(beside(path, "-wal"))
+        return cls(
+            _inode(_status(path)),
+            _inode(log),
+            _inode(_status(beside(path, "-shm"))),
+            log.st_size if log is not None else 0,
+        )
+
+    def still(self, now: Identity) -> bool:
+        """Whether `now` are the same files, with nothing cut off."""
+        return self.same_state(now) and (
+            (self.log, self.index) == (now.log, now.index) and self.log_size <= now.log_size
+        )
+
+    def same_state(self, now: Identity) -> bool:
+        return self.state == now.state
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except OSError:
+        return None
+
+
+def _inode(status: os.stat_result | None) -> tuple[int, int] | None:
+    return None if status is None else (status.st_dev, status.st_ino)
