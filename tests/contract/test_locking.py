@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 import pytest
-from test_copies import grown, killed
+from test_copies import defining, grown, killed
 
-from forewarn.store import StoreUnusable, locking
+from forewarn.store import StoreUnusable, checking, copying, locking
 from forewarn.store.locking import locked, watched
 from forewarn.store.naming import beside
+from forewarn.store.restoring import restore
 from forewarn.store.sqlite import SqliteStore
+from forewarn.store.upgrading import upgrade
 
 
 @pytest.fixture
@@ -106,4 +110,134 @@ def test_a_look_that_takes_too_long_is_named_and_no_dead_process(
         asyncio.run(opened(state))
     assert "is being looked at by another command (forewarn backup --state" in str(said.value)
     assert "process" not in str(said.value)
+    asyncio.run(opened(state))
+
+
+# One file, several names.
+
+OPENED = """
+import asyncio, sys
+from pathlib import Path
+from forewarn.store import StoreUnusable
+from forewarn.store.sqlite import SqliteStore
+
+store = SqliteStore(Path(sys.argv[1]))
+try:
+    asyncio.run(store.open())
+    print("opened")
+except StoreUnusable as error:
+    print(error)
+"""
+
+
+def opened_elsewhere(path: Path) -> str:
+    """What another process is told that wants the state."""
+    argv = [sys.executable, "-c", OPENED, str(path)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert done.stderr == ""
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Path]:
+    """A state that this process has, with a commit that is only in its log."""
+    path = tmp_path / "home" / "state.db"
+    store = SqliteStore(path)
+
+    async def begin() -> None:
+        await store.open()
+        await store.transact(defining("a"))
+
+    with asyncio.Runner() as runner:
+        runner.run(begin())
+        yield path
+        runner.run(store.close())
+
+
+@pytest.fixture
+def hard_link(tmp_path: Path, running: Path) -> Path:
+    other = tmp_path / "other" / "linked.db"
+    other.parent.mkdir()
+    os.link(running, other)
+    return other
+
+
+def test_a_hard_link_admits_no_second_process(running: Path, hard_link: Path) -> None:
+    said = opened_elsewhere(hard_link)
+    assert said == (
+        f"{hard_link} is in use by process {os.getpid()} as {running}, which is the same file under"
+        " another name (a hard link or a bind mount); stop that or choose another file"
+    )
+    assert {file.name for file in hard_link.parent.iterdir()} == {"linked.db"}
+
+
+def test_a_hard_link_admits_no_second_store_in_the_same_process(
+    running: Path, hard_link: Path
+) -> None:
+    with pytest.raises(StoreUnusable, match=f"in use by process {os.getpid()} as {running}"):
+        asyncio.run(opened(hard_link))
+    keeps_its_locks(running)
+
+
+def test_a_symbolic_link_is_the_same_name(running: Path, tmp_path: Path) -> None:
+    (tmp_path / "symbolic.db").symlink_to(running)
+    assert opened_elsewhere(tmp_path / "symbolic.db") == (
+        f"{running} is in use by process {os.getpid()}; stop that or choose another file"
+    )
+
+
+def test_a_lock_file_that_was_removed_admits_no_second_process(running: Path) -> None:
+    lock_of(running).unlink()
+    assert f"{running} is in use by process {os.getpid()}" in opened_elsewhere(running)
+
+
+def test_whoever_only_looks_at_another_name_is_refused(running: Path, hard_link: Path) -> None:
+    """Its log is not to be found there."""
+    for look in (
+        lambda: copying.copy(hard_link, hard_link.parent / "backup", 1),
+        lambda: checking.check_file(hard_link),
+        lambda: upgrade(hard_link),
+    ):
+        with pytest.raises(StoreUnusable, match="the same file under another name"):
+            look()
+    assert copying.copy(running, running.parent / "backup", 1).groups == 1
+    keeps_its_locks(running)
+
+
+def test_a_state_is_not_restored_over_one_that_is_in_use_under_another_name(
+    running: Path, hard_link: Path, tmp_path: Path
+) -> None:
+    backup = grown(tmp_path / "backup.db", "b")
+    with pytest.raises(StoreUnusable, match="the same file under another name"):
+        restore(backup, hard_link, 1, force=True)
+    assert running.samefile(hard_link)
+
+
+LOOKED = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+print(connection.execute("SELECT count(*) FROM commits").fetchone()[0])
+connection.close()
+"""
+
+
+def keeps_its_locks(path: Path) -> None:
+    """SQLite's own are lost if a process closes any descriptor of the file; then another process
+    would take itself for the last one, and remove the log."""
+    argv = [sys.executable, "-c", LOOKED, str(path)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "1\n"
+    assert beside(path, "-wal").stat().st_size > 0
+
+
+def test_a_copy_is_another_file(running: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.db"
+    copying.copy(running, copy, 1)
+    assert opened_elsewhere(copy) == "opened"
+
+
+def test_a_hard_link_may_be_used_once_nobody_has_the_other_name(tmp_path: Path) -> None:
+    state, other = grown(tmp_path / "state.db", "a"), tmp_path / "other.db"
+    os.link(state, other)
+    asyncio.run(opened(other))
     asyncio.run(opened(state))

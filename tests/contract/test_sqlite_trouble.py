@@ -266,6 +266,135 @@ def test_a_file_that_was_replaced_is_not_written_to(tmp_path: Path) -> None:
     assert path.read_bytes() == other.read_bytes()
 
 
+def crashed(path: Path, home: Path) -> Path:
+    """The state as kill -9 would leave it at this moment: what the names lead to. Another process
+    reads it, since SQLite's locks are lost if this one closes a descriptor of the file."""
+    subprocess.run(["cp", "-r", str(path.parent), str(home)], check=True, timeout=60)
+    return home / path.name
+
+
+async def found_in(path: Path) -> set[str]:
+    store = await opened(path)
+    try:
+        return set(store.groups)
+    finally:
+        await store.close()
+
+
+def removed(*endings: str) -> Callable[[Path], None]:
+    def lose(path: Path) -> None:
+        for ending in endings:
+            beside(path, ending).unlink()
+
+    return lose
+
+
+def replaced_by_an_older_one(path: Path) -> None:
+    log = beside(path, "-wal")
+    older = log.read_bytes()[:-1000]
+    log.unlink()
+    log.write_bytes(older)
+
+
+LOSSES = {
+    "the log is removed": removed("-wal"),
+    "the index is removed": removed("-shm"),
+    "both are removed": removed("-wal", "-shm"),
+    "the log is replaced": replaced_by_an_older_one,
+}
+
+
+@pytest.mark.parametrize("how", LOSSES)
+@pytest.mark.parametrize("watched", [True, False], ids=["watched", "with the next commit"])
+def test_a_log_that_is_lost_while_in_use_loses_nothing(
+    tmp_path: Path, how: str, watched: bool
+) -> None:
+    path = tmp_path / "home" / "state.db"
+
+    async def body(store: SqliteStore) -> None:
+        assert await store.history(Wanted())  # through a connection of its own
+        LOSSES[how](path)
+        if watched:
+            await store.check()
+            assert await found_in(crashed(path, tmp_path / "first")) == {"a"}
+        await store.transact(defining("b"))
+        assert store.healthy() == ""
+        assert len(await store.history(Wanted())) == 2
+        assert await found_in(crashed(path, tmp_path / "second")) == {"a", "b"}
+        copy = await store.copy(NOW.at)
+        assert copy is not None
+        copy.file.close()
+        assert copy.contents.commit == 2
+
+    run(troubled(path, body)())
+    assert groups_in(path) == {"a", "b"}
+
+
+def test_a_log_that_is_lost_while_somebody_reads_is_saved_and_begun_anew_later(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "home" / "state.db"
+
+    async def body(store: SqliteStore) -> None:
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as reader:
+            reader.execute("SELECT count(*) FROM commits").fetchall()
+            beside(path, "-wal").unlink()
+            with pytest.raises(StoreFailed, match="removed, replaced or truncated while in use"):
+                await store.transact(defining("b"))
+            assert "could not be saved yet" in store.healthy()
+            assert await found_in(crashed(path, tmp_path / "first")) == {"a"}
+        await store.check()
+        await store.transact(defining("c"))
+        assert store.healthy() == ""
+        assert await found_in(crashed(path, tmp_path / "second")) == {"a", "c"}
+
+    run(troubled(path, body)())
+
+
+def test_a_log_that_was_cut_off_while_in_use_takes_no_commits(tmp_path: Path) -> None:
+    """What was in it is lost, and more would be lost with it."""
+    path = tmp_path / "state.db"
+
+    async def body(store: SqliteStore) -> None:
+        os.truncate(beside(path, "-wal"), 0)
+        for _ in range(2):
+            with pytest.raises(StoreFailed, match="truncated while in use, and what is only in it"):
+                await store.transact(defining("b"))
+        assert "truncated" in store.healthy()
+        assert set(store.groups) == {"a"}
+
+    run(troubled(path, body)())
+
+
+def test_a_log_that_others_have_emptied_in_order_is_no_reason_to_stop(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+
+    async def body(store: SqliteStore) -> None:
+        with contextlib.closing(sqlite3.connect(path)) as other:
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        await store.transact(defining("b"))
+        assert store.healthy() == ""
+
+    run(troubled(path, body)())
+    assert groups_in(path) == {"a", "b"}
+
+
+def test_another_file_in_the_place_of_the_state_does_not_get_the_log(tmp_path: Path) -> None:
+    """SQLite would apply one state's log to the other."""
+    path, other = tmp_path / "home" / "state.db", grown(tmp_path / "other.db", "x")
+
+    async def body(store: SqliteStore) -> None:
+        path.rename(tmp_path / "home" / "elsewhere.db")
+        path.write_bytes(other.read_bytes())
+        with pytest.raises(StoreFailed, match="removed or replaced"):
+            await store.check()
+        assert "removed or replaced" in store.healthy()
+        assert await found_in(crashed(path, tmp_path / "after")) == {"x"}
+        assert await found_in(tmp_path / "after" / "elsewhere.db") == {"a"}
+
+    run(troubled(path, body)())
+
+
 def test_a_save_tells_whether_there_is_room_again(tmp_path: Path) -> None:
     """So that a service on which nobody decides anything knows how it stands."""
 
