@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 from guests import METADATA, NEWEST, REASONED, VERSIONS, Groups, Guest, approval, events, fleet_of
-from raw import request
+from raw import HungUp, request
 
 from forewarn.core import Group
 from forewarn.store import MemoryStore
-from forewarn.store.port import Commit, StoreFailed
+from forewarn.store.port import Commit, OutcomeUnknown, StoreFailed
 from forewarn.testing import SAMPLE, Service
 
 COUNT = 70
@@ -224,12 +224,15 @@ class Disk(MemoryStore):
     """A store that can be told to fail."""
 
     fails = False
+    loses_count = False  # of what has happened and what has not
 
     async def _persist(
         self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
     ) -> None:
         if self.fails:
             raise StoreFailed("no space left on device")
+        if self.loses_count:
+            raise OutcomeUnknown("input/output error")
         await super()._persist(commits, before, after)
 
 
@@ -247,3 +250,17 @@ def test_what_cannot_be_made_durable_is_500_and_never_200() -> None:
         assert guest.approve(event.id).status == 200
         assert guest.statuses() == {event.id: "Started"}
         assert other.get().status == 200
+
+
+def test_an_approval_whose_outcome_is_unknown_is_closed_without_an_answer() -> None:
+    """A 500 would say that nothing has happened."""
+    disk = Disk()
+    with Service(SAMPLE, sockets=True, front=True, store=disk) as service:
+        guest = Guest(service, "web_0")
+        guest.get()
+        event = service.schedule("Reboot", guest.name)
+        disk.loses_count = True
+        with pytest.raises(HungUp, match="hung up after b''"):
+            guest.approve(event.id)
+        disk.loses_count = False
+        assert guest.approve(event.id).status == 200

@@ -116,7 +116,7 @@ def approving(service: Service, event: str) -> tuple[str, str, bytes | None]:
 
 
 def cancelling(service: Service, event: str) -> tuple[str, str, bytes | None]:
-    return "DELETE", f"{service.control}/v1/events/{event}", None
+    return "POST", f"{service.control}/v1/events/{event}/cancel", b"{}"
 
 
 ASKED = {"a raise": raising, "an approval": approving, "a cancellation": cancelling}
@@ -136,8 +136,6 @@ def test_what_could_not_be_synced_is_answered_by_nobody_and_stays_what_the_next_
         told = "".join(service.running.stderr)
         assert "the outcome of a commit is unknown, and the service stops" in told
         assert "Traceback" not in told
-        failing_disk_kept = service.state.with_name("state.db-wal").stat().st_size
-        assert failing_disk_kept > 0
         service = start()
         assert "was made durable once more" in "".join(service.running.stderr)
         before = service.events()

@@ -16,7 +16,7 @@ from forewarn.core.events import MAX_READY_CHANGES, MAX_READY_NOTE
 from forewarn.core.fleet import Place
 from forewarn.core.refusal import Reason
 from forewarn.service.platform import Platform
-from forewarn.store.port import Commit, Store, StoreFailed
+from forewarn.store.port import Commit, OutcomeUnknown, Store, StoreFailed
 
 Moment: TypeAlias = Now  # a face only passes it on
 MAX_NOTE = MAX_READY_NOTE
@@ -43,7 +43,7 @@ class NotTaken(Exception):
 
 
 class OutcomeNotKnown(NotTaken):
-    """Or it took effect all the same: the answer of the service was lost."""
+    """Or it took effect all the same: nobody can know. The caller gets no answer."""
 
 
 class TooOften(Exception):
@@ -120,14 +120,14 @@ class LocalUpstream:
     async def enable(self, group: str) -> None:
         try:
             await self._platform.enable(group)
-        except StoreFailed as failure:
-            raise NotTaken(str(failure)) from failure
+        except (StoreFailed, OutcomeUnknown) as failure:
+            raise _not_taken(failure) from failure
 
     async def approve(self, machine: str, group: str, ids: Sequence[str]) -> bool:
         try:
             decision = await self._platform.approve_as(machine, group, ids)
-        except StoreFailed as failure:
-            raise NotTaken(str(failure)) from failure
+        except (StoreFailed, OutcomeUnknown) as failure:
+            raise _not_taken(failure) from failure
         return not isinstance(decision, Refused)
 
     async def prepare(
@@ -135,8 +135,8 @@ class LocalUpstream:
     ) -> Prepared | None:
         try:
             decision = await self._platform.prepare_as(machine, group, id, ready, note)
-        except StoreFailed as failure:
-            raise NotTaken(str(failure)) from failure
+        except (StoreFailed, OutcomeUnknown) as failure:
+            raise _not_taken(failure) from failure
         if isinstance(decision, Refused):
             if decision.reason is Reason.CONFLICT:
                 raise TooOften
@@ -169,6 +169,11 @@ class Nobody(LocalUpstream):
 
     def attach(self, sink: Callable[[GroupNews], None]) -> None:
         del sink
+
+
+def _not_taken(failure: Exception) -> NotTaken:
+    kind = OutcomeNotKnown if isinstance(failure, OutcomeUnknown) else NotTaken
+    return kind(str(failure))
 
 
 def group_news(group: Group) -> GroupNews:

@@ -38,7 +38,7 @@ from forewarn.metadata.lines import (
     Whole,
 )
 from forewarn.metadata.remote import RemoteUpstream
-from forewarn.metadata.upstream import GroupNews, NotTaken
+from forewarn.metadata.upstream import GroupNews, NotTaken, OutcomeNotKnown
 from forewarn.node import Node
 from forewarn.node.local_line import dialler
 from forewarn.node.sockets import CannotListen
@@ -276,7 +276,7 @@ def test_a_control_that_does_not_answer_is_not_waited_for_and_nothing_counts_as_
             assert puppet.line is not None
             puppet.line.say(Shown(1, 0, 0))
             await face.upstream.told.wait()
-            with pytest.raises(NotTaken, match="has not answered"):
+            with pytest.raises(OutcomeNotKnown, match="has not answered"):
                 await face.upstream.approve("m", "web", ["id"])
             puppet.line.say(News(2, (Changed(_news(2).view),)))
             await until(lambda: not face.of["web"].view.enabled)

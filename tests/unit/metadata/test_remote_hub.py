@@ -32,7 +32,7 @@ from forewarn.metadata.lines import (
     Whole,
 )
 from forewarn.metadata.remote import NotWelcome, RemoteUpstream
-from forewarn.metadata.upstream import GroupNews, NotTaken
+from forewarn.metadata.upstream import GroupNews, NotTaken, OutcomeNotKnown
 from forewarn.node import Config, Node
 from forewarn.node.local_line import dialler, open_line, whose
 from forewarn.node.sockets import CannotListen
@@ -229,7 +229,7 @@ def test_what_was_under_way_when_control_died_is_not_taken_even_if_it_was_carrie
                 )
                 await answering.wait()
                 node.hub._members[0].line.cut()
-                with pytest.raises(NotTaken, match="nobody knows"):
+                with pytest.raises(OutcomeNotKnown, match="nobody knows"):
                     await asked
             await until(lambda: not face.upstream.connected)
             with pytest.raises(NotTaken, match="control process is away"):
