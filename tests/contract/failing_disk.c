@@ -98,26 +98,32 @@ static int fails(int kind) {
     return kind == fail_kind && fail_at && (n == fail_at || (fail_on && n > fail_at));
 }
 
-static struct file *of(ino_t inode) {
+static struct file *of(const struct stat *found) {
+    ino_t inode = found->st_ino;
     for (int i = 0; i < FILES; i++)
         if (files[i].used && files[i].inode == inode) return &files[i];
     for (int i = 0; i < FILES; i++)
         if (!files[i].used) {
             memset(&files[i], 0, sizeof files[i]);
             files[i].used = 1, files[i].inode = inode;
+            if (!found->st_size) { /* an image may be of a file that had this inode before */
+                char path[4200];
+                snprintf(path, sizeof path, "%s/%lu", images, (unsigned long)inode);
+                unlink(path);
+            }
             return &files[i];
         }
     abort();
 }
 
 static void written(const struct stat *found, off_t at, ssize_t length) {
-    struct file *file = of(found->st_ino);
+    struct file *file = of(found);
     for (off_t page = at / PAGE; length > 0 && page <= (at + length - 1) / PAGE; page++)
         if (page < PAGES) file->dirty[page] = 1;
 }
 
 static void synced(int fd, const struct stat *found, int failed) {
-    struct file *file = of(found->st_ino);
+    struct file *file = of(found);
     char path[4200], buffer[PAGE], name[64];
     snprintf(path, sizeof path, "%s/%lu", images, (unsigned long)found->st_ino);
     snprintf(name, sizeof name, "/proc/self/fd/%d", fd);

@@ -20,7 +20,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,7 +56,9 @@ def cut_power(directory: Path) -> None:
     for file in directory.iterdir():
         if file.is_file() and not file.name.endswith(".lock"):
             image = images(directory) / str(file.stat().st_ino)
-            content = image.read_bytes() if image.exists() else b""
+            # One that is empty has nothing to lose, and its image may be of an earlier file.
+            there = image.exists() and file.stat().st_size > 0
+            content = image.read_bytes() if there else b""
             with file.open("r+b") as opened:  # the same inode
                 opened.truncate()
                 opened.write(content)
@@ -119,7 +121,7 @@ class Sweep:
         self.directory = home / "disk"
         self._template = home / "template"
         self._kept = home / "kept"
-        self._life, self._look = life, look
+        self.life, self._look = life, look
         self._shim = ctypes.CDLL(None)
         self.begin_again()
         if self._template.exists():
@@ -149,7 +151,7 @@ class Sweep:
 
         def life(say: Callable[[str], None]) -> None:
             self._watch(failure)
-            self._life(path, say)
+            self.life(path, say)
             say(f"counted {self._counted(SYNC)} {self._counted(WRITE)}")
 
         told = Told(set(), set(), set())
@@ -258,7 +260,7 @@ def looked(path: Path) -> set[str]:
     return asyncio.run(look())
 
 
-def lived(path: Path, say: Callable[[str], None], names: str = "abcde") -> None:
+def lived(path: Path, say: Callable[[str], None], names: Sequence[str] = "abcde") -> None:
     """All that is ever written, with a log that is begun anew every few commits."""
     from test_copies import NOW, defining
 
@@ -316,6 +318,22 @@ def lived(path: Path, say: Callable[[str], None], names: str = "abcde") -> None:
         os.kill(os.getpid(), signal.SIGKILL)  # as the service does
 
 
+def restored(path: Path, say: Callable[[str], None]) -> None:
+    """A backup with one more group becomes the state."""
+    from forewarn.store import OutcomeUnknown, StoreUnusable
+    from forewarn.store.restoring import restore
+
+    say("begun restored")
+    try:
+        restore(path.parent.with_name("backup.db"), path, 1, force=True)
+    except OutcomeUnknown:
+        say("unknown restored")
+    except (StoreUnusable, OSError):
+        say("failed restored")
+    else:
+        say("done restored")
+
+
 def main(home: Path) -> None:
     import structlog  # noqa: F401
     import test_copies  # noqa: F401
@@ -338,6 +356,13 @@ def main(home: Path) -> None:
             sweep.report(Failure(SYNC, at, lasting, errno.EIO))
     for at in range(1, writes + 1):
         sweep.report(Failure(WRITE, at, False, errno.ENOSPC))
+    forked(lambda say: lived(home / "backup.db", say, ["restored", "v", "w", "x", "y"]))
+    sweep.life = restored
+    sweep.begin_again()
+    _, (syncs, _) = sweep.live(None, sweep.state)
+    say({"restoring": syncs})
+    for at in range(1, syncs + 1):
+        sweep.report(Failure(SYNC, at, False, errno.EIO))
 
 
 if __name__ == "__main__":

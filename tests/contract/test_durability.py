@@ -7,14 +7,20 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import failing_disk
 import pytest
 
 
+class Reports(NamedTuple):
+    whole: dict[str, Any]  # a life without a failure
+    lives: list[dict[str, Any]]
+    restores: list[dict[str, Any]]
+
+
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def reports(tmp_path_factory: pytest.TempPathFactory) -> Reports:
     home = tmp_path_factory.mktemp("lives")
     done = subprocess.run(
         [sys.executable, str(Path(failing_disk.__file__)), str(home)],
@@ -24,30 +30,33 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         timeout=600,
     )
     assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    whole, *failures = [json.loads(line) for line in done.stdout.splitlines()]
+    (at,) = [n for n, report in enumerate(failures) if "restoring" in report]
+    assert len(failures) - at - 1 == failures[at]["restoring"]
+    return Reports(whole, failures[:at], failures[at + 1 :])
 
 
-def test_what_callers_are_told_is_what_the_next_service_finds(
-    reports: list[dict[str, Any]],
-) -> None:
-    whole, *failures = reports
+def test_what_callers_are_told_is_what_the_next_service_finds(reports: Reports) -> None:
+    whole = reports.whole
     assert whole["syncs"] > 15
     assert whole["writes"] > 50
-    assert len(failures) == 2 * whole["syncs"] + whole["writes"]
-    assert [report for report in failures if report["wrong"]] == []
+    assert len(reports.lives) == 2 * whole["syncs"] + whole["writes"]
+    assert [report for report in reports.lives if report["wrong"]] == []
 
 
-def test_a_sync_that_fails_tells_nobody_that_it_did_not_happen(
-    reports: list[dict[str, Any]],
-) -> None:
-    syncs = [report for report in reports[1:] if report["failure"].startswith("sync")]
+def test_a_sync_that_fails_tells_nobody_that_it_did_not_happen(reports: Reports) -> None:
+    syncs = [report for report in reports.lives if report["failure"].startswith("sync")]
     assert [report for report in syncs if report["failed"]] == []
     assert any(report["unknown"] for report in syncs)
 
 
-def test_a_write_that_fails_is_told_as_such_and_the_next_one_succeeds(
-    reports: list[dict[str, Any]],
-) -> None:
-    writes = [report for report in reports[1:] if report["failure"].startswith("write")]
+def test_a_write_that_fails_is_told_as_such_and_the_next_one_succeeds(reports: Reports) -> None:
+    writes = [report for report in reports.lives if report["failure"].startswith("write")]
     assert [report for report in writes if report["unknown"]] == []
     assert any(report["failed"] and "e" in report["done"] for report in writes)
+
+
+def test_a_restore_that_was_told_to_have_failed_has_changed_nothing(reports: Reports) -> None:
+    assert [report for report in reports.restores if report["wrong"]] == []
+    assert any(report["failed"] for report in reports.restores)
+    assert any(report["unknown"] for report in reports.restores)

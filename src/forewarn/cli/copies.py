@@ -57,7 +57,7 @@ def restore(
     store = _server()
     try:
         done = store.restoring.restore(backup, state, store.guard.wall_us(), force=force)
-    except store.StoreUnusable as error:
+    except (store.StoreUnusable, store.OutcomeUnknown) as error:
         fail(str(error))
     except OSError as error:
         fail(f"{error.filename or state}: {error.strerror}; nothing was restored")
@@ -124,11 +124,12 @@ class _Server:
     def __init__(self) -> None:
         from forewarn import guard
         from forewarn.control.backup import shape
-        from forewarn.store import StoreUnusable, copying, restoring
+        from forewarn.store import OutcomeUnknown, StoreUnusable, copying, restoring
         from forewarn.store.checking import check_header
         from forewarn.store.schema import SCHEMA_VERSION
 
         self.shape, self.guard, self.StoreUnusable = shape, guard, StoreUnusable
+        self.OutcomeUnknown = OutcomeUnknown
         self.copying, self.restoring = copying, restoring
         self.check_header, self.SCHEMA_VERSION = check_header, SCHEMA_VERSION
 

@@ -18,7 +18,7 @@ from forewarn.core import Time
 from forewarn.store import checking, copying, verifying
 from forewarn.store.locking import locked
 from forewarn.store.naming import beside
-from forewarn.store.port import Contents, StoreUnusable
+from forewarn.store.port import Contents, OutcomeUnknown, StoreUnusable
 
 KEPT = ".before-restore"
 
@@ -29,7 +29,8 @@ class Restored(msgspec.Struct, frozen=True):
 
 
 def restore(backup: Path, state: Path, at: Time, *, force: bool = False) -> Restored:
-    """Make the state what the backup says, or refuse and change nothing."""
+    """Make the state what the backup says, or refuse and change nothing. Raises OutcomeUnknown if
+    it was done and may be undone by a crash."""
     state = state.resolve()
     found = _checked(backup, state)
     with contextlib.closing(locked(state)):
@@ -41,8 +42,18 @@ def restore(backup: Path, state: Path, at: Time, *, force: bool = False) -> Rest
             _hand_over(made, state)
             kept = _set_aside(state) if replaces else None
             made.replace(state)
-            copying.sync(state.parent)
+            _sync_name(state)
     return Restored(found, kept)
+
+
+def _sync_name(state: Path) -> None:
+    try:
+        copying.sync(state.parent)
+    except OSError as error:
+        raise OutcomeUnknown(
+            f"{state} is the backup now, but nobody can know whether that is on disk"
+            f" ({error.strerror}): look at the disk, and restore it once more"
+        ) from error
 
 
 def _checked(backup: Path, state: Path) -> Contents:
