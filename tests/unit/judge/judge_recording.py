@@ -101,10 +101,18 @@ def document(
 
 
 class Recording:
-    """Collects records. Exchanges take 2 ms and end at the given `t` unless `asked` is given."""
+    """Collects records. Exchanges take 2 ms and end at the given `t` unless `asked` is given.
+
+    A complete recording begins with the first document of every group, unless `begun` is false.
+    """
 
     def __init__(
-        self, *, fleet: bool = True, complete: bool = False, grace: float | None = None
+        self,
+        *,
+        fleet: bool = True,
+        complete: bool = False,
+        begun: bool = True,
+        grace: float | None = None,
     ) -> None:
         self.records: list[Record] = []
         self._answers = 0
@@ -112,6 +120,9 @@ class Recording:
         self._grace = grace
         if fleet:
             self.fleet(T0 - 10)
+        if complete and begun:
+            for machine in ("web_0", "jump", "Front_IN_0"):
+                self.see(T0 - 8, 1, machine=machine, asked=T0 - 8)
 
     def fleet(self, t: float, **changed: Any) -> "Recording":
         line = {"kind": "fleet", "t": t, **FLEET, "grace": self._grace, **changed}

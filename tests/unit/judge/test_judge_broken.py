@@ -235,7 +235,12 @@ BROKEN: dict[str, list[Build]] = {
         refused('{"error":"Not found"}', 404, machine=None, **{"from": "10.9.9.9"}),
         refused("slow down", 429),
     ],
-    "server-error": [refused("", 500), refused("", 503), refused("", 503, method="POST")],
+    "server-error": [
+        lambda: Recording().see(T0 - 1, 1).refuse(T0, "", 500),
+        refused("", 502),
+        refused("", 503),
+        refused("", 503, method="POST"),
+    ],
     "unknown-caller": [
         asked(machine=None, **{"from": "10.9.9.9"}),
     ],
@@ -457,15 +462,33 @@ BROKEN: dict[str, list[Build]] = {
     ],
     "incarnation-idle": [
         lambda: Recording(complete=True).see(T0, 5, event()).see(T0 + 1, 6, event()),
-        lambda: Recording(complete=True).see(T0, 5, asked=T0).see(T0, 6, asked=T0, machine="web_1"),
+        lambda: (
+            Recording(complete=True)
+            .see(T0, 5, event(), asked=T0)
+            .see(T0, 6, event(), asked=T0, machine="web_1")
+        ),
     ],
     "incarnation-start": [
         lambda: (
             Recording(complete=True)
-            .see(T0, 5)
+            .see(T0, 5, event())
             .note({"kind": "disabled", "t": T0 + 1, "group": "web"})
             .see(T0 + 2, 6)
         ),
+        lambda: Recording(complete=True, begun=False).see(T0, 2),
+    ],
+    # What may and may not pass for a change of the id, or for short notice, is in recordings/.
+    "changed-id": [
+        lambda: Recording().see(T0, 5, event()).see(T0 + 1, 6, started(event(B))),
+    ],
+    "vanished": [
+        lambda: Recording(complete=True).see(T0, 2, event()).approve(T0 + 1, A).see(T0 + 2, 3),
+    ],
+    "short-notice": [
+        lambda: Recording().see(T0, 5).see(T0 + 1, 6, event(not_before=DUE - 1)),
+    ],
+    "unscheduled-start": [
+        lambda: Recording().see(T0, 5).see(T0 + 1, 6, started(event())),
     ],
     "early-start": [
         lambda: Recording().see(T0, 5, event()).see(T0 + 1, 6, started(event())),
@@ -586,7 +609,7 @@ BROKEN: dict[str, list[Build]] = {
     "approval-accepted": [
         lambda: Recording().approve(T0, "nobody"),
         lambda: Recording().see(T0, 5, event()).approve(T0 + 1, A, machine="jump"),
-        lambda: Recording(complete=True).see(T0, 5).approve(T0 + 1, A),
+        lambda: Recording(complete=True).see(T0, 1).approve(T0 + 1, A),
     ],
     "leak-event": [
         lambda: (

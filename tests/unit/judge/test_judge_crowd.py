@@ -26,7 +26,9 @@ from forewarn.testing.judge import judge
 
 MACHINES: dict[str, Any] = FLEET["machines"]
 GRACE = 60.0
-TYPES = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
+# The least notice of each type, in seconds.
+NOTICE = {"Freeze": 900, "Reboot": 900, "Redeploy": 600, "Preempt": 30, "Terminate": 300}
+FAILURES = ("Reboot", "Redeploy")  # what a failure, which nobody can announce, may be
 
 
 @dataclass
@@ -199,15 +201,22 @@ class Town:
 
     def raise_event(self) -> None:
         group, random = self.group(), self.random
-        kind = random.choice(TYPES)
-        not_before = float(int(self.now) + random.choice((31, 300, 900, 90_000)))
+        kind = random.choice(tuple(NOTICE))
+        on_purpose = random.random() < 0.6
+        notice = random.choice((31, 300)) if on_purpose else self.notice(kind)
+        not_before = float(math.ceil(self.now + notice))
         # Deletes seldom come alone.
         for _ in range(random.choice((1, 2, 3)) if kind == "Terminate" else 1):
             if len(group.events) < 8:
-                self.raise_one(group, kind, not_before)
+                id = self.raise_one(group, kind, not_before)
+                if on_purpose:
+                    self.recording.note({"kind": "short-notice", "t": self.told(), "event": id})
+
+    def notice(self, kind: str) -> int:
+        return NOTICE[kind] + self.random.choice((0, 0, 300, 90_000))
 
     def maintain_host(self) -> None:
-        not_before = float(int(self.now) + self.random.choice((300, 900, 90_000)))
+        not_before = float(math.ceil(self.now + self.notice("Freeze")))
         names = self.random.sample(sorted(self.groups), self.random.choice((2, 2, 3)))
         joint = {}
         for name in names:
@@ -261,7 +270,7 @@ class Town:
             EventSource="User" if user else "Platform",
             DurationInSeconds=-1 if user else 9,
         )
-        failed = alone and random.random() < 0.1
+        failed = alone and kind in FAILURES and random.random() < 0.2
         if failed:
             group.untouched.add(id)
         elif kind == "Freeze" and random.random() < 0.4:
@@ -396,6 +405,9 @@ HONEST = Group.may_start
         ("window", set(), Group, "in_window", lambda *_: True),
         ("late-start", {"lost-approval"}, Town, "may_start", lambda *_: False),
         ("lost-approval", {"late-start"}, Town, "may_start", lambda *_: False),
+        ("domain-overlap", {"machine-overlap"}, Group, "is_free_for", lambda *_: True),
+        ("machine-overlap", {"domain-overlap"}, Group, "is_free_for", lambda *_: True),
+        ("short-notice", set(), Town, "notice", lambda *_: 60),
     ],
 )
 def test_a_crowd_that_plans_badly_is_accused(

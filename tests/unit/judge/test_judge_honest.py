@@ -130,7 +130,7 @@ def test_a_disabled_group_starts_over_and_keeps_what_is_pending() -> None:
         .see(T0, 17, event())
         .note({"kind": "disabled", "t": T0 + 100, "group": "web"})
         .see(T0 + 200, 1, event())
-        .see(T0 + 201, 2, event(), event(B, resources=["web_1"]))
+        .see(T0 + 201, 2, event(), event(B, resources=["web_1"], not_before=T0 + 1101))
     )
 
 

@@ -19,6 +19,10 @@ from .request import Request, plain_tag
 from .verdict import Docket
 
 _JSON_STATUSES = frozenset({200, 400, 404, 405, 500})
+# What a server may answer to something that is no HTTP.
+_MALFORMED_STATUSES = frozenset({400, 408, 413, 414, 431, 501})
+# A request that took less, in seconds, did not come too slowly.
+REQUEST_TIMEOUT = 1.0
 
 
 def header(headers: Pairs, name: str) -> str | None:
@@ -34,11 +38,13 @@ class Answers:
         self._ids: dict[str, Exchange] = {}
         self._tag_of: dict[tuple[str, str, bytes], str] = {}
         self._body_of: dict[tuple[str, str, str], bytes] = {}
+        # Polls answered 500: right where the group could not be enabled, which others prove.
+        self.failed: list[tuple[Exchange, Caller]] = []
 
     def check(self, exchange: Exchange, request: Request, caller: Caller) -> None:
         headers = exchange.answer_headers
         if headers is not None:
-            self._check_headers(exchange, headers, caller)
+            self._check_headers(exchange, headers, request, caller)
         if request.about_events:
             self._check_status(exchange, request, caller)
             if headers is not None:
@@ -57,7 +63,9 @@ class Answers:
 
     # Headers that every answer has, on whatever path.
 
-    def _check_headers(self, exchange: Exchange, headers: Pairs, caller: Caller) -> None:
+    def _check_headers(
+        self, exchange: Exchange, headers: Pairs, request: Request, caller: Caller
+    ) -> None:
         given = dict(headers)
         date = given.get("date")
         if date is None:
@@ -69,7 +77,8 @@ class Answers:
             self._say("server-header", f"Server is {server!r}, not IMDS/….", exchange, caller)
         length = given.get("content-length")
         if length is None:
-            if exchange.status == 200:
+            # On other paths an answer may come in chunks.
+            if exchange.status == 200 and (request.about_events or request.version is not None):
                 self._say("content-length", "A 200 has no Content-Length.", exchange, caller)
         elif length != str(len(exchange.answer)) and not _may_leave_out_body(exchange):
             says = f"Content-Length is {length}, the body has {len(exchange.answer)} bytes."
@@ -92,11 +101,21 @@ class Answers:
         says = f"A caller from {exchange.source}, no machine of the fleet, got a 200."
         self._say("unknown-caller", says, exchange, caller)
 
+    def say_failed(self, exchange: Exchange, caller: Caller) -> None:
+        says = f"A {exchange.method} was answered {exchange.status}."
+        self._say("server-error", says, exchange, caller)
+
     # What the endpoint itself promises.
 
     def _check_status(self, exchange: Exchange, request: Request, caller: Caller) -> None:
         status = exchange.status
         assert status is not None
+        if request.malformed and status in _MALFORMED_STATUSES:
+            return
+        if status == 408 and exchange.t - exchange.asked >= REQUEST_TIMEOUT:
+            return  # it may have come too slowly
+        if status == 503 and _closes(exchange):
+            return  # a connection too many, whoever asks
         if caller.standing == "unknown":
             if status == 200:
                 self._say_stranger(exchange, caller)
@@ -110,9 +129,11 @@ class Answers:
             says = f"A POST was answered {status}; If-None-Match means nothing there."
             self._say("post-precondition", says, exchange, caller)
             return
+        if status == 500 and exchange.method == "GET":
+            self.failed.append((exchange, caller))
+            return
         if status >= 500 and not (status == 500 and exchange.method == "POST"):
-            says = f"A {exchange.method} was answered {status}."
-            self._say("server-error", says, exchange, caller)
+            self.say_failed(exchange, caller)
             return
         if status in (404, 429):
             if status == 404 and caller.standing == "known":
@@ -204,6 +225,11 @@ class Answers:
         elif tag is not None and plain_tag(tag) not in request.tags and "*" not in request.tags:
             says = "A 304 carries an ETag that If-None-Match does not name."
             self._say("wrong-304", says, exchange, caller)
+
+
+def _closes(exchange: Exchange) -> bool:
+    connection = header(exchange.answer_headers or (), "connection") or ""
+    return "close" in connection.lower()
 
 
 def _may_leave_out_body(exchange: Exchange) -> bool:

@@ -70,6 +70,8 @@ class Waits:
     ) -> None:
         self._holds = holds
         self._breaks = trace.breaks
+        slack = order.blur + (0.0 if trace.complete else RECORD_SLACK)
+        self._approved_beside = {line.event: line.t + slack for line in trace.approvals}
         self._order = order
         self._fleets = fleets
         self._facts = facts
@@ -125,6 +127,21 @@ class Waits:
                 self._judge_approved(event, cleared, sighting)
         if seen:
             self._seen_free[sighting.exchange.index] = tuple(seen)
+
+    def approved(self, id: str, sighting: Sighting) -> bool:
+        """Whether it was certainly approved before this document was asked for."""
+        asked = sighting.exchange.asked
+        return id in self._acknowledged or self._approved_beside.get(id, math.inf) < asked
+
+    def may_wait(self, event: Event, sighting: Sighting) -> bool:
+        """Whether anything may hold an approved event back that this document shows Scheduled."""
+        return (
+            self._held(event, sighting.document)
+            or self._coupled(event, sighting.document, None)
+            or not self._holds.company.goes_alone(event.id)
+            or not self._holds.windows.open(event.id, sighting.exchange.asked, math.inf)
+            or self._cleared(event, sighting) > -math.inf
+        )
 
     def _judge_due(self, event: Event, cleared: float, sighting: Sighting) -> None:
         if self._waited(("due", event.id), cleared, sighting) > NOT_BEFORE_GRACE:

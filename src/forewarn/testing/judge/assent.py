@@ -31,6 +31,10 @@ class Assents:
     def _may_approve(self, id: str, t: float) -> None:
         self._approved[id] = min(t, self._approved.get(id, math.inf))
 
+    def named(self, id: str) -> bool:
+        """Whether an approval of it is in the recording."""
+        return id in self._approved
+
     def none(self, id: str, t: float) -> bool:
         """Whether nobody can have approved the event by then."""
         return t + self._blur < min(self._approved.get(id, math.inf), self._doubt)

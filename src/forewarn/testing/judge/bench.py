@@ -15,6 +15,7 @@ from .course import Course
 from .dialect import Version
 from .document import Document, read_document
 from .facts import Facts
+from .failures import judge_failed
 from .fleet import Caller, Fleets
 from .impacts import Timing
 from .incarnation import judge_complete
@@ -29,6 +30,9 @@ from .trace import read_lines, read_trace
 from .unannounced import Hidden, judge_shown
 from .verdict import Docket, Judgement
 from .windows import Windows
+
+# The document is None where a 304 stands for one.
+_Read = tuple[Exchange, Request, Caller, Document | None]
 
 
 def judge(records: Iterable[Mapping[str, object]]) -> Judgement:
@@ -57,20 +61,22 @@ class _Bench:
         joints, windows, hidden = Joints(trace), Windows(trace), Hidden(trace)
         sights = Sights()
         couplings = Couplings(trace, self._order, assents, docket)
-        posts, reads = self._judge_answers(assents)
+        answers = Answers(docket, trace.complete)
+        posts, reads, unclear = self._judge_answers(answers, assents)
         sightings = self._sightings(reads)
         facts = Facts(self._fleets, docket)
         for sighting in sightings:
             facts.look(sighting)
             sights.note(sighting)
             couplings.note(sighting)
-        facts.finish()
         sights.finish()
+        facts.finish(sights.first_scheduled, trace.short_notices)
         holds = Holds(Company(joints), windows, hidden)
-        course = Course(trace, self._order, self._fleets, facts, holds, docket)
+        course = Course(trace, self._order, self._fleets, facts, holds, assents, sights, docket)
         located = [s for s in sightings if s.caller.key is not None]
         course.walk([*located, *(post for post in posts if post.caller.key is not None)])
-        judge_complete(trace, located, self._order, docket)
+        judge_failed(answers, located, trace, self._order)
+        judge_complete(trace, located, unclear, self._order, facts, docket)
         gapless = trace.gapless
         for post in posts:
             judge_accepted(post, facts, self._fleets, hidden, gapless, docket)
@@ -94,12 +100,12 @@ class _Bench:
         )
 
     def _judge_answers(
-        self, assents: Assents
-    ) -> tuple[list[Post], list[tuple[Exchange, Request, Caller, Document | None]]]:
-        """Each answer by itself. A document is None where a 304 stands for one."""
-        answers = Answers(self._docket, self._trace.complete)
+        self, answers: Answers, assents: Assents
+    ) -> tuple[list[Post], list[_Read], list[Exchange]]:
+        """Each answer by itself: approvals, documents, and answers that are none but should be."""
         posts: list[Post] = []
-        reads: list[tuple[Exchange, Request, Caller, Document | None]] = []
+        reads: list[_Read] = []
+        unclear: list[Exchange] = []
         for exchange in self._trace.exchanges:
             request = self._request(exchange)
             if exchange.method == "POST":
@@ -117,9 +123,12 @@ class _Bench:
                 self._remember_tag(exchange, document, caller)
                 if document.events is not None:
                     reads.append((exchange, request, caller, document))
+                else:
+                    unclear.append(exchange)
             elif exchange.status == 304:
                 reads.append((exchange, request, caller, None))
-        return posts, reads
+                unclear.append(exchange)
+        return posts, reads, unclear
 
     def _request(self, exchange: Exchange) -> Request:
         key = (exchange.method, exchange.target, exchange.headers, exchange.body)
@@ -152,9 +161,7 @@ class _Bench:
         if self._tagged.setdefault(key, document) is not document:
             self._tagged[key] = None  # two documents under one tag: it stands for neither
 
-    def _sightings(
-        self, reads: list[tuple[Exchange, Request, Caller, Document | None]]
-    ) -> list[Sighting]:
+    def _sightings(self, reads: list[_Read]) -> list[Sighting]:
         periods = Periods(self._trace)
         sightings: list[Sighting] = []
         for exchange, request, caller, document in sorted(reads, key=lambda read: read[0].asked):

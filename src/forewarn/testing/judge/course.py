@@ -1,4 +1,4 @@
-"""Events over time: never backwards, never back, new ones last.
+"""Events over time: never backwards, never back, new ones last and announced in time.
 
 Walks through the sightings and approvals of each group in the order that is certain, and lets
 incarnations and waiting events be judged on the same walk.
@@ -7,14 +7,18 @@ incarnations and waiting events be judged on the same walk.
 from collections.abc import Iterable
 
 from .approvals import RETENTION, Holds, Post, Waits
+from .assent import Assents
 from .dialect import SIGHT
 from .document import Document, Event
 from .facts import Facts
 from .fleet import Fleets
+from .identity import Evidence, Identities
 from .incarnation import Incarnations
 from .joints import Company
+from .notice import Notices
 from .order import Order, Sighting
 from .records import Trace
+from .sights import Sights
 from .verdict import Docket
 
 
@@ -26,6 +30,8 @@ class Course:
         fleets: Fleets,
         facts: Facts,
         holds: Holds,
+        assents: Assents,
+        sights: Sights,
         docket: Docket,
     ) -> None:
         self._holds = holds
@@ -33,6 +39,8 @@ class Course:
         self._order = order
         self._fleets = fleets
         self._facts = facts
+        self._assents = assents
+        self._sights = sights
         self._docket = docket
         self._lines: dict[str, _Line] = {}
 
@@ -53,6 +61,8 @@ class Course:
                     line.judge_refused(item)
                 case Post():
                     line.waits.settle_post(item)
+        for line in self._lines.values():
+            line.identities.finish()
 
     def _line(self, key: str) -> "_Line":
         line = self._lines.get(key)
@@ -60,7 +70,11 @@ class Course:
             waits = Waits(
                 self._trace, self._order, self._fleets, self._facts, self._holds, self._docket
             )
-            line = self._lines[key] = _Line(self._docket, waits, self._holds.company)
+            found = Evidence(self._trace, self._order, self._assents, self._sights, self._facts)
+            notices = Notices(self._trace, self._order, self._assents, self._sights, self._docket)
+            identities = Identities(found, notices, waits, self._docket)
+            company = self._holds.company
+            line = self._lines[key] = _Line(self._docket, waits, notices, identities, company)
         return line
 
     def gone(self) -> dict[str, float]:
@@ -75,10 +89,19 @@ class Course:
 class _Line:
     """What is certain about the events of one group so far."""
 
-    def __init__(self, docket: Docket, waits: Waits, company: Company) -> None:
+    def __init__(
+        self,
+        docket: Docket,
+        waits: Waits,
+        notices: Notices,
+        identities: Identities,
+        company: Company,
+    ) -> None:
         self._docket = docket
         self._company = company
         self.waits = waits
+        self.identities = identities
+        self._notices = notices
         self.incarnations = Incarnations(docket)
         self.gone: dict[str, float] = {}
         self._listed: dict[str, int] = {}  # the widest sight of a version that listed it
@@ -114,6 +137,11 @@ class _Line:
             for id, kind in self._live.items()
             if id not in document.ids and SIGHT[kind] <= document.version.sight
         )
+        newcomers = [event for event in document.events if event.id not in self._listed]
+        renamed = self.identities.judge(sighting, missing, newcomers)
+        for event in newcomers:
+            if event.id not in renamed:
+                self._notices.judge(event, sighting)
         if missing:
             self._missing[sighting.exchange.index] = missing
         elif agreed:
@@ -135,6 +163,8 @@ class _Line:
         document = sighting.document
         self._last = max(self._last, sighting.exchange.t)
         missing = self._missing.pop(sighting.exchange.index, ())
+        self._notices.settle(sighting)
+        self.identities.settle(sighting, missing)
         if not missing and document in self._settled:
             return
         self._settled.add(document)

@@ -25,6 +25,12 @@ FULL_SIGHT = 2
 # The kinds that wait for a machine's other Started event; Preempt and Terminate never do.
 PATIENT = frozenset(_FIRST_TYPES)
 USER_TYPES = frozenset({"Reboot", "Redeploy"})
+# What a failure or a user may start without notice is a Reboot or a Redeploy, and a delete that
+# nobody asked to be told of is a Terminate. These two are always announced.
+NEVER_SUDDEN = frozenset({"Freeze", "Preempt"})
+
+# The least notice of each type, in seconds.
+NOTICE = {"Freeze": 900, "Reboot": 900, "Redeploy": 600, "Preempt": 30, "Terminate": 300}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,11 @@ An event's own facts, the order of events among themselves, who may see whom, an
 were Started side by side. Each distinct document is looked at once per group.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
-from itertools import pairwise, permutations
+from itertools import combinations, pairwise
 
-from .dialect import PATIENT
+from .dialect import NEVER_SUDDEN, PATIENT, USER_TYPES
 from .document import Document, Event
 from .fleet import Fleets, bare
 from .order import Sighting
@@ -52,7 +52,7 @@ class Facts:
         self._docket = docket
         self._looked: set[tuple[str | None, bool | None, str | None, Document]] = set()
         self._ranks: dict[str, _Ranks] = {}
-        self._beside: dict[str, _SideBySide] = {}
+        self._beside = _SideBySide()
         self.known: dict[str, Known] = {}
 
     def look(self, sighting: Sighting) -> None:
@@ -76,7 +76,7 @@ class Facts:
             if clash is not None:
                 says = f"{clash[0]} and {clash[1]} have changed places."
                 self._say("events-order", says, sighting, clash[0])
-            self._beside.setdefault(caller.key, _SideBySide()).look(sighting)
+        self._beside.look(sighting)
 
     def _say(self, rule: str, says: str, sighting: Sighting, event: str) -> None:
         self._docket.add(
@@ -155,30 +155,54 @@ class Facts:
                 says = f"A machine is named {name} in {version.name}."
                 self._say("resource-name", says, sighting, event.id)
 
-    def finish(self) -> None:
-        """Accuse events that started beside one they had to wait for."""
-        for beside in self._beside.values():
-            for (late, early), sighting in beside.proven.items():
-                self._judge_pair(late, early, sighting)
+    def finish(self, scheduled: Container[str], sudden: Container[str]) -> None:
+        """Accuse events that started beside one they had to wait for.
 
-    def _judge_pair(self, late: Event, early: Event, sighting: Sighting) -> None:
-        if late.type not in PATIENT:
-            return
+        `scheduled` are those that were ever seen Scheduled, `sudden` those that are known to have
+        started without notice. Of two that both had to wait, one had to wait for the other,
+        whichever was first and even if they started in the same commit.
+        """
+
+        def waits(event: Event) -> bool:
+            announced = event.id in scheduled or event.type in NEVER_SUDDEN
+            return event.type in PATIENT and announced and event.id not in sudden
+
+        for one, other, sighting in self._beside.started_together():
+            for late, early in ((one, other), (other, one)):
+                if self._beside.waited(late, early):
+                    if late.type in PATIENT:
+                        self._judge_pair(late, early, sighting, known_order=True)
+                    break
+            else:
+                if waits(one) and waits(other):
+                    self._judge_pair(other, one, sighting, known_order=False)
+
+    def _judge_pair(
+        self, late: Event, early: Event, sighting: Sighting, *, known_order: bool
+    ) -> None:
         caller, preview = sighting.caller, sighting.document.version.preview
         mine = bare(late.resources, preview, caller.cloud_service)
         theirs = bare(early.resources, preview, caller.cloud_service)
         shared = [name for name in mine if name in theirs]
         if shared:
-            says = f"It started while {early.id} was Started on {shared[0]} too."
+            how = "It started while" if known_order else "It is Started while"
+            says = f"{how} {early.id} was Started on {shared[0]} too."
             self._say("machine-overlap", says, sighting, late.id)
             return
-        # Whether the platform or a user asked is shown from 2019-08-01 on; users do not wait.
-        if self.known[late.id].facts.get("source") != "Platform":
+        # Users do not wait for the domain slot. Where the order of the two is not known, neither
+        # of them may be a user's.
+        if not self._by_platform(late) or not (known_order or self._by_platform(early)):
             return
         one, other = self._fleets.domain(mine), self._fleets.domain(theirs)
         if one is not None and other is not None and one != other:
-            says = f"It started while {early.id} was Started in another update domain."
+            how = "It started while" if known_order else "It is Started while"
+            says = f"{how} {early.id} was Started in another update domain."
             self._say("domain-overlap", says, sighting, late.id)
+
+    def _by_platform(self, event: Event) -> bool:
+        """Whether the platform asked for it. EventSource is shown from 2019-08-01 on."""
+        source = self.known[event.id].facts.get("source")
+        return source == "Platform" or (source is None and event.type not in USER_TYPES)
 
 
 class _Ranks:
@@ -215,16 +239,16 @@ def _swapped(ids: tuple[str, ...], seen: tuple[str, ...]) -> tuple[str, str] | N
 
 
 class _SideBySide:
-    """Pairs of events: one Scheduled while the other was Started, later both Started.
+    """Pairs of events that stood Started in one document.
 
-    Since no event goes backwards, the two sightings prove in which order they started and that
-    the first had not ended, whatever the clocks say.
+    Since no event goes backwards, a document that shows one Scheduled while the other was Started
+    proves in which order they started, whatever the clocks say. Ids are unique, so documents of
+    all groups, and those of which nobody knows who asked for them, are kept together.
     """
 
     def __init__(self) -> None:
         self._waited: set[tuple[str, str]] = set()
         self._both: dict[tuple[str, str], tuple[Event, Event, Sighting]] = {}
-        self.proven: dict[tuple[Event, Event], Sighting] = {}
 
     def look(self, sighting: Sighting) -> None:
         assert sighting.document.events is not None
@@ -233,24 +257,17 @@ class _SideBySide:
             return
         for event in sighting.document.events:
             if not event.started:
-                self._wait(event, started)
-        for late, early in permutations(started, 2):
-            pair = (late.id, early.id)
-            if pair not in self._both:
-                self._both[pair] = (late, early, sighting)
-                self._prove(pair)
+                self._waited.update((event.id, early.id) for early in started)
+        for one, other in combinations(sorted(started, key=lambda event: event.id), 2):
+            self._both.setdefault((one.id, other.id), (one, other, sighting))
 
-    def _wait(self, waiting: Event, started: Iterable[Event]) -> None:
-        for early in started:
-            pair = (waiting.id, early.id)
-            if pair not in self._waited:
-                self._waited.add(pair)
-                self._prove(pair)
+    def waited(self, late: Event, early: Event) -> bool:
+        """Whether the one was seen Scheduled while the other was Started."""
+        return (late.id, early.id) in self._waited
 
-    def _prove(self, pair: tuple[str, str]) -> None:
-        if pair in self._waited and pair in self._both:
-            late, early, sighting = self._both[pair]
-            self.proven[late, early] = sighting
+    def started_together(self) -> Iterable[tuple[Event, Event, Sighting]]:
+        """Each pair once, with the first document that shows both Started."""
+        return self._both.values()
 
 
 def _list(names: tuple[str, ...]) -> str:

@@ -9,9 +9,13 @@ from itertools import pairwise
 
 from .dialect import FULL_SIGHT, SIGHT
 from .document import Document
+from .facts import Facts
 from .order import Order, Period, Sighting
 from .records import Disabled, Exchange, Trace
 from .verdict import Docket
+
+# A first GET that took longer may have enabled the group before the event was raised; seconds.
+AT_ONCE = 1.0
 
 _Array = tuple[tuple[str, str, str], ...]
 
@@ -61,9 +65,15 @@ def _visible(array: _Array, sight: int) -> _Array:
 
 
 def judge_complete(
-    trace: Trace, sightings: Sequence[Sighting], order: Order, docket: Docket
+    trace: Trace,
+    sightings: Sequence[Sighting],
+    unclear: Sequence[Exchange],
+    order: Order,
+    facts: Facts,
+    docket: Docket,
 ) -> None:
-    """What only a trace without gaps can prove: that nothing happened in between."""
+    """What only a trace without gaps can prove: that nothing happened in between. `unclear` are
+    polls that were answered with something that cannot be read."""
     if not trace.gapless:
         return
     by_group: dict[str, list[Sighting]] = {}
@@ -71,7 +81,7 @@ def judge_complete(
         if sighting.caller.key is not None:
             by_group.setdefault(sighting.caller.key, []).append(sighting)
     seen = {sighting.exchange.index for sighting in sightings}
-    others = [e.place for e in trace.exchanges if e.method == "GET" and e.index not in seen]
+    others = [exchange for exchange in unclear if exchange.index not in seen]
     for group in by_group.values():
         for one, other in pairwise(_apart(group, order)):
             if _idle(one, other):
@@ -81,9 +91,13 @@ def judge_complete(
                 )
                 _say(docket, "incarnation-idle", says, other)
         named = group[0].caller.group
+        if named is None:
+            continue
+        _judge_start(None, group, others, order, docket)
         for disabled in trace.disabled:
             if disabled.group == named:
-                _judge_start(disabled, group, others, docket)
+                _judge_start(disabled, group, others, order, docket)
+        _judge_pending(group, facts, docket)
 
 
 def _apart(group: Sequence[Sighting], order: Order) -> Iterable[Sighting]:
@@ -111,28 +125,64 @@ def _idle(one: Sighting, other: Sighting) -> bool:
 
 
 def _judge_start(
-    disabled: Disabled,
+    disabled: Disabled | None,
     group: Sequence[Sighting],
-    others: Sequence[tuple[float, int]],
+    others: Sequence[Exchange],
+    order: Order,
     docket: Docket,
 ) -> None:
-    after = next((s for s in group if _follows(disabled, s.exchange)), None)
-    if after is None or any(disabled.place < other < after.exchange.place for other in others):
+    """The first document after a disabling, or (None) the first of all."""
+    after = [s for s in group if disabled is None or _follows(disabled, s.exchange)]
+    if not after:
+        return
+    first = after[0]
+    if any(
+        (disabled is None or disabled.place < other.place)
+        and not order.before(first.exchange, other)
+        for other in others
+    ):
         return  # some other GET may have enabled the group before
-    if after.document.incarnation not in (1, None):
-        says = f"The first document after disabling has incarnation {after.document.incarnation}."
-        _say(docket, "incarnation-start", says, after)
+    # Of those that overlap, any may have been the first.
+    firsts = [s.document.incarnation for s in after if not order.before(first.exchange, s.exchange)]
+    if 1 in firsts or None in firsts:
+        return
+    when = "the group was disabled" if disabled is not None else "the service began"
+    says = f"The first document after {when} has incarnation {first.document.incarnation}."
+    _say(docket, "incarnation-start", says, first)
+
+
+def _judge_pending(group: Sequence[Sighting], facts: Facts, docket: Docket) -> None:
+    """What a user asks for while the group is not enabled happens at once and is never shown, so
+    the first document of a period has no user's event but those that an earlier one showed."""
+    listed: dict[str, Period] = {}
+    for sighting in group:
+        period, document = sighting.period, sighting.document
+        if period is None:
+            return
+        for event in document.events or ():
+            earlier = listed.setdefault(event.id, period) != period
+            if (
+                document.incarnation == 1
+                and not earlier
+                and facts.known[event.id].facts.get("source") == "User"
+                and sighting.exchange.t - sighting.exchange.asked <= AT_ONCE
+            ):
+                says = "A user asked for it while the group was not enabled, and it is shown."
+                _say(docket, "silent-shown", says, sighting, event.id)
 
 
 def _follows(disabled: Disabled, exchange: Exchange) -> bool:
     return disabled.t <= exchange.asked and disabled.place < exchange.place
 
 
-def _say(docket: Docket, rule: str, says: str, sighting: Sighting) -> None:
+def _say(
+    docket: Docket, rule: str, says: str, sighting: Sighting, event: str | None = None
+) -> None:
     docket.add(
         rule,
         says,
         t=sighting.exchange.t,
+        event=event,
         group=sighting.caller.group,
         machine=sighting.caller.machine,
     )

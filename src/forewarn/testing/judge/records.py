@@ -4,7 +4,7 @@ Times are seconds on the service's clock. Nothing here reads or judges.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 Pairs = tuple[tuple[str, str], ...]  # headers, names in lower case
 
@@ -49,6 +49,7 @@ class FleetLine:
     machines: Mapping[str, Seat]
     complete: bool
     grace: float | None  # how long nothing starts by its NotBefore after an interruption
+    speed: float = 1.0  # durations, notice among them, are divided by it
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +143,19 @@ class Trace:
     windows: tuple[Window, ...] = ()
     unannounced: tuple[Unannounced, ...] = ()
     overs: tuple[Over, ...] = ()
+    short_notices: frozenset[str] = frozenset()  # events that have less notice on purpose
+    moves: Mapping[str, frozenset[str]] = field(default_factory=dict)  # by event, as recorded
 
     @property
     def grace(self) -> float | None:
         """The shortest that any fleet line names; None unless every one names it."""
         named = [fleet.grace for fleet in self.fleets if fleet.grace is not None]
         return min(named) if named and len(named) == len(self.fleets) else None
+
+    @property
+    def speed(self) -> float:
+        """The highest that any fleet line names: notice is that much shorter."""
+        return max((fleet.speed for fleet in self.fleets), default=1.0)
 
     @property
     def gapless(self) -> bool:

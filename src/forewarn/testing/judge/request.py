@@ -3,12 +3,16 @@
 The first thing that is wrong answers, in the promised order: verb, X-Forwarded-For, Metadata
 header, duplicate parameter, api-version, body. Who asked is another matter and judged
 elsewhere. Where the promises leave it open, nothing is deserved in particular.
+
+A target is taken byte for byte: `%3F` is no question mark. Whether a path that is the endpoint's
+only once it is decoded, or without its last slash, is served there, is left open.
 """
 
 import json
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import Literal
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from .dialect import (
     BAD_VERSION,
@@ -27,6 +31,12 @@ from .records import Pairs
 MODEST_BODY = 4096
 # Beyond this an HTTP server may refuse the head as malformed before anything else counts.
 MODEST_HEAD = 4096
+
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_FIELD = re.compile(r"[\t -~\x80-\U0010ffff]*")  # what may stand in the value of a header
+_TARGET = re.compile(r"[!-~]+")
+_ABSOLUTE = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
+_ONCE = ("host", "content-length")  # headers that no request has twice
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +60,7 @@ class Request:
     approves: tuple[str, ...] = ()  # ids, upper case, of a well-formed approval
     mentions: frozenset[str] = frozenset()  # whatever in the body of a POST looks like an id
     tags: tuple[str, ...] | None = None  # If-None-Match (or etag), without quotes and W/
+    malformed: bool = False  # perhaps no HTTP: it may be refused before anything else counts
 
     @property
     def well_formed_approval(self) -> bool:
@@ -57,26 +68,71 @@ class Request:
 
 
 def read_request(method: str, target: str, headers: Pairs, body: bytes) -> Request:
+    path, _, raw_query = _ABSOLUTE.sub("", target, count=1).partition("?")
     try:
-        parts = urlsplit(target)
-        query = parse_qsl(parts.query, keep_blank_values=True)
+        query = parse_qsl(raw_query, keep_blank_values=True)
     except ValueError:
         return Request(about_events=False)
-    if parts.path.lower().removesuffix("/") == WAIT_PATH and method == "GET":
+    if path.lower().removesuffix("/") == WAIT_PATH and method == "GET":
         return _read_wait(query, headers)
-    if parts.path.lower() != PATH:
-        return Request(about_events=False)
+    mentions: frozenset[str] = frozenset()
+    if method == "POST":
+        text = body.decode("utf-8", "replace")
+        mentions = frozenset(guid.upper() for guid in GUID.findall(text))
+    request = Request(about_events=False, mentions=mentions, malformed=_malformed(method, headers))
+    if _decoded(path) != PATH:
+        return request
     versions = [value for name, value in query if name == "api-version"]
     version = VERSIONS.get(versions[0]) if len(versions) == 1 else None
+    request = replace(request, version=version, tags=_tags(headers))
+    if path.lower() != PATH or not _TARGET.fullmatch(target) or "#" in target:
+        return request
     approval, ids = _read_approval(body) if method == "POST" else ("none", ())
-    mentions = frozenset(
-        guid.upper() for guid in GUID.findall(body.decode("utf-8", "replace")) if method == "POST"
-    )
     head = len(target) + sum(len(name) + len(value) for name, value in headers)
     deserved = None
-    if head <= MODEST_HEAD and method.isupper():
-        deserved = _deserved(method, query, headers, version, approval, len(body))
-    return Request(True, version, deserved, ids, mentions, _tags(headers))
+    if head > MODEST_HEAD:
+        request = replace(request, malformed=True)
+    elif method.isupper() and not request.malformed and not _encoded(raw_query, query):
+        length = _length(headers, body)
+        if length is not None and length > len(body):
+            approval = "unsettled"  # not all of it was read
+        deserved = _deserved(method, query, headers, version, approval, length)
+    return replace(request, about_events=True, deserved=deserved, approves=ids)
+
+
+def _decoded(path: str) -> str:
+    return unquote(path, "latin-1").lower().removesuffix("/")
+
+
+def _encoded(raw: str, query: list[tuple[str, str]]) -> bool:
+    """Whether what a parameter is depends on how the query is taken apart and decoded."""
+    if not set(raw) & set("%+;#"):
+        return False
+    plain = [tuple(part.partition("=")[::2]) for part in raw.split("&") if part]
+    important = [pair for pair in query if pair[0].lower() == "api-version"]
+    as_sent = [pair for pair in plain if pair[0].lower() == "api-version"]
+    return ";" in raw or important != as_sent or [n for n, _ in plain] != [n for n, _ in query]
+
+
+def _malformed(method: str, headers: Pairs) -> bool:
+    names = [name for name, _ in headers]
+    lengths = [value.strip() for name, value in headers if name == "content-length"]
+    return (
+        not _TOKEN.fullmatch(method)
+        or any(not _TOKEN.fullmatch(name) or not _FIELD.fullmatch(v) for name, v in headers)
+        or any(names.count(name) > 1 for name in _ONCE)
+        or not all(length.isascii() and length.isdigit() for length in lengths)
+        or ("content-length" in names and "transfer-encoding" in names)
+    )
+
+
+def _length(headers: Pairs, body: bytes) -> int | None:
+    """How long the body is that was sent or announced; None: not known. What is too long, or does
+    not come in time, is rightly not read."""
+    if any(name == "transfer-encoding" for name, _ in headers):
+        return None
+    announced = [int(value) for name, value in headers if name == "content-length"]
+    return max([len(body), *announced])
 
 
 def _read_wait(query: list[tuple[str, str]], headers: Pairs) -> Request:
@@ -93,7 +149,7 @@ def _deserved(
     headers: Pairs,
     version: Version | None,
     approval: str,
-    length: int,
+    length: int | None,
 ) -> Deserved | None:
     if method not in ("GET", "POST"):
         return Deserved(frozenset({405}), f"the verb {method} is not served")
@@ -123,7 +179,7 @@ def _deserved(
         return _refused("its api-version is missing or unknown", method, BAD_VERSION)
     if method == "GET":
         return Deserved(frozenset({200, 304}), "it is in order")
-    statuses = {500, 408} | ({413} if length > MODEST_BODY else set())
+    statuses = {500, 408} | ({413} if length is None or length > MODEST_BODY else set())
     match approval:
         case "good":
             return Deserved(frozenset(statuses | {200, 400}), "it is in order")

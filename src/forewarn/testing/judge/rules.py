@@ -10,7 +10,7 @@ from types import MappingProxyType
 _ANSWERS = {
     "wrong-status": "The status is the one that the request deserves.",
     "error-body": "An error carries the body that belongs to it.",
-    "server-error": "No 5xx, except 500 to an approval that could not be made durable.",
+    "server-error": "No 5xx, except 500 to what could not be made durable, and when overloaded.",
     "unknown-caller": "A caller that is no machine of the fleet gets 404, never a document.",
     "content-type": "Content-Type is application/json; charset=utf-8, for errors too.",
     "content-length": "Content-Length is present on success and equals the length of the body.",
@@ -48,6 +48,7 @@ _DOCUMENTS = {
 }
 
 _COURSE = {
+    "changed-id": "An event keeps its EventId from Scheduled to Started until it is gone.",
     "changed-facts": "What an event says of itself never changes, in any document or version.",
     "backwards": "A Started event is never Scheduled again.",
     "came-back": "An event that is gone does not come back.",
@@ -55,7 +56,9 @@ _COURSE = {
     "incarnation-same": "One incarnation stands for one array of events.",
     "incarnation-down": "The incarnation goes down only when a group was disabled in between.",
     "incarnation-idle": "The incarnation changes only when the events do (complete traces).",
-    "incarnation-start": "After a group was disabled its documents start at 1 (complete traces).",
+    "incarnation-start": "The first document after a group is enabled is 1 (complete traces).",
+    "short-notice": "NotBefore is at least the type's minimum notice after the announcement.",
+    "unscheduled-start": "A Freeze or Preempt is Scheduled before it is Started.",
     "early-start": "Without an approval no event starts before its NotBefore.",
     "grace-start": "After an outage or a step of the clock NotBefore starts nothing for a while.",
     "window": "An event that has a window starts only while it is open.",
@@ -64,10 +67,11 @@ _COURSE = {
     "joint-approval": "A host is worked on early only if every group that listens has approved.",
     "coupling": "An approved Terminate waits for those that are due no later, while they wait.",
     "late-start": "An event whose NotBefore has passed starts when nothing holds it.",
+    "vanished": "An approved event is Started before it is gone, unless it was withdrawn.",
     "lost-approval": "An acknowledged approval starts the event when nothing holds it.",
     "approval-refused": "An approval of an event that the group was shown is accepted.",
     "approval-accepted": "An approval of an event that was never listed for the group is refused.",
-    "silent-shown": "An event that is carried out unannounced is listed in no document.",
+    "silent-shown": "What is carried out unannounced is listed in no document, then or later.",
     "leak-event": "An event is shown to the machines of one group only.",
     "leak-resource": "A document names no machine of another group.",
     "domain-split": "The machines of one event lie in one update domain.",

@@ -45,6 +45,9 @@ _HARMLESS = frozenset(
         "window",
         "unannounced",
         "over",
+        "event",
+        "short-notice",
+        "partial",
         "end",
     }
 )
@@ -61,13 +64,18 @@ def read_lines(paths: Sequence[Path]) -> Iterator[object]:
     """The records of all files, one after the other; a line that is not JSON stays bytes."""
     for path in paths:
         with path.open("rb") as lines:
-            for line in lines:
-                if line.isspace():
-                    continue
-                try:
-                    yield json.loads(line)
-                except (ValueError, RecursionError):
-                    yield line
+            yield from read_records(lines)
+
+
+def read_records(lines: Iterable[bytes]) -> Iterator[object]:
+    """The records on these lines; a line that is not JSON stays bytes."""
+    for line in lines:
+        if line.isspace():
+            continue
+        try:
+            yield json.loads(line)
+        except (ValueError, RecursionError):
+            yield line
 
 
 def read_trace(records: Iterable[object]) -> Trace:
@@ -89,6 +97,8 @@ def read_trace(records: Iterable[object]) -> Trace:
     windows: list[Window] = []
     unannounced: list[Unannounced] = []
     overs: list[Over] = []
+    short_notices: set[str] = set()
+    moves: dict[str, set[str]] = {}
     for index, record in enumerate(records):
         try:
             if not isinstance(record, Mapping) or not isinstance(record.get("kind"), str):
@@ -122,6 +132,14 @@ def read_trace(records: Iterable[object]) -> Trace:
                     unannounced.append(_unannounced(t, record))
                 case "over":
                     overs.append(Over(t, _text(record, "event").upper()))
+                case "short-notice":
+                    short_notices.add(_text(record, "event").upper())
+                case "event":
+                    moves.setdefault(_text(record, "event").upper(), set()).add(
+                        _text(record, "move")
+                    )
+                case "partial":
+                    doubt = -math.inf  # others may have approved, at any time
                 case _:
                     pass
         except _UnreadableError:
@@ -147,6 +165,8 @@ def read_trace(records: Iterable[object]) -> Trace:
         tuple(windows),
         tuple(unannounced),
         tuple(overs),
+        frozenset(short_notices),
+        {event: frozenset(taken) for event, taken in moves.items()},
     )
 
 
@@ -201,7 +221,8 @@ def _fleet(t: float, record: Mapping[str, object]) -> FleetLine:
             tuple(str(address) for address in addresses),
         )
     grace = None if record.get("grace") is None else _number(record, "grace")
-    return FleetLine(t, kinds, machines, record.get("complete") is True, grace)
+    speed = 1.0 if record.get("speed") is None else _number(record, "speed")
+    return FleetLine(t, kinds, machines, record.get("complete") is True, grace, max(1.0, speed))
 
 
 def _impact(t: float, record: Mapping[str, object]) -> Impact:

@@ -1,0 +1,191 @@
+"""Events that vanish: under another id, or though they were approved.
+
+A Scheduled event that is gone was withdrawn, or has started and ended unseen. Both may be in
+order, so proof takes more: another event that is the same but for its id, in its place, or a
+recording that would tell of a withdrawal and does not.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .approvals import Waits
+from .assent import Assents
+from .dialect import NEVER_SUDDEN
+from .document import Document, Event
+from .facts import Facts
+from .fleet import RECORD_SLACK
+from .notice import Notices
+from .order import TOLERANCE, Order, Sighting
+from .records import Trace
+from .sights import Sights
+from .verdict import Docket
+
+_BEGUN = frozenset({"start", "finish"})
+_COMPARED = ("description", "source", "duration")
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was read of the whole recording before events are followed through it."""
+
+    trace: Trace
+    order: Order
+    assents: Assents
+    sights: Sights
+    facts: Facts
+
+
+class Identities:
+    """Of one group."""
+
+    def __init__(self, found: Evidence, notices: Notices, waits: Waits, docket: Docket) -> None:
+        self._trace = found.trace
+        self._order = found.order
+        self._assents = found.assents
+        self._sights = found.sights
+        self._facts = found.facts
+        self._notices = notices
+        self._waits = waits
+        self._docket = docket
+        # Whether a withdrawal would be known: every document, or every step, was recorded.
+        self._told = bool(found.trace.moves)
+        self._closed = found.trace.gapless or self._told
+        self._just_gone: tuple[tuple[str, ...], Document | None] = ((), None)
+        self._renamed: set[str] = set()
+        self._vanished: dict[str, Sighting] = {}
+
+    def judge(
+        self, sighting: Sighting, missing: tuple[str, ...], newcomers: Iterable[Event]
+    ) -> set[str]:
+        """The newcomers that are others under a new id. `missing` were there before."""
+        gone = [id for id in missing if self._unstarted(id, sighting)]
+        before = [id for id in self._just_gone[0] if self._unstarted(id, sighting)]
+        found: set[str] = set()
+        for event in newcomers:
+            if event.started:
+                old = next((id for id in (*gone, *before) if self._began(id, event, sighting)), "")
+            else:
+                old = next((id for id in gone if self._replaced(id, event)), "")
+            if old:
+                found.add(event.id)
+                self._renamed.add(old)
+                says = f"It has replaced {old}, which is the same event but for its id."
+                self._say("changed-id", says, event.id, sighting)
+        for id in gone:
+            if self._lost(id, sighting):
+                self._vanished.setdefault(id, sighting)
+        return found
+
+    def settle(self, sighting: Sighting, missing: tuple[str, ...]) -> None:
+        if missing:
+            self._just_gone = missing, sighting.document
+        elif sighting.document is not self._just_gone[1]:
+            self._just_gone = (), None
+
+    def finish(self) -> None:
+        for id, sighting in self._vanished.items():
+            if id not in self._renamed:
+                says = "It was approved, was never Started and is gone, and nobody withdrew it."
+                self._say("vanished", says, id, sighting)
+
+    def _moves(self, id: str) -> frozenset[str]:
+        return self._trace.moves.get(id, frozenset())
+
+    def _unstarted(self, id: str, sighting: Sighting) -> bool:
+        """Whether it was last seen Scheduled, in the same enabled period, and not withdrawn."""
+        last = self._sights.last_scheduled.get(id)
+        return (
+            last is not None
+            and last.period is not None
+            and last.period == sighting.period
+            and id not in self._sights.started
+            and id not in self._renamed
+            and "withdraw" not in self._moves(id)
+        )
+
+    # The same event under another id.
+
+    def _began(self, id: str, event: Event, sighting: Sighting) -> bool:
+        """Whether the Started newcomer can only be the event that is gone."""
+        last, known = self._sights.last_scheduled[id].exchange, self._facts.known[id]
+        if event.id in self._sights.first_scheduled or not self._same(id, event):
+            return False
+        if "strike" in self._moves(event.id) or _BEGUN & self._moves(id):
+            return False
+        if event.id in self._trace.short_notices or self._assents.named(event.id):
+            return False
+        t = sighting.exchange.t
+        lived = t - last.asked + TOLERANCE + self._order.blur
+        if not self._trace.gapless and lived >= self._notices.minimum(event.type):
+            return False  # it may have been announced and have become due in between
+        # What a failure does to the same machine at that very moment looks alike, unless it says
+        # so, cannot be a failure's, or the event that is gone was about to start.
+        due = known.not_before is not None and known.not_before <= t
+        return (
+            event.type in NEVER_SUDDEN
+            or due
+            or bool(known.facts.get("description") and event.description)
+            or known.facts.get("source") == "User"
+            or self._waits.approved(id, sighting)
+        )
+
+    def _replaced(self, id: str, event: Event) -> bool:
+        """Whether the Scheduled newcomer is the event that is gone."""
+        return (
+            self._closed
+            and self._same(id, event)
+            and self._facts.known[id].not_before == event.not_before
+            and not self._moves(event.id)
+        )
+
+    def _same(self, id: str, event: Event) -> bool:
+        old, new = self._facts.known[id], self._facts.known[event.id]
+        if old.facts.get("type") != event.type or old.machines() != new.machines():
+            return False
+        return all(
+            old.facts[name] == new.facts[name]
+            for name in _COMPARED
+            if name in old.facts and name in new.facts
+        )
+
+    # Approved, and gone.
+
+    def _lost(self, id: str, sighting: Sighting) -> bool:
+        if not self._closed or not self._waits.approved(id, sighting):
+            return False
+        last = self._sights.last_scheduled[id]
+        if not self._trace.gapless:
+            carried_out = any(impact.event == id for impact in self._trace.impacts)
+            interrupted = any(
+                last.exchange.asked - RECORD_SLACK <= t <= sighting.exchange.t + RECORD_SLACK
+                for t in self._trace.breaks
+            )
+            if carried_out or interrupted or _BEGUN & self._moves(id):
+                return False
+        if self._told:
+            return True
+        event = next(e for e in last.document.events or () if e.id == id)
+        return not self._waits.may_wait(event, last) and not self._moot(event)
+
+    def _moot(self, event: Event) -> bool:
+        """Whether something else may have made it pointless: another event of one of its
+        machines, or their leaving."""
+        machines = set(event.resources)
+        if any(not machines <= line.machines.keys() for line in self._trace.fleets):
+            return True
+        return any(
+            not machines.isdisjoint(names)
+            for id, other in self._facts.known.items()
+            if id != event.id
+            for names in other.machines()
+        )
+
+    def _say(self, rule: str, says: str, id: str, sighting: Sighting) -> None:
+        self._docket.add(
+            rule,
+            says,
+            t=sighting.exchange.t,
+            event=id,
+            group=sighting.caller.group,
+            machine=sighting.caller.machine,
+        )

@@ -1,0 +1,86 @@
+"""Notice: how long before its NotBefore an event was announced.
+
+When an event was raised is not recorded, but a document that does not list it proves that it was
+raised later. Proof takes such a document of the same group, while it was enabled: what the first
+document after enabling shows may have been pending for long.
+"""
+
+import math
+
+from .assent import Assents
+from .dialect import FULL_SIGHT, NEVER_SUDDEN, NOTICE, SIGHT
+from .document import Event
+from .order import TOLERANCE, Order, Period, Sighting
+from .records import Trace
+from .sights import Sights
+from .verdict import Docket
+
+# In a complete trace every document is asked for after each change. This long after it at most,
+# in seconds: a machine that is busy may need a moment.
+PROMPT = 5.0
+
+
+class Notices:
+    """Of one group."""
+
+    def __init__(
+        self, trace: Trace, order: Order, assents: Assents, sights: Sights, docket: Docket
+    ) -> None:
+        self._margin = TOLERANCE + order.blur
+        self._gapless = trace.gapless
+        self._on_purpose = trace.short_notices
+        self._speed = trace.speed
+        self._assents = assents
+        self._sights = sights
+        self._docket = docket
+        self._accused: set[str] = set()
+        # By enabled period and sight: when the latest document was asked for that could show
+        # events of that sight.
+        self._asked: dict[Period, list[float]] = {}
+
+    def minimum(self, type: str) -> float:
+        """The least notice of a type, in seconds, at the speed of the service."""
+        return NOTICE[type] / self._speed
+
+    def settle(self, sighting: Sighting) -> None:
+        if sighting.period is None:
+            return
+        asked = self._asked.setdefault(sighting.period, [-math.inf] * (FULL_SIGHT + 1))
+        for sight in range(sighting.document.version.sight + 1):
+            asked[sight] = max(asked[sight], sighting.exchange.asked)
+
+    def judge(self, event: Event, sighting: Sighting) -> None:
+        """Judge an event that no document before this one lists."""
+        known = self._asked.get(sighting.period) if sighting.period is not None else None
+        absent = -math.inf if known is None else known[SIGHT[event.type]]
+        if absent == -math.inf or event.id in self._on_purpose or event.id in self._accused:
+            return
+        minimum = self.minimum(event.type)
+        if event.not_before is not None:
+            if self._gapless:
+                absent = max(absent, sighting.exchange.asked - PROMPT)
+            if event.not_before + self._margin < absent + minimum:
+                most = max(0.0, event.not_before - absent)
+                says = (
+                    f"A {event.type} was announced at most {most:.0f} s before its NotBefore,"
+                    f" not {minimum:g} s."
+                )
+                self._say("short-notice", says, event, sighting)
+        elif event.type in NEVER_SUDDEN and event.id not in self._sights.first_scheduled:
+            t = sighting.exchange.t
+            # Had it been raised after that document, it could not have become due yet.
+            undue = self._gapless or t + self._margin < absent + minimum
+            if undue and self._assents.none(event.id, t):
+                says = f"A {event.type} is Started that was never Scheduled."
+                self._say("unscheduled-start", says, event, sighting)
+
+    def _say(self, rule: str, says: str, event: Event, sighting: Sighting) -> None:
+        self._accused.add(event.id)
+        self._docket.add(
+            rule,
+            says,
+            t=sighting.exchange.t,
+            event=event.id,
+            group=sighting.caller.group,
+            machine=sighting.caller.machine,
+        )
