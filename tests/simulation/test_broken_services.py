@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, TypeAlias
 
 import msgspec
 import pytest
-from script import Script
-from world import Kill, MortalStore
+from script import NAMES, Script
+from world import Kill, MortalStore, Simulation
 
 from forewarn.core import (
     Event,
+    EventType,
     Group,
     GroupView,
     Now,
+    Refused,
     Source,
     Status,
+    announce,
     changes,
     group,
     holds,
     joint,
     settling,
 )
-from forewarn.core.time import DAY
+from forewarn.core.lifecycle import Move, move
+from forewarn.core.time import DAY, MINUTE
 from forewarn.drivers.simulated import World
 from forewarn.metadata import app, boards, present
 from forewarn.metadata.reply import Reply
@@ -105,12 +110,15 @@ def _patch_view(patch: pytest.MonkeyPatch, change: Callable[[GroupView], GroupVi
 
 
 def changes_the_id_when_it_starts(patch: pytest.MonkeyPatch) -> None:
+    def another_id(id: str) -> str:
+        return str(uuid.uuid5(uuid.NAMESPACE_OID, id)).upper()
+
     def other(view: GroupView) -> GroupView:
         return replace(
             view,
             events=tuple(
-                replace(event, id=event.id[::-1] if event.status is Status.STARTED else event.id)
-                for event in view.events
+                replace(e, id=another_id(e.id) if e.status is Status.STARTED else e.id)
+                for e in view.events
             ),
         )
 
@@ -164,6 +172,95 @@ def disturbs_all_domains_at_once(patch: pytest.MonkeyPatch) -> None:
 
 def starts_a_second_event_on_a_busy_machine(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Event, "waits", property(lambda _self: False))
+
+
+def starts_all_domains_in_one_commit(patch: pytest.MonkeyPatch) -> None:
+    """What starts together does not look at one another, only at what has started before."""
+    enter = holds.Floor.enter
+
+    def blind(self: holds.Floor, event: Event) -> None:
+        if event.started_at is None or event.started_at < NOW[-1]:
+            enter(self, event)
+
+    _patch_now(patch)
+    patch.setattr(holds.Floor, "enter", blind)
+
+
+def starts_two_events_of_a_machine_in_one_commit(patch: pytest.MonkeyPatch) -> None:
+    """The same, but that update domains are kept apart."""
+    taken = holds.Floor.taken
+
+    def by_domain(self: holds.Floor, event: Event) -> bool:
+        busy = self.on_machines(event.resources).values()
+        if busy and all((other.started_at or 0) >= NOW[-1] for other in busy):
+            return event.waits_for_domain and bool(self.in_other_domains(event.domain))
+        return taken(self, event)
+
+    _patch_now(patch)
+    patch.setattr(holds.Floor, "taken", by_domain)
+
+
+NOW: list[int] = [0]  # the instant of the decision that is being made
+
+
+def _patch_now(patch: pytest.MonkeyPatch) -> None:
+    honest = settling._Settling.__init__
+
+    def noted(self: Any, group: Group, now: Now) -> None:
+        NOW[:] = [now.at]
+        honest(self, group, now)
+
+    patch.setattr(settling._Settling, "__init__", noted)
+
+
+def announces_too_late(patch: pytest.MonkeyPatch) -> None:
+    """With a minute less of notice than is promised, and nobody asked for that."""
+    honest = announce._not_before
+
+    def late(command: Any, now: Now) -> Any:
+        when = honest(command, now)
+        return when if isinstance(when, Refused) else max(when - MINUTE, now.at)
+
+    patch.setattr(announce, "_not_before", late)
+
+
+def starts_freezes_out_of_nothing(patch: pytest.MonkeyPatch) -> None:
+    honest = group.view
+
+    def shown(found: Group) -> GroupView:
+        view = honest(found)
+        return replace(
+            view,
+            events=tuple(
+                e
+                for e in view.events
+                if e.type is not EventType.FREEZE or e.status is not Status.SCHEDULED
+            ),
+        )
+
+    patch.setattr("forewarn.metadata.upstream.view", shown)
+
+
+def loses_approved_events(patch: pytest.MonkeyPatch) -> None:
+    """What is approved is gone when it should start."""
+    honest = settling.started
+
+    def lost(event: Event, now: Now) -> Event:
+        if event.approved is None:
+            return honest(event, now)
+        return move(event, Move.WITHDRAW, ended_at=now.at)
+
+    patch.setattr(settling, "started", lost)
+
+
+def begins_at_another_number(patch: pytest.MonkeyPatch) -> None:
+    honest = group.view
+
+    def shifted(found: Group) -> GroupView:
+        view = honest(found)
+        return replace(view, incarnation=view.incarnation + 1)
+
+    patch.setattr("forewarn.metadata.upstream.view", shifted)
 
 
 def shows_users_events_as_freezes(patch: pytest.MonkeyPatch) -> None:
@@ -231,13 +328,18 @@ BROKEN: list[tuple[Break, set[str]]] = [
     (carries_out_twice, {"impact-twice"}),
     (never_raises_the_incarnation, {"incarnation-same"}),
     (starts_over_after_a_restart, {"incarnation-down", "incarnation-same"}),
-    (changes_the_id_when_it_starts, {"event-id-form", "changed-facts", "wrong-status"}),
+    (changes_the_id_when_it_starts, {"changed-id"}),
     (reverses_the_order_with_every_change, {"events-order"}),
     (moves_the_time, {"changed-facts"}),
     (shows_everybody_the_same_board, {"leak-event", "leak-resource"}),
     (shows_new_fields_in_old_versions, {"keys", "hidden-type"}),
     (disturbs_all_domains_at_once, {"domain-overlap"}),
     (starts_a_second_event_on_a_busy_machine, {"machine-overlap"}),
+    (starts_all_domains_in_one_commit, {"domain-overlap"}),
+    (starts_two_events_of_a_machine_in_one_commit, {"machine-overlap"}),
+    (announces_too_late, {"short-notice"}),
+    (starts_freezes_out_of_nothing, {"unscheduled-start"}),
+    (loses_approved_events, {"vanished"}),
     (shows_users_events_as_freezes, {"event-source"}),
     (answers_approvals_with_a_body, {"approval-body"}),
     (brings_back_what_was_withdrawn, {"came-back"}),
@@ -268,3 +370,26 @@ def test_the_honest_service_is_not_accused() -> None:
         sim = asyncio.run(Script(seed, Kill(20, often=True)).run(300))
         judgement = judge(sim.trace)
         assert judgement.ok, judgement.render()
+
+
+def first_documents() -> list[dict[str, Any]]:
+    """A trace that is complete: of a service that has just begun, and all that was asked of it."""
+
+    async def asked() -> Simulation:
+        sim = Simulation(0, Kill())
+        await sim.start()
+        for machine in NAMES:
+            await sim.ask(machine, "GET", "2020-07-01")
+        await sim.stop()
+        return sim
+
+    trace = asyncio.run(asked()).trace
+    return [{**line, "complete": True} if line["kind"] == "fleet" else line for line in trace]
+
+
+def test_a_service_is_caught_that_begins_at_another_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert judge(first_documents()).ok
+    begins_at_another_number(monkeypatch)
+    assert {finding.rule for finding in judge(first_documents()).findings} == {"incarnation-start"}

@@ -75,6 +75,8 @@ def announce(group: Group, command: c.Raise, now: Now) -> Changes | Refused:
         joint=command.joint,
         span=command.span,
         moves=command.moves,
+        short_notice=when - now.at < now.rules.paced(PROMISES[command.type].notice)
+        and command.short_notice,
         **terms,
     )
     raised = EventMoved(Move.RAISE, move(event, Move.RAISE), command.by)

@@ -130,6 +130,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     moves: bool = False  # a live migration: its machines are on another host afterwards
     silent: bool = False  # carried out, but never shown to guests, now or later: unannounced
     failure: bool = False  # a sudden failure: directly Started, waits for nothing
+    short_notice: bool = False  # raised on purpose with less notice than its type promises
     left: tuple[str, ...] = ()  # resources that have since moved to another host
     listed: bool = False  # has the group ever been shown it?
     ready: tuple[Ready, ...] = ()  # the machines that have said so, in that order

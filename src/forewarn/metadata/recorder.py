@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import MutableMapping
 from typing import Any
+from urllib.parse import quote
 
 from forewarn import guard
 from forewarn.metadata.app import MetadataApp
@@ -45,7 +46,6 @@ class Recorder:
         try:
             await self._app(scope, listen, speak)
         finally:
-            query = scope["query_string"].decode("latin-1")
             spoiled = {"fault": scope[FAULT]} if FAULT in scope else {}
             self._trace.write(
                 "exchange",
@@ -56,7 +56,7 @@ class Recorder:
                 machine=seat.name if seat else None,
                 **{"from": source[0]},
                 method=scope["method"],
-                target=scope["path"] + (f"?{query}" if query else ""),
+                target=_target(scope),
                 headers=_texts(scope["headers"]),
                 status=start["status"],
                 answer_headers=_texts(start["headers"]),
@@ -64,6 +64,15 @@ class Recorder:
                 **_content("answer", said),
                 **spoiled,
             )
+
+
+def _target(scope: Scope) -> str:
+    """What was asked for as it was sent: in a path that is decoded, %3F would be a question mark.
+    ASGI servers need not offer that; without it, the path is encoded anew."""
+    raw = scope.get("raw_path")
+    path = quote(scope["path"]) if raw is None else raw.partition(b"?")[0].decode("latin-1")
+    query = scope["query_string"].decode("latin-1")
+    return f"{path}?{query}" if query else path
 
 
 def _texts(headers: list[tuple[bytes, bytes]]) -> list[tuple[str, str]]:

@@ -16,6 +16,7 @@ import msgspec
 from forewarn import guard
 from forewarn.core import Event, Group, Time
 from forewarn.core.changes import Disabled, EventMoved, MachinePut, MachineRemoved
+from forewarn.core.events import EventType
 from forewarn.core.lifecycle import SHOWN, Move
 from forewarn.core.time import SECOND, Rules
 from forewarn.drivers.simulated import Impact, World, private
@@ -75,6 +76,8 @@ class Trace:
                 if isinstance(item, EventMoved) and item.what in STAGES:
                     self._stage(item.what, item.event, commit.at)
                 match item:
+                    case EventMoved(what=Move.STRIKE, event=event):
+                        raised.append(event)
                     case EventMoved(what=Move.RAISE | Move.APPROVE as what, event=event):
                         if what is Move.RAISE:
                             raised.append(event)
@@ -110,7 +113,8 @@ class Trace:
         )
 
     def _planned(self, events: Iterable[Event], at: Time) -> None:
-        """What no document says of events: which go as one, when they may, and who is not told."""
+        """What no document says of events: which go as one, when they may, who is not told, and
+        which have less notice than is promised because somebody wanted it so."""
         joints: dict[str, list[Event]] = {}
         for event in events:
             if event.joint is not None:
@@ -119,6 +123,8 @@ class Trace:
                 closes = None if event.span.closes is None else event.span.closes / SECOND
                 opens = event.span.opens / SECOND
                 self.write("window", at, event=event.id, opens=opens, closes=closes)
+            if event.short_notice or (event.failure and event.type is EventType.FREEZE):
+                self.write("short-notice", at, event=event.id)
             if event.silent:
                 self.write(
                     "unannounced",
@@ -146,10 +152,12 @@ class Trace:
             for machine in group.machines
             if machine.alive
         }
-        grace = {}
+        pace = {}
         if self._rules is not None:
-            grace["grace"] = self._rules.paced(self._rules.start_grace) / SECOND
-        self.write("fleet", at, groups=groups, machines=machines, **grace)
+            pace["grace"] = self._rules.paced(self._rules.start_grace) / SECOND
+            if self._rules.speed != 1.0:
+                pace["speed"] = self._rules.speed
+        self.write("fleet", at, groups=groups, machines=machines, **pace)
 
 
 def _approval(event: Event) -> dict[str, Any]:

@@ -46,11 +46,11 @@ async def exchange(
 ) -> Answer:
     """One exchange; `asked` is the address that the request goes to."""
     path, _, query = target.partition("?")
-    path = unquote(path)  # as a server does
     scope = {
         "type": "http",
         "method": method,
-        "path": path,
+        "path": unquote(path),  # as a server does
+        "raw_path": path.encode("latin-1", "replace"),
         "query_string": query.encode(),
         "headers": [(k.lower().encode(), v.encode("latin-1")) for k, v in headers.items()],
     }
@@ -121,6 +121,7 @@ class Asgi:
                 break
         asked = self._service[self._machine].address
         plain = {key: scope[key] for key in ("type", "method", "path", "query_string")}
+        plain["raw_path"] = scope.get("raw_path")
         plain["headers"] = [(name.lower(), value) for name, value in scope["headers"]]
         work = _said(self._service.node.app, asked, plain, bytes(body))
         answer = await asyncio.wrap_future(self._service.submit(work))

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from forewarn.core import EventType, Refused
+import pytest
+
+from forewarn.core import EventType, Refused, Rules
 from forewarn.core import commands as c
 from forewarn.core.events import Joint, Span
 from forewarn.core.time import MINUTE, SECOND
@@ -129,5 +131,70 @@ def test_what_stands_already_is_recorded_when_a_recording_begins(tmp_path: Path)
     assert joint["events"] == {A: "web", B: "jump"}
     assert set(said(path, "fleet")[0]["machines"]) == {"web_0", "web_1", "jump"}
     assert [line["event"] for line in said(path, "window")] == [A, B]
+    judgement = judge_files([path])
+    assert judgement.ok, judgement.render()
+
+
+def announce(service: Service, id: str, type: EventType, **more: Any) -> None:
+    raised = c.Raise(id=id, type=type, machines=("web_0",), by="test", **more)
+    submit(service, ("web", raised))
+
+
+def test_notice_that_is_short_on_purpose_is_recorded_and_not_held_against_the_service(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "trace"
+    with Service(FLEET, record=path) as service:
+        service.get("web_0")
+        service.clock.advance("1s")
+        announce(service, A, EventType.REBOOT, notice=MINUTE, short_notice=True)
+        service.clock.advance("1s")
+        service.get("web_0")
+        announce(service, B, EventType.REBOOT, short_notice=True)
+        service.get("web_0")
+    assert said(path, "short-notice") == [
+        {"kind": "short-notice", "t": START / SECOND + 1, "event": A}
+    ], "the other has all the notice that is promised"
+    judgement = judge_files([path])
+    assert judgement.ok, judgement.render()
+    lines = path.read_text().splitlines()
+    path.write_text("".join(f"{line}\n" for line in lines if '"kind":"short-notice"' not in line))
+    (finding,) = judge_files([path]).findings
+    assert (finding.rule, finding.event) == ("short-notice", A)
+
+
+def test_short_notice_is_recorded_again_when_a_recording_begins(tmp_path: Path) -> None:
+    disk, path = Disk(), tmp_path / "trace"
+    with Service(FLEET, store=MemoryStore(disk)) as service:
+        announce(service, A, EventType.REBOOT, notice=MINUTE, short_notice=True)
+    with Service(FLEET, store=MemoryStore(disk), record=path):
+        pass
+    assert [line["event"] for line in said(path, "short-notice")] == [A]
+
+
+@pytest.mark.parametrize("kind", ["sudden", "short-notice"])
+def test_notice_that_a_fault_takes_away_is_recorded(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "trace"
+    with Service(FLEET, record=path) as service:
+        service.get("web_0")
+        service.faults.add(kind, times=1)
+        service.clock.advance("1s")
+        event = service.schedule("Freeze", "web_0")
+        service.clock.advance("1s")
+        service.get("web_0")
+    assert [line["event"] for line in said(path, "short-notice")] == [event.id]
+    judgement = judge_files([path])
+    assert judgement.ok, judgement.render()
+
+
+def test_a_service_that_divides_durations_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    with Service(FLEET, record=path, rules=Rules(speed=60)) as service:
+        service.get("web_0")
+        service.clock.advance("1s")
+        service.schedule("Reboot", "web_0")
+        service.clock.advance("1s")
+        service.get("web_0")
+    assert {line["speed"] for line in said(path, "fleet")} == {60}
     judgement = judge_files([path])
     assert judgement.ok, judgement.render()

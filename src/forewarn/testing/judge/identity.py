@@ -20,7 +20,7 @@ from .records import Trace
 from .sights import Sights
 from .verdict import Docket
 
-_BEGUN = frozenset({"start", "finish"})
+_MADE = frozenset({"raise", "strike"})  # the steps by which an event comes about
 _COMPARED = ("description", "source", "duration")
 
 
@@ -110,7 +110,7 @@ class Identities:
         last, known = self._sights.last_scheduled[id].exchange, self._facts.known[id]
         if event.id in self._sights.first_scheduled or not self._same(id, event):
             return False
-        if "strike" in self._moves(event.id) or _BEGUN & self._moves(id):
+        if _MADE & self._moves(event.id):
             return False
         if event.id in self._trace.short_notices or self._assents.named(event.id):
             return False
@@ -135,7 +135,7 @@ class Identities:
             self._closed
             and self._same(id, event)
             and self._facts.known[id].not_before == event.not_before
-            and not self._moves(event.id)
+            and not _MADE & self._moves(event.id)
         )
 
     def _same(self, id: str, event: Event) -> bool:
@@ -160,8 +160,8 @@ class Identities:
                 last.exchange.asked - RECORD_SLACK <= t <= sighting.exchange.t + RECORD_SLACK
                 for t in self._trace.breaks
             )
-            if carried_out or interrupted or _BEGUN & self._moves(id):
-                return False
+            if carried_out or interrupted or "finish" in self._moves(id):
+                return False  # it may have been over too soon to be seen
         if self._told:
             return True
         event = next(e for e in last.document.events or () if e.id == id)
