@@ -55,8 +55,12 @@ def listing(names: Sequence[str]) -> str:
     return f"{shown} and {rest} more" if rest > 0 else shown
 
 
-# What moves a terminal's cursor, ends a line or turns the direction of writing.
-_CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\u202a-\\u202e\\u2066-\\u2069]")
+# What moves a terminal's cursor, ends a line or turns the direction of writing; and halves of
+# characters, which no terminal can be sent.
+_CONTROL = re.compile(
+    "[\\x00-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028\\u2029\\u202a-\\u202e\\u2066-\\u2069"
+    "\\ud800-\\udfff]"
+)
 
 
 def visible(text: str) -> str:

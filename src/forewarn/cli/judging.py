@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from forewarn.cli.output import Json, as_json, fail, notes, table
+from forewarn.cli.output import Json, as_json, fail, notes, say_text, table
 
 
 def judge(
@@ -21,7 +21,6 @@ def judge(
 ) -> None:
     """Read recorded traffic and say what was broken: early starts, lost approvals, leaks, …"""
     from forewarn.testing import judge as judging
-    from forewarn.testing.recording.doubting import doubted
 
     if rules:
         if json:
@@ -32,7 +31,7 @@ def judge(
     if not files:
         raise typer.BadParameter("name at least one trace")
     try:
-        judgement = judging.judge(doubted(_records(files)))
+        judgement = judging.judge(_records(files))
     except OSError as error:
         fail(f"{error.filename}: {error.strerror}")
     if not judgement.exchanges:
@@ -42,18 +41,23 @@ def judge(
     if json:
         as_json(judgement.as_dict())
     else:
-        typer.echo(judgement.render())
+        say_text(judgement.render())
     if not judgement.ok:
         raise typer.Exit(1)
 
 
 def _records(files: list[Path]) -> Iterator[Any]:
-    """The lines of traces, and those that documents in a text make."""
-    from forewarn.testing.judge.trace import read_lines
-    from forewarn.testing.recording.reading import texts
+    """The lines of traces, and those that documents in a text make. Each file is opened once: it
+    may be a pipe."""
+    from forewarn.testing.judge.trace import read_records
+    from forewarn.testing.recording.reading import read_text_file
+    from forewarn.verdict.recordings import rewindable
 
-    pasted = texts(files)
-    for found in pasted.values():
-        notes(found.notes)
-        yield from found.lines
-    yield from read_lines([file for file in files if file not in pasted])
+    for path in files:
+        with rewindable(path) as file:
+            pasted = read_text_file(file)
+            if pasted is None:
+                yield from read_records(file)
+            else:
+                notes(pasted.notes)
+                yield from pasted.lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,12 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a tabl
 def say(line: str, *, err: bool = False) -> None:
     """One line, in which there may be words of guests, drivers and files."""
     typer.echo(visible(line), err=err)
+
+
+def say_text(text: str) -> None:
+    """Several lines, in which there may be words of guests, drivers and files."""
+    for line in text.removesuffix("\n").split("\n"):
+        say(line)
 
 
 def fail(says: str) -> NoReturn:
@@ -63,7 +70,10 @@ def parsed(parse: Callable[[str], Any], text: str | None) -> Any:
 
 
 def as_json(value: object) -> None:
-    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    try:
+        text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    except UnicodeEncodeError:  # half a character from a file, which only an escape can write
+        text = json.dumps(msgspec.to_builtins(value), indent=2)
     typer.echo("\n".join(map(escaped, text.split("\n"))))
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from forewarn.cli.output import fail, notes, say
+from forewarn.cli.output import fail, notes, say, say_text
 from forewarn.core.time import SECOND
 from forewarn.wire.versions import BY_NAME, NEWEST
 from forewarn.words import parse_duration
@@ -169,7 +169,7 @@ def from_(
         fail(f"{error.filename}: {error.strerror}")
     notes(found.notes)
     if output is None:
-        typer.echo(text, nl=False)
+        say_text(text)
         return
     try:
         output.write_text(text, encoding="utf-8")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import msgspec
 import typer
 
-from forewarn.cli.output import Json, as_json, fail, say, table
+from forewarn.cli.output import Json, as_json, fail, say, say_text, table
 from forewarn.cli.recording import from_
 from forewarn.cli.serving import need_server
 from forewarn.core.time import MAX_SPEED, MIN_SPEED
@@ -54,7 +54,7 @@ def list_(json: Json = False) -> None:
 def show(scenario: Which) -> None:
     """The file itself: a good beginning for one of your own."""
     need_server()
-    typer.echo(_found(scenario, 1).text, nl=False)
+    say_text(_found(scenario, 1).text)
 
 
 @app.command()

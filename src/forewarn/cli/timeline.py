@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from forewarn.cli.output import fail, say
+from forewarn.cli.output import fail, say, say_text
 
 if TYPE_CHECKING:
     from forewarn.testing.timeline import Lanes
@@ -79,7 +79,7 @@ def _show(lanes: Lanes, title: str) -> None:
         signs = "".join(shape.sign for shape in SHAPES.values())
         plain = signs.encode(encoding, "ignore").decode(encoding) != signs
         said = text(lanes, title=title, ascii_only=plain)
-        typer.echo(said.encode(encoding, "replace").decode(encoding), nl=False)
+        say_text(said.encode(encoding, "replace").decode(encoding))
 
 
 def _verdict(lines: list[Mapping[str, Any]]) -> Any:

@@ -36,7 +36,7 @@ def hear_files(paths: Sequence[Path]) -> Heard:
     files: list[IO[bytes]] = []
     try:
         for index, path in enumerate(paths):
-            files.append(_open(path))
+            files.append(rewindable(path))
             at = 0
             while line := files[index].readline(MAX_LINE):
                 when = _when(line)
@@ -59,8 +59,8 @@ def hear_files(paths: Sequence[Path]) -> Heard:
     return Heard(observer.verdict(), exchanges, unreadable)
 
 
-def _open(path: Path) -> IO[bytes]:
-    """What is read twice, in another order; of a pipe that takes a copy."""
+def rewindable(path: Path) -> IO[bytes]:
+    """The file, opened so that it can be read more than once: of a pipe that takes a copy."""
     file = path.open("rb")
     if file.seekable():
         return file

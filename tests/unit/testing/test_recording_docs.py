@@ -54,7 +54,7 @@ def test_the_scenario_in_it_can_be_played() -> None:
 
 
 def test_recording_and_reading_need_no_server_package() -> None:
-    names = ("recorder", "keeping", "telling", "reading", "scenario", "doubting")
+    names = ("recorder", "keeping", "telling", "reading", "scenario")
     imports = "".join(f"import forewarn.testing.recording.{name}\n" for name in names)
     heavy = ("uvicorn", "sqlalchemy", "litestar", "structlog", "yaml")
     program = f"{imports}import sys\nprint([name for name in {heavy} if name in sys.modules])"

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from forewarn.testing.judge import judge
 from forewarn.testing.recording import NotARecording, read_text, scenario_text
-from forewarn.testing.recording.doubting import doubted
 from forewarn.testing.recording.pasted import pasted
 from forewarn.testing.recording.scenario import NoScenario
 from forewarn.testing.scenarios import ScenarioError, find, parse
@@ -94,7 +93,7 @@ def test_a_document_is_found_in_any_shape(shape: str) -> None:
     assert event["NotBefore"] == EVENT["NotBefore"]
     scenario = parse(scenario_text(found.lines, name="thread", notes=found.notes))
     assert scenario.speakers == ("aks-spotcpu2m8-23666972-vmss_862",)
-    judgement = judge(doubted(found.lines))
+    judgement = judge(found.lines)
     assert judgement.ok, judgement.render()
 
 
@@ -219,14 +218,14 @@ def test_a_paste_proves_nothing_by_its_form_or_by_times_that_are_assumed() -> No
     elided = {key: value for key, value in EVENT.items() if key != "ResourceType"}
     thread = "\n".join([compact(document(9, started(EVENT))), compact(document(7, elided))])
     found = read_text(thread)
-    assert judge(doubted(found.lines)).ok
+    assert judge(found.lines).ok
     assert any("so it is not judged" in note for note in found.notes)
 
 
 def test_a_paste_that_proves_something_is_held_against_the_service() -> None:
     other = {**EVENT, "Resources": ["somebody-else"]}
     found = read_text(f"{LINE}\n{compact(document(8, other))}")
-    assert [finding.rule for finding in judge(doubted(found.lines)).findings] == ["changed-facts"]
+    assert [finding.rule for finding in judge(found.lines).findings] == ["changed-facts"]
 
 
 def test_a_text_is_a_scenario_by_its_file(tmp_path: Path) -> None:
@@ -258,7 +257,7 @@ _PIECES = st.sampled_from(
 @given(st.lists(st.one_of(_PIECES, st.text(max_size=20)), max_size=8).map("".join))
 def test_the_reader_never_raises(text: str) -> None:
     found = pasted(text)
-    assert judge(doubted(found.lines)) is not None
+    assert judge(found.lines) is not None
     if found.lines:
         try:
             made = scenario_text(found.lines, notes=found.notes)

@@ -10,6 +10,7 @@ import math
 from .assent import Assents
 from .dialect import FULL_SIGHT, NEVER_SUDDEN, NOTICE, SIGHT
 from .document import Event
+from .fleet import RECORD_SLACK
 from .order import TOLERANCE, Order, Period, Sighting
 from .records import Trace
 from .sights import Sights
@@ -26,7 +27,9 @@ class Notices:
     def __init__(
         self, trace: Trace, order: Order, assents: Assents, sights: Sights, docket: Docket
     ) -> None:
-        self._margin = TOLERANCE + order.blur
+        # Who records beside an endpoint reads its clock off the whole seconds of Date.
+        beside = not trace.fleets or trace.partial
+        self._margin = TOLERANCE + order.blur + (RECORD_SLACK if beside else 0.0)
         self._gapless = trace.gapless
         self._on_purpose = trace.short_notices
         self._speed = trace.speed

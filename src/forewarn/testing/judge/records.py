@@ -145,6 +145,7 @@ class Trace:
     overs: tuple[Over, ...] = ()
     short_notices: frozenset[str] = frozenset()  # events that have less notice on purpose
     moves: Mapping[str, frozenset[str]] = field(default_factory=dict)  # by event, as recorded
+    partial: bool = False  # others may have approved, at any time
 
     @property
     def grace(self) -> float | None:

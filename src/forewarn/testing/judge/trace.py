@@ -99,6 +99,7 @@ def read_trace(records: Iterable[object]) -> Trace:
     overs: list[Over] = []
     short_notices: set[str] = set()
     moves: dict[str, set[str]] = {}
+    partial = False
     for index, record in enumerate(records):
         try:
             if not isinstance(record, Mapping) or not isinstance(record.get("kind"), str):
@@ -139,7 +140,7 @@ def read_trace(records: Iterable[object]) -> Trace:
                         _text(record, "move")
                     )
                 case "partial":
-                    doubt = -math.inf  # others may have approved, at any time
+                    partial, doubt = True, -math.inf
                 case _:
                     pass
         except _UnreadableError:
@@ -167,6 +168,7 @@ def read_trace(records: Iterable[object]) -> Trace:
         tuple(overs),
         frozenset(short_notices),
         {event: frozenset(taken) for event, taken in moves.items()},
+        partial,
     )
 
 

@@ -34,9 +34,9 @@ class Finding:
         }
 
     def render(self) -> str:
-        about = [f"{self.rule}: {self.says}"]
+        about = [f"{self.rule}: {_printable(self.says)}"]
         where = [
-            f"{name} {value}"
+            f"{name} {_printable(str(value))}"
             for name, value in (
                 ("at", None if self.t is None else _clock(self.t)),
                 ("group", self.group),
@@ -120,6 +120,14 @@ class Docket:
             for (rule, says, event, group, machine), times in self._found.items()
         ]
         return tuple(sorted(found, key=lambda f: (f.t is None, f.t or 0.0)))
+
+
+def _printable(text: str) -> str:
+    """The text, with what would act upon a terminal or end a line escaped: whoever wrote the
+    recording wrote that too."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def _first(times: list[float | None]) -> float | None:

@@ -6,6 +6,7 @@ What cannot be understood is left out or said; nothing here raises. What a prope
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -154,7 +155,8 @@ def compact(value: Mapping[str, Any]) -> str:
     ]
     first = {k: v for k, v in value.items() if k == "DocumentIncarnation"}
     rest = {k: v for k, v in value.items() if k not in ("DocumentIncarnation", "Events")}
-    return msgspec.json.encode({**first, "Events": events, **rest}).decode()
+    # Half a character, which a text may hold as an escape, can only be written as one.
+    return json.dumps({**first, "Events": events, **rest}, separators=(",", ":"))
 
 
 def _short(value: Any) -> str:
