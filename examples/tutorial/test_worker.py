@@ -43,7 +43,7 @@ def test_it_sits_out_a_live_migration(forewarn, web, worker):
     worker.tick()
     with forewarn.during(event):
         worker.tick()
-    forewarn.verdict().check()
+    forewarn.verdict().check(strict=True)
 
 
 def test_it_goes_on_when_nothing_comes_of_it(forewarn, web, worker):

@@ -32,7 +32,6 @@ class Docket:
         machine: str,
         group: str = "",
         event: str = "",
-        severity: str = "",
     ) -> None:
         of_rule = self._found.setdefault((rule, machine), {})
         found = of_rule.get(event)
@@ -41,7 +40,7 @@ class Docket:
                 self.left_out += 1
                 return
             self._kept += 1
-            found = of_rule[event] = _Found(at, group, says, severity or RULES[rule].severity)
+            found = of_rule[event] = _Found(at, group, says, RULES[rule].severity)
         found.times += 1
 
     def complaints(self) -> list[Complaint]:

@@ -11,14 +11,7 @@ from forewarn.verdict.docket import Docket
 from forewarn.verdict.happenings import FREEZE, STARTED, WITHDRAWN, Happening, Way, after
 from forewarn.verdict.heard import Exchange, apart, passed
 from forewarn.verdict.register import Register
-from forewarn.verdict.rules import (
-    NOTE,
-    REPEATED,
-    SHORT_FREEZE,
-    THROTTLED,
-    THROTTLED_WITHIN,
-    WRONG,
-)
+from forewarn.verdict.rules import REPEATED, SHORT_FREEZE, THROTTLED, THROTTLED_WITHIN
 from forewarn.verdict.wording import plain
 from forewarn.wire import errors, requests
 from forewarn.wire.errors import Problem
@@ -161,10 +154,9 @@ class Manners:
         lasts = f"of {seconds:g} s" if seconds is not None and seconds >= 0 else "of a few seconds"
         says = (
             f"approved {_named(known)}, a pause {lasts} that memory and connections survive, and"
-            " so brought it on; sit it out, or say that it is ready first if it has prepared"
+            " so brought it on; it can as well be sat out"
         )
-        severity = WRONG if seconds is not None and seconds >= 0 else NOTE
-        self._say(client, it, "approved-freeze", says, known.id, severity)
+        self._say(client, it, "approved-freeze", says, known.id)
 
     def _unknown(self, client: Client, it: Exchange, named: list[str]) -> None:
         happenings = self._register.happenings
@@ -203,7 +195,6 @@ class Manners:
         rule: str,
         says: str,
         event: str = "",
-        severity: str = "",
     ) -> None:
         self._docket.add(
             rule,
@@ -212,7 +203,6 @@ class Manners:
             machine=client.machine,
             group=client.group,
             event=event,
-            severity=severity,
         )
 
 

@@ -111,10 +111,10 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     def notes(self) -> tuple[Complaint, ...]:
         return tuple(one for one in self.complaints if one.severity != WRONG)
 
-    def check(self) -> Verdict:
-        """Itself, or an AssertionError with all there is to say."""
+    def check(self, *, strict: bool = False) -> Verdict:
+        """Itself, or an AssertionError with all there is to say; `strict`: for notes, too."""
         __tracebackhide__ = True  # pytest shows the line that asked
-        if not self.ok:
+        if not self.ok or (strict and self.notes):
             raise AssertionError(str(self))
         return self
 

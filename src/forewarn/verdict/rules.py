@@ -40,7 +40,6 @@ RULES: Mapping[str, Rule] = {
     "malformed-approval": Rule('An approval is JSON: {"StartRequests":[{"EventId":"…"}]}.'),
     "unknown-approval": Rule("Only events that the group has been shown are approved."),
     "ignored-withdrawal": Rule("An event that has been withdrawn is not acted upon any more."),
-    "approved-freeze": Rule("A pause of a few seconds is sat out; approving it only brings it on."),
     "never-seen": Rule("Whoever asks, asks at least once while an event is announced."),
     "nobody-asked": Rule("Somebody asks; of a client that never does there is nothing to tell."),
     "seen-late": Rule("An event is seen while it is Scheduled, not when it has started."),
@@ -50,6 +49,9 @@ RULES: Mapping[str, Rule] = {
     "polls-seldom": Rule("Once a second is the recommended rate; a Preempt gives 30 s.", NOTE),
     "stopped-polling": Rule("Whoever has asked goes on asking.", NOTE),
     "hammering": Rule("Once a second is enough; a long-poll is quicker still.", NOTE),
+    "approved-freeze": Rule(
+        "A pause of a few seconds need not be approved: it can be sat out.", NOTE
+    ),
     "late-approval": Rule(
         "An event is approved before it starts; afterwards it means nothing.", NOTE
     ),
