@@ -17,7 +17,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from crowd import Guests
+from crowd import SPEED, Guests
 
 from forewarn.core import Event, Group, Status
 from forewarn.core.changes import apply
@@ -26,7 +26,6 @@ from forewarn.store.sqlite import SqliteStore
 from forewarn.testing.judge import judge
 
 KILLS = 200
-SPEED = 400  # 15 minutes of notice pass in 2 s, ten minutes of being Started in 1.5 s
 
 
 class Victim:

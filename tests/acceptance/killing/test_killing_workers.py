@@ -14,7 +14,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from crowd import HOSTS, MACHINES, Guests
+from crowd import HOSTS, MACHINES, SPEED, Guests
 from test_killing import _free_port, recorded
 
 from forewarn import guard
@@ -22,7 +22,6 @@ from forewarn.core import Status
 from forewarn.testing.judge import judge
 
 KILLS = 24
-SPEED = 400  # 15 minutes of notice pass in 2 s, ten minutes of being Started in 1.5 s
 KINDS = {
     "web": "scale-set",
     "sql": "availability-set",
