@@ -8,17 +8,16 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-import httptools
 import pytest
 from guests import Guest, fleet_of
 from polling import CHUNKED, GET, asked
 
 from forewarn import guard
-from forewarn.metadata import reading
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.front import Front
 from forewarn.metadata.limits import Limits
 from forewarn.metadata.plans import ALLOWED, MAX_PLAN
+from forewarn.metadata.request_parser import SLICE, RequestParser
 from forewarn.testing import Service
 
 
@@ -84,32 +83,20 @@ def test_a_flood_of_connections_does_not_keep_the_service_from_stopping(service:
 def test_a_body_that_is_too_large_is_not_worked_through(
     service: Service, monkeypatch: pytest.MonkeyPatch, body: bytes
 ) -> None:
-    fed: list[int] = []
+    consumed: list[int] = []
+    consume = RequestParser.consume
 
-    class Parser:
-        def __init__(self, protocol: object) -> None:
-            self._parser = httptools.HttpRequestParser(protocol)
+    def watched(self: RequestParser, data: bytes, limits: Limits) -> int:
+        consumed.append(consume(self, data, limits))
+        return consumed[-1]
 
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._parser, name)
-
-        def feed_data(self, data: bytes) -> None:
-            fed.append(len(data))
-            self._parser.feed_data(data)
-
-    new = reading.ReadingProtocol.__init__
-
-    def watched(self: Any, *args: Any, **named: Any) -> None:
-        new(self, *args, **named)
-        self.parser = Parser(self)
-
-    monkeypatch.setattr(reading.ReadingProtocol, "__init__", watched)
+    monkeypatch.setattr(RequestParser, "consume", watched)
     guest = Guest(service, "web0_0")
     with guest.line() as line:
         with contextlib.suppress(OSError):
             line.send(CHUNKED + b"%x\r\n" % len(body) + body)
         assert line.answer().status == 413
-    assert sum(fed) < Limits().max_body + 2 * reading.SLICE + len(CHUNKED)
+    assert sum(consumed) < Limits().max_body + 2 * SLICE + len(CHUNKED)
 
 
 def test_a_body_in_very_many_chunks_is_refused(service: Service) -> None:

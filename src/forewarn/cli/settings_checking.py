@@ -39,9 +39,12 @@ AT_LEAST_ONE = (
     "max_head",
     "max_head_lines",
     "max_body",
+    "max_chunks",
     "max_pipelined",
     "max_connections_per_machine",
     "max_connections",
+    "max_buffered_per_machine",
+    "max_buffered",
 )
 LEAST_SILENCE = MINUTE  # a group that asks so seldom is not disabled between two polls
 LEAST_DOWNTIME = HOUR  # a computer that is repaired or moved is off for longer than a restart
@@ -262,9 +265,12 @@ class _Checking:
             body_timeout=self._duration("body_timeout", LEAST_TIMEOUT) / 1e6,
             answer_timeout=self._duration("answer_timeout", LEAST_TIMEOUT) / 1e6,
             keep_alive=self._duration("keep_alive", LEAST_TIMEOUT) // 1_000_000,
+            max_chunks=settings.max_chunks,
             max_pipelined=settings.max_pipelined,
             max_connections_per_machine=settings.max_connections_per_machine,
             max_connections=settings.max_connections,
+            max_buffered_per_machine=settings.max_buffered_per_machine,
+            max_buffered=settings.max_buffered,
             throttle=settings.throttle,
         )
 

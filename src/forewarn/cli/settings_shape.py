@@ -100,9 +100,12 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     body_timeout: str = "10s"  # to send it
     answer_timeout: str = "10s"  # to take an answer that did not fit at once
     keep_alive: str = "120s"  # that an idle connection is kept
-    max_pipelined: int = 128  # requests sent ahead on one connection
+    max_chunks: int = 128  # chunks of an approval
+    max_pipelined: int = 128  # requests in a row without waiting for an answer
     max_connections_per_machine: int = 32
     max_connections: int = 16_384  # of all machines together
+    max_buffered_per_machine: int = 512 * 1024  # bytes of unfinished requests and unsent answers
+    max_buffered: int = 32 * 1024 * 1024  # of all machines together
     faults: bool = False  # may things be made to go wrong on purpose? For tests
     observe: bool = False  # keep account of what guests do, for the verdict
     front: bool = True  # answer ordinary polls the short way

@@ -15,7 +15,8 @@ from forewarn.metadata import present
 from forewarn.metadata.beside import Beside
 from forewarn.metadata.boards import UNCHANGED, Boards, Page
 from forewarn.metadata.counts import ROWS, Counts
-from forewarn.metadata.limits import Crowd, Limits, Rates
+from forewarn.metadata.fair_queue import FairQueue
+from forewarn.metadata.limits import Buffered, Crowd, Limits, Rates
 from forewarn.metadata.plans import Plan
 from forewarn.metadata.reply import CUT, HANG_UP, Gone, Receive, Reply, Scope, Send, refused
 from forewarn.metadata.seats import Seat, Seats
@@ -26,6 +27,8 @@ from forewarn.wire import beside, errors, requests
 from forewarn.wire.errors import Problem
 from forewarn.wire.instance import Found, NeedsText, NoSuchElement, answer, versions_body
 from forewarn.wire.versions import Version
+
+READ_SIZE = 16 * 1024  # bytes that are read from a connection at a time, on the long way
 
 log = logger("forewarn")
 
@@ -40,6 +43,9 @@ class MetadataApp:
         self.standing = Standing()
         self.counts = Counts()
         self.crowd = Crowd(limits)
+        self.buffered = Buffered(limits)
+        self.queue = FairQueue()
+        self.read_buffer = memoryview(bytearray(READ_SIZE))
         self.now = upstream.now
         self._witness = upstream.witness
         self._boards = Boards()
@@ -54,7 +60,7 @@ class MetadataApp:
 
     def allow(self, limits: Limits) -> None:
         """Other limits from now on; what is under way is measured by them too."""
-        self.limits = self.crowd.limits = limits
+        self.limits = self.crowd.limits = self.buffered.limits = limits
         if limits.throttle != self._rates.per_second:
             self._rates = Rates(limits.throttle)
             self._throttled = limits.throttle > 0

@@ -3,7 +3,7 @@
 It accepts connections itself, reads what has come, and answers if that is exactly one whole poll
 whose answer is at hand: before there is a transport, a task or a parser for the connection. All
 its connections hang on one epoll, which the loop watches as if it were one file. The first chunk
-that is anything else is handed, with its connection, to uvicorn, for good.
+that is anything else is handed, with its connection, to the long way, for good.
 
 So Front never has half a request or half an answer: between two chunks a connection owes nothing.
 """
@@ -21,9 +21,15 @@ from os import read, write
 from forewarn import guard
 from forewarn.logs import logger
 from forewarn.metadata.app import MetadataApp
-from forewarn.metadata.limits import OPEN_FILES, Limits, Room
+from forewarn.metadata.limits import OPEN_FILES, Limits, Room, share_of
 from forewarn.metadata.plans import ALLOWED, MAX_PLAN, known, learn
-from forewarn.metadata.protocol import LINGER, NO_ROOM, MetadataProtocol
+from forewarn.metadata.protocol import (
+    DISCARD_BYTES,
+    DISCARD_SECONDS,
+    LINGER,
+    NO_ROOM,
+    MetadataProtocol,
+)
 from forewarn.metadata.upstream import Moment
 
 CHUNK = MAX_PLAN + 1  # bytes that are read at a time: more cannot be a poll that has a plan
@@ -32,6 +38,8 @@ MAX_LAST = 2_048  # connections that are still accepted when the service stops
 COMPLAIN_EVERY = 60.0  # seconds of guard time between two lines in the log about our own faults
 BATCH = 64  # connections that are looked at before the loop gets its turn
 DEFER_ACCEPT = 1  # seconds for which a connection that says nothing stays with the kernel
+DISCARD_SIZE = 64 * 1024  # bytes of what is discarded that are read at a time
+HAND_OVER_COST = 100  # of a connection, in units of the fair queue
 POSSIBLE = hasattr(select, "epoll")
 log = logger("forewarn")
 # Told once of what is new, and read to the end: what is left over is longer than a chunk, so
@@ -57,6 +65,18 @@ class _Connection:
         self.since = since  # when something was last heard of it
 
 
+class _Refused:
+    """A connection that was refused, read from until its caller has seen that."""
+
+    __slots__ = ("discarded", "since", "sock", "who")
+
+    def __init__(self, sock: socket.socket, who: str, since: float) -> None:
+        self.sock = sock
+        self.who = who
+        self.since = since
+        self.discarded = 0
+
+
 class Front:
     """One of the server's connections, as far as that knows; it stops with them."""
 
@@ -79,6 +99,7 @@ class Front:
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
         self._connections: dict[int, _Connection] = {}
+        self._refused: dict[int, _Refused] = {}
         self._handing_over = 0
         self._draining = False
         self._complained = -COMPLAIN_EVERY
@@ -129,6 +150,8 @@ class Front:
                 self._take(connection, read(connection.fd, CHUNK))
             except Exception as error:  # most have said nothing
                 self._give_up(connection, error)
+        for fd in list(self._refused):
+            self._forget(fd)
         self._epoll.close()
         self._leave_if_done()
 
@@ -141,6 +164,9 @@ class Front:
             self._exhausted = False
             for fd in self._listeners:
                 self._epoll.modify(fd, select.EPOLLIN)
+        for fd, refused in list(self._refused.items()):
+            if now - refused.since > DISCARD_SECONDS:
+                self._forget(fd)
         silent_since = now - self._app.limits.keep_alive
         for connection in [c for c in self._connections.values() if c.since < silent_since]:
             # Others had their turn since then: it may have spoken, gone, or been handed over.
@@ -168,6 +194,8 @@ class Front:
                 if connection is None:
                     if fd in self._listeners:
                         left -= self._accept(self._listeners[fd], BATCH)
+                    elif fd in self._refused:
+                        self._discard(fd)
                     continue
                 connection.since = at
                 try:
@@ -204,9 +232,14 @@ class Front:
         """Whatever is wrong with one caller is no concern of the others in the batch: of what
         they said nobody is told a second time."""
         self._drop(connection)
-        if not isinstance(error, OSError) and self._at - self._complained > COMPLAIN_EVERY:
+        self._complain(error, connection.who)
+
+    def _complain(self, error: Exception, who: str) -> None:
+        if isinstance(error, OSError):  # that is: it has gone already
+            return
+        if self._at - self._complained > COMPLAIN_EVERY:
             self._complained = self._at
-            log.error("a poll could not be answered", who=connection.who, exc_info=error)
+            log.error("a poll could not be answered", who=who, exc_info=error)
 
     def _accept(self, listener: socket.socket, most: int) -> int:
         """Returns how many there were."""
@@ -287,13 +320,44 @@ class Front:
         room = self._crowd.room(who)
         if room is not Room.ENOUGH:
             self._app.counts.hit(room.value, who)
-            if not quietly:
-                _sent(connection.sock, self._app.refusal(NO_ROOM[room]))
-            connection.sock.close()
+            if quietly:
+                connection.sock.close()
+            else:
+                self._refuse(connection, who, self._app.refusal(NO_ROOM[room]))
             return False
         connection.who = who
         self._crowd.enter(who)
         return True
+
+    def _refuse(self, connection: _Connection, who: str, answer: bytes) -> None:
+        """Closed at once, it might be reset before the caller has read the answer."""
+        sock = connection.sock
+        _sent(sock, answer)
+        if self._draining or not self._crowd.refuse(who):
+            sock.close()
+            return
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_WR)
+        sock.setblocking(False)
+        self._refused[connection.fd] = _Refused(sock, who, self._at)
+        self._epoll.register(connection.fd, select.EPOLLIN)
+
+    def _discard(self, fd: int) -> None:
+        refused = self._refused[fd]
+        try:
+            size = len(read(fd, DISCARD_SIZE))
+        except BlockingIOError:
+            return
+        except OSError:
+            size = 0
+        refused.discarded += size
+        if not size or refused.discarded > DISCARD_BYTES:
+            self._forget(fd)
+
+    def _forget(self, fd: int) -> None:
+        refused = self._refused.pop(fd)
+        refused.sock.close()
+        self._crowd.forget(refused.who)
 
     def _has(self, connection: _Connection) -> bool:
         return self._connections.get(connection.fd) is connection
@@ -314,7 +378,8 @@ class Front:
     def _hand_over(
         self, connection: _Connection, first: bytes = b"", owed: bytes = b"", last: bool = False
     ) -> None:
-        """To uvicorn: what was read, or what is still to be written, and all that follows."""
+        """To the long way: what was read, or what is still to be written, and all that follows.
+        Many may come at once, and each takes a transport: they have their turns."""
         sock = connection.sock
         if self._connections.pop(connection.fd, None):
             self._epoll.unregister(connection.fd)
@@ -323,16 +388,22 @@ class Front:
         self._handing_over += 1
         protocol = self._protocol()
         protocol.adopt(connection.who, first, owed, last=last, closing=lambda: self._draining)
-        self._tasks.start(self._connect(protocol, sock), "hand-over")
+
+        def connect() -> int:
+            self._tasks.start(self._connect(protocol, sock), "hand-over")
+            return HAND_OVER_COST
+
+        self._app.queue.add(share_of(connection.who), connect)
 
     async def _connect(self, protocol: MetadataProtocol, sock: socket.socket) -> None:
         try:
             await self._loop.connect_accepted_socket(lambda: protocol, sock)
-            protocol.adopted()
         except BaseException as error:
             protocol.abandoned()
             sock.close()
-            if not isinstance(error, OSError):  # that is: it has gone already
+            if isinstance(error, Exception):
+                self._complain(error, protocol.who)
+            else:
                 raise
         finally:
             self._handing_over -= 1

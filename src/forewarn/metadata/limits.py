@@ -5,6 +5,8 @@ and, if wanted, a rate. All in guard time, and every time that one of them is re
 from __future__ import annotations
 
 import enum
+from collections import Counter
+from collections.abc import Callable
 
 import msgspec
 
@@ -12,6 +14,8 @@ from forewarn import guard
 
 OPEN_FILES = "open_files"  # the system's own limit, counted among ours
 STRANGER = "at "  # what the name of a caller begins with that is no machine
+MAX_REFUSED = 64  # connections without a place that are being closed at a time
+MAX_REFUSED_PER_MACHINE = 4
 STRANGERS = 8  # one in so many connections, at most, is held for all of them together
 
 
@@ -23,9 +27,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     body_timeout: float = 10.0  # seconds to send it
     answer_timeout: float = 10.0  # seconds to take an answer that did not fit at once
     keep_alive: int = 120  # seconds that an idle connection is kept
-    max_pipelined: int = 128  # requests sent ahead on one connection
+    max_chunks: int = 128  # chunks of a POST
+    max_pipelined: int = 128  # requests in a row on one connection without waiting for an answer
     max_connections_per_machine: int = 32
     max_connections: int = 16_384  # of all machines together
+    max_buffered_per_machine: int = 512 * 1024  # bytes of unfinished requests and unsent answers
+    max_buffered: int = 32 * 1024 * 1024  # of all machines together
     throttle: int = 0  # requests per machine and second; 0: as many as one likes
 
 
@@ -45,6 +52,7 @@ class Crowd:
         self._held: dict[str, int] = {}
         self.total = 0
         self._strangers = 0
+        self._refused: Counter[str] = Counter()
 
     def room(self, who: str) -> Room:
         most = self.limits.max_connections
@@ -54,6 +62,19 @@ class Crowd:
         if self._held.get(who, 0) >= self.limits.max_connections_per_machine:
             return Room.NONE_FOR_THE_MACHINE
         return Room.ENOUGH
+
+    def refuse(self, who: str) -> bool:
+        """May a connection that is refused be closed slowly, so that the refusal arrives?"""
+        if self._refused[who] >= MAX_REFUSED_PER_MACHINE or self._refused.total() >= MAX_REFUSED:
+            return False
+        self._refused[who] += 1
+        return True
+
+    def forget(self, who: str) -> None:
+        """A connection that was refused has been closed."""
+        self._refused[who] -= 1
+        if not self._refused[who]:
+            del self._refused[who]
 
     def enter(self, who: str) -> None:
         self._held[who] = self._held.get(who, 0) + 1
@@ -68,6 +89,64 @@ class Crowd:
             del self._held[who]
         self.total -= 1
         self._strangers -= _stranger(who)
+
+
+class Buffered:
+    """Bytes that are held for callers: of unfinished requests, and of answers that are not taken.
+
+    A caller that holds its share waits, with what it sends left in the kernel, until it has
+    released some of it. While all of them hold `max_buffered` together, each may still hold an
+    equal part of that: nobody waits because of others.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.total = 0
+        self._held: dict[str, int] = {}
+        self._waiting: dict[str, dict[Callable[[], None], None]] = {}
+
+    def held(self, caller: str) -> int:
+        return self._held.get(caller, 0)
+
+    def full(self, caller: str) -> str:
+        """The limit that keeps the caller from holding more; empty if none does."""
+        held = self._held.get(caller, 0)
+        if held >= self.limits.max_buffered_per_machine:
+            return "max_buffered_per_machine"
+        if self.total < self.limits.max_buffered:
+            return ""
+        part = self.limits.max_buffered // (len(self._held) + (caller not in self._held))
+        return "max_buffered" if held >= max(1, part) else ""
+
+    def wait(self, caller: str, resume: Callable[[], None]) -> None:
+        """Call `resume` once when it may be worth looking again."""
+        self._waiting.setdefault(caller, {})[resume] = None
+
+    def forget(self, caller: str, resume: Callable[[], None]) -> None:
+        """It does not wait any longer."""
+        waiting = self._waiting.get(caller)
+        if waiting is not None:
+            waiting.pop(resume, None)
+            if not waiting:
+                del self._waiting[caller]
+
+    def change(self, caller: str, by: int) -> None:
+        was_full = self.total >= self.limits.max_buffered
+        held = self._held.get(caller, 0) + by
+        if held:
+            self._held[caller] = held
+        else:
+            self._held.pop(caller, None)
+        self.total += by
+        if by < 0 and self._waiting:
+            for name in list(self._waiting) if was_full else [caller]:
+                for resume in self._waiting.pop(name, ()):
+                    resume()
+
+
+def share_of(who: str) -> str:
+    """Whose share of time and memory a caller uses: a machine its own, and all others one."""
+    return STRANGER if _stranger(who) else who
 
 
 def _stranger(who: str) -> bool:

@@ -1,6 +1,11 @@
-"""uvicorn's HTTP protocol for a connection of ours: taken over from Front or accepted, counted,
-looked after by a sweep once a second instead of a timer for each request, and read no faster than
-its answers are taken.
+"""A guest's connection on the long way: taken over from Front, or accepted by the server.
+
+One request at a time is parsed, answered, and only then is the next one looked at. What has been
+read beyond it stays as it is, one read at most, and the rest waits in the kernel. All parsing is
+done in turns that the fair queue gives. Slow callers are found by a sweep once a second instead of
+a timer for each request. A connection that is closed by us is closed slowly: what the caller still
+sends is read and discarded for a while, since closing at once would reset the connection and the
+caller might never see its answer.
 """
 
 from __future__ import annotations
@@ -11,33 +16,66 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
-
 from forewarn import guard
-from forewarn.metadata.app import MetadataApp
-from forewarn.metadata.limits import Room
-from forewarn.metadata.reading import ReadingProtocol
-from forewarn.metadata.reply import CUT, HALF_CLOSED
-from forewarn.wire.errors import BUSY, MALFORMED, TOO_MANY_CONNECTIONS
+from forewarn.metadata.app import READ_SIZE, MetadataApp
+from forewarn.metadata.exchange import Exchange
+from forewarn.metadata.limits import Room, share_of
+from forewarn.metadata.reply import HALF_CLOSED, Scope
+from forewarn.metadata.request_parser import Malformed, Request, RequestParser
+from forewarn.wire.errors import BUSY, MALFORMED, TOO_MANY_CONNECTIONS, Problem
 
 LINGER = 1.5  # seconds that an idle connection is kept when somebody else goes on with the socket
+DISCARD_SECONDS = 3.0  # for which a connection that is being closed is still read from
+DISCARD_BYTES = 1024 * 1024  # that are read from it and discarded
 RESET_AT_ONCE = struct.pack("ii", 1, 0)  # for SO_LINGER: nothing is waited for, nor said
 NO_ROOM = {Room.NONE_FOR_THE_MACHINE: TOO_MANY_CONNECTIONS, Room.NONE_AT_ALL: BUSY}
 
+# What is charged in the fair queue, in its units.
+STEP_COST = 10  # a turn of a connection
+CHUNK_COST = 2  # each chunk that was parsed in it
+REQUEST_COST = 200  # a request that is handed to the application
 
-class MetadataProtocol(ReadingProtocol):
+
+class MetadataProtocol(asyncio.BufferedProtocol):
     """Made by uvicorn for a connection of its own, or by Front, which then lets it `adopt` one."""
 
-    _first = b""  # read by Front before there was a transport
-    _owed = b""  # not yet written by Front
-    _last = False  # after that nothing more is answered
-    _closing: Callable[[], bool] | None = None  # is the server stopping?
-    _running: RequestResponseCycle | None = None  # the request that is being answered
-    _unwritten_since: float | None = None  # when an answer was first seen to be waiting
-    _half_closed = False  # the caller will say no more
+    endpoint: MetadataApp
     # When the server stops, is an idle connection kept for a last request?
     lingers: Callable[[], bool] = staticmethod(lambda: False)
-    _last_words = False  # whatever is asked now is the last
+
+    def __init__(self, config: Any, server_state: Any, app_state: Any, _loop: Any = None) -> None:
+        del app_state
+        if not config.loaded:
+            config.load()
+        self._app = config.loaded_app
+        self._loop = _loop or asyncio.get_running_loop()
+        self._server_state = server_state
+        self._connections: set[Any] = server_state.connections
+        self.transport: asyncio.Transport = None  # type: ignore[assignment]
+        self._client: tuple[str, int] = ("", 0)
+        self._server: tuple[str, int] = ("", 0)
+        self.who = ""  # whose connection it is, once it is counted
+        self._refused = ""  # whose it would be, if it was refused and is counted as such
+        self._share = ""  # whose share of time and memory it uses
+        self._parser = RequestParser()
+        self._input = b""  # what has been read and not been parsed
+        self._starved = False  # it takes more than that to go on
+        self._exchange: Exchange | None = None  # the request that is being answered
+        self._queued = False  # has a turn coming
+        self._waits_for_room = False  # its machine holds as much as it may
+        self._buffered = 0  # bytes that it holds, as accounted
+        self._ahead = 0  # requests in a row whose caller did not wait for the answer before
+        self._eof = False  # the caller will send no more
+        self._write_paused = False  # an answer has not been taken
+        self._unwritten_since: float | None = None  # when an answer was first seen to be waiting
+        self._waiting_since = 0.0  # when a head was first owed, or its first byte came; or a body
+        self._closing_since: float | None = None  # when it was closed, but for what still comes
+        self._discarded = 0  # bytes that came since
+        self._owed = b""  # not yet written by Front
+        self._last = False  # after that nothing more is answered
+        self._stopping = False  # the server stops: the next answer is the last
+        self._last_words = False  # whatever is asked now is the last
+        self._server_stops: Callable[[], bool] | None = None
 
     # The connection.
 
@@ -45,68 +83,343 @@ class MetadataProtocol(ReadingProtocol):
         self, who: str, first: bytes, owed: bytes, *, last: bool, closing: Callable[[], bool]
     ) -> None:
         """Called before `connection_made` by whoever has had the connection until now."""
-        self._who, self._first, self._owed = who, first, owed
-        self._last, self._closing = last, closing
+        self.who, self._input, self._owed = who, first, owed
+        self._last, self._server_stops = last, closing
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        self.transport = transport
+        self._connections.add(self)
+        self._client = _address(transport, "peername")
+        self._server = _address(transport, "sockname")
         self._waiting_since = guard.monotonic()
-        if not self._who:
-            self._enter()
+        # Whatever the system does not take at once stops the connection until it is taken.
+        transport.set_write_buffer_limits(high=0)
+        if not self.who and not self._enter():
             return
+        self._share = share_of(self.who)
         if self._owed:
-            transport.write(self._owed)
+            self.write(self._owed)
             self._owed = b""
         if self._last:
-            transport.close()
-        elif self._first:
-            first, self._first = self._first, b""
-            self.data_received(first)
-        if self._closing and self._closing():
+            self._close()
+        elif self._server_stops and self._server_stops():
             self.shutdown()
-
-    def adopted(self) -> None:
-        """The loop reads from a new transport whatever was said before it; say it again."""
-        if self.flow.read_paused and not self.transport.is_closing():
-            self.transport.pause_reading()
+        self.go_on()
 
     def abandoned(self) -> None:
         """The caller had gone before there was a transport."""
         self._leave()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.pipeline.clear()
-        if self._running is not None:  # uvicorn knows only of the last that was sent
-            self._running.disconnected = True
-            self._running.message_event.set()
-        super().connection_lost(exc)
+        del exc
+        self._connections.discard(self)
+        self._input = b""
+        if self._exchange is not None:
+            self._exchange.disconnect()
+        self._account(0)
+        if self._waits_for_room:
+            self.endpoint.buffered.forget(self._share, self._room_again)
         self._leave()
+
+    def _enter(self) -> bool:
+        source, asked = self._client[0], self._server[0]
+        seats, crowd = self.endpoint.seats, self.endpoint.crowd
+        who = seats.whose(seats.address(source, asked), source)
+        room = crowd.room(who)
+        if room is Room.ENOUGH:
+            self.who = who
+            crowd.enter(who)
+            return True
+        self.endpoint.counts.hit(room.value, who)
+        self._share = share_of(who)
+        self.write(self.refusal(NO_ROOM[room]))
+        if crowd.refuse(who):
+            self._refused = who
+            self._close()
+        else:
+            self.transport.close()
+        return False
+
+    def _leave(self) -> None:
+        if self.who:
+            self.endpoint.crowd.leave(self.who)
+        elif self._refused:
+            self.endpoint.crowd.forget(self._refused)
+        self.who = self._refused = ""
+
+    # Reading.
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        del sizehint
+        return self.endpoint.read_buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.transport.pause_reading()
+        if self._closing_since is not None:
+            self._discarded += nbytes
+        else:
+            self._input += self.endpoint.read_buffer[:nbytes]
+            self._starved = False
+            self._account()
+        self._queue()
+
+    def eof_received(self) -> bool:
+        """The caller sends no more, but may still be waiting for what it is owed."""
+        self._eof = True
+        if self._closing_since is not None or self.transport.is_closing():
+            return False
+        if self._exchange is not None and not self._parser.in_body:
+            self._exchange.half_close()
+        self.go_on()
+        return not self.transport.is_closing()
+
+    def _queue(self) -> None:
+        if not self._queued:
+            self._queued = True
+            self.endpoint.queue.add(self._share, self._turn)
+
+    def _turn(self) -> int:
+        """A turn from the fair queue: parse a little. Returns what it has cost."""
+        self._queued = False
+        if self.transport.is_closing():
+            return STEP_COST
+        if self._closing_since is not None:
+            if self._discarded > DISCARD_BYTES:
+                self.transport.abort()
+            else:
+                self.transport.resume_reading()
+            return STEP_COST
+        cost = STEP_COST
+        if self._may_parse():
+            try:
+                cost += self._parse()
+            except Malformed as error:
+                self._malformed(error)
+            except Exception:
+                self.transport.abort()
+                raise
+        self.go_on()
+        return cost
+
+    def _may_parse(self) -> bool:
+        """Is what was read to be parsed now?"""
+        if not self._input or self._starved or self._write_paused:
+            return False
+        if self._exchange is None:
+            return True
+        return self._exchange.wants_body and self._parser.in_body and not self._too_large()
+
+    def _too_large(self) -> bool:
+        return self._parser.body_size > self.endpoint.limits.max_body
+
+    def _parse(self) -> int:
+        parser, limits = self._parser, self.endpoint.limits
+        had_head, had_body, chunks = parser.in_head, parser.in_body, parser.chunks
+        if not had_head and not had_body:
+            self._begin_head(limits.max_pipelined)
+        consumed = parser.consume(self._input, limits)
+        self._input = self._input[consumed:]
+        self._starved = not consumed
+        if had_body:
+            self._body_went_on()
+            return CHUNK_COST * (parser.chunks - chunks)
+        if parser.in_head:
+            return 0
+        assert parser.request is not None
+        self._answer(parser.request)
+        return REQUEST_COST
+
+    def _begin_head(self, most: int) -> None:
+        self._waiting_since = guard.monotonic()
+        if self._ahead > most:
+            raise Malformed("max_pipelined")
+
+    def _body_went_on(self) -> None:
+        exchange, parser = self._exchange, self._parser
+        if exchange is not None:
+            if not parser.in_body or self._too_large():
+                exchange.wake()
+        elif self._too_large():
+            self._count("max_body")
+            self._close()
+        elif not parser.in_body:
+            self._waiting_since = guard.monotonic()
+
+    def go_on(self) -> None:
+        """Do what comes next: parse, read, wait for room, or close because there is no more."""
+        if self._closing_since is not None or self.transport.is_closing():
+            return
+        self._account()
+        if self._may_parse():
+            self._queue()
+        elif self._write_paused or len(self._input) >= READ_SIZE:
+            self.transport.pause_reading()
+        elif self._eof:
+            self._end()
+        elif self._queued:
+            pass
+        elif limit := self.endpoint.buffered.full(self._share):
+            self.transport.pause_reading()
+            if not self._waits_for_room:
+                self._waits_for_room = True
+                self._count(limit)
+                self.endpoint.buffered.wait(self._share, self._room_again)
+        else:
+            self.transport.resume_reading()
+
+    def _room_again(self) -> None:
+        self._waits_for_room = False
+        self._queue()
+
+    def _end(self) -> None:
+        """All that the caller has sent has been parsed, and no more will come."""
+        if self._exchange is None:
+            self.transport.close()
+        elif self._parser.in_body and self._exchange.wants_body:
+            self._exchange.disconnect()  # it will never be whole
+            self.transport.close()
+
+    def _malformed(self, error: Malformed) -> None:
+        if error.limit:
+            self._count(error.limit)
+        if self._exchange is not None:
+            self._exchange.disconnect()
+            self._exchange = None
+        elif self._parser.in_body:  # of a request that has been answered
+            self._close()
+            return
+        self.write(self.refusal(MALFORMED))
+        self._close()
+
+    def _count(self, limit: str) -> None:
+        self.endpoint.counts.hit(limit, self.who)
+
+    def _account(self, held: int | None = None) -> None:
+        """Account for the bytes that are held for this connection."""
+        if held is None:
+            held = len(self._input) + len(self._parser.body)
+            if self._exchange is not None:
+                held += self._exchange.body_taken
+            if self._write_paused:
+                held += self.transport.get_write_buffer_size()
+        if held != self._buffered:
+            by, self._buffered = held - self._buffered, held
+            self.endpoint.buffered.change(self._share, by)
+
+    # Answering: called by the exchange.
+
+    def _answer(self, request: Request) -> None:
+        self._waiting_since = guard.monotonic()
+        scope: Scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": request.version,
+            "server": self._server,
+            "client": self._client,
+            "scheme": "http",
+            "root_path": "",
+            "method": request.method,
+            "path": request.path,
+            "query_string": request.query,
+            "headers": request.headers,
+        }
+        exchange = self._exchange = Exchange(self, request, scope)
+        if self._stopping or self._last_words:
+            exchange.keep_alive = False
+        if self._eof:
+            scope[HALF_CLOSED] = True
+        task = self._loop.create_task(exchange.run(self._app))
+        tasks = self._server_state.tasks
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    def take_body(self) -> tuple[bytes, bool]:
+        """What there is of the body, and whether there is more to come."""
+        body = bytes(self._parser.body)
+        self._parser.body.clear()
+        return body, self._parser.in_body
+
+    def can_discard_body(self) -> bool:
+        """Can the rest of the body be read to its end, should nobody ask for it?"""
+        left = self._parser.body_size + self._parser.length_left
+        return left <= self.endpoint.limits.max_body
+
+    def refusal(self, problem: Problem) -> bytes:
+        return self.endpoint.refusal(problem)
+
+    def write(self, data: bytes) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(data)
+
+    def answered(self, exchange: Exchange) -> None:
+        self._server_state.total_requests += 1
+        if exchange is not self._exchange:
+            return
+        self._exchange = None
+        self._parser.discard_body()
+        self._waiting_since = guard.monotonic()
+        self._ahead = self._ahead + 1 if self._input else 0
+        if not exchange.keep_alive:
+            self._close()
+        else:
+            self.go_on()
+
+    def fail(self, answer: bytes) -> None:
+        """The application has failed: say so if nothing has been said, and close."""
+        self._exchange = None
+        self.write(answer)
+        self._close()
+
+    def cut(self, hard: bool) -> None:
+        """Hang up on the request that is being answered, because somebody wants it so."""
+        if self._exchange is not None:
+            self._exchange.disconnected = True
+        if hard:
+            if (connection := self.transport.get_extra_info("socket")) is not None:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_AT_ONCE)
+            self.transport.abort()
+        else:
+            self.transport.close()
+
+    def pause_writing(self) -> None:
+        """Whoever does not take its answers is not read from."""
+        self._write_paused = True
+        self.go_on()
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        self._unwritten_since = None
+        self.go_on()
+
+    # Closing.
+
+    def _close(self) -> None:
+        """Close so that what was written arrives, whatever the caller is still sending."""
+        if self._closing_since is not None or self.transport.is_closing():
+            return
+        unread = bool(self._input) or self._parser.in_body or not self.who
+        self._closing_since = guard.monotonic()
+        self._input = b""
+        self._parser = RequestParser()
+        self._account()
+        if self._eof or (self._stopping and not unread):
+            self.transport.close()
+        else:
+            self.transport.write_eof()
+            self.transport.resume_reading()
 
     def shutdown(self) -> None:
         """The server stops: whoever waits for news is told so now, not when its time is up."""
         self.endpoint.beside.stop()
-        idle = not self._in_flight()
-        if self.lingers() and idle and not self._last_words and not self.transport.is_closing():
+        if self._exchange is not None:
+            self._stopping = True
+            self._exchange.keep_alive = False
+        elif self._may_parse() and self._closing_since is None:
+            self._stopping = True
+        elif self.lingers() and not self._last_words and self._closing_since is None:
             self._last_words, self._waiting_since = True, guard.monotonic()
         else:
-            super().shutdown()
-
-    def _enter(self) -> None:
-        source, asked = (self.client or ("", 0))[0], (self.server or ("", 0))[0]
-        seats = self.endpoint.seats
-        who = seats.whose(seats.address(source, asked), source)
-        room = self.endpoint.crowd.room(who)
-        if room is Room.ENOUGH:
-            self._who = who
-            self.endpoint.crowd.enter(who)
-        else:
-            self.endpoint.counts.hit(room.value, who)
-            self._give_up(NO_ROOM[room])
-
-    def _leave(self) -> None:
-        if self._who:
-            self.endpoint.crowd.leave(self._who)
-            self._who = ""
+            self.transport.close()
 
     def sweep(self, now: float) -> Iterator[None]:
         """Hang up if the caller has kept us waiting for too long. Yields when it has looked."""
@@ -119,12 +432,15 @@ class MetadataProtocol(ReadingProtocol):
         self._unwritten_since = None
         if self.transport.is_closing():
             return
-        if self._in_flight():
-            if self.cycle.more_body and waited > limits.body_timeout:
-                self.cycle.message_event.set()  # the application looks how late it is
-        elif self._head_begun:
+        if self._closing_since is not None:
+            if now - self._closing_since > DISCARD_SECONDS:
+                self.transport.abort()
+        elif self._exchange is not None:
+            if self._parser.in_body and waited > limits.body_timeout:
+                self._exchange.wake()  # the application looks how late it is
+        elif self._parser.in_head:
             self._cut_off("head_timeout", waited > limits.head_timeout)
-        elif self._in_message:  # a body that nobody waits for any more
+        elif self._parser.in_body:  # a body that nobody waits for any more
             self._cut_off("body_timeout", waited > limits.body_timeout)
         elif self._last_words and waited > LINGER:
             self.transport.close()
@@ -135,69 +451,13 @@ class MetadataProtocol(ReadingProtocol):
 
     def _cut_off(self, limit: str, reached: bool) -> None:
         if reached:
-            self._too_much(limit)
+            self._count(limit)
             self.transport.abort()
 
-    def eof_received(self) -> bool:  # type: ignore[override]
-        """The caller says no more, but may still be listening for what it is owed."""
-        if self._in_flight() and self.cycle.more_body and self.pipeline:
-            self.pipeline.popleft()  # the last one, which will never be whole
-            self._half_closed = True
-        else:
-            self._half_closed = self._in_flight() and not self.cycle.more_body
-        if self._half_closed and self._running is not None:  # or may have gone: let it not wait
-            self._running.scope[HALF_CLOSED] = True  # type: ignore[literal-required]
-            self._running.message_event.set()
-        return self._half_closed
 
-    # Answering.
-
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        self._running = cycle
-        if self._last_words:
-            cycle.keep_alive = False
-        if self._half_closed:
-            cycle.scope[HALF_CLOSED] = True  # type: ignore[literal-required]
-        cycle.scope[CUT] = self.cut  # type: ignore[literal-required]
-        super()._start_asgi_task(cycle, app)
-
-    def cut(self, hard: bool) -> None:
-        """Hang up on the request that is being answered, because somebody wants it so."""
-        if self._running is not None:
-            self._running.disconnected = True  # so that uvicorn misses no answer
-        if hard:
-            if (connection := self.transport.get_extra_info("socket")) is not None:
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_AT_ONCE)
-            self.transport.abort()
-        else:
-            self.transport.close()
-
-    def pause_writing(self) -> None:
-        """Whoever does not take its answers is not asked for more."""
-        super().pause_writing()
-        self.flow.pause_reading()
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self._unwritten_since = None
-        if not self.pipeline:
-            self.flow.resume_reading()
-
-    def on_response_complete(self) -> None:
-        """As uvicorn's, but the sweep looks after idle connections, and no timer."""
-        self.server_state.total_requests += 1
-        self._waiting_since = guard.monotonic()
-        if self.transport.is_closing():
-            return
-        if self.pipeline:
-            cycle, app = self.pipeline.pop()
-            self._start_asgi_task(cycle, app)
-        elif self._malformed:
-            self._give_up(MALFORMED)
-        elif self._half_closed or self._deaf:
-            self.transport.close()
-        elif not self.flow.write_paused:
-            self.flow.resume_reading()
+def _address(transport: asyncio.Transport, name: str) -> tuple[str, int]:
+    found = transport.get_extra_info(name)
+    return (str(found[0]), int(found[1])) if found else ("", 0)
 
 
 def protocol(

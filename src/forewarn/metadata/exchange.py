@@ -1,0 +1,136 @@
+"""One request and its answer, between a connection and an ASGI application.
+
+The answer is written in one piece, with the length that the application gave. There is never
+another one under way on the same connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import MutableMapping
+from http import HTTPStatus
+from typing import Any, Protocol
+
+from forewarn.logs import logger
+from forewarn.metadata.reply import CUT, HALF_CLOSED, Scope
+from forewarn.metadata.request_parser import Request
+from forewarn.service.seldom import Seldom
+from forewarn.wire.errors import NOT_TAKEN, Problem
+
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_STATUS_LINES = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
+}
+
+log = logger("forewarn")
+_failed = Seldom()
+
+
+class Connection(Protocol):
+    """What an exchange asks of the connection that it takes place on."""
+
+    def go_on(self) -> None: ...
+
+    def take_body(self) -> tuple[bytes, bool]: ...
+
+    def can_discard_body(self) -> bool: ...
+
+    def refusal(self, problem: Problem) -> bytes: ...
+
+    def write(self, data: bytes) -> None: ...
+
+    def answered(self, exchange: Exchange) -> None: ...
+
+    def fail(self, answer: bytes) -> None: ...
+
+    def cut(self, hard: bool) -> None: ...
+
+
+class Exchange:
+    def __init__(self, connection: Connection, request: Request, scope: Scope) -> None:
+        self._connection = connection
+        self._request = request
+        self.scope = scope
+        self.keep_alive = request.keep_alive
+        self.disconnected = False  # nobody is there to be answered
+        self.complete = False  # the answer has been written whole
+        self.wants_body = False  # the application has asked for it
+        self.body_taken = 0  # bytes of the body that the application has been given
+        self._expects_continue = request.expects_continue
+        self._started = False
+        self._head = b""  # of the answer, until there is something of its body
+        self._news = asyncio.Event()  # something for whoever waits for a message
+        scope[CUT] = connection.cut
+
+    def wake(self) -> None:
+        """Let the application look what there is: more of the body, nobody, or how late it is."""
+        self._news.set()
+
+    def half_close(self) -> None:
+        self.scope[HALF_CLOSED] = True
+        self.wake()
+
+    def disconnect(self) -> None:
+        self.disconnected = True
+        self.wake()
+
+    async def run(self, app: Any) -> None:
+        try:
+            await app(self.scope, self.receive, self.send)
+        except BaseException as error:
+            self._fail(error)
+        else:
+            if not self.complete and not self.disconnected:
+                self._fail(RuntimeError("there was no complete answer to a request"))
+
+    def _fail(self, error: BaseException) -> None:
+        if times := _failed.again():
+            log.error("a request could not be answered", times=times, exc_info=error)
+        if self.disconnected or self.complete:
+            return
+        self.disconnected = True
+        self._connection.fail(b"" if self._started else self._connection.refusal(NOT_TAKEN))
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        """The whole body at once; what there is of it if it is too large or too late."""
+        if not self.disconnected and not self.complete:
+            if self._expects_continue:
+                self._expects_continue = False
+                self._connection.write(CONTINUE)
+            self.wants_body = True
+            self._connection.go_on()
+            await self._news.wait()
+            self._news.clear()
+        if self.disconnected or self.complete:
+            return {"type": "http.disconnect"}
+        body, more = self._connection.take_body()
+        self.body_taken += len(body)
+        return {"type": "http.request", "body": body, "more_body": more}
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        if self.disconnected:
+            return
+        if message["type"] == "http.response.start":
+            self._started = True
+            self._expects_continue = False
+            self._head = self._head_of(message["status"], message["headers"])
+            return
+        body = b"" if self._request.method == "HEAD" else message.get("body", b"")
+        data, self._head = self._head + body, b""
+        self.complete = not message.get("more_body", False)
+        self._connection.write(data)
+        if self.complete:
+            self._connection.answered(self)
+
+    def _head_of(self, status: int, headers: list[tuple[bytes, bytes]]) -> bytes:
+        lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status]
+        says_close = False
+        for name, value in headers:
+            says_close |= name.lower() == b"connection" and value.lower() == b"close"
+            lines += (name.lower(), b": ", value, b"\r\n")
+        if says_close or not self._connection.can_discard_body():
+            self.keep_alive = False
+        if not self.keep_alive and not says_close:
+            lines.append(b"connection: close\r\n")
+        lines.append(b"\r\n")
+        return b"".join(lines)

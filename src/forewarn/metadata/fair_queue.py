@@ -1,0 +1,77 @@
+"""A fair queue for everything that does not take the short way: callers in turn, little at a time.
+
+Each turn of the event loop spends a bounded amount of work here, so that whoever needs no parser
+is answered in between. Callers are served round robin, and the jobs of one caller in order; what a
+job costs is charged to its caller, who is passed over until the others have spent as much. Work
+is counted, not timed: a unit is about a microsecond.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TypeAlias
+
+from forewarn.logs import logger
+from forewarn.service.seldom import Seldom
+
+Job: TypeAlias = Callable[[], int]  # returns what it has cost
+
+TURN = 1_000  # units of work in one turn of the event loop: about a millisecond
+SHARE = 200  # units of work of one caller before it is the next caller's turn
+
+log = logger("forewarn")
+
+
+class FairQueue:
+    def __init__(self) -> None:
+        self._jobs: dict[str, deque[Job]] = {}
+        self._callers: deque[str] = deque()  # who has jobs, in the order of their turns
+        self._debts: dict[str, int] = {}  # of callers whose last turn has cost more than a share
+        self._scheduled = False
+        self._failed = Seldom()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._jobs.values()))
+
+    def add(self, caller: str, job: Job) -> None:
+        jobs = self._jobs.get(caller)
+        if jobs is None:
+            jobs = self._jobs[caller] = deque()
+            self._callers.append(caller)
+        jobs.append(job)
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        left = TURN
+        while self._callers and left > 0:
+            left -= self._serve(self._callers.popleft())
+        if self._callers:
+            asyncio.get_running_loop().call_soon(self._turn)
+        else:
+            self._scheduled = False
+            self._debts.clear()
+
+    def _serve(self, caller: str) -> int:
+        """Do the next jobs of this caller. Returns what they have cost."""
+        jobs = self._jobs[caller]
+        debt = self._debts.pop(caller, 0)
+        spent = 0
+        while jobs and debt + spent < SHARE:
+            job = jobs.popleft()
+            try:
+                spent += max(1, job())
+            except Exception as error:  # of one job, which is no concern of the others
+                spent += SHARE
+                if times := self._failed.again():
+                    log.error("a request could not be processed", times=times, exc_info=error)
+        if debt + spent > SHARE:
+            self._debts[caller] = debt + spent - SHARE
+        if jobs:
+            self._callers.append(caller)
+        else:
+            del self._jobs[caller]
+        return max(1, spent)

@@ -1,0 +1,306 @@
+"""An HTTP request parser that never reads ahead: it stops behind each head and each message.
+
+llhttp parses the head. The body, by its length or in chunks, is read here, because llhttp would go
+on with the next request and call back for every chunk. A request method that llhttp does not know
+is parsed all the same, and an offer to upgrade the connection is ignored. Does no I/O.
+"""
+
+from __future__ import annotations
+
+import re
+import urllib.parse
+from functools import lru_cache
+
+import httptools
+
+from forewarn.metadata.limits import Limits
+
+SLICE = 16 * 1024  # bytes that one call consumes at most, so that others get their turn
+END = b"\r\n\r\n"  # of a head
+
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]"
+_UNKNOWN_METHOD = re.compile(_TOKEN + rb"{1,64}(?= [!-~]+ HTTP/1\.[01]\r\n)")
+_PART_OF_REQUEST_LINE = re.compile(_TOKEN + rb"{1,64}( [!-~]*( [!-~]*\r?)?)?")
+_PROTOCOLS = (b" HTTP/1.1", b" HTTP/1.0")
+_KNOWN_METHOD = b"OPTIONS"  # given to llhttp in place of a method that it does not know
+_MAX_SIZE_DIGITS = 16  # hexadecimal digits of a chunk's size
+_EXTENSION = rb";" + _TOKEN + rb"+(?:=(?:" + _TOKEN + rb'+|"[\t !#-~\x80-\xff]*"))?'
+_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,%d})(?:%b)*" % (_MAX_SIZE_DIGITS, _EXTENSION))
+_PART_OF_CHUNK_LINE = re.compile(rb"[0-9A-Fa-f]{0,%d}(?:;[\t -~\x80-\xff]*)?\r?" % _MAX_SIZE_DIGITS)
+_TRAILER = re.compile(_TOKEN + rb"+:[\t -~\x80-\xff]*")
+_PART_OF_TRAILER = re.compile(rb"(?:" + _TOKEN + rb"+(?::[\t -~\x80-\xff]*)?)?\r?")
+_NOT_IN_TRAILERS = (b"content-length", b"transfer-encoding")  # they would frame the message anew
+
+
+class Malformed(Exception):
+    """Not valid HTTP, or more than a limit allows, which is then named."""
+
+    def __init__(self, limit: str = "") -> None:
+        super().__init__(limit or "not valid HTTP")
+        self.limit = limit
+
+
+class Request:
+    """The head of a request."""
+
+    __slots__ = ("expects_continue", "headers", "keep_alive", "method", "path", "query", "version")
+
+    def __init__(
+        self,
+        method: str,
+        version: str,
+        path: str,
+        query: bytes,
+        headers: list[tuple[bytes, bytes]],
+        keep_alive: bool,
+    ) -> None:
+        self.method = method
+        self.version = version
+        self.path = path
+        self.query = query
+        self.headers = headers  # names in lower case
+        self.keep_alive = keep_alive
+        self.expects_continue = version != "1.0" and any(
+            name == b"expect" and value.lower() == b"100-continue" for name, value in headers
+        )
+
+
+class RequestParser:
+    """Feed it with `consume`, and look at `in_head`, `in_body` and `request` after each call.
+
+    A body is collected in `body` unless `discard_body` was called for it.
+    """
+
+    def __init__(self) -> None:
+        self.in_head = False  # some of a head was consumed, but not all of it
+        self.in_body = False  # a head was consumed whole, but not all of its body
+        self.request: Request | None = None  # the last one whose head was consumed
+        self.body = bytearray()
+        self.body_size = 0  # bytes of the body so far, discarded or not
+        self.chunks = 0  # of the body so far
+        self._discard = False
+        self._head = _Head()
+        self._tail = b""  # the last bytes of the head so far: its end may be cut in two
+        self._beside = 0  # bytes of the head so far, or of what is sent around chunks
+        self._left = 0  # bytes of the body, or of the chunk, that are still to come
+        self._chunked = False
+        self._behind_chunk = False  # the line end behind a chunk's data is still to come
+        self._in_trailers = False
+
+    @property
+    def length_left(self) -> int:
+        """Bytes of the body that are known to be still to come."""
+        return self._left if self.in_body else 0
+
+    def discard_body(self) -> None:
+        """Nobody will ask for this body: do not keep what has come or will come of it."""
+        self._discard = True
+        self.body.clear()
+
+    def consume(self, data: bytes, limits: Limits) -> int:
+        """Parse the beginning of `data`, at most to the end of a head or of a message.
+
+        Returns how many bytes were consumed; 0 if it takes more bytes to go on. Raises Malformed.
+        """
+        if self.in_body:
+            return self._chunk(data, limits) if self._chunked else self._plain(data)
+        return self._parse_head(data, limits)
+
+    # The head.
+
+    def _parse_head(self, data: bytes, limits: Limits) -> int:
+        at = 0
+        if not self._head.begun:
+            at = len(data) - len(data.lstrip(b"\r\n"))
+            self.in_head = True
+            if at == len(data):
+                return at
+            first = self._first_line(data[at:] if at else data, limits)
+            if first < 0:
+                return at
+            at += first
+        seam = (self._tail + data[at : at + len(END)]).find(END)  # the end may be cut in two
+        if seam >= 0:
+            end = at + seam + len(END) - len(self._tail)
+        else:
+            found = data.find(END, at)
+            end = found + len(END) if found >= 0 else len(data)
+        end = min(end, at + SLICE)
+        self._beside += end - at
+        if self._beside > limits.max_head:
+            raise Malformed("max_head")
+        self._tail = (self._tail + data[max(at, end - len(END)) : end])[1 - len(END) :]
+        self._head.feed(data[at:end], limits)
+        if self._head.complete:
+            self._begin_body()
+        return end
+
+    def _first_line(self, data: bytes, limits: Limits) -> int:
+        """Begin a head. Returns how much of it was consumed, or -1 if it takes more bytes."""
+        newline = data.find(b"\r\n")
+        if newline < 0 and _PART_OF_REQUEST_LINE.fullmatch(data):
+            if len(data) > limits.max_head:
+                raise Malformed("max_head")
+            return -1
+        if newline >= 0 and not data[:newline].endswith(_PROTOCOLS):
+            raise Malformed
+        self._tail, self._beside = b"", 0
+        self._head.begin()
+        method = _UNKNOWN_METHOD.match(data)
+        if method is None or _known(method[0]):
+            return 0
+        self._head.begin(method[0].decode())
+        self._beside = method.end()
+        return method.end()
+
+    def _begin_body(self) -> None:
+        head, self._head = self._head, _Head()
+        self.request = head.request()
+        self.in_head = False
+        self.body, self.body_size, self.chunks = bytearray(), 0, 0
+        self._beside, self._discard = 0, False
+        self._behind_chunk = self._in_trailers = False
+        codings = [value for name, value in head.headers if name == b"transfer-encoding"]
+        self._chunked = bool(codings)
+        if codings and codings[-1].rpartition(b",")[2].strip().lower() != b"chunked":
+            raise Malformed  # llhttp does not look at it where an upgrade is offered
+        lengths = [value for name, value in head.headers if name == b"content-length"]
+        self._left = int(lengths[0]) if lengths else 0
+        self.in_body = self._chunked or self._left > 0
+
+    # The body.
+
+    def _plain(self, data: bytes) -> int:
+        size = self._take(data, 0)
+        self.in_body = self._left > 0
+        return size
+
+    def _take(self, data: bytes, at: int) -> int:
+        """Take what has come of the body or the chunk, from `at` on. Returns how much it was."""
+        size = min(self._left, len(data) - at, SLICE)
+        if not self._discard:
+            self.body += data[at : at + size]
+        self._left -= size
+        self.body_size += size
+        return size
+
+    def _chunk(self, data: bytes, limits: Limits) -> int:
+        at = 0
+        while self.in_body and at < min(len(data), SLICE) and self.body_size <= limits.max_body:
+            if self._left:
+                at += self._take(data, at)
+                self._behind_chunk = not self._left
+                continue
+            newline = data.find(b"\r\n", at)
+            line = data[at:newline] if newline >= 0 else data[at:]
+            self._check(line, limits, whole=newline >= 0)
+            if newline < 0:
+                break
+            self._beside += len(line) + 2
+            at = newline + 2
+            self._line(line, limits)
+        return at
+
+    def _check(self, line: bytes, limits: Limits, whole: bool) -> None:
+        """Refuse a line that is too long or cannot become one."""
+        if self._beside + len(line) > limits.max_head:
+            raise Malformed("max_head")
+        if self._behind_chunk:
+            valid = not line if whole else line in (b"", b"\r")
+        elif self._in_trailers:
+            pattern = _TRAILER if whole else _PART_OF_TRAILER
+            valid = not line or pattern.fullmatch(line) is not None
+        else:
+            pattern = _CHUNK_LINE if whole else _PART_OF_CHUNK_LINE
+            valid = pattern.fullmatch(line) is not None
+        if not valid:
+            raise Malformed
+
+    def _line(self, line: bytes, limits: Limits) -> None:
+        """A whole line of those around chunks, which has been checked."""
+        if self._behind_chunk:
+            self._behind_chunk = False
+        elif self._in_trailers:
+            if line.partition(b":")[0].lower() in _NOT_IN_TRAILERS:
+                raise Malformed
+            self.in_body = bool(line)
+        else:
+            self._left = int(line.partition(b";")[0], 16)
+            self._in_trailers = not self._left
+            self.chunks += 1
+            if self.chunks > limits.max_chunks + self._in_trailers:  # the last one is empty
+                raise Malformed("max_chunks")
+
+
+@lru_cache(maxsize=64)
+def _known(method: bytes) -> bool:
+    """Does llhttp know this method?"""
+    try:
+        httptools.HttpRequestParser(object()).feed_data(method + b" ")
+    except httptools.HttpParserError:
+        return False
+    return True
+
+
+class _Head:
+    """What llhttp tells of one head."""
+
+    def __init__(self) -> None:
+        self.begun = False
+        self.complete = False
+        self.headers: list[tuple[bytes, bytes]] = []
+        self._url = b""
+        self._method = ""
+        self._version = ""
+        self._keep_alive = False
+        self._over = ""  # the limit that was exceeded
+        self._limits = Limits()
+
+    def begin(self, method: str = "") -> None:
+        """With a method that llhttp does not know, if there is one."""
+        self.begun = True
+        self._method = method
+        self._parser = httptools.HttpRequestParser(self)
+        if method:
+            self._parser.feed_data(_KNOWN_METHOD)
+
+    def feed(self, data: bytes, limits: Limits) -> None:
+        self._limits = limits
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:  # an offer, or CONNECT: behind the head
+            pass
+        except httptools.HttpParserError:
+            raise Malformed(self._over) from None
+        finally:
+            if self.complete or self._over:
+                del self._parser  # each knows the other
+
+    def request(self) -> Request:
+        try:
+            url = httptools.parse_url(self._url)
+            path = url.path.decode("ascii")
+        except (httptools.HttpParserError, UnicodeDecodeError, AttributeError):
+            raise Malformed from None
+        if "%" in path:
+            path = urllib.parse.unquote(path)
+        return Request(
+            self._method, self._version, path, url.query or b"", self.headers, self._keep_alive
+        )
+
+    # Called by llhttp.
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name.lower(), value))
+        if len(self.headers) > self._limits.max_head_lines:
+            self._over = "max_head_lines"
+            raise ValueError("too many header lines")
+
+    def on_headers_complete(self) -> None:
+        self.complete = True
+        self._method = self._method or self._parser.get_method().decode("ascii")
+        self._version = self._parser.get_http_version()
+        self._keep_alive = self._version != "1.0" and self._parser.should_keep_alive()
