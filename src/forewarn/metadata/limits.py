@@ -95,8 +95,9 @@ class Buffered:
     """Bytes that are held for callers: of unfinished requests, and of answers that are not taken.
 
     A caller that holds its share waits, with what it sends left in the kernel, until it has
-    released some of it. While all of them hold `max_buffered` together, each may still hold an
-    equal part of that: nobody waits because of others.
+    released some of it; only one of its connections goes on, so that one request after the other
+    comes to its end. While all of them hold `max_buffered` together, each may still hold an equal
+    part of that: nobody waits because of others.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -104,15 +105,17 @@ class Buffered:
         self.total = 0
         self._held: dict[str, int] = {}
         self._waiting: dict[str, dict[Callable[[], None], None]] = {}
+        self._going_on: dict[str, object] = {}  # the connection of a caller that need not wait
 
     def held(self, caller: str) -> int:
         return self._held.get(caller, 0)
 
-    def full(self, caller: str) -> str:
-        """The limit that keeps the caller from holding more; empty if none does."""
+    def full(self, caller: str, connection: object) -> str:
+        """The limit that keeps this connection from holding more; empty if none does."""
         held = self._held.get(caller, 0)
         if held >= self.limits.max_buffered_per_machine:
-            return "max_buffered_per_machine"
+            goes_on = self._going_on.setdefault(caller, connection) is connection
+            return "" if goes_on else "max_buffered_per_machine"
         if self.total < self.limits.max_buffered:
             return ""
         part = self.limits.max_buffered // (len(self._held) + (caller not in self._held))
@@ -129,6 +132,13 @@ class Buffered:
             waiting.pop(resume, None)
             if not waiting:
                 del self._waiting[caller]
+
+    def finish(self, caller: str, connection: object) -> None:
+        """The connection holds nothing any more: another of its caller may go on."""
+        if self._going_on.get(caller) is connection:
+            del self._going_on[caller]
+            for resume in self._waiting.pop(caller, ()):
+                resume()
 
     def change(self, caller: str, by: int) -> None:
         was_full = self.total >= self.limits.max_buffered

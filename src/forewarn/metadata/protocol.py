@@ -32,7 +32,7 @@ NO_ROOM = {Room.NONE_FOR_THE_MACHINE: TOO_MANY_CONNECTIONS, Room.NONE_AT_ALL: BU
 
 # What is charged in the fair queue, in its units.
 STEP_COST = 10  # a turn of a connection
-CHUNK_COST = 2  # each chunk that was parsed in it
+CHUNK_COST = 3  # each chunk that was parsed in it
 REQUEST_COST = 200  # a request that is handed to the application
 
 
@@ -189,16 +189,20 @@ class MetadataProtocol(asyncio.BufferedProtocol):
             else:
                 self.transport.resume_reading()
             return STEP_COST
-        cost = STEP_COST
+        parser, exchange = self._parser, self._exchange
+        chunks = parser.chunks
         if self._may_parse():
             try:
-                cost += self._parse()
+                self._parse()
             except Malformed as error:
                 self._malformed(error)
             except Exception:
                 self.transport.abort()
                 raise
         self.go_on()
+        cost = STEP_COST + CHUNK_COST * max(0, parser.chunks - chunks)
+        if self._exchange is not exchange or parser is not self._parser:  # answered, or begun
+            cost += REQUEST_COST
         return cost
 
     def _may_parse(self) -> bool:
@@ -212,9 +216,9 @@ class MetadataProtocol(asyncio.BufferedProtocol):
     def _too_large(self) -> bool:
         return self._parser.body_size > self.endpoint.limits.max_body
 
-    def _parse(self) -> int:
+    def _parse(self) -> None:
         parser, limits = self._parser, self.endpoint.limits
-        had_head, had_body, chunks = parser.in_head, parser.in_body, parser.chunks
+        had_head, had_body = parser.in_head, parser.in_body
         if not had_head and not had_body:
             self._begin_head(limits.max_pipelined)
         consumed = parser.consume(self._input, limits)
@@ -222,12 +226,9 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         self._starved = not consumed
         if had_body:
             self._body_went_on()
-            return CHUNK_COST * (parser.chunks - chunks)
-        if parser.in_head:
-            return 0
-        assert parser.request is not None
-        self._answer(parser.request)
-        return REQUEST_COST
+        elif not parser.in_head:
+            assert parser.request is not None
+            self._answer(parser.request)
 
     def _begin_head(self, most: int) -> None:
         self._waiting_since = guard.monotonic()
@@ -252,13 +253,13 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         self._account()
         if self._may_parse():
             self._queue()
-        elif self._write_paused or len(self._input) >= READ_SIZE:
+        elif self._write_paused or (len(self._input) >= READ_SIZE and not self._starved):
             self.transport.pause_reading()
         elif self._eof:
             self._end()
         elif self._queued:
             pass
-        elif limit := self.endpoint.buffered.full(self._share):
+        elif limit := self.endpoint.buffered.full(self._share, self):
             self.transport.pause_reading()
             if not self._waits_for_room:
                 self._waits_for_room = True
@@ -305,6 +306,8 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         if held != self._buffered:
             by, self._buffered = held - self._buffered, held
             self.endpoint.buffered.change(self._share, by)
+            if not held:
+                self.endpoint.buffered.finish(self._share, self)
 
     # Answering: called by the exchange.
 

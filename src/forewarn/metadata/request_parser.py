@@ -26,6 +26,7 @@ _KNOWN_METHOD = b"OPTIONS"  # given to llhttp in place of a method that it does 
 _MAX_SIZE_DIGITS = 16  # hexadecimal digits of a chunk's size
 _EXTENSION = rb";" + _TOKEN + rb"+(?:=(?:" + _TOKEN + rb'+|"[\t !#-~\x80-\xff]*"))?'
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,%d})(?:%b)*" % (_MAX_SIZE_DIGITS, _EXTENSION))
+_SMALL_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,3})\r\n")  # of a chunk smaller than SLICE
 _PART_OF_CHUNK_LINE = re.compile(rb"[0-9A-Fa-f]{0,%d}(?:;[\t -~\x80-\xff]*)?\r?" % _MAX_SIZE_DIGITS)
 _TRAILER = re.compile(_TOKEN + rb"+:[\t -~\x80-\xff]*")
 _PART_OF_TRAILER = re.compile(rb"(?:" + _TOKEN + rb"+(?::[\t -~\x80-\xff]*)?)?\r?")
@@ -191,6 +192,9 @@ class RequestParser:
                 at += self._take(data, at)
                 self._behind_chunk = not self._left
                 continue
+            if not self._behind_chunk and (end := self._whole_chunk(data, at, limits)):
+                at = end
+                continue
             newline = data.find(b"\r\n", at)
             line = data[at:newline] if newline >= 0 else data[at:]
             self._check(line, limits, whole=newline >= 0)
@@ -200,6 +204,28 @@ class RequestParser:
             at = newline + 2
             self._line(line, limits)
         return at
+
+    def _whole_chunk(self, data: bytes, at: int, limits: Limits) -> int:
+        """Take a small chunk that has come whole. Returns its end, or 0 if there is none."""
+        found = None if self._in_trailers else _SMALL_CHUNK_LINE.match(data, at)
+        if found is None:
+            return 0
+        begin, size = found.end(), int(found[1], 16)
+        end = begin + size + 2
+        if not size or not data.startswith(b"\r\n", begin + size):
+            return 0
+        self._beside += end - at - size
+        self._count_chunk(limits)
+        if self._beside > limits.max_head:
+            raise Malformed("max_head")
+        self._left = size
+        self._take(data, begin)
+        return end
+
+    def _count_chunk(self, limits: Limits) -> None:
+        self.chunks += 1
+        if self.chunks > limits.max_chunks:
+            raise Malformed("max_chunks")
 
     def _check(self, line: bytes, limits: Limits, whole: bool) -> None:
         """Refuse a line that is too long or cannot become one."""
@@ -227,9 +253,8 @@ class RequestParser:
         else:
             self._left = int(line.partition(b";")[0], 16)
             self._in_trailers = not self._left
-            self.chunks += 1
-            if self.chunks > limits.max_chunks + self._in_trailers:  # the last one is empty
-                raise Malformed("max_chunks")
+            if self._left:
+                self._count_chunk(limits)
 
 
 @lru_cache(maxsize=64)
