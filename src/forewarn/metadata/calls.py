@@ -19,6 +19,7 @@ from forewarn.metadata.lines import (
     ToControl,
 )
 from forewarn.metadata.upstream import LocalUpstream, NotTaken, TooOften
+from forewarn.service.seldom import Seldom
 
 MAX_CALLS = 4_096  # of one worker under way at a time
 
@@ -52,6 +53,7 @@ class Calls:
     def __init__(self, upstream: LocalUpstream, tasks: guard.Tasks) -> None:
         self._upstream = upstream
         self._tasks = tasks
+        self._failed = Seldom()
 
     def take(self, member: Member, call: Call) -> None:
         if not member.joined or member.calls >= MAX_CALLS:
@@ -65,8 +67,9 @@ class Calls:
             answer = await self._answer(call)
         except NotTaken as failure:
             answer = Answer(call.id, failed=str(failure) or "it could not be stored")
-        except Exception as error:
-            log.exception("a worker's call failed", worker=member.number)
+        except Exception as error:  # which a guest may be able to bring about as often as it likes
+            if times := self._failed.again():
+                log.exception("a worker's call failed", worker=member.number, times=times)
             answer = Answer(call.id, failed=repr(error))
         finally:
             member.calls -= 1

@@ -31,6 +31,8 @@ class Connection(Protocol):
 
     def go_on(self) -> None: ...
 
+    def has_whole_body(self) -> bool: ...
+
     def take_body(self) -> tuple[bytes, bool]: ...
 
     def can_discard_body(self) -> bool: ...
@@ -57,6 +59,7 @@ class Exchange:
         self.wants_body = False  # the application has asked for it
         self.body_taken = 0  # bytes of the body that the application has been given
         self._expects_continue = request.expects_continue
+        self._body_given = False  # whole
         self._started = False
         self._head = b""  # of the answer, until there is something of its body
         self._news = asyncio.Event()  # something for whoever waits for a message
@@ -85,7 +88,7 @@ class Exchange:
 
     def _fail(self, error: BaseException) -> None:
         if times := _failed.again():
-            log.error("a request could not be answered", times=times, exc_info=error)
+            log.error("a guest's request could not be answered", times=times, exc_info=error)
         if self.disconnected or self.complete:
             return
         self.disconnected = True
@@ -98,13 +101,15 @@ class Exchange:
                 self._expects_continue = False
                 self._connection.write(CONTINUE)
             self.wants_body = True
-            self._connection.go_on()
-            await self._news.wait()
+            if self._body_given or not self._connection.has_whole_body():
+                self._connection.go_on()
+                await self._news.wait()
             self._news.clear()
         if self.disconnected or self.complete:
             return {"type": "http.disconnect"}
         body, more = self._connection.take_body()
         self.body_taken += len(body)
+        self._body_given = not more
         return {"type": "http.request", "body": body, "more_body": more}
 
     async def send(self, message: MutableMapping[str, Any]) -> None:

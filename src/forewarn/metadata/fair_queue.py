@@ -67,7 +67,9 @@ class FairQueue:
             except Exception as error:  # of one job, which is no concern of the others
                 spent += SHARE
                 if times := self._failed.again():
-                    log.error("a request could not be processed", times=times, exc_info=error)
+                    log.error(
+                        "a guest's request could not be processed", times=times, exc_info=error
+                    )
         if debt + spent > SHARE:
             self._debts[caller] = debt + spent - SHARE
         if jobs:

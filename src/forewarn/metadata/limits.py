@@ -110,16 +110,21 @@ class Buffered:
     def held(self, caller: str) -> int:
         return self._held.get(caller, 0)
 
-    def full(self, caller: str, connection: object) -> str:
-        """The limit that keeps this connection from holding more; empty if none does."""
-        held = self._held.get(caller, 0)
-        if held >= self.limits.max_buffered_per_machine:
-            goes_on = self._going_on.setdefault(caller, connection) is connection
-            return "" if goes_on else "max_buffered_per_machine"
-        if self.total < self.limits.max_buffered:
+    def full(self, caller: str, connection: object, holds: int) -> str:
+        """The limit that keeps this connection, which holds so much, from holding more; empty if
+        none does."""
+        held, limits = self._held.get(caller, 0), self.limits
+        part = limits.max_buffered // (len(self._held) + (caller not in self._held))
+        if held >= limits.max_buffered_per_machine:
+            limit = "max_buffered_per_machine"
+        elif self.total >= limits.max_buffered and held >= max(1, part):
+            limit = "max_buffered"
+        else:
             return ""
-        part = self.limits.max_buffered // (len(self._held) + (caller not in self._held))
-        return "max_buffered" if held >= max(1, part) else ""
+        if holds and part >= limits.max_body:  # so that there is room for one body of each
+            goes_on = self._going_on.setdefault(caller, connection)
+            return "" if goes_on is connection else limit
+        return limit
 
     def wait(self, caller: str, resume: Callable[[], None]) -> None:
         """Call `resume` once when it may be worth looking again."""

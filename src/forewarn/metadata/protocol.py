@@ -259,7 +259,7 @@ class MetadataProtocol(asyncio.BufferedProtocol):
             self._end()
         elif self._queued:
             pass
-        elif limit := self.endpoint.buffered.full(self._share, self):
+        elif limit := self.endpoint.buffered.full(self._share, self, self._buffered):
             self.transport.pause_reading()
             if not self._waits_for_room:
                 self._waits_for_room = True
@@ -335,6 +335,9 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         tasks = self._server_state.tasks
         tasks.add(task)
         task.add_done_callback(tasks.discard)
+
+    def has_whole_body(self) -> bool:
+        return not self._parser.in_body
 
     def take_body(self) -> tuple[bytes, bool]:
         """What there is of the body, and whether there is more to come."""

@@ -15,6 +15,7 @@ from forewarn.logs import logger
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.counts import Counts
 from forewarn.node.config import Address, Config
+from forewarn.service.seldom import Seldom
 
 if TYPE_CHECKING:  # what serves on sockets is imported when something does
     from forewarn.metadata.front import Front
@@ -81,6 +82,7 @@ def url(host: str, listener: socket.socket, scheme: str = "http") -> str:
 
 async def _sweeping(connections: Collection[Any], counts: Counts) -> None:
     """All who are late may be late at once: nobody else is kept waiting for their sake."""
+    failed = Seldom()
     while True:
         await guard.pause(SWEEP_EVERY)
         now, looked = guard.monotonic(), 0
@@ -91,5 +93,6 @@ async def _sweeping(connections: Collection[Any], counts: Counts) -> None:
                     if looked % SWEEP_SLICE == 0:
                         await guard.pause(0)
             except Exception as error:  # the others are to be looked after all the same
-                log.error("a connection could not be looked after", exc_info=error)
+                if times := failed.again():
+                    log.error("a connection could not be looked after", times=times, exc_info=error)
         counts.tell(now)

@@ -1,0 +1,75 @@
+"""Bytes that are held for callers: bounded for each, and nobody waits because of others."""
+
+from __future__ import annotations
+
+from forewarn.metadata.limits import STRANGER, Buffered, Limits, share_of
+
+LIMITS = Limits(max_buffered_per_machine=100, max_buffered=300, max_body=80)
+ONE, TWO, THREE = object(), object(), object()  # connections
+
+
+def test_a_machine_that_holds_its_share_waits_but_for_one_connection() -> None:
+    buffered = Buffered(LIMITS)
+    buffered.change("a", 99)
+    assert buffered.full("a", ONE, 9) == ""
+    buffered.change("a", 1)
+    assert buffered.full("a", ONE, 9) == ""
+    assert buffered.full("a", TWO, 9) == "max_buffered_per_machine"
+    assert buffered.full("a", ONE, 9) == "", "it comes to its end"
+    assert buffered.full("b", TWO, 9) == ""
+    buffered.finish("a", ONE)
+    assert buffered.full("a", THREE, 0) == "max_buffered_per_machine", "which holds nothing"
+    assert buffered.full("a", TWO, 9) == "", "then it is another's turn"
+    assert buffered.full("a", ONE, 9) == "max_buffered_per_machine"
+
+
+def test_nobody_waits_because_of_others() -> None:
+    buffered = Buffered(LIMITS)
+    for name in "abc":
+        buffered.change(name, 90)
+    buffered.change("d", 60)
+    assert buffered.total >= LIMITS.max_buffered
+    assert buffered.full("a", ONE, 9) == "max_buffered", "more than its part of a quarter"
+    assert buffered.full("a", TWO, 9) == "max_buffered"
+    assert buffered.full("d", ONE, 9) == ""
+    assert buffered.full("e", ONE, 9) == "", "one that holds nothing"
+
+
+def test_whoever_waits_is_woken_once_when_its_machine_releases_something() -> None:
+    buffered, woken = Buffered(LIMITS), list[str]()
+    buffered.change("a", 100)
+    buffered.wait("a", lambda: woken.append("a"))
+    buffered.wait("b", lambda: woken.append("b"))
+    buffered.change("a", 5)
+    assert woken == []
+    buffered.change("a", -5)
+    buffered.change("a", -5)
+    assert woken == ["a"]
+
+
+def test_all_who_wait_are_woken_when_there_is_room_for_all_again() -> None:
+    buffered, woken = Buffered(LIMITS), list[str]()
+    for name in "abcd":
+        buffered.change(name, 90)
+        buffered.wait(name, lambda name=name: woken.append(name))  # type: ignore[misc]
+    buffered.change("a", -90)
+    assert sorted(woken) == ["a", "b", "c", "d"]
+
+
+def test_whoever_has_gone_is_not_woken() -> None:
+    buffered, woken = Buffered(LIMITS), list[str]()
+
+    def wake() -> None:
+        woken.append("a")
+
+    buffered.change("a", 100)
+    buffered.wait("a", wake)
+    buffered.forget("a", wake)
+    buffered.change("a", -100)
+    assert woken == []
+    assert (buffered.total, buffered.held("a")) == (0, 0)
+
+
+def test_callers_that_are_no_machines_share_one_part() -> None:
+    assert share_of("web_0") == "web_0"
+    assert share_of(f"{STRANGER}10.0.0.1") == share_of(f"{STRANGER}10.0.0.2")
