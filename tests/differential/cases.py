@@ -447,6 +447,12 @@ MANY: dict[str, tuple[bytes, ...]] = {
     "polls apart": (POLL, POLL, POLLS["tag: star"], POLLS["version 2017-03-01"], POLL),
     "different polls at once": (b"".join(POLLS.values()),),
     "poll and garbage": (POLL + b"\x00\x01garbage\r\n\r\n",),
+    "two polls and garbage": (POLL + POLL + b"\x00\x01garbage\r\n\r\n",),
+    "two polls and a chunk that is none": (POLL + POLL + head(TE, verb=b"POST") + b"zz\r\n",),
+    "two polls and a part of a body": (POLL + POLL + post(APPROVAL)[:-9],),
+    "two approvals and a chunk that is none": (
+        post(APPROVAL) * 2 + head(TE, verb=b"POST") + b"zz\r\n",
+    ),
     "poll, then garbage": (POLL, b"\x00\x01garbage\r\n\r\n"),
     "poll and a part of the next": (POLL + POLL[:20], POLL[20:]),
     "poll, then a part of the next": (POLL, POLL[:20], POLL[20:], POLL),
@@ -531,6 +537,8 @@ def variants(case: Case) -> Iterator[Case]:
         yield Case(segments, case.machine)
     yield Case(said, case.machine, hurried=True)
     yield Case((POLL, *said), case.machine, hurried=True)
+    yield Case((POLL + whole,), case.machine, hurried=True)
+    yield Case((POLL, POLL + whole), case.machine, hurried=True)
 
 
 def in_bytes(case: Case) -> Iterator[Case]:
@@ -544,7 +552,9 @@ def cuts(case: Case, step: int = 1, first: int = 1) -> Iterator[Case]:
     whole = case.whole
     for at in range(first, len(whole), step):
         pieces = (whole[:at], whole[at:])
-        yield Case(pieces if at // step % 2 else (POLL, *pieces), case.machine)
+        # By turns, too, with the end of all that is said right behind it.
+        segments = pieces if at // step % 2 else (POLL, *pieces)
+        yield Case(segments, case.machine, hurried=at // step % 4 > 1)
 
 
 def catalogue(*parts: Mapping[str, Case]) -> dict[str, Case]:

@@ -1,0 +1,227 @@
+"""An answer that is followed by a close arrives, whatever its caller is still sending; and what is
+sent after it is read for a while, and not for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable, Iterator
+
+import pytest
+import uvloop
+from guests import METADATA, NEWEST, Guest, approval, events, fleet_of
+from polling import CHUNKED, GET, ODD, asked, until
+from raw import Line, request
+from structlog.testing import capture_logs
+
+from forewarn.metadata.limits import MAX_REFUSED_PER_MACHINE, Limits
+from forewarn.metadata.protocol import DISCARD_BYTES
+from forewarn.testing import Service
+
+TRIES = 10  # of what went wrong nine times in ten
+REST = b"x" * 900_000  # what a caller sends before it looks for an answer
+PIECE = 16_384  # bytes that it sends at a time
+ROOM = 3  # connections of a machine
+LIMITS = Limits(max_connections_per_machine=ROOM)
+CHUNKS = (b"4000\r\n" + b" " * 0x4000 + b"\r\n") * 55
+
+
+@pytest.fixture(
+    scope="module",
+    params=[("asyncio", True), ("uvloop", True), ("uvloop", False)],
+    ids=["asyncio", "uvloop", "uvloop and no front"],
+)
+def service(request: pytest.FixtureRequest) -> Iterator[Service]:
+    """On the loop of the test kit, and on the one of `serve`."""
+    loop, front = request.param
+    with pytest.MonkeyPatch.context() as patch:
+        if loop == "uvloop":
+            patch.setattr(asyncio, "new_event_loop", uvloop.new_event_loop)
+        with Service(fleet_of(2), sockets=True, front=front, limits=LIMITS) as service:
+            for n in range(2):
+                Guest(service, f"web{n}_0").get()
+            yield service
+
+
+@pytest.fixture
+def guest(service: Service) -> Guest:
+    until(lambda: service.node.endpoint.crowd.total == 0)
+    return Guest(service, "web0_0")
+
+
+def sent(line: Line, data: bytes) -> None:
+    """Send in pieces, so that there is more to be sent when the answer comes."""
+    for at in range(0, len(data), PIECE):
+        line.send(data[at : at + PIECE])
+
+
+def with_length(verb: str, *headers: str) -> bytes:
+    return request(verb, events(NEWEST), METADATA, *headers, body=REST)
+
+
+CLOSED = {
+    "chunks that are too large": (CHUNKED + CHUNKS, [413]),
+    "a length that is too large": (with_length("POST"), [413]),
+    "a length that is too large for what nobody reads": (with_length("PUT"), [405]),
+    "chunks that are too many": (CHUNKED + b"1\r\n \r\n" * 9_000 + REST, [400]),
+    "a chunk that is none": (CHUNKED + b"zz\r\n" + REST, [400]),
+    "no HTTP": (b"\x16\x03\x01\r\n\r\n" + REST, [400]),
+    "a head that is too long": (GET[:-2] + b"X: " + REST, [400]),
+    "a trailer that is too long": (CHUNKED + b"0\r\nX: " + REST, [400]),
+    "good, then no HTTP": (GET + ODD + b"\0\r\n\r\n" + REST, [200, 200, 400]),
+    "more after the last": (ODD[:-2] + b"Connection: close\r\n\r\n" + REST, [200]),
+    "more than may be sent ahead": (GET * 8_000, [200] * 129 + [400]),
+}
+
+
+@pytest.mark.parametrize("what", CLOSED)
+def test_an_answer_before_a_close_arrives_while_more_is_being_sent(guest: Guest, what: str) -> None:
+    data, statuses = CLOSED[what]
+    for _ in range(TRIES):
+        with guest.line() as line:
+            sent(line, data)
+            answers = [line.answer() for _ in statuses]
+            assert [answer.status for answer in answers] == statuses
+            assert answers[-1].header("connection") == "close"
+            assert line.over() == b""
+        until(lambda: guest.service.node.endpoint.crowd.total == 0)
+
+
+def test_so_does_the_refusal_of_one_connection_too_many(service: Service, guest: Guest) -> None:
+    with contextlib.ExitStack() as stack:
+        for _ in range(ROOM):
+            assert asked(stack.enter_context(guest.line())).status == 200
+        for data in (with_length("POST"), CHUNKED + CHUNKS, GET):
+            for _ in range(TRIES):
+                with guest.line() as line:
+                    sent(line, data)
+                    answer = line.answer()
+                    assert (answer.status, answer.header("connection")) == (429, "close")
+                    assert line.over() == b""
+        assert service.node.endpoint.crowd.total == ROOM
+    until(lambda: not service.node.endpoint.crowd._refused)
+
+
+def test_what_is_sent_after_an_answer_is_not_read_for_ever(guest: Guest) -> None:
+    for data in (CHUNKED + CHUNKS, b"\0\r\n\r\n", ODD[:-2] + b"Connection: close\r\n\r\n"):
+        with guest.line() as line:
+            line.send(data)
+            with pytest.raises(ConnectionError):
+                line.send(b"x" * 64 * DISCARD_BYTES)
+
+
+def test_connections_that_are_refused_and_kept_open_are_few(service: Service, guest: Guest) -> None:
+    refused = service.node.endpoint.crowd._refused
+    with contextlib.ExitStack() as stack:
+        for _ in range(ROOM):
+            assert asked(stack.enter_context(guest.line())).status == 200
+        for _ in range(10):
+            line = stack.enter_context(guest.line())
+            line.send(GET)
+            assert line.answer().status == 429
+            assert refused[guest.name] <= MAX_REFUSED_PER_MACHINE
+    until(lambda: not refused)
+
+
+# Half closed.
+
+
+HALF_CLOSED: dict[str, tuple[bytes, list[int]]] = {
+    "two polls and no HTTP": (GET + GET + b"\0\r\n\r\n", [200, 200, 400]),
+    "two polls and a chunk that is none": (GET + GET + CHUNKED + b"zz\r\n", [200, 200, 400]),
+    "polls and a chunk that is none": (GET * 9 + CHUNKED + b"zz\r\n", [200] * 9 + [400]),
+    "many polls and no HTTP": (GET * 60 + b"\0\r\n\r\n", [200] * 60 + [400]),
+    "polls": (GET * 60, [200] * 60),
+    "polls and a part of one": (GET * 2 + GET[:20], [200, 200]),
+    "an approval and a poll": (
+        request("POST", events(NEWEST), METADATA, body=approval("A")) + GET,
+        [400, 200],
+    ),
+    "a poll and a part of an approval": (
+        GET + request("POST", events(NEWEST), METADATA, body=approval("A"))[:-9],
+        [200],
+    ),
+    "a long one": (request("POST", events(NEWEST), METADATA, body=b" " * 60_000) + GET, [400, 200]),
+}
+
+
+@pytest.mark.parametrize("what", HALF_CLOSED)
+def test_all_that_was_asked_before_a_half_close_is_answered(guest: Guest, what: str) -> None:
+    data, statuses = HALF_CLOSED[what]
+
+    async def asked_and_finished(line: Line) -> None:
+        """While the service's loop stands still, so that it finds both at once."""
+        line.send(data)
+        line.finish()
+
+    for _ in range(TRIES):
+        with guest.line() as line:
+            guest.service.run(asked_and_finished(line))
+            assert [line.answer().status for _ in statuses] == statuses
+            assert line.over() == b""
+        until(lambda: guest.service.node.endpoint.crowd.total == 0)
+
+
+# Offers to upgrade.
+
+OFFER = ("Connection: Upgrade", "Upgrade: h2c")
+
+
+@pytest.mark.parametrize("coding", ["identity", "gzip", "chunked, gzip", "x"])
+def test_an_offer_with_a_body_that_has_no_end_is_refused_and_not_told_of(
+    guest: Guest, coding: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = request("POST", events(NEWEST), METADATA, *OFFER, f"Transfer-Encoding: {coding}")
+    with capture_logs() as lines:
+        for _ in range(TRIES):
+            with guest.line() as line:
+                line.send(data)
+                answer = line.answer()
+                assert (answer.status, answer.header("connection")) == (400, "close")
+                assert line.over() == b""
+    assert [record.getMessage() for record in caplog.records] == []
+    assert [line["event"] for line in lines] == []
+
+
+# What goes wrong inside.
+
+
+def test_a_fault_of_ours_is_answered_500_and_told_of_once(
+    guest: Guest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from forewarn.metadata import exchange
+    from forewarn.metadata.app import MetadataApp
+    from forewarn.service.seldom import Seldom
+
+    async def fails(*_: object) -> None:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(MetadataApp, "_reply", fails)
+    monkeypatch.setattr(exchange, "_failed", Seldom())
+    with capture_logs() as lines:
+        for _ in range(5):
+            with guest.line() as line:
+                line.send(ODD)
+                answer = line.answer()
+                assert (answer.status, answer.header("connection")) == (500, "close")
+                assert line.over() == b""
+    assert [line["event"] for line in lines] == ["a guest's request could not be answered"]
+
+
+def reset(line: Line) -> None:
+    line._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    line.close()
+
+
+@pytest.mark.parametrize("gone", [reset, Line.close], ids=["reset", "closed"])
+def test_whoever_goes_while_it_is_being_closed_leaves_nothing_behind(
+    service: Service, guest: Guest, gone: Callable[[Line], None]
+) -> None:
+    for data, _ in CLOSED.values():
+        line = guest.line()
+        with contextlib.suppress(OSError):
+            line.send(data)
+        gone(line)
+        until(lambda: service.node.endpoint.crowd.total == 0)
+    until(lambda: service.node.endpoint.buffered.total == 0)
