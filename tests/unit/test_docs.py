@@ -40,9 +40,24 @@ from forewarn.core.lifecycle import TABLE, diagram
 from forewarn.drivers import program, simulated
 from forewarn.drivers.command import ASK_AGAIN, CHECK_TIMEOUT, MAX_REASON
 from forewarn.drivers.room import GROUP_SHARE
-from forewarn.metadata import away, calls, holding, hub, lines, remote, seen
+from forewarn.metadata import (
+    away,
+    calls,
+    fair_queue,
+    front,
+    holding,
+    hub,
+    limits,
+    lines,
+    protocol,
+    remote,
+    request_parser,
+    seen,
+)
+from forewarn.metadata.app import READ_SIZE
 from forewarn.metadata.protocol import LINGER
 from forewarn.node import certificates, child, door, exposure, notifying, rereading, supervisor
+from forewarn.node.heap import TRIM_ABOVE
 from forewarn.node.tls import CERTIFICATE_EVERY
 from forewarn.service import (
     clock,
@@ -207,6 +222,24 @@ def test_every_setting_of_a_program_is_documented(field: msgspec.structs.FieldIn
             "MAX_WAITING`, `LAST_WORDS",
             f"{outlet.MAX_WAITING // 1024**2} MiB, {outlet.LAST_WORDS:g} s",
         ),
+        ("SLICE", f"{request_parser.SLICE:,} bytes"),
+        ("READ_SIZE", f"{READ_SIZE:,} bytes"),
+        ("TURN`, `SHARE", f"{fair_queue.TURN:,}, {fair_queue.SHARE}"),
+        (
+            "STEP_COST`, `CHUNK_COST`, `REQUEST_COST`, `HAND_OVER_COST",
+            f"{protocol.STEP_COST}, {protocol.CHUNK_COST}, {protocol.REQUEST_COST},"
+            f" {front.HAND_OVER_COST}",
+        ),
+        (
+            "DISCARD_SECONDS`, `DISCARD_BYTES`, `DISCARD_SIZE",
+            f"{protocol.DISCARD_SECONDS:g} s, {protocol.DISCARD_BYTES // 1024**2} MiB,"
+            f" {front.DISCARD_SIZE:,} bytes",
+        ),
+        (
+            "MAX_REFUSED`, `MAX_REFUSED_PER_MACHINE",
+            f"{limits.MAX_REFUSED}, {limits.MAX_REFUSED_PER_MACHINE}",
+        ),
+        ("TRIM_ABOVE", f"{TRIM_ABOVE // 1024**2} MiB"),
         ("HOLD_MOST", f"{remote.HOLD_MOST:g} s"),
         ("MAX_CALLS`, `MAX_ASKED", f"{calls.MAX_CALLS:,}"),
         ("MAX_EARLIER", f"{seen.MAX_EARLIER:,}"),

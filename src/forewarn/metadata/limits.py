@@ -103,6 +103,7 @@ class Buffered:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.total = 0
+        self.peak = 0  # the largest total since somebody last set it back
         self._held: dict[str, int] = {}
         self._waiting: dict[str, dict[Callable[[], None], None]] = {}
         self._going_on: dict[str, object] = {}  # the connection of a caller that need not wait
@@ -142,8 +143,7 @@ class Buffered:
         """The connection holds nothing any more: another of its caller may go on."""
         if self._going_on.get(caller) is connection:
             del self._going_on[caller]
-            for resume in self._waiting.pop(caller, ()):
-                resume()
+            self._wake(caller)
 
     def change(self, caller: str, by: int) -> None:
         was_full = self.total >= self.limits.max_buffered
@@ -153,10 +153,17 @@ class Buffered:
         else:
             self._held.pop(caller, None)
         self.total += by
+        self.peak = max(self.peak, self.total)
         if by < 0 and self._waiting:
-            for name in list(self._waiting) if was_full else [caller]:
-                for resume in self._waiting.pop(name, ()):
-                    resume()
+            if was_full and self.total < self.limits.max_buffered:
+                self._wake(*self._waiting)
+            elif held < self.limits.max_buffered_per_machine:
+                self._wake(caller)
+
+    def _wake(self, *callers: str) -> None:
+        for caller in callers:
+            for resume in self._waiting.pop(caller, ()):
+                resume()
 
 
 def share_of(who: str) -> str:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from forewarn import guard
 from forewarn.logs import logger
 from forewarn.metadata.app import MetadataApp
-from forewarn.metadata.counts import Counts
 from forewarn.node.config import Address, Config
+from forewarn.node.heap import trim_after_use
 from forewarn.service.seldom import Seldom
 
 if TYPE_CHECKING:  # what serves on sockets is imported when something does
@@ -50,7 +50,7 @@ async def serve_guests(
     if fronted:
         make = inner.make_protocol
         made = front.Front(endpoint, sockets, make, connections, tasks, outlived=outlived)
-    tasks.start(_sweeping(connections, endpoint.counts), "sweeper")
+    tasks.start(_sweeping(connections, endpoint), "sweeper")
     return made
 
 
@@ -80,7 +80,7 @@ def url(host: str, listener: socket.socket, scheme: str = "http") -> str:
     return f"{scheme}://{Address(host, listener.getsockname()[1])}"
 
 
-async def _sweeping(connections: Collection[Any], counts: Counts) -> None:
+async def _sweeping(connections: Collection[Any], endpoint: MetadataApp) -> None:
     """All who are late may be late at once: nobody else is kept waiting for their sake."""
     failed = Seldom()
     while True:
@@ -95,4 +95,5 @@ async def _sweeping(connections: Collection[Any], counts: Counts) -> None:
             except Exception as error:  # the others are to be looked after all the same
                 if times := failed.again():
                     log.error("a connection could not be looked after", times=times, exc_info=error)
-        counts.tell(now)
+        endpoint.counts.tell(now)
+        trim_after_use(endpoint.buffered)

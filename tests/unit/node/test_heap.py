@@ -1,0 +1,22 @@
+"""Memory is given back after much of it was held, once, and not while it is still in use."""
+
+from __future__ import annotations
+
+from forewarn.metadata.limits import Buffered, Limits
+from forewarn.node.heap import TRIM_ABOVE, trim_after_use
+
+
+def test_memory_is_given_back_once_most_of_it_has_been_released() -> None:
+    buffered = Buffered(Limits())
+    buffered.change("a", TRIM_ABOVE)
+    assert not trim_after_use(buffered), "it is still held"
+    buffered.change("a", -TRIM_ABOVE)
+    assert trim_after_use(buffered)
+    assert not trim_after_use(buffered), "there is nothing more to give back"
+
+
+def test_a_little_is_not_worth_the_work() -> None:
+    buffered = Buffered(Limits())
+    buffered.change("a", TRIM_ABOVE - 1)
+    buffered.change("a", 1 - TRIM_ABOVE)
+    assert not trim_after_use(buffered)
