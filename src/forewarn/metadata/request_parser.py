@@ -37,7 +37,7 @@ class Malformed(Exception):
     """Not valid HTTP, or more than a limit allows, which is then named."""
 
     def __init__(self, limit: str = "") -> None:
-        super().__init__(limit or "not valid HTTP")
+        super().__init__(limit)
         self.limit = limit
 
 
@@ -322,7 +322,7 @@ class _Head:
         self.headers.append((name.lower(), value))
         if len(self.headers) > self._limits.max_head_lines:
             self._over = "max_head_lines"
-            raise ValueError("too many header lines")
+            raise ValueError("more than is allowed")
 
     def on_headers_complete(self) -> None:
         self.complete = True
