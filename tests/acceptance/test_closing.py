@@ -142,6 +142,10 @@ HALF_CLOSED: dict[str, tuple[bytes, list[int]]] = {
         GET + request("POST", events(NEWEST), METADATA, body=approval("A"))[:-9],
         [200],
     ),
+    "a poll and chunks that are too large": (
+        GET + CHUNKED + b"11170\r\n" + b"a" * 70_000 + b"\r\n0\r\n\r\n" + GET,
+        [200, 413],
+    ),
     "a long one": (request("POST", events(NEWEST), METADATA, body=b" " * 60_000) + GET, [400, 200]),
 }
 

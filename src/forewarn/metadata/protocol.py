@@ -276,8 +276,8 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         """All that the caller has sent has been parsed, and no more will come."""
         if self._exchange is None:
             self.transport.close()
-        elif self._parser.in_body and self._exchange.wants_body:
-            self._exchange.disconnect()  # it will never be whole
+        elif self._parser.in_body and self._exchange.wants_body and not self._too_large():
+            self._exchange.disconnect()  # its body will never be whole
             self.transport.close()
 
     def _malformed(self, error: Malformed) -> None:
