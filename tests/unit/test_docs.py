@@ -230,6 +230,7 @@ def test_every_setting_of_a_program_is_documented(field: msgspec.structs.FieldIn
             f"{protocol.STEP_COST}, {protocol.CHUNK_COST}, {protocol.REQUEST_COST},"
             f" {front.HAND_OVER_COST}",
         ),
+        ("BYTES_PER_UNIT", str(protocol.BYTES_PER_UNIT)),
         (
             "DISCARD_SECONDS`, `DISCARD_BYTES`, `DISCARD_SIZE",
             f"{protocol.DISCARD_SECONDS:g} s, {protocol.DISCARD_BYTES // 1024**2} MiB,"

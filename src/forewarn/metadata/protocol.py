@@ -32,6 +32,7 @@ NO_ROOM = {Room.NONE_FOR_THE_MACHINE: TOO_MANY_CONNECTIONS, Room.NONE_AT_ALL: BU
 
 # What is charged in the fair queue, in its units.
 STEP_COST = 10  # a turn of a connection
+BYTES_PER_UNIT = 512  # of input that were looked at in it
 CHUNK_COST = 3  # each chunk that was parsed in it
 REQUEST_COST = 200  # a request that is handed to the application
 
@@ -190,7 +191,7 @@ class MetadataProtocol(asyncio.BufferedProtocol):
                 self.transport.resume_reading()
             return STEP_COST
         parser, exchange = self._parser, self._exchange
-        chunks = parser.chunks
+        chunks, size = parser.chunks, len(self._input)
         if self._may_parse():
             try:
                 self._parse()
@@ -200,7 +201,7 @@ class MetadataProtocol(asyncio.BufferedProtocol):
                 self.transport.abort()
                 raise
         self.go_on()
-        cost = STEP_COST + CHUNK_COST * max(0, parser.chunks - chunks)
+        cost = STEP_COST + size // BYTES_PER_UNIT + CHUNK_COST * max(0, parser.chunks - chunks)
         if self._exchange is not exchange or parser is not self._parser:  # answered, or begun
             cost += REQUEST_COST
         return cost
