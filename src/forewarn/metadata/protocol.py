@@ -324,6 +324,7 @@ class MetadataProtocol(asyncio.BufferedProtocol):
             "root_path": "",
             "method": request.method,
             "path": request.path,
+            "raw_path": request.raw_path,
             "query_string": request.query,
             "headers": request.headers,
         }

@@ -44,20 +44,31 @@ class Malformed(Exception):
 class Request:
     """The head of a request."""
 
-    __slots__ = ("expects_continue", "headers", "keep_alive", "method", "path", "query", "version")
+    __slots__ = (
+        "expects_continue",
+        "headers",
+        "keep_alive",
+        "method",
+        "path",
+        "query",
+        "raw_path",
+        "version",
+    )
 
     def __init__(
         self,
         method: str,
         version: str,
-        path: str,
+        raw_path: bytes,
         query: bytes,
         headers: list[tuple[bytes, bytes]],
         keep_alive: bool,
     ) -> None:
         self.method = method
         self.version = version
-        self.path = path
+        self.raw_path = raw_path  # as it was sent
+        path = raw_path.decode("ascii")
+        self.path = urllib.parse.unquote(path) if "%" in path else path
         self.query = query
         self.headers = headers  # names in lower case
         self.keep_alive = keep_alive
@@ -304,14 +315,16 @@ class _Head:
     def request(self) -> Request:
         try:
             url = httptools.parse_url(self._url)
-            path = url.path.decode("ascii")
+            return Request(
+                self._method,
+                self._version,
+                url.path,
+                url.query or b"",
+                self.headers,
+                self._keep_alive,
+            )
         except (httptools.HttpParserError, UnicodeDecodeError, AttributeError):
             raise Malformed from None
-        if "%" in path:
-            path = urllib.parse.unquote(path)
-        return Request(
-            self._method, self._version, path, url.query or b"", self.headers, self._keep_alive
-        )
 
     # Called by llhttp.
 
