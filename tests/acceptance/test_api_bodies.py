@@ -1,5 +1,5 @@
 """What a call does not take is refused, whichever call it is: a body where none is read, bytes that
-are no UTF-8, keys and parameters that nobody knows."""
+are not UTF-8, keys and parameters that nobody knows."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_body_that_is_no_utf_8_is_refused_by_every_call(
 
 def test_so_is_one_with_a_key(service: Service) -> None:
     told = ask(service, "POST", "/v1/events", raw=b'{"type": "\xff"}', idempotency_key="a")
-    assert "not UTF-8: the byte 0xff at position 10" in refusal(told)
+    assert "not valid UTF-8: unexpected byte 0xff at position 10" in refusal(told)
 
 
 @pytest.mark.parametrize("target", ["/v1/machines/%ff", "/v1/machines?labels=%ff", "/v1/m%ff"])

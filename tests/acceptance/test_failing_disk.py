@@ -134,7 +134,7 @@ def test_what_could_not_be_synced_is_answered_by_nobody_and_stays_what_the_next_
             assert service.asked(method, url, body) is None, what
             assert service.running.wait() == os.EX_IOERR
         told = "".join(service.running.stderr)
-        assert "the outcome of a commit is unknown, and the service stops" in told
+        assert "the outcome of a commit is unknown, so the service stops" in told
         assert "Traceback" not in told
         service = start()
         assert "was made durable once more" in "".join(service.running.stderr)

@@ -358,7 +358,7 @@ def test_a_log_that_was_cut_off_while_in_use_takes_no_commits(tmp_path: Path) ->
     async def body(store: SqliteStore) -> None:
         os.truncate(beside(path, "-wal"), 0)
         for _ in range(2):
-            with pytest.raises(StoreFailed, match="truncated while in use, and what is only in it"):
+            with pytest.raises(StoreFailed, match="truncated while in use, and its contents"):
                 await store.transact(defining("b"))
         assert "truncated" in store.healthy()
         assert set(store.groups) == {"a"}

@@ -321,8 +321,8 @@ class Agent:
             if run.stage == "undo":
                 room = self._desk.room(case.id, run.hook)
                 why = (
-                    f"tried {run.attempt} times; what {run.hook} prepared is still in place: put it"
-                    f" back by hand. What the hook kept for that is in {room}"
+                    f"tried {run.attempt} times; what {run.hook} prepared is still in place. Undo"
+                    f" it by hand; what the hook saved for its undo is in {room}"
                 )
             self.tell("hook given up", **_facts(case, run), why=why)
 
@@ -335,9 +335,9 @@ class Agent:
             "hook overdue",
             **_facts(case, run),
             process=process,
-            why=f"process {process}, which keeps its time and writes its result, does neither: let"
-            f" it go on if it is stopped (kill -CONT {process}), make room if the disk is full; or"
-            f" end it (kill -KILL {process}), and the command is ended and run again",
+            why=f"process {process}, which enforces the command's time limit and writes its result,"
+            f" is stopped or cannot write: resume it (kill -CONT {process}), free space if the disk"
+            f" is full, or kill it (kill -KILL {process}) to have the command ended and run again",
         )
 
     def _close(self, case: Case) -> None:

@@ -77,7 +77,7 @@ def state(directory: Path) -> Iterator[Finding]:
         event = room.parent.name.rpartition(".")[0]
         yield problem(
             "state",
-            f"the undo of hook {room.name} was given up for event {event}: put back by hand what it"
+            f"the undo of hook {room.name} was given up for event {event}; undo by hand what it"
             f" prepared, then remove {room}",
         )
 

@@ -178,7 +178,7 @@ def _hooks(counts: Counts, picture: Picture) -> Iterator[Metric]:
         seconds.add_metric(list(values), spread.up_to(), spread.sum)
     yield seconds
     yield _gauge("hooks_at_work", "commands that run, or are about to", picture.at_work)
-    yield _gauge("hooks_overdue", "commands that should have been ended", picture.overdue)
+    yield _gauge("hooks_overdue", "commands that run although their time is up", picture.overdue)
     yield _gauge("undo_pending", "hooks that are prepared and not put back", picture.to_undo)
     yield _gauge("undo_given_up", "hooks whose undo was given up", len(picture.given_up))
 

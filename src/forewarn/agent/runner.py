@@ -104,7 +104,7 @@ def _run(
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )
     except subprocess.SubprocessError:
-        return {"outcome": "not-started", "said": "its process id could not be written down"}
+        return {"outcome": "not-started", "said": "its process ID could not be recorded"}
     except (OSError, ValueError) as error:
         return {"outcome": "not-started", "said": str(error)}
     record["command"] = _identified(process.pid)

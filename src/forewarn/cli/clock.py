@@ -77,7 +77,7 @@ def pause(json: Json = False, url: Url = None) -> None:
 def accept(
     state: Annotated[
         Path | None,
-        typer.Option(help="Change this state file, while no service runs, instead of a service."),
+        typer.Option(help="Change this state file, which no service may be using."),
     ] = None,
     json: Json = False,
     url: Url = None,

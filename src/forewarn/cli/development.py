@@ -82,7 +82,7 @@ def welcome(node: Node) -> None:
     if len(machines) > SHOWN_MACHINES:
         lines.append(f"  … and {len(machines) - SHOWN_MACHINES} more: forewarn machine list")
     if len(node.metadata_urls) > 1:
-        lines.append(f"  the same machines also answer on {listing(node.metadata_urls[1:])}")
+        lines.append(f"  guests can also ask at {listing(node.metadata_urls[1:])}")
     lines += [
         f"ask as {example.name}:",
         f"  curl -H Metadata:true '{node.url_of(example)}/metadata/scheduledevents"
@@ -140,8 +140,8 @@ def _guest_addresses(texts: Sequence[str]) -> tuple[Address, ...]:
     for first, second in combinations(addresses, 2):
         if first.port == second.port != 0:
             fail(
-                f"--metadata {second}: dev listens on every loopback address, so {first} is there"
-                " already; give another port"
+                f"--metadata {second}: dev listens on every loopback address, so this conflicts"
+                f" with {first}; choose another port"
             )
     return addresses
 

@@ -87,8 +87,8 @@ def _stop_at_once(error: OutcomeUnknown) -> None:
     """As kill -9 would: nobody is told that it happened, nor that it did not, and connections are
     closed without an answer. Whoever manages the service starts it again."""
     log.critical(
-        "the outcome of a commit is unknown, and the service stops without answering: what the"
-        " next start finds in the log of the state has happened",
+        "the outcome of a commit is unknown, so the service stops without answering; the next"
+        " start keeps whatever it finds in the log of the state",
         why=str(error),
     )
     sys.stdout.flush()

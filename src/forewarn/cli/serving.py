@@ -32,7 +32,7 @@ ConfigFile = Annotated[
 ]
 Metadata = Annotated[
     list[str] | None,
-    typer.Option(help="HOST:PORT for guests; repeat for several. Port 0 picks one."),
+    typer.Option(help="HOST:PORT for guests; may be repeated. Port 0 picks one."),
 ]
 Control = Annotated[str | None, typer.Option(help="HOST:PORT for operators; port 0 picks one.")]
 FleetFile = Annotated[Path | None, typer.Option("--fleet", help="A fleet file (YAML).")]

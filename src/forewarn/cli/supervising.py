@@ -40,9 +40,9 @@ def tell_of_missing(made: Config, handed: Handed) -> None:
 
     for address in not_handed_over(made, handed):
         say(
-            f"note: metadata names {address}, but of the sockets that were handed over none is"
-            " bound there, so guests are not answered there: enable a socket unit for it, or"
-            " remove it from the settings",
+            f"note: metadata lists {address}, but none of the sockets that were handed over is"
+            " bound to it, so guests get no answer there; enable a socket unit for it, or remove it"
+            " from the settings",
             err=True,
         )
 

@@ -20,17 +20,15 @@ async def refuse_unread_body(request: Request[Any, Any, Any]) -> Response[s.Prob
         return None  # the parser of fleet files refuses it, with the line
     if "data" not in request.route_handler.parsed_fn_signature.parameters:
         if await _has_body(request):
-            return problem(
-                400, f"{request.method} {request.url.path} takes no body; send it without one"
-            )
+            return problem(400, f"{request.method} {request.url.path} takes no body; send none")
         return None
     try:
         (await request.body()).decode("utf-8")
     except UnicodeDecodeError as error:
         return problem(
             400,
-            f"the body is not UTF-8: the byte 0x{error.object[error.start]:02x} at position"
-            f" {error.start} is no part of a character; encode JSON as UTF-8",
+            f"the body is not valid UTF-8: unexpected byte 0x{error.object[error.start]:02x} at"
+            f" position {error.start}; encode JSON as UTF-8",
         )
     return None
 

@@ -55,7 +55,7 @@ FIELDS: Mapping[str, str] = {
     "left": "How often it still will; null: until it is cleared.",
     "left_out": "How many more there are that are not shown.",
     "listed": "Have its machines been shown it?",
-    "unannounced": "Is it carried out without ever being shown to guests?",
+    "unannounced": "Is it carried out without being shown to guests, now or later?",
     "matched": "How many requests, or events, it was asked about.",
     "metadata_url": "Where to ask as this machine.",
     "metadata_urls": "Every address where guests ask.",

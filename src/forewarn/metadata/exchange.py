@@ -84,7 +84,7 @@ class Exchange:
             self._fail(error)
         else:
             if not self.complete and not self.disconnected:
-                self._fail(RuntimeError("there was no complete answer to a request"))
+                self._fail(RuntimeError("the application returned without a complete answer"))
 
     def _fail(self, error: BaseException) -> None:
         if times := _failed.again():

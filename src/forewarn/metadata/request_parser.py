@@ -335,7 +335,7 @@ class _Head:
         self.headers.append((name.lower(), value))
         if len(self.headers) > self._limits.max_head_lines:
             self._over = "max_head_lines"
-            raise ValueError("more than is allowed")
+            raise ValueError("too many header lines")
 
     def on_headers_complete(self) -> None:
         self.complete = True

@@ -126,7 +126,7 @@ class Door:
             log.info(
                 "a TLS handshake with the control API failed",
                 address=address,
-                why=str(reason or "the caller hung up"),
+                why=str(reason or "the caller closed the connection"),
                 times=times,
             )
 

@@ -80,7 +80,7 @@ def _check_shared(address: Address, sockets: list[socket.socket]) -> None:
     shared = all(s.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT) for s in sockets)
     if len(sockets) > 1 and not shared:
         raise CannotListen(
-            f"the sockets called 'metadata' that were handed over for {address} do not share it;"
+            f"the sockets called 'metadata' that were handed over for {address} cannot share it;"
             " write ReusePort=yes and the same ListenStream= for each worker into the socket unit"
         )
 

@@ -224,7 +224,7 @@ class Events:
 def _text(event: Any) -> str:
     text: str = event.value
     if len(text) > MAX_TEXT:
-        says = f"a text of {len(text):,} characters; at most {MAX_TEXT:,} are allowed"
+        says = f"the value has {len(text):,} characters; at most {MAX_TEXT:,} are allowed"
         raise FleetError(says, mark=event.start_mark)
     return text
 

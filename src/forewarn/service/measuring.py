@@ -112,7 +112,7 @@ class Meter:
         )
         yield gauge(
             "forewarn_clock_trusted",
-            "Does the wall clock agree with the service's time?",
+            "1 if the service trusts the wall clock, otherwise 0.",
             {(): float(now.untrusted is None)},
         )
         yield gauge(

@@ -391,8 +391,8 @@ class Platform:
         """The group that all these machines are in."""
         if len(machines) > MAX_EVENT_MACHINES:
             return invalid(
-                f"an event is for at most {MAX_EVENT_MACHINES:,} machines, this one names"
-                f" {len(machines):,}; schedule several events"
+                f"an event can have at most {MAX_EVENT_MACHINES:,} machines, but this request"
+                f" names {len(machines):,}; schedule several events"
             )
         found: dict[str, str] = {}
         for name in machines:

@@ -37,8 +37,8 @@ def opened(path: Path, *, migrate: bool, told: Told) -> Lock:
         copying.sweep(path)
         if durability.rewrite_log(path):
             log.info(
-                "the state was not closed properly by the last process that had it; what its log"
-                " says has happened, and was made durable once more",
+                "the state was not closed cleanly by the last process that used it; its log was"
+                " written and synced again, and everything in it is kept",
                 state=str(path),
             )
         if found is None and not path.exists():

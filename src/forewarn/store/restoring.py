@@ -51,8 +51,8 @@ def _sync_name(state: Path) -> None:
         copying.sync(state.parent)
     except OSError as error:
         raise OutcomeUnknown(
-            f"{state} is the backup now, but nobody can know whether that is on disk"
-            f" ({error.strerror}): look at the disk, and restore it once more"
+            f"{state} was replaced by the backup, but it is unknown whether that is on disk"
+            f" ({error.strerror}); check the disk, then restore the backup again"
         ) from error
 
 

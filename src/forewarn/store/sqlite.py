@@ -244,8 +244,8 @@ class SqliteStore(BatchingStore):
                 if durability.did_not_happen(error.orig):
                     raise
                 raise OutcomeUnknown(
-                    f"{self._why(error)}: nobody can know whether the last commit is on disk;"
-                    " the next start takes what it finds in the log"
+                    f"{self._why(error)}: it is unknown whether the last commit is on disk;"
+                    " the next start keeps whatever it finds in the log"
                 ) from error
         found = Identity.of(self.path)
         if self._files.still(found):
@@ -289,20 +289,20 @@ class SqliteStore(BatchingStore):
             copying.sync(self.path.parent)
         except (sa.exc.DBAPIError, OSError) as error:
             raise StoreFailed(
-                f"{log_path} was removed, replaced or truncated while in use, and what is only in"
-                f" it could not be saved yet ({getattr(error, 'orig', None) or error})"
+                f"{log_path} was removed, replaced or truncated while in use, and its contents"
+                f" could not be saved yet ({getattr(error, 'orig', None) or error})"
             ) from error
         self._files = Identity.of(self.path)
         log.warning(
-            "the log of the state was removed, replaced or truncated while in use: all of it was"
-            " saved into the state file, and a new log was begun",
+            "the log of the state was removed, replaced or truncated while in use; its contents"
+            " were saved to the state file, and a new log was started",
             log_file=str(log_path),
         )
 
     def _take_in_log(self, connection: sa.Connection) -> None:
         row = connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()
         if row[0]:
-            raise StoreFailed(f"{self.path}: somebody is reading the state; this is tried again")
+            raise StoreFailed(f"{self.path}: the state is being read; the log is saved afterwards")
 
     def _open(self) -> None:
         try:

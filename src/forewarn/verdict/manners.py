@@ -154,7 +154,7 @@ class Manners:
         lasts = f"of {seconds:g} s" if seconds is not None and seconds >= 0 else "of a few seconds"
         says = (
             f"approved {_named(known)}, a pause {lasts} that memory and connections survive, and"
-            " so brought it on; it can as well be sat out"
+            " so brought it on; it could have been sat out instead"
         )
         self._say(client, it, "approved-freeze", says, known.id)
 

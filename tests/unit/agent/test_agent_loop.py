@@ -388,5 +388,5 @@ def test_an_undo_that_is_given_up_says_what_to_do(
 
     says: list[str] = []
     asyncio.run(scenario())
-    assert "put it back by hand" in says[0]
+    assert "Undo it by hand" in says[0]
     assert Path(says[0].rpartition(" ")[2], "file").read_text() == "kept\n"

@@ -79,7 +79,7 @@ def test_an_undo_that_was_given_up_is_a_problem_until_somebody_has_done_it(tmp_p
     shelf.release()
     ok, (grade, says) = said(list(machine.state(tmp_path)))
     assert (ok[0], grade) == ("ok", "problem")
-    assert "the undo of hook b was given up for event E1: put back by hand" in says
+    assert "the undo of hook b was given up for event E1; undo by hand" in says
     shutil.rmtree(tmp_path / "hooks" / case.id / "b")
     assert [grade for grade, _ in said(list(machine.state(tmp_path)))] == ["ok"]
 

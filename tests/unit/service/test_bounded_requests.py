@@ -52,7 +52,8 @@ def test_an_event_names_at_most_so_many_machines() -> None:
         with pytest.raises(RefusedByService) as refused:
             service.schedule("Reboot", *names)
     assert str(refused.value) == (
-        "an event is for at most 1,000 machines, this one names 1,001; schedule several events"
+        "an event can have at most 1,000 machines, but this request names 1,001; schedule several"
+        " events"
     )
 
 
@@ -101,7 +102,7 @@ ONE = "groups: [{name: one, kind: standalone, machines: [{name: one, %s}]}]"
         ),
         (
             f"location: {'x' * (MAX_TEXT + 1)}\ngroups: []",
-            f"a text of {MAX_TEXT + 1:,} characters; at most {MAX_TEXT:,} are allowed",
+            f"the value has {MAX_TEXT + 1:,} characters; at most {MAX_TEXT:,} are allowed",
         ),
     ],
     ids=["addresses", "tags", "text"],

@@ -69,7 +69,7 @@ class Identities:
             if old:
                 found.add(event.id)
                 self._renamed.add(old)
-                says = f"It has replaced {old}, which is the same event but for its id."
+                says = f"It replaced {old}, which is the same event under another id."
                 self._say("changed-id", says, event.id, sighting)
         for id in gone:
             if self._lost(id, sighting):
@@ -85,7 +85,7 @@ class Identities:
     def finish(self) -> None:
         for id, sighting in self._vanished.items():
             if id not in self._renamed:
-                says = "It was approved, was never Started and is gone, and nobody withdrew it."
+                says = "It was approved and is gone without having been Started or withdrawn."
                 self._say("vanished", says, id, sighting)
 
     def _moves(self, id: str) -> frozenset[str]:

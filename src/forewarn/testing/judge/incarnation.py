@@ -167,7 +167,7 @@ def _judge_pending(group: Sequence[Sighting], facts: Facts, docket: Docket) -> N
                 and facts.known[event.id].facts.get("source") == "User"
                 and sighting.exchange.t - sighting.exchange.asked <= AT_ONCE
             ):
-                says = "A user asked for it while the group was not enabled, and it is shown."
+                says = "A user asked for it while the group was not enabled, but it is shown."
                 _say(docket, "silent-shown", says, sighting, event.id)
 
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 _ANSWERS = {
     "wrong-status": "The status is the one that the request deserves.",
     "error-body": "An error carries the body that belongs to it.",
-    "server-error": "No 5xx, except 500 to what could not be made durable, and when overloaded.",
+    "server-error": "No 5xx, except 500 if a change cannot be made durable, and 503 if overloaded.",
     "unknown-caller": "A caller that is no machine of the fleet gets 404, never a document.",
     "content-type": "Content-Type is application/json; charset=utf-8, for errors too.",
     "content-length": "Content-Length is present on success and equals the length of the body.",
@@ -48,7 +48,7 @@ _DOCUMENTS = {
 }
 
 _COURSE = {
-    "changed-id": "An event keeps its EventId from Scheduled to Started until it is gone.",
+    "changed-id": "An event keeps its EventId from Scheduled until it is gone.",
     "changed-facts": "What an event says of itself never changes, in any document or version.",
     "backwards": "A Started event is never Scheduled again.",
     "came-back": "An event that is gone does not come back.",
@@ -56,7 +56,7 @@ _COURSE = {
     "incarnation-same": "One incarnation stands for one array of events.",
     "incarnation-down": "The incarnation goes down only when a group was disabled in between.",
     "incarnation-idle": "The incarnation changes only when the events do (complete traces).",
-    "incarnation-start": "The first document after a group is enabled is 1 (complete traces).",
+    "incarnation-start": "A newly enabled group starts at incarnation 1 (complete traces).",
     "short-notice": "NotBefore is at least the type's minimum notice after the announcement.",
     "unscheduled-start": "A Freeze or Preempt is Scheduled before it is Started.",
     "early-start": "Without an approval no event starts before its NotBefore.",
@@ -71,7 +71,7 @@ _COURSE = {
     "lost-approval": "An acknowledged approval starts the event when nothing holds it.",
     "approval-refused": "An approval of an event that the group was shown is accepted.",
     "approval-accepted": "An approval of an event that was never listed for the group is refused.",
-    "silent-shown": "What is carried out unannounced is listed in no document, then or later.",
+    "silent-shown": "An event that is carried out unannounced is never listed in a document.",
     "leak-event": "An event is shown to the machines of one group only.",
     "leak-resource": "A document names no machine of another group.",
     "domain-split": "The machines of one event lie in one update domain.",
