@@ -26,8 +26,8 @@ def monotonic_us() -> int:
 
 
 def boottime_us() -> int:
-    """As the monotonic clock, but it goes on while the computer is suspended, where the system can
-    tell."""
+    """Return microseconds of a monotonic clock that also counts time in which the computer is
+    suspended, where the system has one."""
     if _BOOTTIME is None:
         return monotonic_us()
     return time.clock_gettime_ns(_BOOTTIME) // 1_000

@@ -34,13 +34,13 @@ ENDPOINT_PATIENCE = 10.0  # seconds that it may be silent before that is told
 IDENTITY_EVERY = 600.0  # seconds until it is asked again: a name and labels may become others
 IDENTITY_PAUSE = 5.0  # seconds between two tries to learn who we are
 STATE_PAUSE = 2.0  # seconds until a state that cannot be written is tried again
-BEGUN_WITHIN = 1.0  # seconds until it is looked whether a runner that was started has begun
+BEGUN_WITHIN = 1.0  # seconds until the agent checks whether a runner that it started has begun
 START_AGAIN = 1.0  # seconds until a runner that cannot be started is tried again
-SWEEP_EVERY = 30.0  # seconds between two looks at all cases that are being handled
+SWEEP_EVERY = 30.0  # seconds between two checks of all cases that are being handled
 LONGEST_REST = 3_600.0  # seconds without anything to do
 LEAST_REST = 0.01
 MAX_ROUNDS = 100  # of planning at once; each closes, cancels or begins something
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # wrong with the whole disk
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # these affect the whole disk
 
 
 class Agent:
@@ -63,8 +63,8 @@ class Agent:
         self._kicked = asyncio.Event()
         self._kicked.set()  # what is over already need not wait for a first look
         self._planner = Planner()
-        self._touched: dict[str, None] = {}  # cases that are to be looked at, in their order
-        self._again: dict[str, float] = {}  # cases that are to be, by guard time
+        self._touched: dict[str, None] = {}  # cases to refresh, in this order
+        self._again: dict[str, float] = {}  # by case: the guard time at which to refresh it again
         self._swept = monotonic()
         self._desk = desk(self._touch, self._tasks)
         self._book = Book(config, self._desk, tell, self._touch)
@@ -82,7 +82,7 @@ class Agent:
         )
         self._told: dict[str, set[str]] = {}  # by case: runs that are known to have ended
         self._started: dict[str, set[str]] = {}  # by case: runs that were started in this life
-        self._overdue: set[tuple[str, str]] = set()  # runs, by case, of which that is told
+        self._overdue: set[tuple[str, str]] = set()  # case and run, of those that were reported
         self._wake: datetime | None = None
         self._rest: float | None = None
         self._broken: BaseException | None = None
@@ -226,8 +226,8 @@ class Agent:
         self._kicked.set()  # the rest after others have had their turn
 
     def _gather(self) -> None:
-        """Cases whose time has come. Now and then it is all of them, should anything about one have
-        escaped us."""
+        """Mark the cases whose time has come as touched, and all cases every `SWEEP_EVERY`, in case
+        a change of one was missed."""
         now = monotonic()
         self._touched.update(dict.fromkeys(sorted(self._agreeing.due())))
         for id in [id for id, at in self._again.items() if at <= now]:

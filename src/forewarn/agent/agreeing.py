@@ -51,7 +51,7 @@ class Agreeing:
         return self._errands.next()
 
     def due(self) -> set[str]:
-        """Cases with something to ask again now."""
+        """Return the cases that have something to ask again now."""
         return self._errands.due()
 
     def do(self, step: steps.Approve | steps.SayReady | steps.AskReady) -> None:

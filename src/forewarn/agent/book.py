@@ -34,7 +34,7 @@ class Book:
         tell: Tell,
         changed: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`changed` is told of every case that is new, or has become another."""
+        """`changed` is called with the id of every case that is new or has changed."""
         self._config = config
         self._desk = desk
         self._tell = tell
@@ -54,11 +54,11 @@ class Book:
 
     @property
     def open(self) -> tuple[Case, ...]:
-        """Those that are being handled."""
+        """The cases that are being handled."""
         return tuple(self._open.values())
 
     def get(self, id: str) -> Case | None:
-        """If it is being handled."""
+        """Return the case if it is being handled."""
         return self._open.get(id)
 
     def story(self, case: Case) -> Story:

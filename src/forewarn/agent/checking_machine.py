@@ -83,7 +83,8 @@ def state(directory: Path) -> Iterator[Finding]:
 
 
 def _given_up(directory: Path) -> list[Path]:
-    """What hooks have kept for events that are over: it is removed once it is undone."""
+    """Return the directories of hooks that are left although their event is over: a successful undo
+    removes them."""
     found = []
     for case in sorted(directory.glob("cases/*/case")):
         try:

@@ -18,7 +18,7 @@ START_PAUSE = 1.0  # seconds before a runner that did not even begin is started 
 
 class Desk:
     def __init__(self, shelf: Shelf, ended: Callable[[str], None], tasks: Tasks) -> None:
-        """`ended` is told for which case a command has, or may have."""
+        """`ended` is called with the id of a case whose command has ended, or may have."""
         self._shelf = shelf
         self._runners = Runners(lambda directory: ended(shelf.case_of(directory)), tasks)
         self._fresh: set[Path] = set()

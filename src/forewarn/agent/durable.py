@@ -40,8 +40,8 @@ def make(directory: Path) -> None:
 
 
 def own(directory: Path, root: Path) -> None:
-    """Make it a directory that we can use, and every one between it and the root: what is missing
-    is made, what is no directory is replaced by one, and what we may not use is made ours."""
+    """Make sure that `directory`, and each one between it and `root`, is a directory that we can
+    use: create what is missing, replace what is not a directory, and restore our permissions."""
     below = directory.relative_to(root)
     for path in (root, *(root / level for level in reversed(below.parents[:-1])), directory):
         try:
@@ -57,7 +57,8 @@ def own(directory: Path, root: Path) -> None:
 
 
 def end_of(path: Path, size: int) -> bytes:
-    """The last of what is in a file; nothing else is followed, waited for or read whole."""
+    """Return the last `size` bytes of a regular file, without following links or blocking; nothing
+    for any other kind of file."""
     file = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     try:
         found = os.fstat(file)
@@ -98,7 +99,7 @@ def clear(directory: Path) -> None:
             directory.unlink()
 
     def ours(function: Callable[[str], object], path: str, _error: object) -> None:
-        """What we own and may not change: we may allow ourselves to."""
+        """Restore our permissions on a directory that we own, and try again."""
         with contextlib.suppress(OSError):
             for one in (Path(path).parent, Path(path)):
                 if one.is_relative_to(directory) and one.is_dir():

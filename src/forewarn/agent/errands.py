@@ -34,7 +34,7 @@ class Errands:
         self._not_before[key] = monotonic() + ERRAND_PAUSE
 
     def due(self) -> set[str]:
-        """Cases with one that has waited long enough."""
+        """Return the cases with an errand that has waited long enough."""
         now = monotonic()
         keys = [key for key, at in self._not_before.items() if at <= now]
         for key in keys:

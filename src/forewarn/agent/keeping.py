@@ -5,11 +5,11 @@ Reads and writes; decides nothing. `pretending.py` offers the same without a dis
     lock
     cases/CASE/case                 the case
     cases/CASE/runs/RUN/…           see runs.py
-    hooks/CASE/HOOK/                the hook's own, from prepare to undo
+    hooks/CASE/HOOK/                the hook's own directory, from prepare to undo
 
-Hooks run as the agent does, so nothing keeps them from changing what is here. Whatever they do to
-their own directory or to the agent's record, the agent goes on by what it knows: what was removed
-or replaced is made again, and a run that was ordered is never forgotten.
+Hooks run as the same user as the agent, so they can change anything here. Whatever they do to their
+own directory or to the agent's records, the agent continues from what it has in memory: files that
+were removed or replaced are written again, and a run that was ordered is never forgotten.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Shelf:
         return found
 
     def _clear_rooms(self) -> None:
-        """Remove what hooks have kept for cases that are forgotten."""
+        """Remove the hooks' directories of cases that have been forgotten."""
         with contextlib.suppress(OSError):
             for rooms in self._rooms.iterdir():
                 if not (self._cases / rooms.name).exists():
@@ -232,18 +232,18 @@ class Shelf:
         return self._cases / case_id / "runs" / run.id
 
     def case_of(self, directory: Path) -> str:
-        """Whose run has this directory."""
+        """Return the id of the case that this directory of a run belongs to."""
         return directory.parent.parent.name
 
     def room(self, case_id: str, hook: str) -> Path:
         return self._rooms / case_id / hook
 
     def _own(self, directory: Path) -> None:
-        """Make it a directory that can be used, whatever a hook has put there or done to it."""
+        """Make it a usable directory again, whatever a hook has done to it."""
         durable.own(directory, self.state)
 
     def _load(self, case_id: str) -> dict[str, Run]:
-        """What an agent before this one has ordered."""
+        """Load the runs that an earlier agent process has ordered."""
         runs = self._runs[case_id] = {}
         try:
             self._own(self._cases / case_id / "runs")
@@ -260,7 +260,7 @@ class Shelf:
         return runs
 
     def _look(self, case_id: str, run: Run) -> Run:
-        """How it stands now, by its files."""
+        """Return the run in the state that its files show."""
         directory = self.directory(case_id, run)
         for last in (False, True):
             try:
@@ -292,8 +292,8 @@ class Shelf:
         return msgspec.structs.replace(run, state=State.WORKING, deadline=_deadline(directory))
 
     def _held(self, directory: Path) -> bool:
-        """Whether a runner is at work. The lock is opened once: it tells so also if its file is
-        removed meanwhile."""
+        """Whether a runner holds the lock. The file is opened only once, so that this works even if
+        the file is removed in the meantime."""
         if directory not in self._locks:
             self._own(directory)
             self._locks[directory] = locking.opened(directory / "lock")
@@ -304,8 +304,8 @@ class Shelf:
             os.close(lock)
 
     def _verify(self, case_id: str) -> None:
-        """Write again what a command has removed of the record: after a restart it is all there
-        is."""
+        """Write records again that a command has removed: after a restart they are all that the
+        agent knows."""
         if case_id in self._kept and not (self._cases / case_id / "case").exists():
             self.put(self._kept[case_id])
         for run in self._runs[case_id].values():
@@ -341,8 +341,8 @@ def _deadline(directory: Path) -> float | None:
 
 
 def _end_orphans(directory: Path, room: Path) -> bool:
-    """If the runner was killed and the command was not, nobody watches it any more: so it is ended
-    with its whole group. True until it has."""
+    """Kill the process group of a command whose runner was killed, since nothing watches it any
+    more. Returns whether any of its processes were still alive."""
     try:
         pid, born, boot = (directory / "command").read_text().split()
         if boot != BOOT.read_text().strip():  # then it is somebody else's number
@@ -351,7 +351,7 @@ def _end_orphans(directory: Path, room: Path) -> bool:
     except (OSError, ValueError, AttributeError):
         return False
     leader = next((one for one in members if one.pid == int(pid)), None)
-    if leader is None:  # the number may have been somebody else's since, so look twice
+    if leader is None:  # the PID may have been reused, so check the environment too
         members = [one for one in members if one.has("FOREWARN_STATE", str(room))]
     elif leader.born != born:
         return False

@@ -37,7 +37,7 @@ def held(path: Path) -> bool:
 
 
 def held_elsewhere(file: int) -> bool:
-    """The same, of a file that is open already, also if it has been removed since."""
+    """The same for a file that is already open, even if it has been removed since."""
     if not _lock(file):
         return True
     _unlock(file)

@@ -27,7 +27,7 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     machine: str  # empty: not known yet
     dry: bool
     standing: Standing
-    guard: float = 0.0  # by the machine's own clock
+    guard: float = 0.0  # when it was taken, on the machine's monotonic clock
     events: tuple[Event, ...] = ()  # that are listed
     stories: tuple[Story, ...] = ()  # of cases that are open, or still remembered
 
@@ -48,7 +48,7 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def overdue(self) -> int:
-        """Commands that should have been ended long ago."""
+        """The number of commands that are still running after their time limit and `OVERDUE`."""
         runs = (run for story in self.open for run in story.runs)
         return sum(_overdue(run, self.guard) for run in runs)
 

@@ -1,14 +1,14 @@
 """The next steps of all open cases, kept up to date case by case.
 
-What is next for one case is decided by `planning.py`, from its own story and from how it stands
-with the hooks that it shares with others. The planner knows which case that can have changed for:
-one whose story is new, whose time has come, whose turn it is with a hook that has become free, or
-whose undo no later one stands before any more. Only those are looked at, so that a thousand events
-that wait for one hook cost what each of them costs alone.
+The next steps of one case are decided by `planning.py`, from the case's own story and from the
+state of the hooks that it shares with others. The planner knows for which cases these can have
+changed: one whose story has changed, whose time has come, whose turn it is to use a hook that has
+become free, or whose undo no longer has to wait for a later one. Only those are evaluated, so that
+the cost of a thousand events that wait for one hook grows linearly.
 
-    update(story)     a case is new, or something about it is
-    plan(now)         the steps that have become next since the last time
-    release(case)     its order could not be written: others may have the hook meanwhile
+    update(story)     a case is new or has changed
+    plan(now)         return the steps that are due since the last call
+    release(case)     its order could not be written, so other cases may use the hook meanwhile
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Generic, TypeVar
 from forewarn.agent.planning import next_steps, prepared, undone
 from forewarn.agent.steps import Now, Order, Plan, Step, Story
 
-CLOCK_STEP = timedelta(seconds=1)  # that the service's clock may go back without being set back
+CLOCK_STEP = timedelta(seconds=1)  # the service's clock was set back if it goes back by more
 
 T = TypeVar("T", datetime, float)
 Place = tuple[datetime, int]  # of a case among the others: those that were seen first come first
@@ -31,7 +31,7 @@ Place = tuple[datetime, int]  # of a case among the others: those that were seen
 
 class Planner:
     def __init__(self) -> None:
-        self.evaluated = 0  # how often a case was looked at
+        self.evaluated = 0  # how often a case was evaluated
         self._stories: dict[str, Story] = {}
         self._places: dict[str, Place] = {}
         self._count = 0
@@ -44,7 +44,7 @@ class Planner:
         self._taken: dict[str, str] = {}  # by hook: the case that was told to order it
         self._busy: set[str] = set()
         self._waiting: defaultdict[str, list[tuple[Place, str]]] = defaultdict(list)
-        self._queued: set[tuple[str, str]] = set()  # what is in there: hook and case
+        self._queued: set[tuple[str, str]] = set()  # hook and case of each entry in `_waiting`
         self._waits: dict[str, tuple[str, ...]] = {}  # by case: the hooks it waits for
         self._offered: defaultdict[str, list[str]] = defaultdict(list)
         # Hooks that are prepared and not undone: by case, and by hook with the last one first.
@@ -75,7 +75,7 @@ class Planner:
             self._rests.set(id, None)
 
     def release(self, id: str) -> None:
-        """What it was told to order is not ordered, and will not be for a while."""
+        """Free the hooks that the case was to order, since the order could not be written."""
         self._free([hook for hook, case in self._taken.items() if case == id])
 
     def plan(
@@ -85,8 +85,9 @@ class Planner:
         *,
         blind: bool = False,
     ) -> Plan:
-        """`all_ready`: since when all machines of a case's event are known to be. Blind: nobody has
-        seen yet what is listed now, so only what was over before goes on."""
+        """Return the steps that are due. `all_ready` says since when all machines of a case's event
+        are known to be ready. `blind` means that the current document has not been read yet, so
+        that only cases whose event is over go on."""
         self._tick(now)
         if not blind:
             while self._unseen:
@@ -157,7 +158,7 @@ class Planner:
                 self._offer(hook)
 
     def _offer(self, hook: str) -> None:
-        """It is free: the first that waits for it is looked at."""
+        """Have the first case that waits for a free hook evaluated."""
         waiting = self._waiting[hook]
         while waiting and hook not in self._busy:
             place, id = heappop(waiting)
@@ -181,7 +182,7 @@ class Planner:
                 self._make_due(last[1])
 
     def _last_prepared(self, hook: str) -> tuple[int, str] | None:
-        """The last run that prepared it and is not undone, and its case."""
+        """Return the last run that prepared the hook and is not undone, and its case."""
         heap = self._last[hook]
         while heap:
             number, id = -heap[0][0], heap[0][1]
@@ -191,7 +192,7 @@ class Planner:
         return None
 
     def _held(self, id: str) -> frozenset[str]:
-        """Hooks that another event has prepared later, and not yet undone."""
+        """Return the hooks that another event has prepared later and not yet undone."""
         own = self._to_undo.get(id, {})
         tops = {hook: self._last_prepared(hook) for hook in own}
         return frozenset(hook for hook, top in tops.items() if top and top[0] > own[hook])
@@ -206,7 +207,7 @@ def _to_undo(story: Story) -> dict[str, int]:
 
 
 class Alarms(Generic[T]):
-    """For each case at most one time at which to look at it again."""
+    """At most one time for each case at which to evaluate it again."""
 
     def __init__(self) -> None:
         self._set: dict[str, T] = {}
@@ -220,7 +221,7 @@ class Alarms(Generic[T]):
             heappush(self._heap, (at, id))
 
     def passed(self, now: T) -> list[str]:
-        """Those whose time has come; they are not set any more."""
+        """Remove and return the cases whose time has come."""
         found = []
         while (first := self.first()) is not None and first <= now:
             id = heappop(self._heap)[1]

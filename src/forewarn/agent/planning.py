@@ -1,6 +1,6 @@
-"""What is to be done next about one case, read off how things stand. Pure: a case, its runs and the
-time in, steps out. Nothing is remembered here, so a restart changes nothing. Which of many cases is
-to be looked at is `planner.py`.
+"""The next steps of one case, derived from its current state. Pure: a case, its runs and the time
+in, steps out. Nothing is remembered here, so a restart changes nothing. Which of many cases have to
+be evaluated is decided by `planner.py`.
 
 Of one case one command runs at a time; of one hook, too, whatever the number of cases. Where two
 events have prepared the same hook, the later one is undone first, so that each undo finds what its
@@ -34,7 +34,7 @@ from forewarn.agent.steps import (
 
 MARGIN = 2.0  # seconds before NotBefore at which every prepare has ended; clocks tell whole seconds
 LEAST = 1.0  # seconds; with less left than this a prepare is not begun
-OVERDUE = 10.0  # seconds after its time is up at which a command that has not ended is told
+OVERDUE = 10.0  # seconds after its time limit at which a command that still runs is reported
 TAKE_OVER = timedelta(seconds=5)  # between one listed machine's turn to approve and the next one's
 
 
@@ -69,8 +69,9 @@ def next_steps(
     held: Set[str] = frozenset(),
     all_ready: datetime | None = None,
 ) -> Plan:
-    """Busy: hooks that are at work for any case. Held: hooks that another event has prepared later,
-    and not yet undone. `all_ready`: since when all machines of the event are known to be."""
+    """Return the next steps. `busy` are hooks that are at work for any case, `held` those that
+    another event has prepared later and not yet undone. `all_ready` says since when all machines
+    of the event are known to be ready."""
     case = story.case
     if not case.open:
         return Plan()
@@ -86,7 +87,7 @@ def next_steps(
 
 
 def _turns_pointless(case: Case, now: Now) -> datetime | None:
-    """When a prepare that is only ordered, and later one that is at work, is to be ended."""
+    """Return when it becomes pointless to start a prepare, or after that, to let one go on."""
     if case.not_before is None:
         return None
     too_late = case.not_before - timedelta(seconds=MARGIN + LEAST) + timedelta(microseconds=1)
@@ -94,7 +95,7 @@ def _turns_pointless(case: Case, now: Now) -> datetime | None:
 
 
 def overdue_at(run: Run) -> float | None:
-    """When somebody has to be told that its runner has not ended it; None if it does not work."""
+    """Return when a run is to be reported as overdue; None if it is not at work."""
     return None if run.deadline is None or not run.active else run.deadline + OVERDUE
 
 

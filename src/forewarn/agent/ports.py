@@ -71,11 +71,11 @@ class Desk(Protocol):
     def stop(self, case_id: str, run: Run) -> None: ...
 
     def runner(self, case_id: str, run: Run) -> int | None:
-        """The process that is at work on it."""
+        """Return the process ID of the run's runner, if it is known."""
         ...
 
     def room(self, case_id: str, hook: str) -> Path:
-        """The directory that a hook has for an event."""
+        """Return the directory that a hook has for a case."""
         ...
 
     def output(self, case_id: str, run: Run) -> str: ...

@@ -1,4 +1,4 @@
-"""Processes of this machine, as /proc has them; none where there is no such thing."""
+"""Processes of this machine, read from /proc."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ PROC = Path("/proc")
 
 class Process(NamedTuple):
     pid: int
-    alive: bool  # it has not ended; its parent may not have taken notice of that yet
-    born: str  # when, in ticks since the machine was started
+    alive: bool  # it is neither dead nor a zombie
+    born: str  # start time, in clock ticks since the machine was booted
 
     def has(self, name: str, value: str) -> bool:
-        """Whether this was in its environment when it became the program it is."""
+        """Whether its environment had this variable when its program was started."""
         try:
             environment = (PROC / str(self.pid) / "environ").read_bytes()
         except OSError:
@@ -25,7 +25,8 @@ class Process(NamedTuple):
 
 
 def of_group(group: int) -> list[Process]:
-    """Those of a process group that has a session of its own. Raises OSError without /proc."""
+    """Return the members of a process group that leads its own session. Raises OSError if there is
+    no /proc."""
     with contextlib.suppress(PermissionError):  # some may have become another user, as by sudo
         try:
             os.killpg(group, 0)

@@ -23,11 +23,11 @@ GRACE_SHARE = 0.25  # of a short limit, at most so much of it
 LEAST_LEFT = 1.0  # seconds; with less to go until NotBefore a command is not begun
 STOP_LOOK = 0.25  # seconds between two looks whether it is to be stopped
 MAX_OUTPUT = 64 * 1024  # bytes in one file of output; the one before it is kept, too
-RESULT_ROOM = 4_096  # bytes on the disk that are taken for the result before a command is started
-RESULT_ATTEMPTS = 30  # to write a result; with their pauses, 25 minutes
-RESULT_PAUSE = 1.0  # seconds before the second of them, doubled from then on
+RESULT_ROOM = 4_096  # bytes reserved on disk for the result before a command is started
+RESULT_ATTEMPTS = 30  # attempts to write a result; with their pauses, 25 minutes
+RESULT_PAUSE = 1.0  # seconds before the second attempt, doubled each time after that
 MAX_RESULT_PAUSE = 60.0
-RECORD_LEVELS = 4  # directories that the record is in, within the state: cases, CASE, runs, RUN
+RECORD_LEVELS = 4  # directory levels of a record within the state: cases, CASE, runs, RUN
 DRAIN = 1.0  # seconds for what is left in the pipe, if others still hold it
 
 WINDOWS = os.name == "nt"
@@ -68,7 +68,7 @@ def main(directory: str) -> None:
 
 
 def _report(directory: str, result: dict[str, Any], record: dict[str, bytes]) -> None:
-    """Write the result. While this process lives, nobody runs the command again."""
+    """Write the result. As long as this process lives, the command is not run again."""
     for attempt in range(RESULT_ATTEMPTS):
         if attempt:
             time.sleep(min(MAX_RESULT_PAUSE, RESULT_PAUSE * 2 ** (attempt - 1)))
@@ -98,8 +98,8 @@ def _run(
             env=environment,
             cwd=order["directory"],
             start_new_session=not WINDOWS,
-            # In the child, before it becomes the command. Until then it shares the lock, so that
-            # there is no moment at which the command runs and neither lock nor note tells of it.
+            # In the child, before it becomes the command. Until then it shares the lock, so the
+            # command never runs without either the lock being held or its process recorded.
             preexec_fn=None if WINDOWS else lambda: _note(directory),  # no threads yet
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )
@@ -196,7 +196,7 @@ def _output(path: str) -> int:
 
 
 def _note(directory: str) -> None:
-    """Write down which process the command is, for whoever finds it without its runner."""
+    """Record the process of the command, in case its runner is killed."""
     if said := _identified(os.getpid()):
         path = os.path.join(directory, "command")  # noqa: PTH118
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -205,7 +205,7 @@ def _note(directory: str) -> None:
 
 
 def _identified(pid: int) -> bytes:
-    """Its number, when it was born, and in which life of the machine; empty where nobody knows."""
+    """Return its PID, start time and the machine's boot ID; empty where these are not available."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         with open(f"/proc/{pid}/stat", encoding="latin-1") as file:  # noqa: PTH123
             born = file.read().rpartition(")")[2].split()[19]
@@ -216,7 +216,7 @@ def _identified(pid: int) -> bytes:
 
 
 def _restore(directory: str, record: dict[str, bytes]) -> None:
-    """Write the record of this run again, if the command (or anybody else) has removed it."""
+    """Write the record of this run again if the command, or anything else, has removed it."""
     begun = os.path.join(directory, "begun")  # noqa: PTH118
     if os.path.exists(begun):  # noqa: PTH110
         return
@@ -225,13 +225,13 @@ def _restore(directory: str, record: dict[str, bytes]) -> None:
         if os.path.exists(begun):  # noqa: PTH110
             return
         lock = os.open(os.path.join(directory, "lock"), os.O_RDWR | os.O_CREAT, 0o600)  # noqa: PTH118
-        if _take(lock, wait=False):  # and kept; the one of before is held all the same
+        if _take(lock, wait=False):  # keeps the new lock as well as the old one
             for name, content in record.items():
                 _put(directory, name, content)
 
 
 def _own(directory: str, levels: int) -> None:
-    """Make it a directory that we can use, as `durable.own` does."""
+    """Make sure that it is a directory that we can use, as `durable.own` does."""
     if levels > 1:
         _own(os.path.dirname(directory), levels - 1)  # noqa: PTH120
     if os.path.islink(directory) or os.path.isfile(directory):  # noqa: PTH113, PTH114
@@ -242,7 +242,7 @@ def _own(directory: str, levels: int) -> None:
 
 
 def _reserve(path: str) -> None:
-    """Take room on the disk, so that the result can be written also when there is none left."""
+    """Reserve space on disk, so that the result can be written even when the disk is full."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
     try:
         if os.write(file, b" " * RESULT_ROOM) < RESULT_ROOM:
@@ -278,7 +278,7 @@ def _write(directory: str, name: str, value: dict[str, Any]) -> None:
 def _put(directory: str, name: str, content: bytes) -> None:
     """Whole or not at all, and on the disk when this returns."""
     draft = os.path.join(directory, f".{name}.new")  # noqa: PTH118
-    file = os.open(draft, os.O_WRONLY | os.O_CREAT, 0o600)  # room that was taken stays taken
+    file = os.open(draft, os.O_WRONLY | os.O_CREAT, 0o600)  # keeps the space that was reserved
     try:
         rest = content
         while rest:  # a disk that is nearly full takes a part of it

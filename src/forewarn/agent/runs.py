@@ -6,7 +6,7 @@ directory by `keeping.py`.
 | `order` | what to run, written by the agent before a runner is started |
 | `lock` | held by the runner for as long as it lives |
 | `begun` | the command may have been started |
-| `command` | the process that it is, written by itself while it still shares the runner's lock |
+| `command` | the command's process, written by itself while it still shares the runner's lock |
 | `output` | what it said; `output.before`: what it said before that |
 | `stop` | the agent wants it stopped |
 | `result` | what became of it |

@@ -35,7 +35,7 @@ def spawn(directory: Path) -> subprocess.Popen[bytes]:
 
 
 class Runners:
-    """`ended` is told in which directory a runner has, or may have."""
+    """`ended` is called with the directory of a run whose runner has ended, or may have."""
 
     def __init__(self, ended: Callable[[Path], None], tasks: Tasks) -> None:
         self._ended = ended

@@ -50,7 +50,7 @@ class Stop(msgspec.Struct, frozen=True):
 
 
 class Overdue(msgspec.Struct, frozen=True):
-    """One that is at work should have been ended long ago."""
+    """Report a run that is still at work after its time limit."""
 
     case: str
     run: Run
@@ -81,7 +81,7 @@ class Plan(msgspec.Struct, frozen=True):
     steps: tuple[Step, ...] = ()
     wake: datetime | None = None  # look again then, by the service's clock
     rest: float | None = None  # or then, by the machine's own
-    waits: tuple[str, ...] = ()  # or when one of these hooks is free
+    waits: tuple[str, ...] = ()  # also look again when one of these hooks is free
 
 
 class Story(msgspec.Struct, frozen=True):

@@ -25,16 +25,16 @@ def main() -> None:
 
 
 def open_standard_streams() -> None:
-    """Open /dev/null in the place of each standard stream that we were started without.
+    """Open /dev/null in place of each standard stream that was closed when we were started.
 
-    Before anything else is opened: the system gives away the lowest number that is free, so a
-    state file or a guest's connection could become standard error, and the log would go there.
-    Programs that we become or start are given them too."""
+    This has to happen before anything else is opened: a new file gets the lowest free descriptor,
+    so a state file or a guest's connection could become standard error and receive the log.
+    Programs that we start or exec inherit these streams."""
     for fd, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
             os.fstat(fd)
         except OSError:
-            opened = os.open(os.devnull, os.O_RDWR)  # those below are open, so this is it
+            opened = os.open(os.devnull, os.O_RDWR)  # the lowest free descriptor, which is fd
             os.set_inheritable(opened, True)
         if getattr(sys, name) is None:
             setattr(sys, name, open(fd, mode, closefd=False))  # noqa: SIM115

@@ -1,5 +1,5 @@
-"""`forewarn clock`: what time it is for the service; winding a virtual clock, and accepting a real
-one that the service does not trust."""
+"""`forewarn clock`: show the service's time, move a virtual clock, and accept a real one that the
+service does not trust."""
 
 from __future__ import annotations
 

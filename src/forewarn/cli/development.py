@@ -135,7 +135,7 @@ def _program(command: str | None) -> Program | None:
 
 
 def _guest_addresses(texts: Sequence[str]) -> tuple[Address, ...]:
-    """Each takes a port of its own: `dev` listens on every loopback address at once."""
+    """Each address needs its own port, because `dev` listens on every loopback address at once."""
     addresses = tuple(_address("--metadata", text, _ipv4) for text in texts)
     for first, second in combinations(addresses, 2):
         if first.port == second.port != 0:

@@ -47,8 +47,8 @@ def judge(
 
 
 def _records(files: list[Path]) -> Iterator[Any]:
-    """The lines of traces, and those that documents in a text make. Each file is opened once: it
-    may be a pipe."""
+    """Yield the records of traces, and those made from documents in a text. Each file is opened
+    only once, because it may be a pipe."""
     from forewarn.testing.judge.trace import read_records
     from forewarn.testing.recording.reading import read_text_file
     from forewarn.verdict.recordings import rewindable

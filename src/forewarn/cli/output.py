@@ -30,7 +30,7 @@ def say(line: str, *, err: bool = False) -> None:
 
 
 def say_text(text: str) -> None:
-    """Several lines, in which there may be words of guests, drivers and files."""
+    """Print several lines, escaping each: they may contain text from guests, drivers and files."""
     for line in text.removesuffix("\n").split("\n"):
         say(line)
 
@@ -72,7 +72,7 @@ def parsed(parse: Callable[[str], Any], text: str | None) -> Any:
 def as_json(value: object) -> None:
     try:
         text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-    except UnicodeEncodeError:  # half a character from a file, which only an escape can write
+    except UnicodeEncodeError:  # a lone surrogate from a file, which has to be escaped
         text = json.dumps(msgspec.to_builtins(value), indent=2)
     typer.echo("\n".join(map(escaped, text.split("\n"))))
 

@@ -31,7 +31,7 @@ FILES_OF_A_PROGRAM = 4  # its input, its output, itself
 SPARE_FILES = 256  # for the state, the control API and whatever is opened for a moment
 FILES_OF_OPERATORS = 128  # of these for connections to the control API
 LEAST_OPERATORS = 16  # such connections, however few files there are
-OUTCOME_UNKNOWN = os.EX_IOERR  # exit status if nobody can know whether a commit has happened
+OUTCOME_UNKNOWN = os.EX_IOERR  # exit status if the outcome of a commit is unknown
 
 log = logger("forewarn")
 
@@ -84,8 +84,8 @@ async def _serve(
 
 
 def _stop_at_once(error: OutcomeUnknown) -> None:
-    """As kill -9 would: nobody is told that it happened, nor that it did not, and connections are
-    closed without an answer. Whoever manages the service starts it again."""
+    """Exit at once, as after kill -9: connections are closed without an answer, so that nobody is
+    told either outcome. systemd, or whatever manages the service, starts it again."""
     log.critical(
         "the outcome of a commit is unknown, so the service stops without answering; the next"
         " start keeps whatever it finds in the log of the state",

@@ -47,7 +47,7 @@ AT_LEAST_ONE = (
     "max_buffered",
 )
 LEAST_SILENCE = MINUTE  # a group that asks so seldom is not disabled between two polls
-LEAST_DOWNTIME = HOUR  # a computer that is repaired or moved is off for longer than a restart
+LEAST_DOWNTIME = HOUR  # a computer that is repaired or moved is off for longer than a restart takes
 LEAST_TIMEOUT = SECOND  # of what is looked after once a second
 MAX_WORKERS = 64  # processes that answer guests
 MAX_SOCKET_PATH = 107  # bytes of the path of a UNIX socket, as the system has it

@@ -187,8 +187,8 @@ def _parsed(kind: Any, text: str, key: str) -> Any:
 
 
 def _one_or_list(text: str, key: str) -> Any:
-    """A setting that is text or a list of such. (An IPv6 address begins with a bracket as well,
-    but with no quotation mark after it.)"""
+    """Read a setting that is a text or a list of texts. (An IPv6 address also begins with a
+    bracket, but no quotation mark follows it.)"""
     if re.match(r"""\s*\[\s*["']""", text):
         return _structured(text, key)
     return _words(text) if "," in text else text

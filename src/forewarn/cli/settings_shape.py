@@ -112,8 +112,8 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     enable_delay: str = "0s"  # that a group's first answer takes
     silence: str = "24h"  # without a poll, after which a group is disabled
     start_grace: str = "60s"  # after an outage, in which nothing starts by its NotBefore
-    max_clock_step: str = "5m"  # that the wall clock may jump, or be behind at the start
-    max_downtime: str = "30d"  # that the wall clock may be ahead at the start
+    max_clock_step: str = "5m"  # how far the wall clock may jump, or be behind at the start
+    max_downtime: str = "30d"  # how far the wall clock may be ahead at the start
     driver: str = "simulated"  # what carries events out: simulated, or command
     command: CommandTable | None = None
     workers: int = 0  # processes that answer guests, beside the one that decides; 0: all in one

@@ -14,7 +14,7 @@ from forewarn.drivers.program import ProgramUnusable, found
 from forewarn.node.config import Address, Tls
 from forewarn.words import in_words, parse_duration
 
-MAX_GUEST_ADDRESSES = 8  # in `metadata`: with workers, each of them has a socket for each address
+MAX_GUEST_ADDRESSES = 8  # in `metadata`; with workers, each worker opens a socket for each
 
 
 def gates(said: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
@@ -55,7 +55,7 @@ def address(key: str, text: str) -> Address:
 
 
 def guest_addresses(texts: Sequence[str]) -> tuple[Address, ...]:
-    """Where guests ask: at least one address, none of them twice."""
+    """Read the addresses where guests ask: at least one, and none of them twice."""
     if not 1 <= len(texts) <= MAX_GUEST_ADDRESSES:
         raise SettingsError(
             f"metadata lists {len(texts)} addresses; give 1 to {MAX_GUEST_ADDRESSES}, for example"
@@ -80,7 +80,7 @@ def collide(one: Address, other: Address) -> bool:
 
 
 def _canonical(host: str) -> str:
-    """As it is bound: one address can be written in several ways."""
+    """Return the host as it is bound, since one address can be written in several ways."""
     try:
         return str(ip_address("127.0.0.1" if host == "localhost" else host))
     except ValueError:

@@ -35,7 +35,7 @@ def take_sockets() -> Handed:
 
 
 def tell_of_missing(made: Config, handed: Handed) -> None:
-    """Name the addresses of the settings where nobody will listen."""
+    """Print a note for each address in the settings on which nothing will listen."""
     from forewarn.node.opening import not_handed_over
 
     for address in not_handed_over(made, handed):

@@ -27,7 +27,7 @@ from forewarn.service.platform import Outcome
 from forewarn.store.port import StoreFailed, StoreUnreadable
 from forewarn.words import listing, parse_duration
 
-MAX_BODY = 1024 * 1024  # bytes, of a call that says nothing else; it is read on the loop
+MAX_BODY = 1024 * 1024  # bytes, unless a call sets another limit; a body is read on the event loop
 SHOWN_VALUE = 40  # characters of a value that cannot be read
 
 _ID = re.compile(r"[0-9A-Fa-f-]{1,36}", re.ASCII)

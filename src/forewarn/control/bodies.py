@@ -1,6 +1,5 @@
-"""Request bodies, before a handler reads them: refused where a call takes none, and where JSON is
-expected and the bytes are not UTF-8. A body that is ignored must not look like one that was
-understood."""
+"""Checks of request bodies before a handler reads them: a body is refused if the call takes none,
+or if JSON is expected and the bytes are not UTF-8. A body must never be silently ignored."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ async def refuse_unread_body(request: Request[Any, Any, Any]) -> Response[s.Prob
 
 
 async def _has_body(request: Request[Any, Any, Any]) -> bool:
-    """Whether the request has a body. Chunks may add up to an empty one, which is none."""
+    """Whether the request has a body. A chunked body may be empty, which counts as none."""
     if "transfer-encoding" in request.headers:
         try:
             return bool(await request.body())

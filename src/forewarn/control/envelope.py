@@ -15,7 +15,7 @@ from forewarn.control.conditions import Expectation, matching
 from forewarn.control.idempotency import Keys
 
 REQUEST_ID = b"x-request-id"
-ENDLESS = "endless"  # in a request's state: its answer has no end that a caller could wait for
+ENDLESS = "endless"  # in a request's state: its answer is a stream without an end
 
 
 class Numbered:

@@ -38,7 +38,7 @@ class OperatorsProtocol(HttpToolsProtocol):
     _head = 0  # bytes of the one that is being sent
     _in_head = True
     _unread = False  # is there more to come of the body?
-    _half_closed = False  # has the caller said that it will say no more?
+    _half_closed = False  # has the caller shut down its side of the connection?
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -57,9 +57,9 @@ class OperatorsProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Keep the connection for as long as a caller that has shut down its own side is owed an
-        answer. An answer without an end is over then, and so is every one under TLS, where
-        nobody can shut down one side alone."""
+        """Keep the connection of a caller that has shut down its own side until it has its answer.
+        Streams without an end are closed, and so are connections under TLS, where asyncio cannot
+        keep one side open alone."""
         cycle: RequestResponseCycle | None = self.cycle
         if cycle is None or cycle.response_complete or self.scheme == "https":
             return False
@@ -67,7 +67,7 @@ class OperatorsProtocol(HttpToolsProtocol):
             return False
         self._half_closed = not cycle.more_body
         if cycle.more_body and self.pipeline:
-            self.pipeline.popleft()  # the last one, which will never be whole
+            self.pipeline.popleft()  # the last request, which will never be complete
             self._half_closed = True
         return self._half_closed
 

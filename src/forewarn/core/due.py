@@ -20,7 +20,7 @@ def due(group: Group, now: Now) -> Time | None:
     if group.enabling_until is not None:
         instants.append(group.enabling_until)
     if now.untrusted is not None:
-        return min(instants, default=None)  # a first poll is answered whatever the clock shows
+        return min(instants, default=None)  # a first poll is answered all the same
     if group.enabled and now.rules.silence is not None:
         instants.append(group.seen + now.rules.paced(now.rules.silence) + now.lost)
     floor = Floor(group.events)

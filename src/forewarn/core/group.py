@@ -32,7 +32,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
         return next((machine for machine in self.machines if machine.name == name), None)
 
     def named(self, names: Iterable[str]) -> dict[str, Machine]:
-        """Those of these machines that are in the group, found in one pass over it."""
+        """Return those of the named machines that are in the group, in one pass over it."""
         wanted = frozenset(names)
         return {machine.name: machine for machine in self.machines if machine.name in wanted}
 

@@ -59,8 +59,8 @@ def clock_conflict(now: Now) -> str:
 
 
 def with_clock(holds: Iterable[Hold], now: Now) -> tuple[Hold, ...]:
-    """The holds, preceded by that of an untrusted clock. While there is one, none of the others
-    ends at a known time."""
+    """Return the holds, preceded by one for the clock if it is untrusted. In that case none of the
+    others ends at a known time."""
     if now.untrusted is None:
         return tuple(holds)
     return (
@@ -303,7 +303,7 @@ def occupied(event: Event, floor: Floor) -> list[Hold]:
 
 
 def _unannounced(events: Iterable[Event]) -> str:
-    """A hint for whoever looks for these events in a document and does not find them."""
+    """Return a hint about events that a reader will not find in any document."""
     ids = [event.id for event in events if event.silent]
     return f" (guests are not shown {listing(ids)}: unannounced)" if ids else ""
 

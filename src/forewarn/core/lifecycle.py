@@ -32,7 +32,7 @@ class Move(enum.Enum):
     LEAVE = "leave"  # some of its machines moved away from its host
     START = "start"  # nothing holds it any more
     ATTEMPT = "attempt"  # a driver is about to be asked to carry it out
-    RETIME = "retime"  # its times were of a clock that was ahead, and are moved back
+    RETIME = "retime"  # its times were recorded by a clock that was ahead, and are moved back
     ANSWER = "answer"  # what the driver said, short of "done"
     FINISH = "finish"  # carried out and checked, or nothing left to carry out
     WITHDRAW = "withdraw"  # it will not happen

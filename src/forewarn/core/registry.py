@@ -55,10 +55,10 @@ class StateRestored(msgspec.Struct, frozen=True, tag="state-restored"):
 
 
 class ClockAccepted(msgspec.Struct, frozen=True, tag="clock-accepted"):
-    """The time of this commit is the wall clock's, by an operator's word. If it is before what the
-    service took the time for, whatever is stored with a later time was dated by a wrong clock."""
+    """An operator has accepted the wall clock, which gives the time of this commit. If the time of
+    the service was ahead of it, everything stored with a later time was dated by a wrong clock."""
 
-    before: Time  # what the service took the time for
+    before: Time  # the service's time until then
     by: str = ""
 
 

@@ -1,10 +1,10 @@
-"""Stored times that lie in the future, once it is known that the clock was wrong.
+"""Corrects stored times that lie in the future because the clock was wrong.
 
-An operator has accepted a wall clock that is behind the time the service had reached. Whatever is
-on record as having happened after that instant was dated by the wrong clock, and is moved back by
-its error, so that order and distances stay as they were. The one time that does not move is
-NotBefore: guests were shown it, and it is never brought forward. Such an event waits until it is
-approved or cancelled.
+An operator has accepted a wall clock that is behind the time the service had reached. Everything
+recorded as having happened after that instant was dated by the wrong clock, and is moved back by
+the error, so that order and intervals stay as they were. Only NotBefore does not move, because it
+was shown to guests and is never brought forward: such an event waits for it, or is approved or
+cancelled.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Correction(msgspec.Struct, frozen=True):
-    """From `now` on a clock is right that had been ahead by `error`."""
+    """The correction of a clock that had been ahead by `error` and is right from `now` on."""
 
     now: Time
     error: Duration
@@ -37,11 +37,11 @@ class Correction(msgspec.Struct, frozen=True):
     @overload
     def past(self, at: Time | None) -> Time | None: ...
     def past(self, at: Time | None) -> Time | None:
-        """An instant that is on record as having happened."""
+        """Correct an instant at which something is recorded as having happened."""
         return at if at is None or at <= self.now else at - self.error
 
     def coming(self, at: Time | None) -> Time | None:
-        """An instant at which something is to be done: no earlier than now."""
+        """Correct an instant at which something is to be done; never earlier than now."""
         return at if at is None or at <= self.now else max(self.now, at - self.error)
 
     def event(self, event: Event) -> Event:
@@ -103,14 +103,14 @@ class Correction(msgspec.Struct, frozen=True):
 
     @staticmethod
     def _replaced(value: T, **fields: Any) -> T:
-        """The value itself if nothing in it changes."""
+        """Return the value itself if none of the fields changes."""
         if all(getattr(value, name) == field for name, field in fields.items()):
             return value
         return msgspec.structs.replace(value, **fields)
 
 
 def announced_after(groups: Iterable[Group], now: Time) -> tuple[Event, ...]:
-    """Scheduled events that were raised after this instant: their NotBefore was counted from it."""
+    """Return the Scheduled events that were raised later than `now`, by a clock that was ahead."""
     return tuple(
         event
         for group in groups

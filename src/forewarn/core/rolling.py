@@ -119,7 +119,7 @@ class _Look:
         return self._told(over="" if active else ABORTED)
 
     def clock_untrusted(self) -> Next:
-        """Windows, bake times and gates go by the time, so nothing is announced or withdrawn."""
+        """Wait for the clock, on which windows, bake times and gates depend."""
         assert self.now.untrusted is not None
         self._wakes.append(self.now.at + GATE_EVERY)
         self._waits.append(

@@ -67,7 +67,7 @@ class Calls:
             answer = await self._answer(call)
         except NotTaken as failure:
             answer = Answer(call.id, failed=str(failure) or "it could not be stored")
-        except Exception as error:  # which a guest may be able to bring about as often as it likes
+        except Exception as error:  # a guest may be able to cause this as often as it likes
             if times := self._failed.again():
                 log.exception("a worker's call failed", worker=member.number, times=times)
             answer = Answer(call.id, failed=repr(error))

@@ -1,7 +1,7 @@
 """One request and its answer, between a connection and an ASGI application.
 
-The answer is written in one piece, with the length that the application gave. There is never
-another one under way on the same connection.
+The answer is written with the headers that the application gave. A connection never has more than
+one exchange under way.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _failed = Seldom()
 
 
 class Connection(Protocol):
-    """What an exchange asks of the connection that it takes place on."""
+    """What an exchange needs from its connection."""
 
     def go_on(self) -> None: ...
 
@@ -54,19 +54,19 @@ class Exchange:
         self._request = request
         self.scope = scope
         self.keep_alive = request.keep_alive
-        self.disconnected = False  # nobody is there to be answered
+        self.disconnected = False  # the caller is gone, or must not be answered
         self.complete = False  # the answer has been written whole
         self.wants_body = False  # the application has asked for it
         self.body_taken = 0  # bytes of the body that the application has been given
         self._expects_continue = request.expects_continue
-        self._body_given = False  # whole
+        self._body_given = False  # the application has been given the end of the body
         self._started = False
-        self._head = b""  # of the answer, until there is something of its body
-        self._news = asyncio.Event()  # something for whoever waits for a message
+        self._head = b""  # of the answer, until the first part of its body
+        self._news = asyncio.Event()  # set when `receive` may have a message
         scope[CUT] = connection.cut
 
     def wake(self) -> None:
-        """Let the application look what there is: more of the body, nobody, or how late it is."""
+        """Wake `receive`: there is more of the body, the caller is gone, or the body is late."""
         self._news.set()
 
     def half_close(self) -> None:
@@ -95,7 +95,7 @@ class Exchange:
         self._connection.fail(b"" if self._started else self._connection.refusal(NOT_TAKEN))
 
     async def receive(self) -> MutableMapping[str, Any]:
-        """The whole body at once; what there is of it if it is too large or too late."""
+        """Return the whole body at once, or what there is of it if it is too large or too late."""
         if not self.disconnected and not self.complete:
             if self._expects_continue:
                 self._expects_continue = False

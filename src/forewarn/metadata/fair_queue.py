@@ -1,9 +1,9 @@
-"""A fair queue for everything that does not take the short way: callers in turn, little at a time.
+"""A fair queue for the work on requests that do not take the short way.
 
-Each turn of the event loop spends a bounded amount of work here, so that whoever needs no parser
-is answered in between. Callers are served round robin, and the jobs of one caller in order; what a
-job costs is charged to its caller, who is passed over until the others have spent as much. Work
-is counted, not timed: a unit is about a microsecond.
+Each iteration of the event loop does a limited amount of work here, so that ordinary polls are
+answered in between. Callers are served round robin, and the jobs of one caller in order. The cost
+of a job is charged to its caller; one that has used more than its share is passed over until the
+others have used as much. Work is counted, not timed: a unit is about a microsecond.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import TypeAlias
 from forewarn.logs import logger
 from forewarn.service.seldom import Seldom
 
-Job: TypeAlias = Callable[[], int]  # returns what it has cost
+Job: TypeAlias = Callable[[], int]  # returns its cost
 
-TURN = 1_000  # units of work in one turn of the event loop: about a millisecond
+TURN = 1_000  # units of work in one iteration of the event loop: about a millisecond
 SHARE = 200  # units of work of one caller before it is the next caller's turn
 
 log = logger("forewarn")
@@ -28,7 +28,7 @@ class FairQueue:
     def __init__(self) -> None:
         self._jobs: dict[str, deque[Job]] = {}
         self._callers: deque[str] = deque()  # who has jobs, in the order of their turns
-        self._debts: dict[str, int] = {}  # of callers whose last turn has cost more than a share
+        self._debts: dict[str, int] = {}  # of callers whose last turn cost more than their share
         self._scheduled = False
         self._failed = Seldom()
 
@@ -56,7 +56,7 @@ class FairQueue:
             self._debts.clear()
 
     def _serve(self, caller: str) -> int:
-        """Do the next jobs of this caller. Returns what they have cost."""
+        """Run the next jobs of this caller, and return their cost."""
         jobs = self._jobs[caller]
         debt = self._debts.pop(caller, 0)
         spent = 0
@@ -64,7 +64,7 @@ class FairQueue:
             job = jobs.popleft()
             try:
                 spent += max(1, job())
-            except Exception as error:  # of one job, which is no concern of the others
+            except Exception as error:  # in one job; the others are not affected
                 spent += SHARE
                 if times := self._failed.again():
                     log.error(

@@ -38,8 +38,8 @@ MAX_LAST = 2_048  # connections that are still accepted when the service stops
 COMPLAIN_EVERY = 60.0  # seconds of guard time between two lines in the log about our own faults
 BATCH = 64  # connections that are looked at before the loop gets its turn
 DEFER_ACCEPT = 1  # seconds for which a connection that says nothing stays with the kernel
-DISCARD_SIZE = 64 * 1024  # bytes of what is discarded that are read at a time
-HAND_OVER_COST = 100  # of a connection, in units of the fair queue
+DISCARD_SIZE = 64 * 1024  # bytes that are read at a time from a connection whose input is discarded
+HAND_OVER_COST = 100  # of handing over one connection, in units of the fair queue
 POSSIBLE = hasattr(select, "epoll")
 log = logger("forewarn")
 # Told once of what is new, and read to the end: what is left over is longer than a chunk, so
@@ -66,7 +66,7 @@ class _Connection:
 
 
 class _Refused:
-    """A connection that was refused, read from until its caller has seen that."""
+    """A refused connection, whose input is discarded until the caller has read the refusal."""
 
     __slots__ = ("discarded", "since", "sock", "who")
 
@@ -330,7 +330,8 @@ class Front:
         return True
 
     def _refuse(self, connection: _Connection, who: str, answer: bytes) -> None:
-        """Closed at once, it might be reset before the caller has read the answer."""
+        """Send a refusal and close slowly: closing at once might reset the connection before the
+        caller has read the answer."""
         sock = connection.sock
         _sent(sock, answer)
         if self._draining or not self._crowd.refuse(who):
@@ -378,8 +379,8 @@ class Front:
     def _hand_over(
         self, connection: _Connection, first: bytes = b"", owed: bytes = b"", last: bool = False
     ) -> None:
-        """To the long way: what was read, or what is still to be written, and all that follows.
-        Many may come at once, and each takes a transport: they have their turns."""
+        """Hand the connection to the long way, with what was read or is still to be written. Many
+        may come at once and each needs a transport, so this goes through the fair queue."""
         sock = connection.sock
         if self._connections.pop(connection.fd, None):
             self._epoll.unregister(connection.fd)

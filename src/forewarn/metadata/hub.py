@@ -138,7 +138,7 @@ class Hub:
                 self._clock.unserved(says, round(lost * 1e6))
 
     def tell_time(self) -> None:
-        """Workers go by it, and not by a wall clock that may be wrong."""
+        """Send the service's time to the workers, which do not read the wall clock."""
         time = frame(TimeIs(self._upstream.now().at))
         for member in list(self._members.values()):
             if member.joined:

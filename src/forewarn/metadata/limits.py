@@ -14,7 +14,7 @@ from forewarn import guard
 
 OPEN_FILES = "open_files"  # the system's own limit, counted among ours
 STRANGER = "at "  # what the name of a caller begins with that is no machine
-MAX_REFUSED = 64  # connections without a place that are being closed at a time
+MAX_REFUSED = 64  # refused connections that are being closed slowly at a time
 MAX_REFUSED_PER_MACHINE = 4
 STRANGERS = 8  # one in so many connections, at most, is held for all of them together
 
@@ -64,14 +64,14 @@ class Crowd:
         return Room.ENOUGH
 
     def refuse(self, who: str) -> bool:
-        """May a connection that is refused be closed slowly, so that the refusal arrives?"""
+        """Return whether a refused connection may be closed slowly, so that the refusal arrives."""
         if self._refused[who] >= MAX_REFUSED_PER_MACHINE or self._refused.total() >= MAX_REFUSED:
             return False
         self._refused[who] += 1
         return True
 
     def forget(self, who: str) -> None:
-        """A connection that was refused has been closed."""
+        """Count a refused connection as closed."""
         self._refused[who] -= 1
         if not self._refused[who]:
             del self._refused[who]
@@ -92,28 +92,28 @@ class Crowd:
 
 
 class Buffered:
-    """Bytes that are held for callers: of unfinished requests, and of answers that are not taken.
+    """Bytes buffered for callers, in incomplete requests and in answers that they have not read.
 
-    A caller that holds its share waits, with what it sends left in the kernel, until it has
-    released some of it; only one of its connections goes on, so that one request after the other
-    comes to its end. While all of them hold `max_buffered` together, each may still hold an equal
-    part of that: nobody waits because of others.
+    The connections of a caller that has reached its limit are not read until some of its bytes are
+    released. One of them goes on nevertheless, so that its requests are completed one after the
+    other. When all callers together have reached `max_buffered`, each may still use an equal share
+    of it, so that no caller waits because of others.
     """
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.total = 0
-        self.peak = 0  # the largest total since somebody last set it back
+        self.peak = 0  # the largest total since it was last reset
         self._held: dict[str, int] = {}
         self._waiting: dict[str, dict[Callable[[], None], None]] = {}
-        self._going_on: dict[str, object] = {}  # the connection of a caller that need not wait
+        self._going_on: dict[str, object] = {}  # by caller: its one connection that need not wait
 
     def held(self, caller: str) -> int:
         return self._held.get(caller, 0)
 
     def full(self, caller: str, connection: object, holds: int) -> str:
-        """The limit that keeps this connection, which holds so much, from holding more; empty if
-        none does."""
+        """Return the limit that keeps this connection, which holds `holds` bytes, from buffering
+        more; empty if none does."""
         held, limits = self._held.get(caller, 0), self.limits
         part = limits.max_buffered // (len(self._held) + (caller not in self._held))
         if held >= limits.max_buffered_per_machine:
@@ -128,11 +128,11 @@ class Buffered:
         return limit
 
     def wait(self, caller: str, resume: Callable[[], None]) -> None:
-        """Call `resume` once when it may be worth looking again."""
+        """Call `resume` once when the caller may be below its limit again."""
         self._waiting.setdefault(caller, {})[resume] = None
 
     def forget(self, caller: str, resume: Callable[[], None]) -> None:
-        """It does not wait any longer."""
+        """Cancel a `wait`."""
         waiting = self._waiting.get(caller)
         if waiting is not None:
             waiting.pop(resume, None)
@@ -140,7 +140,7 @@ class Buffered:
                 del self._waiting[caller]
 
     def finish(self, caller: str, connection: object) -> None:
-        """The connection holds nothing any more: another of its caller may go on."""
+        """Let another connection of the caller go on, since this one holds nothing any more."""
         if self._going_on.get(caller) is connection:
             del self._going_on[caller]
             self._wake(caller)
@@ -167,7 +167,8 @@ class Buffered:
 
 
 def share_of(who: str) -> str:
-    """Whose share of time and memory a caller uses: a machine its own, and all others one."""
+    """Return whose share of time and memory a caller uses: each machine has its own, and all other
+    callers have one together."""
     return STRANGER if _stranger(who) else who
 
 

@@ -89,11 +89,11 @@ class Shown(msgspec.Struct, frozen=True, tag="shown"):
     seq: int
     at: Time
     lost: Duration
-    reset: bool = False  # the time may also be before what the worker has shown
+    reset: bool = False  # the time may also go back
 
 
 class TimeIs(msgspec.Struct, frozen=True, tag="time"):
-    """What time it is for the service. Workers do not read the wall clock."""
+    """The service's time. Workers do not read the wall clock."""
 
     at: Time
 

@@ -1,11 +1,11 @@
 """A guest's connection on the long way: taken over from Front, or accepted by the server.
 
-One request at a time is parsed, answered, and only then is the next one looked at. What has been
-read beyond it stays as it is, one read at most, and the rest waits in the kernel. All parsing is
-done in turns that the fair queue gives. Slow callers are found by a sweep once a second instead of
-a timer for each request. A connection that is closed by us is closed slowly: what the caller still
-sends is read and discarded for a while, since closing at once would reset the connection and the
-caller might never see its answer.
+One request at a time is parsed and answered before the next one is parsed. Bytes that were read
+beyond it, one read at most, stay unparsed, and the rest waits in the kernel. All parsing is
+scheduled by the fair queue. Slow callers are found by a sweep once a second instead of a timer for
+each request. A connection that we close is closed slowly: what the caller still sends is read and
+discarded for a while, because closing at once would reset the connection and the caller might never
+see its answer.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from forewarn.metadata.request_parser import Malformed, Request, RequestParser
 from forewarn.wire.errors import BUSY, MALFORMED, TOO_MANY_CONNECTIONS, Problem
 
 LINGER = 1.5  # seconds that an idle connection is kept when somebody else goes on with the socket
-DISCARD_SECONDS = 3.0  # for which a connection that is being closed is still read from
+DISCARD_SECONDS = 3.0  # for which a connection that is being closed is still read
 DISCARD_BYTES = 1024 * 1024  # that are read from it and discarded
 RESET_AT_ONCE = struct.pack("ii", 1, 0)  # for SO_LINGER: nothing is waited for, nor said
 NO_ROOM = {Room.NONE_FOR_THE_MACHINE: TOO_MANY_CONNECTIONS, Room.NONE_AT_ALL: BUSY}
 
-# What is charged in the fair queue, in its units.
+# Costs in the fair queue, in its units.
 STEP_COST = 10  # a turn of a connection
 BYTES_PER_UNIT = 512  # of input that were looked at in it
 CHUNK_COST = 3  # each chunk that was parsed in it
@@ -60,18 +60,18 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         self._share = ""  # whose share of time and memory it uses
         self._parser = RequestParser()
         self._input = b""  # what has been read and not been parsed
-        self._starved = False  # it takes more than that to go on
+        self._starved = False  # more input is needed to go on
         self._exchange: Exchange | None = None  # the request that is being answered
-        self._queued = False  # has a turn coming
-        self._waits_for_room = False  # its machine holds as much as it may
+        self._queued = False  # is in the fair queue
+        self._waits_for_room = False  # its machine has reached a limit of buffered bytes
         self._buffered = 0  # bytes that it holds, as accounted
-        self._ahead = 0  # requests in a row whose caller did not wait for the answer before
+        self._ahead = 0  # consecutive requests that were sent before the previous answer
         self._eof = False  # the caller will send no more
         self._write_paused = False  # an answer has not been taken
         self._unwritten_since: float | None = None  # when an answer was first seen to be waiting
         self._waiting_since = 0.0  # when a head was first owed, or its first byte came; or a body
-        self._closing_since: float | None = None  # when it was closed, but for what still comes
-        self._discarded = 0  # bytes that came since
+        self._closing_since: float | None = None  # when closing began; input is discarded
+        self._discarded = 0  # bytes that were read since then
         self._owed = b""  # not yet written by Front
         self._last = False  # after that nothing more is answered
         self._stopping = False  # the server stops: the next answer is the last
@@ -180,7 +180,7 @@ class MetadataProtocol(asyncio.BufferedProtocol):
             self.endpoint.queue.add(self._share, self._turn)
 
     def _turn(self) -> int:
-        """A turn from the fair queue: parse a little. Returns what it has cost."""
+        """Parse a little, when the fair queue calls. Returns the cost."""
         self._queued = False
         if self.transport.is_closing():
             return STEP_COST
@@ -207,7 +207,7 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         return cost
 
     def _may_parse(self) -> bool:
-        """Is what was read to be parsed now?"""
+        """Whether buffered input can be parsed now."""
         if not self._input or self._starved or self._write_paused:
             return False
         if self._exchange is None:
@@ -248,7 +248,7 @@ class MetadataProtocol(asyncio.BufferedProtocol):
             self._waiting_since = guard.monotonic()
 
     def go_on(self) -> None:
-        """Do what comes next: parse, read, wait for room, or close because there is no more."""
+        """Do what comes next: parse, read, wait for a limit, or close at the end of the input."""
         if self._closing_since is not None or self.transport.is_closing():
             return
         self._account()
@@ -278,7 +278,7 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         if self._exchange is None:
             self.transport.close()
         elif self._parser.in_body and self._exchange.wants_body and not self._too_large():
-            self._exchange.disconnect()  # its body will never be whole
+            self._exchange.disconnect()  # its body will never be complete
             self.transport.close()
 
     def _malformed(self, error: Malformed) -> None:
@@ -342,13 +342,13 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         return not self._parser.in_body
 
     def take_body(self) -> tuple[bytes, bool]:
-        """What there is of the body, and whether there is more to come."""
+        """Return what there is of the body, and whether there is more to come."""
         body = bytes(self._parser.body)
         self._parser.body.clear()
         return body, self._parser.in_body
 
     def can_discard_body(self) -> bool:
-        """Can the rest of the body be read to its end, should nobody ask for it?"""
+        """Whether the rest of a body that nobody reads is short enough to be discarded."""
         left = self._parser.body_size + self._parser.length_left
         return left <= self.endpoint.limits.max_body
 
@@ -373,7 +373,7 @@ class MetadataProtocol(asyncio.BufferedProtocol):
             self.go_on()
 
     def fail(self, answer: bytes) -> None:
-        """The application has failed: say so if nothing has been said, and close."""
+        """Close after a failure of the application, with `answer` if nothing has been sent yet."""
         self._exchange = None
         self.write(answer)
         self._close()
@@ -402,7 +402,7 @@ class MetadataProtocol(asyncio.BufferedProtocol):
     # Closing.
 
     def _close(self) -> None:
-        """Close so that what was written arrives, whatever the caller is still sending."""
+        """Close slowly, so that what was written arrives even if the caller is still sending."""
         if self._closing_since is not None or self.transport.is_closing():
             return
         unread = bool(self._input) or self._parser.in_body or not self.who
@@ -430,7 +430,7 @@ class MetadataProtocol(asyncio.BufferedProtocol):
             self.transport.close()
 
     def sweep(self, now: float) -> Iterator[None]:
-        """Hang up if the caller has kept us waiting for too long. Yields when it has looked."""
+        """Close the connection if the caller has been too slow. Yields after each check."""
         limits, waited = self.endpoint.limits, now - self._waiting_since
         if self.transport.get_write_buffer_size():
             self._unwritten_since = self._unwritten_since or now
@@ -445,10 +445,10 @@ class MetadataProtocol(asyncio.BufferedProtocol):
                 self.transport.abort()
         elif self._exchange is not None:
             if self._parser.in_body and waited > limits.body_timeout:
-                self._exchange.wake()  # the application looks how late it is
+                self._exchange.wake()  # the application checks how late it is
         elif self._parser.in_head:
             self._cut_off("head_timeout", waited > limits.head_timeout)
-        elif self._parser.in_body:  # a body that nobody waits for any more
+        elif self._parser.in_body:  # a body that is being discarded
             self._cut_off("body_timeout", waited > limits.body_timeout)
         elif self._last_words and waited > LINGER:
             self.transport.close()

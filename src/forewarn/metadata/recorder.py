@@ -67,8 +67,8 @@ class Recorder:
 
 
 def _target(scope: Scope) -> str:
-    """What was asked for as it was sent: in a path that is decoded, %3F would be a question mark.
-    ASGI servers need not offer that; without it, the path is encoded anew."""
+    """Return the target as it was sent: in a decoded path, %3F would look like a question mark.
+    ASGI servers need not provide the raw path; without it, the path is encoded again."""
     raw = scope.get("raw_path")
     path = quote(scope["path"]) if raw is None else raw.partition(b"?")[0].decode("latin-1")
     query = scope["query_string"].decode("latin-1")

@@ -1,7 +1,7 @@
 """The face's port to a service in another process: `Upstream` over a line to its hub.
 
 While the line is broken, what was last told is shown on, and nothing can be asked: whoever wants
-something done is refused (NotTaken). If it was under way, nobody knows what became of it
+something done is refused (NotTaken). If it was under way, its outcome is unknown
 (OutcomeNotKnown). A group that is about to change shows nothing for the moment: for whoever asks
 it is as if it were not enabled, and `enable` returns when there is a document again.
 """

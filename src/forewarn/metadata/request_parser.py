@@ -1,8 +1,8 @@
-"""An HTTP request parser that never reads ahead: it stops behind each head and each message.
+"""An HTTP request parser that never reads ahead: it stops after each head and each message.
 
-llhttp parses the head. The body, by its length or in chunks, is read here, because llhttp would go
-on with the next request and call back for every chunk. A request method that llhttp does not know
-is parsed all the same, and an offer to upgrade the connection is ignored. Does no I/O.
+llhttp parses the head. The body, by its length or in chunks, is read here, because llhttp would
+continue with the next request and call back for every chunk. Requests whose method llhttp does not
+know are parsed all the same, and an offer to upgrade the connection is ignored. Does no I/O.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NOT_IN_TRAILERS = (b"content-length", b"transfer-encoding")  # they would frame
 
 
 class Malformed(Exception):
-    """Not valid HTTP, or more than a limit allows, which is then named."""
+    """The request is not valid HTTP, or exceeds `limit` if that is given."""
 
     def __init__(self, limit: str = "") -> None:
         super().__init__(limit)
@@ -101,18 +101,18 @@ class RequestParser:
 
     @property
     def length_left(self) -> int:
-        """Bytes of the body that are known to be still to come."""
+        """The number of bytes of the body, or of the current chunk, that are still to come."""
         return self._left if self.in_body else 0
 
     def discard_body(self) -> None:
-        """Nobody will ask for this body: do not keep what has come or will come of it."""
+        """Drop what there is of this body, and do not keep what follows."""
         self._discard = True
         self.body.clear()
 
     def consume(self, data: bytes, limits: Limits) -> int:
         """Parse the beginning of `data`, at most to the end of a head or of a message.
 
-        Returns how many bytes were consumed; 0 if it takes more bytes to go on. Raises Malformed.
+        Returns how many bytes were consumed; 0 if more are needed to go on. Raises Malformed.
         """
         if self.in_body:
             return self._chunk(data, limits) if self._chunked else self._plain(data)
@@ -148,7 +148,7 @@ class RequestParser:
         return end
 
     def _first_line(self, data: bytes, limits: Limits) -> int:
-        """Begin a head. Returns how much of it was consumed, or -1 if it takes more bytes."""
+        """Begin a head. Returns how many bytes were consumed, or -1 if more are needed."""
         newline = data.find(b"\r\n")
         if newline < 0 and _PART_OF_REQUEST_LINE.fullmatch(data):
             if len(data) > limits.max_head:
@@ -188,7 +188,7 @@ class RequestParser:
         return size
 
     def _take(self, data: bytes, at: int) -> int:
-        """Take what has come of the body or the chunk, from `at` on. Returns how much it was."""
+        """Take data of the body or the chunk, from `at` on. Returns how many bytes were taken."""
         size = min(self._left, len(data) - at, SLICE)
         if not self._discard:
             self.body += data[at : at + size]
@@ -217,7 +217,7 @@ class RequestParser:
         return at
 
     def _whole_chunk(self, data: bytes, at: int, limits: Limits) -> int:
-        """Take a small chunk that has come whole. Returns its end, or 0 if there is none."""
+        """Take a small chunk that is complete. Returns its end, or 0 if there is none."""
         found = None if self._in_trailers else _SMALL_CHUNK_LINE.match(data, at)
         if found is None:
             return 0
@@ -239,7 +239,7 @@ class RequestParser:
             raise Malformed("max_chunks")
 
     def _check(self, line: bytes, limits: Limits, whole: bool) -> None:
-        """Refuse a line that is too long or cannot become one."""
+        """Refuse a line that is too long, or not valid, or not the beginning of a valid one."""
         if self._beside + len(line) > limits.max_head:
             raise Malformed("max_head")
         if self._behind_chunk:
@@ -254,7 +254,7 @@ class RequestParser:
             raise Malformed
 
     def _line(self, line: bytes, limits: Limits) -> None:
-        """A whole line of those around chunks, which has been checked."""
+        """Process a complete and checked line: a chunk size, a chunk's end, or a trailer."""
         if self._behind_chunk:
             self._behind_chunk = False
         elif self._in_trailers:
@@ -270,7 +270,7 @@ class RequestParser:
 
 @lru_cache(maxsize=64)
 def _known(method: bytes) -> bool:
-    """Does llhttp know this method?"""
+    """Whether llhttp knows this method."""
     try:
         httptools.HttpRequestParser(object()).feed_data(method + b" ")
     except httptools.HttpParserError:
@@ -279,7 +279,7 @@ def _known(method: bytes) -> bool:
 
 
 class _Head:
-    """What llhttp tells of one head."""
+    """Collects what llhttp reports about one head."""
 
     def __init__(self) -> None:
         self.begun = False
@@ -293,7 +293,7 @@ class _Head:
         self._limits = Limits()
 
     def begin(self, method: str = "") -> None:
-        """With a method that llhttp does not know, if there is one."""
+        """Start a parser. `method` is one that llhttp does not know, if there is one."""
         self.begun = True
         self._method = method
         self._parser = httptools.HttpRequestParser(self)
@@ -304,13 +304,13 @@ class _Head:
         self._limits = limits
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:  # an offer, or CONNECT: behind the head
+        except httptools.HttpParserUpgrade:  # an upgrade, or CONNECT: the head is complete
             pass
         except httptools.HttpParserError:
             raise Malformed(self._over) from None
         finally:
             if self.complete or self._over:
-                del self._parser  # each knows the other
+                del self._parser  # breaks a reference cycle
 
     def request(self) -> Request:
         try:

@@ -43,7 +43,7 @@ class NotTaken(Exception):
 
 
 class OutcomeNotKnown(NotTaken):
-    """Or it took effect all the same: nobody can know. The caller gets no answer."""
+    """The outcome is unknown: it may have taken effect. The caller gets no answer."""
 
 
 class TooOften(Exception):
