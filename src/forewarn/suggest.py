@@ -34,7 +34,7 @@ IN_WORDS = {  # a library's names of kinds of values
 }
 _LETTERS = string.ascii_lowercase + string.digits + "._-"
 MAX_NAME = 80  # characters of a name that is compared
-MAX_SCANNED = 10_000  # names that are looked at to find those
+MAX_SCANNED = 10_000  # names that are searched for candidates
 MAX_COMPARED = 500  # names that are compared with one that nobody knows
 
 _SCALARS = {"int", "float", "bool", "date", "datetime"}
@@ -80,7 +80,7 @@ def _slips(said: str) -> Iterator[str]:
 
 
 def shortened(name: str) -> str:
-    """A name that nobody knows, as it is repeated: no real one is longer than `MAX_NAME`."""
+    """Shorten an unknown name for a message; no real one is longer than `MAX_NAME`."""
     return name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}…"
 
 

@@ -38,7 +38,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def utc(at: int) -> str:
-    """An instant in microseconds since 1970 as `2026-11-15 05:23:03Z`."""
+    """Format an instant, in microseconds since 1970, as `2026-11-15 05:23:03Z`."""
     try:
         moment = _EPOCH + timedelta(seconds=at // SECOND)
     except OverflowError:  # a clock may show anything
@@ -55,8 +55,8 @@ def listing(names: Sequence[str]) -> str:
     return f"{shown} and {rest} more" if rest > 0 else shown
 
 
-# What moves a terminal's cursor, ends a line or turns the direction of writing; and halves of
-# characters, which no terminal can be sent.
+# Characters that move a terminal's cursor, end a line or change the direction of writing; and lone
+# surrogates, which cannot be encoded.
 _CONTROL = re.compile(
     "[\\x00-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028\\u2029\\u202a-\\u202e\\u2066-\\u2069"
     "\\ud800-\\udfff]"

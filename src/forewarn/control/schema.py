@@ -204,7 +204,7 @@ class Clock(msgspec.Struct, kw_only=True):
 
 
 class AcceptedClock(Clock, kw_only=True):
-    before: w.Moment  # what the service took the time for
+    before: w.Moment  # the service's time until then
     notes: list[str] = []
 
 

@@ -44,7 +44,7 @@ class Door:
         self._make = make
         self._tasks = tasks
         self._crowd = crowd
-        self._tls = tls  # what a new connection is met with; the certificate may change
+        self._tls = tls  # returns the context for a new connection; the certificate may change
         self._loop = asyncio.get_running_loop()
         self._full, self._spent, self._failed = Seldom(), Seldom(), Seldom()
         self._closed = False
@@ -109,7 +109,7 @@ class Door:
                 ssl=self._tls() if self._tls else None,
                 ssl_handshake_timeout=HANDSHAKE_TIMEOUT if self._tls else None,
             )
-        except (OSError, TimeoutError) as error:  # no TLS, or not in time, or gone meanwhile
+        except (OSError, TimeoutError) as error:  # not TLS, too slow, or closed meanwhile
             visit.over()
             sock.close()
             if self._tls is not None:
@@ -120,7 +120,7 @@ class Door:
             raise
 
     def _tell_of_handshake(self, address: str, error: OSError) -> None:
-        """Log a failed handshake, at most once a minute."""
+        """Log failed handshakes, at most once a minute."""
         if times := self._failed.again():
             reason = getattr(error, "reason", None) or error.strerror or str(error)
             log.info(

@@ -1,4 +1,4 @@
-"""Give memory that is no longer used back to the system, where the C library can be asked to."""
+"""Returns unused memory to the system, where the C library can do so."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import ctypes
 
 from forewarn.metadata.limits import Buffered
 
-TRIM_ABOVE = 4 * 1024 * 1024  # bytes that were held for callers: less is not worth the work
+TRIM_ABOVE = 4 * 1024 * 1024  # bytes that were buffered for callers; less is not worth the work
 
 
 def trim_after_use(buffered: Buffered) -> bool:
-    """Trim the heap if much was held for callers and most of it has been released since.
+    """Trim the heap if much was buffered for callers and most of it has been released since.
 
-    Freed blocks lie between others, and glibc keeps them for itself unless it is told to look.
+    Freed blocks lie between others, and glibc keeps them unless `malloc_trim` is called.
     """
     if buffered.peak < TRIM_ABOVE or buffered.total > buffered.peak // 4:
         return False

@@ -73,8 +73,8 @@ def make_trace(
 
 
 def guest_urls(config: Config, sockets: Sequence[socket.socket]) -> list[str]:
-    """Where guests ask, one URL for each address: port 0 has become a real one by now. Where one
-    address takes several sockets (loopback without its device), these share a port."""
+    """Return the URL of each address where guests ask, with the real port in place of port 0. If
+    one address needs several sockets (loopback without its device), they share a port."""
     each = len(sockets) // len(config.guest_addresses)
     hosts = [address.host for address in config.guest_addresses]
     return [url(host, listener) for host, listener in zip(hosts, sockets[::each], strict=True)]

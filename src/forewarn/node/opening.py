@@ -15,9 +15,9 @@ from forewarn.node.spreading import open_several, spread
 
 
 class Opened(msgspec.Struct, frozen=True):
-    metadata: tuple[Address, ...]  # where it really is, if any port would do
+    metadata: tuple[Address, ...]  # the real addresses, also where port 0 was configured
     control: Address
-    metadata_fds: tuple[tuple[int, ...], ...]  # of each worker: one for each address
+    metadata_fds: tuple[tuple[int, ...], ...]  # by worker: one for each address
     control_fd: int
 
 
@@ -43,7 +43,7 @@ def open_all(config: Config, handed: Handed, anywhere: bool) -> Opened:
 def _handed_groups(
     config: Config, handed: Handed, anywhere: bool, opened: list[socket.socket]
 ) -> dict[Address, list[socket.socket]]:
-    """Adopt the sockets that were handed over: by address, one for each worker."""
+    """Adopt the sockets that were handed over, and return them by address, one for each worker."""
     groups: dict[Address, list[socket.socket]] = {}
     for address, fds in _by_address(config, handed, config.workers, anywhere).items():
         groups[address] = [adopted(fd) for fd in fds]
@@ -76,7 +76,7 @@ def _by_address(
 
 
 def _check_shared(address: Address, sockets: list[socket.socket]) -> None:
-    """Callers can only be spread over sockets that share their address on purpose."""
+    """Check that callers can be spread over these sockets: all of them need SO_REUSEPORT."""
     shared = all(s.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT) for s in sockets)
     if len(sockets) > 1 and not shared:
         raise CannotListen(
@@ -86,8 +86,8 @@ def _check_shared(address: Address, sockets: list[socket.socket]) -> None:
 
 
 def not_handed_over(config: Config, handed: Handed) -> list[Address]:
-    """Addresses in the settings on which nobody listens, because the sockets that were handed
-    over are used instead and none of them is bound there."""
+    """Return the addresses in the settings on which nothing listens, because the sockets that were
+    handed over are used instead and none of them is bound there."""
     if not handed.metadata:
         return []
     found = {Address(*where(fd)) for fd in handed.metadata}

@@ -63,7 +63,7 @@ def one_each(port: int, hosts: Sequence[str]) -> list[socket.socket]:
 
 @contextlib.contextmanager
 def all_or_none() -> Iterator[list[socket.socket]]:
-    """A list for listening sockets, all of which are closed again if one cannot be opened."""
+    """Yield a list for listening sockets, all of which are closed if the block fails."""
     opened: list[socket.socket] = []
     try:
         yield opened

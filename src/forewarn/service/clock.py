@@ -4,9 +4,9 @@ A clock also tells whether the endpoint has been there all the time: after an ou
 a step of the wall clock it says since when service is steady again and how much time was lost,
 and decisions take that into account.
 
-A wall clock that is off by more than `ClockLimits` allow is not followed. Domain time goes on by
-the clock of the kernel that nobody sets, and `Now.untrusted` says so, until the wall clock is right
-again or an operator accepts it.
+A wall clock that is off by more than `ClockLimits` allow is not followed. Domain time then follows
+a kernel clock that nobody can set, and `Now.untrusted` says so, until the wall clock is right again
+or an operator accepts it.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class Interruption(msgspec.Struct, frozen=True):
 
 
 class ClockLimits(msgspec.Struct, frozen=True):
-    """How far the wall clock may be off before it is not followed any more."""
+    """How far the wall clock may be off before it is no longer followed."""
 
-    step: Duration = MAX_CLOCK_STEP  # while the service runs, and back at its start
-    downtime: Duration = MAX_DOWNTIME  # ahead at its start: it may have been off for so long
+    step: Duration = MAX_CLOCK_STEP  # while the service runs; and behind at the start
+    downtime: Duration = MAX_DOWNTIME  # ahead at the start, after the service was off
 
 
 class Clock(Protocol):
@@ -52,8 +52,8 @@ class Clock(Protocol):
     def resume(
         self, served_until: Time | None, lost: Duration, floor: Time, copied: bool = False
     ) -> None:
-        """Take up where an earlier run ended; `floor` is an instant already reached. A state that
-        was `copied` may be of any age."""
+        """Continue where an earlier run ended; `floor` is an instant that was already reached. A
+        state that was `copied` may be of any age."""
         ...
 
     def on_interruption(self, tell: Callable[[Interruption], None]) -> None: ...
@@ -117,7 +117,7 @@ class _Continuity:
 
 
 class RealClock(_Continuity):
-    """The wall clock, watched against one that nobody sets. Without limits it is always
+    """The wall clock, compared with a clock that nobody can set. Without limits it is always
     followed."""
 
     def __init__(
@@ -130,7 +130,7 @@ class RealClock(_Continuity):
         self._wall = wall
         self._monotonic = monotonic
         self._limits = limits
-        self._most_ahead: Duration = 0  # of an untrusted wall clock that is trusted again
+        self._most_ahead: Duration = 0  # that an untrusted clock may be to be trusted again
         self._begin()
         self._floor = self._wall()
 
@@ -191,7 +191,7 @@ class RealClock(_Continuity):
         return self._floor
 
     def _look_untrusted(self, wall: Time, passed: Duration, stepped: Duration) -> Time:
-        """Time passes as the kernel measures it, until the wall clock is where it should be."""
+        """Let time pass as the kernel measures it, until the wall clock is right again."""
         assert self._limits is not None
         self._floor += passed
         ahead = wall - self._floor
@@ -207,7 +207,7 @@ class RealClock(_Continuity):
         return self._floor
 
     def _is_off(self, ahead: Duration, most_ahead: Duration) -> bool:
-        """Is the wall clock further ahead, or further behind, than it may be?"""
+        """Whether the wall clock is further ahead, or further behind, than it may be."""
         return self._limits is not None and not -self._limits.step <= ahead <= most_ahead
 
     def _doubt(self, wall: Time, most_ahead: Duration) -> None:
@@ -215,9 +215,9 @@ class RealClock(_Continuity):
         self._most_ahead = most_ahead
 
     def accept(self) -> Callable[[], None]:
-        """Follow the wall clock from here on, wherever it stands, also if that is in the past.
-        Returns what takes that back. Time served goes on without a break: what lies between the
-        two counts as lost, or, if time goes back, as lost no more."""
+        """Follow the wall clock from here on, even if that means going back. Returns a function
+        that undoes this. Time served is continuous: the difference is added to the time lost, or
+        subtracted from it if time goes back."""
         self._look()
         before = self._floor, self._lost, self._steady_since, self._untrusted, self._most_ahead
         wall, self._untrusted = self._wall(), None
@@ -231,17 +231,17 @@ class RealClock(_Continuity):
 
 
 class FollowedClock(_Continuity):
-    """Time as another process tells it, and as the kernel measures it in between. It goes back only
-    if it is reset."""
+    """Time as another process sends it, and as the kernel measures it in between. It goes back only
+    when it is reset."""
 
     def __init__(self, monotonic: Callable[[], int] = guard.boottime_us) -> None:
         super().__init__()
         self._monotonic = monotonic
-        self._offset = guard.wall_us() - monotonic()  # until somebody tells
+        self._offset = guard.wall_us() - monotonic()  # until the first time is received
 
     def follow(self, at: Time, *, reset: bool = False) -> None:
         offset = at - self._monotonic()
-        if reset or not -STEP < offset - self._offset < 0:  # a little less is how long it took
+        if reset or not -STEP < offset - self._offset < 0:  # a little less is only delay
             self._offset = offset
         self._floor = at if reset else max(self._floor, at)
 
@@ -252,10 +252,10 @@ class FollowedClock(_Continuity):
     def resume(
         self, served_until: Time | None, lost: Duration, floor: Time, copied: bool = False
     ) -> None:
-        raise NotImplementedError("whoever tells the time knows where an earlier run ended")
+        raise NotImplementedError("the process that sends the time resumes it")
 
     async def wait(self, until: Time | None, woken: asyncio.Event) -> None:
-        raise NotImplementedError("nothing is decided by a clock that follows another")
+        raise NotImplementedError("a clock that follows another process decides nothing")
 
 
 class VirtualClock(_Continuity):

@@ -1,7 +1,8 @@
-"""Accepting the wall clock: the one way in which domain time may go back.
+"""Accepting the wall clock: the only way in which domain time can go back.
 
-One commit puts on record that an operator has accepted it, and moves what was dated by a clock that
-was ahead (`core/retiming.py`). The store does the same to what is over (`ClockAccepted`).
+One commit records that an operator has accepted it, and corrects the times that were recorded by a
+clock that was ahead (`core/retiming.py`). The store corrects those of events that are over, of the
+history and of keys (`ClockAccepted`).
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ log = logger("forewarn")
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    before: Time  # what the service took the time for
+    before: Time  # the service's time until then
     now: Time
-    announced: tuple[Event, ...] = ()  # Scheduled by the wrong clock; they keep their NotBefore
+    announced: tuple[Event, ...] = ()  # announced by the wrong clock; they keep their NotBefore
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -49,13 +50,13 @@ class ClockAcceptance:
         self._witness = witness
 
     async def accept(self, by: str) -> Accepted | Refused:
-        """Go by the wall clock from here on. Raises StoreFailed; then nothing has changed."""
+        """Follow the wall clock from here on. Raises StoreFailed; nothing has changed then."""
         clock = self._clock
         if not isinstance(clock, RealClock):
             return conflict("this service runs on virtual time; there is no wall clock to accept")
         if self._writer.now().untrusted is None:
             return conflict("the wall clock is trusted already; there is nothing to accept")
-        # First sights are dated when they are noticed, and written down only now and then.
+        # First sights are dated when they are noticed, but stored only from time to time.
         await self._witness.save(self._writer.now())
         done: list[Accepted] = []
         undo: list[Callable[[], None]] = []

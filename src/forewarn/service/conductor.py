@@ -104,7 +104,7 @@ class Conductor:
         touched: dict[str, None] = {}
         for put in commit.puts:
             match put:
-                case ClockAccepted():  # the times of what they have caused may be others
+                case ClockAccepted():  # the times of events that they have caused may have changed
                     self._unread.update(self._events)
                     self._tasks.start(self.resume(), "rollouts")
                 case RolloutPut(rollout=rollout) if rollout.ended_at is None:

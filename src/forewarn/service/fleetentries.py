@@ -23,7 +23,7 @@ from forewarn.core.selection import (
 
 MAX_DOMAIN = 999
 MAX_NAME = 80
-MAX_ADDRESSES = 256  # of one machine: as many as a network interface has in Azure
+MAX_ADDRESSES = 256  # of one machine: as many as a network interface can have in Azure
 MAX_TAGS = 64  # of one machine
 NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?"
 GUID = r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"

@@ -16,10 +16,10 @@ SLICE = 16 * 1024  # characters of a text that a parser is given at a time
 
 
 class Slices:
-    """A text as a file that is read in slices.
+    """A text as a file object that is read in slices.
 
-    The parser in C holds the interpreter's lock while it looks for the next event, which a long
-    comment, for example, puts off. Calling `read`, it lets other threads have the lock."""
+    The C parser holds the interpreter's lock until it has found the next event, which may take
+    long, for example in a long comment. Each call of `read` lets other threads run."""
 
     def __init__(self, text: str) -> None:
         self._text = text

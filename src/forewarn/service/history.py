@@ -92,8 +92,8 @@ class History:
             page = await self._store.history(wanted)
 
     async def prune(self) -> int:
-        """Forget what is older than the history is kept. How many records are gone? While the wall
-        clock is untrusted nobody knows what is old, and nothing goes."""
+        """Remove records that are older than the history is kept, and return how many. While the
+        wall clock is untrusted, the age of records is unknown and nothing is removed."""
         if self._kept is None or self._writer.now().untrusted is not None:
             return 0
         cutoff = self._writer.now().at - self._kept

@@ -118,7 +118,7 @@ class Meter:
         yield gauge(
             "forewarn_lost_seconds",
             "Time in which nobody served, over the life of the state",
-            {(): max(0, now.lost) / SECOND},  # less than nothing, if time was set back
+            {(): max(0, now.lost) / SECOND},  # negative if time was set back
         )
         yield gauge(
             "forewarn_state_bytes",

@@ -53,7 +53,7 @@ async def opened(path: Path) -> AsyncIterator[tuple[Tokens, Writer]]:
 
 
 async def accept_clock(path: Path, by: str) -> Accepted | Refused:
-    """Set the time of a state file to the wall clock, however far the two are apart. Raises
+    """Set the time of a state file to the wall clock, however far apart the two are. Raises
     StoreUnusable and StoreFailed."""
     async with _taken_up(path, ClockLimits(step=0, downtime=0)) as (store, writer, clock, witness):
         return await ClockAcceptance(store, writer, clock, witness).accept(by)

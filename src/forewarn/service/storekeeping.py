@@ -33,7 +33,7 @@ class Storekeeper:
             await self.save()
 
     async def keep_pruning(self) -> None:
-        """At once and then periodically, so that a service which is restarted often prunes too."""
+        """Prune at once and then periodically, so that frequent restarts do not prevent it."""
         while True:
             try:
                 await self._history.prune()

@@ -82,7 +82,7 @@ class Trace:
                         if what is Move.RAISE:
                             raised.append(event)
                         if event.silent:
-                            continue  # no guest is asked, and no document shows it
+                            continue  # guests are neither asked nor shown it
                         if event.approved and event.approved.by not in names:
                             self.write("approval", commit.at, event=event.id, by=event.approved.by)
                     case EventMoved(event=event) if event.silent and event.status.over:
@@ -113,8 +113,8 @@ class Trace:
         )
 
     def _planned(self, events: Iterable[Event], at: Time) -> None:
-        """What no document says of events: which go as one, when they may, who is not told, and
-        which have less notice than is promised because somebody wanted it so."""
+        """Write what no document says about events: which go together, when they may start, which
+        are not announced, and which deliberately have less notice than their type promises."""
         joints: dict[str, list[Event]] = {}
         for event in events:
             if event.joint is not None:

@@ -114,7 +114,7 @@ class Wellbeing:
         return f"no answer for {waited:.0f} s" if waited > STORE_PATIENCE else ""
 
     async def _ask(self) -> None:
-        """Through the very thread that writes, which also looks whether its files are there."""
+        """Check the store in the thread that writes, which also checks that its files are there."""
         try:
             await self._store.keyed("", "")
             await self._store.check()

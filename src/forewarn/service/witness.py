@@ -108,7 +108,7 @@ class Witness:
                     self._firsts[id] = group, machine, at
 
     def _correct(self, clock: Correction) -> None:
-        """The clock was ahead when these times were noted."""
+        """Correct times that were noted while the clock was ahead."""
         for polls in self._polls.values():
             polls.last = clock.past(polls.last)
             for id, at in polls.first_sights.items():

@@ -4,7 +4,7 @@ While one batch is being made durable the next one gathers. A batch is decided a
 overlay: each work sees what those before it have done. Only when the engine has it on disk is
 it swapped in, published and acknowledged; if the engine fails, the overlay is dropped and every
 caller of the batch is refused, those included who changed nothing but saw what now is not so. If
-nobody can know whether the batch is on disk, the service stops before anybody is told anything.
+it is unknown whether the batch is on disk, the service stops before any caller is answered.
 """
 
 from __future__ import annotations

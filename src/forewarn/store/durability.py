@@ -1,4 +1,4 @@
-"""What a failed COMMIT means, and how a start makes durable what it finds.
+"""What a failed COMMIT means, and how the log is made durable at a start.
 
 SQLite commits by writing frames into its log, the last of them marked as the commit, and then
 syncing the log. If the sync fails, SQLite rolls back in memory, but the frames stand in the file
@@ -7,17 +7,16 @@ succeeds prove anything about them, since Linux marks pages as clean when writin
 
 So a failed COMMIT has one of two meanings:
 
-- A write has failed: the frame that marks the commit is incomplete. It did not happen, now or
-  after a crash. This is the full disk, and the service goes on.
-- Anything else, above all a sync: nobody can know. It would be possible to neutralise the frames
-  by overwriting them with another commit, but on a disk whose syncs fail that one fails as well,
-  so the service would need to stop all the same. It therefore always stops, at once and without
-  answering anybody (`OutcomeUnknown`), as PostgreSQL does: a process that is gone is what every
-  other part survives already. What the next start finds in the log is what has happened.
+- A write has failed, for example because the disk is full: the frame that marks the commit is
+  incomplete. The commit did not happen, not even after a crash, and the service goes on.
+- Anything else, above all a sync, has failed: the outcome is unknown. The frames could be
+  overwritten with another commit, but on a disk whose syncs fail that commit fails as well, so the
+  service would have to stop all the same. It therefore always stops, at once and without answering
+  anyone (`OutcomeUnknown`), as PostgreSQL does: every other part already survives the death of the
+  process. Whatever the next start finds in the log counts as committed.
 
-That start reads the log from the page cache, which may have pages that are not on disk although
-they are clean. Before anything in the log is believed, let alone served or copied into the state
-file, it is written once more in place, byte by byte the same, and synced.
+That start reads the log from the page cache, which may contain pages that are marked clean but are
+not on disk. Before the log is used, the same bytes are therefore written in place again and synced.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ _WRITE_FAILED = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE})
 
 
 def did_not_happen(error: BaseException | None) -> bool:
-    """Whether a COMMIT that failed so has certainly not happened, and will not after a crash."""
+    """Whether a COMMIT that failed with this error certainly has no effect, even after a crash."""
     return getattr(error, "sqlite_errorcode", None) in _WRITE_FAILED
 
 
 def rewrite_log(path: Path) -> bool:
-    """Make durable all that can be read of the log. False if there is nothing in it.
+    """Make durable everything that can be read from the log. Returns False if it is empty.
 
-    Raises OSError if the disk refuses; nothing has changed then."""
+    Raises OSError if the disk fails, in which case nothing has changed."""
     log = beside(path, "-wal")
     try:
         descriptor = os.open(log, os.O_RDWR)

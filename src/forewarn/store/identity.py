@@ -1,7 +1,7 @@
-"""Which files a state is kept in, so that it shows if somebody else removes or replaces one.
+"""The identity of the files of a state, to notice if something else removes or replaces one.
 
-SQLite goes on with the files that it has opened, whatever their names lead to by then. What it
-writes into a log that has no name any more is gone with the process.
+SQLite keeps using the files that it has opened, even if their names now refer to other files. What
+it writes to a log that was removed is lost when the process ends.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from forewarn.store.naming import beside
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Device and inode of each file, None for one that is not there."""
+    """Device and inode of each file; None for a file that does not exist."""
 
     state: tuple[int, int] | None
     log: tuple[int, int] | None
@@ -33,7 +33,7 @@ class Identity(msgspec.Struct, frozen=True):
         )
 
     def still(self, now: Identity) -> bool:
-        """Whether `now` are the same files, with nothing cut off."""
+        """Whether these are still the same files, and the log was not truncated."""
         return self.same_state(now) and (
             (self.log, self.index) == (now.log, now.index) and self.log_size <= now.log_size
         )

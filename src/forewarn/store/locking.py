@@ -1,13 +1,13 @@
 """The lock on a state file: it belongs to one process at a time. Whoever only looks shares the
 lock with others that look, so that nobody takes the file up meanwhile; a start waits for those.
 
-There are two locks. The one on `.lock` beside the file is for the name, also while no file is there
-or another takes its place. The one on the file itself is for the inode, which may have other names
-(hard links, bind mounts) with other logs beside them, and it holds though `.lock` was removed. It
-belongs to an open file description (OFD), far beyond the bytes that SQLite locks: a lock of the
-process would be lost as soon as any descriptor of the file is closed. That is what happens to
-SQLite's own, so this descriptor is opened before SQLite's and closed after them, and no other may
-be opened by a process that has the state.
+There are two locks. The one on `.lock` next to the file protects the name, even while the file does
+not exist or is being replaced. The one on the file itself protects the inode, which may have other
+names (hard links, bind mounts) with other logs next to them, and it holds even if `.lock` was
+removed. It is a lock of the open file description (OFD), far beyond the bytes that SQLite locks: a
+lock of the process would be lost as soon as any descriptor of the file is closed. SQLite's own
+locks are of that kind, so this descriptor is opened before SQLite's and closed after them, and a
+process that has the state must not open the file in any other way.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOOKERS_WITHIN = 10.0  # seconds that a start waits for those who only look at t
 LOOK_AGAIN = 0.05  # seconds between two tries
 
 
-# Bytes in the file, as positions; where SQLite's are is part of its format.
+# Positions of locked bytes in the file; those of SQLite are part of its format.
 INODE_LOCK = 1 << 62
 SQLITE_SHARED, SQLITE_SHARED_BYTES = 0x40000002, 510
 
@@ -41,8 +41,8 @@ _TYPES = {
     fcntl.LOCK_UN: fcntl.F_UNLCK,
 }
 
-# The files that this process has, by device and inode, under which names. What it has it must not
-# open once more to find that out.
+# The files that this process has open, by device and inode, with their names. It must not open one
+# of them again to find out.
 _ours: dict[tuple[int, int], Path] = {}
 
 
@@ -59,7 +59,7 @@ class Lock:
         file.flush()
 
     def take_inode(self, path: Path) -> None:
-        """Lock the file itself as well, once there is one."""
+        """Lock the file itself as well, once it exists."""
         inode = _inode(path)
         if inode in _ours:
             raise _in_use_as(path, inode)
@@ -101,8 +101,8 @@ def locked(path: Path) -> Lock:
 @contextlib.contextmanager
 def watched(path: Path) -> Iterator[IO[str] | None]:
     """Keep others from taking the file up while it is looked at, without a trace of us. Given is
-    the lock of whoever has it already, None if nobody has. Whoever has it under another name keeps
-    its log there, so that there is nothing to be seen here: StoreUnusable."""
+    the lock of whoever has it already, None if nobody has. Raises StoreUnusable if a
+    process has it open under another name, because its log is not here then."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(FileNotFoundError):  # then nobody has it under this name
             lock = stack.enter_context(beside(path, ".lock").open("r"))
@@ -120,7 +120,7 @@ def in_use(path: Path, lock: IO[str]) -> StoreUnusable:
 
 
 def _in_use_as(path: Path, inode: tuple[int, int]) -> StoreUnusable:
-    """Of a file that somebody has, be it under another name."""
+    """Return the error for a file that is in use, possibly under another name."""
     holder, name = _holder(path, inode)
     if name is None or name == path.resolve():
         return StoreUnusable(f"{path} is in use by {holder}; stop that or choose another file")
@@ -131,7 +131,7 @@ def _in_use_as(path: Path, inode: tuple[int, int]) -> StoreUnusable:
 
 
 def _holder(path: Path, inode: tuple[int, int]) -> tuple[str, Path | None]:
-    """Which process has it, and under which name, as far as that can be found out."""
+    """Return the process that has it open, and under which name, as far as can be found out."""
     if inode in _ours:
         return f"process {os.getpid()}", _ours[inode]
     try:
@@ -157,12 +157,12 @@ def _inode_shared(path: Path) -> Iterator[None]:
         if inode in _ours:
             raise _in_use_as(path, inode)
         descriptor = os.open(path, os.O_RDONLY)
-    except OSError:  # which whoever reads it will tell
+    except OSError:  # the reader will report it
         yield
         return
     try:
         held_by_others = False
-        with contextlib.suppress(OSError):  # a file system without locks is no reason not to look
+        with contextlib.suppress(OSError):  # a file system may have no locks
             held_by_others = not _inode_got(descriptor, fcntl.LOCK_SH)
         if held_by_others:
             raise _in_use_as(path, inode)

@@ -136,8 +136,8 @@ class StoreFailed(Exception):
 
 
 class OutcomeUnknown(Exception):
-    """A commit may have happened or not, which shows only at the next start. Whoever has asked for
-    it must not be told the one or the other, and the service has to stop (`durability.py`)."""
+    """A commit may or may not have happened, which only the next start can tell. Its callers must
+    not be told either, and the service has to stop (`durability.py`)."""
 
 
 class StoreUnreadable(StoreFailed):
@@ -204,13 +204,13 @@ class Store(Protocol):
         ...
 
     def on_unknown_outcome(self, stop: Stopping) -> None:
-        """Call `stop` if nobody can know whether a commit has happened, before anybody is answered.
-        If it returns, the callers of that commit get OutcomeUnknown, and no other is made."""
+        """Register `stop`, to be called when the outcome of a commit is unknown, before any caller
+        is answered. If it returns, the callers get OutcomeUnknown, and no more commits are made."""
         ...
 
     async def check(self) -> None:
-        """Look whether the files are still those that were opened, and save what can be saved if
-        they are not. Raises StoreFailed if commits cannot be made durable."""
+        """Check that the files are still those that were opened, and save what can be saved if they
+        are not. Raises StoreFailed if commits cannot be made durable."""
         ...
 
     def precede(self, usher: Usher) -> None:

@@ -30,7 +30,7 @@ class Restored(msgspec.Struct, frozen=True):
 
 def restore(backup: Path, state: Path, at: Time, *, force: bool = False) -> Restored:
     """Make the state what the backup says, or refuse and change nothing. Raises OutcomeUnknown if
-    it was done and may be undone by a crash."""
+    it was done but may be lost in a crash."""
     state = state.resolve()
     found = _checked(backup, state)
     with contextlib.closing(locked(state)):

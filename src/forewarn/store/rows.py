@@ -222,7 +222,7 @@ def _write_commits(
         kept = msgspec.structs.replace(commit, words=scribe.words())
         bodies.append((commit.seq, commit.at, _encode(kept)))
         accepted = next((put for put in commit.puts if isinstance(put, ClockAccepted)), None)
-        if accepted is not None:  # what comes after it is dated by the right clock
+        if accepted is not None:  # what follows is dated by the right clock
             _many(connection, _COMMIT, bodies)
             _many(connection, "INSERT " + _RECORD, records)
             bodies, records = [], []
@@ -232,8 +232,8 @@ def _write_commits(
 
 
 def _accept_clock(connection: sa.Connection, commit: Commit, accepted: ClockAccepted) -> None:
-    """From here on the time is that of this commit. What is stored with a later one was dated by a
-    clock that was ahead, and is moved back by its error."""
+    """Set the time to that of this commit. Everything stored with a later time was dated by a clock
+    that was ahead, and is moved back by the error."""
     served = [("served_until", commit.at), ("lost", commit.lost)]
     _many(connection, _SERVICE, served)
     now, error = commit.at, accepted.before - commit.at

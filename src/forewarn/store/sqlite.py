@@ -5,9 +5,9 @@ them. Only the history and past commits are read beside it, in a thread and thro
 of its own: what may take long must not keep a commit waiting. The file belongs to one process at
 a time; how it becomes usable is `opening.py`, and what a failed COMMIT means `durability.py`.
 
-Before each write, and whenever `check` is called, the names of the files have to lead to those
-that are open. If the log or its index was removed or replaced, all of it is still to be had through
-the open descriptors: it is taken into the state file, and a new log is begun.
+Before each write, and in `check`, the names of the files are compared with the files that are open.
+If the log or its index was removed or replaced, its contents are still available through the open
+descriptors: they are saved to the state file, and a new log is started.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from forewarn.store.port import (
 
 PAGE = 256  # commits read at a time
 PAGE_BYTES = 4 * 1024 * 1024  # unless they are larger than that together
-SET_ASIDE = "-wal.replaced"  # a file that somebody has put in the place of the log
+SET_ASIDE = "-wal.replaced"  # for a file that was put in place of the log
 PRUNE_SLICE = 200  # records or commits that are looked at before others get their turn
 
 SURROGATES = range(0xD800, 0xE000)
@@ -69,9 +69,9 @@ class SqliteStore(BatchingStore):
         self._migrate = migrate
         self._lock: Lock | None = None
         self._engine: sa.Engine | None = None
-        self._files = Identity(None, None, None)  # that are open
+        self._files = Identity(None, None, None)  # those that are open
         self._files_trouble = ""  # what is wrong with them
-        self._unknown = ""  # why nobody can know whether a commit has happened
+        self._unknown = ""  # why the outcome of a commit is unknown
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
         self._reader: sa.Engine | None = None
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="history")
@@ -182,7 +182,7 @@ class SqliteStore(BatchingStore):
             await self.check()
             made = await asyncio.to_thread(copying.stream, self.path, at)
             try:
-                await self.check()  # which of the two it was made of is not known
+                await self.check()  # which of the two was copied is unknown
             except BaseException:
                 made.file.close()
                 raise
@@ -224,8 +224,8 @@ class SqliteStore(BatchingStore):
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
-        """A transaction that is durable when the block is left, or did not happen (StoreFailed and
-        what SQLAlchemy raises), or nobody knows (OutcomeUnknown)."""
+        """A transaction that is durable at the end of the block, did not happen (StoreFailed and
+        what SQLAlchemy raises), or has an unknown outcome (OutcomeUnknown)."""
         if self._unknown:
             raise StoreFailed(self._unknown)
         self._check_files()
@@ -252,7 +252,7 @@ class SqliteStore(BatchingStore):
             self._files = found  # with a log that has grown
 
     def _check_files(self) -> None:
-        """What is written to files that nobody will find again is not durable."""
+        """Check that the open files are still found under their names; else no write is durable."""
         found = Identity.of(self.path)
         if self._files.still(found):
             self._files_trouble = ""
@@ -265,8 +265,8 @@ class SqliteStore(BatchingStore):
         self._files_trouble = ""
 
     def _save_log(self, found: Identity) -> None:
-        """Take the log into the state file, through the descriptors that are open. If that is still
-        the one that the path leads to, begin a new log."""
+        """Save the log to the state file, through the descriptors that are open. If the path still
+        leads to that state file, start a new log."""
         if self._engine is None:
             raise StoreFailed(f"{self.path}: the store is closed")
         log_path = beside(self.path, "-wal")
@@ -281,7 +281,7 @@ class SqliteStore(BatchingStore):
                     )
                 if found.log not in (None, self._files.log) and found.log_size:
                     log_path.replace(beside(self.path, SET_ASIDE))  # SQLite would remove it
-                # Only where nobody else has the state open: else it is refused, and tried again.
+                # SQLite refuses this while another process has the state open; it is retried.
                 self._reading.submit(self._close_reader).result()
                 connection.exec_driver_sql("PRAGMA journal_mode=DELETE")
                 connection.exec_driver_sql("PRAGMA journal_mode=WAL")
@@ -309,7 +309,7 @@ class SqliteStore(BatchingStore):
             self._lock = opening.opened(self.path, migrate=self._migrate, told=_upgraded)
             self._engine = opening.engine(self.path)
             self._load()
-            copying.sync(self.path.parent)  # SQLite takes no notice if that fails
+            copying.sync(self.path.parent)  # SQLite ignores a failure of this sync
             self._files = Identity.of(self.path)
         except (OSError, sqlite3.DatabaseError, sa.exc.DatabaseError, msgspec.MsgspecError) as e:
             self._close()

@@ -140,7 +140,7 @@ class Observer:
             )
 
     def _unannounced_step(self, line: Mapping[str, Any], **times: float) -> None:
-        """Keep the first of each: lines may be written again after a restart."""
+        """Keep the first time of each step, since lines may be written again after a restart."""
         known = self._register.unannounced.get(word(line.get("event")).upper())
         if known is None:
             return

@@ -60,7 +60,7 @@ def hear_files(paths: Sequence[Path]) -> Heard:
 
 
 def rewindable(path: Path) -> IO[bytes]:
-    """The file, opened so that it can be read more than once: of a pipe that takes a copy."""
+    """Open the file so that it can be read more than once; a pipe is copied first."""
     file = path.open("rb")
     if file.seekable():
         return file

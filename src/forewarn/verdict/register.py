@@ -83,7 +83,7 @@ class Register:
         return found
 
     def carried_out_unannounced(self, event: Unannounced) -> None:
-        """Whatever its machines do not do meanwhile, they may have been unable to."""
+        """Remember an unannounced event, and that its machines may be silent because of it."""
         self.unannounced.setdefault(event.event, event)
         if len(self.unannounced) > MAX_HAPPENINGS:
             del self.unannounced[next(iter(self.unannounced))]

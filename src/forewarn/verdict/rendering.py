@@ -49,7 +49,7 @@ def event_line(course: Course) -> str:
 
 
 def unannounced_line(event: Unannounced) -> str:
-    """What became of an event that nobody was shown."""
+    """Describe an event that was not shown to guests."""
     named = f"{event.type or 'event'} {event.event[:8]}"
     named += f" ({event.source})" if event.source else ""
     told = [f"{named} of {plain(', '.join(event.machines))}: unannounced at {moment(event.at)}"]

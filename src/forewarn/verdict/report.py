@@ -59,7 +59,7 @@ class Course(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unannounced(msgspec.Struct, frozen=True, kw_only=True):
-    """An event that was carried out without being shown to anybody: nobody could prepare."""
+    """An event that was carried out without being shown to guests, so that none could prepare."""
 
     event: str
     group: str = ""
@@ -112,7 +112,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(one for one in self.complaints if one.severity != WRONG)
 
     def check(self, *, strict: bool = False) -> Verdict:
-        """Itself, or an AssertionError with all there is to say; `strict`: for notes, too."""
+        """Return the verdict, or raise AssertionError with all findings; `strict` counts notes."""
         __tracebackhide__ = True  # pytest shows the line that asked
         if not self.ok or (strict and self.notes):
             raise AssertionError(str(self))

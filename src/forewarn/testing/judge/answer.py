@@ -19,9 +19,9 @@ from .request import Request, plain_tag
 from .verdict import Docket
 
 _JSON_STATUSES = frozenset({200, 400, 404, 405, 500})
-# What a server may answer to something that is no HTTP.
+# What a server may answer to something that is not HTTP.
 _MALFORMED_STATUSES = frozenset({400, 408, 413, 414, 431, 501})
-# A request that took less, in seconds, did not come too slowly.
+# Seconds; a request that took less was not too slow.
 REQUEST_TIMEOUT = 1.0
 
 
@@ -38,7 +38,7 @@ class Answers:
         self._ids: dict[str, Exchange] = {}
         self._tag_of: dict[tuple[str, str, bytes], str] = {}
         self._body_of: dict[tuple[str, str, str], bytes] = {}
-        # Polls answered 500: right where the group could not be enabled, which others prove.
+        # Polls answered 500, which is correct if the group could not be enabled (failures.py).
         self.failed: list[tuple[Exchange, Caller]] = []
 
     def check(self, exchange: Exchange, request: Request, caller: Caller) -> None:
@@ -113,9 +113,9 @@ class Answers:
         if request.malformed and status in _MALFORMED_STATUSES:
             return
         if status == 408 and exchange.t - exchange.asked >= REQUEST_TIMEOUT:
-            return  # it may have come too slowly
+            return  # it may have been too slow
         if status == 503 and _closes(exchange):
-            return  # a connection too many, whoever asks
+            return  # the connection was over the limit
         if caller.standing == "unknown":
             if status == 200:
                 self._say_stranger(exchange, caller)

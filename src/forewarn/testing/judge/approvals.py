@@ -134,7 +134,7 @@ class Waits:
         return id in self._acknowledged or self._approved_beside.get(id, math.inf) < asked
 
     def may_wait(self, event: Event, sighting: Sighting) -> bool:
-        """Whether anything may hold an approved event back that this document shows Scheduled."""
+        """Whether an approved event that this document shows Scheduled may have to wait."""
         return (
             self._held(event, sighting.document)
             or self._coupled(event, sighting.document, None)

@@ -31,7 +31,7 @@ from .unannounced import Hidden, judge_shown
 from .verdict import Docket, Judgement
 from .windows import Windows
 
-# The document is None where a 304 stands for one.
+# The document is None for a 304.
 _Read = tuple[Exchange, Request, Caller, Document | None]
 
 
@@ -102,7 +102,8 @@ class _Bench:
     def _judge_answers(
         self, answers: Answers, assents: Assents
     ) -> tuple[list[Post], list[_Read], list[Exchange]]:
-        """Each answer by itself: approvals, documents, and answers that are none but should be."""
+        """Judge each answer by itself. Returns approvals, documents, and answers that should be
+        documents and are not."""
         posts: list[Post] = []
         reads: list[_Read] = []
         unclear: list[Exchange] = []

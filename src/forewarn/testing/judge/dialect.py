@@ -25,8 +25,8 @@ FULL_SIGHT = 2
 # The kinds that wait for a machine's other Started event; Preempt and Terminate never do.
 PATIENT = frozenset(_FIRST_TYPES)
 USER_TYPES = frozenset({"Reboot", "Redeploy"})
-# What a failure or a user may start without notice is a Reboot or a Redeploy, and a delete that
-# nobody asked to be told of is a Terminate. These two are always announced.
+# A failure or a user may start a Reboot or a Redeploy without notice, and a Terminate is
+# unannounced if the group did not ask for it. These two types are always announced.
 NEVER_SUDDEN = frozenset({"Freeze", "Preempt"})
 
 # The least notice of each type, in seconds.

@@ -1,7 +1,7 @@
 """Polls that were answered 500.
 
-The first poll of a group enables it, which has to be made durable; where that fails, and while the
-service stops, 500 is the right answer. A group that is enabled is shown its document.
+The first poll of a group enables it, which has to be made durable. If that fails, and while the
+service stops, 500 is correct. A group that is already enabled must get its document.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from .records import Exchange, Trace
 def judge_failed(
     answers: Answers, sightings: Iterable[Sighting], trace: Trace, order: Order
 ) -> None:
-    """Accuse those of groups that were certainly enabled."""
+    """Report failed polls of groups that were certainly enabled."""
     shown: dict[str | None, list[Exchange]] = {}
     if answers.failed:
         for sighting in sightings:

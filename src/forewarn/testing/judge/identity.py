@@ -1,8 +1,8 @@
-"""Events that vanish: under another id, or though they were approved.
+"""Events that disappear: replaced by another id, or although they were approved.
 
-A Scheduled event that is gone was withdrawn, or has started and ended unseen. Both may be in
-order, so proof takes more: another event that is the same but for its id, in its place, or a
-recording that would tell of a withdrawal and does not.
+A Scheduled event that is gone was withdrawn, or has started and ended unseen. Both can be correct,
+so proof needs more: another event in its place that is the same except for its id, or a recording
+that would contain a withdrawal and does not.
 """
 
 from collections.abc import Iterable
@@ -20,13 +20,13 @@ from .records import Trace
 from .sights import Sights
 from .verdict import Docket
 
-_MADE = frozenset({"raise", "strike"})  # the steps by which an event comes about
+_MADE = frozenset({"raise", "strike"})  # the moves that create an event
 _COMPARED = ("description", "source", "duration")
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What was read of the whole recording before events are followed through it."""
+    """What is known from the whole recording before events are followed through it."""
 
     trace: Trace
     order: Order
@@ -36,7 +36,7 @@ class Evidence:
 
 
 class Identities:
-    """Of one group."""
+    """Follows the events of one group."""
 
     def __init__(self, found: Evidence, notices: Notices, waits: Waits, docket: Docket) -> None:
         self._trace = found.trace
@@ -57,7 +57,8 @@ class Identities:
     def judge(
         self, sighting: Sighting, missing: tuple[str, ...], newcomers: Iterable[Event]
     ) -> set[str]:
-        """The newcomers that are others under a new id. `missing` were there before."""
+        """Return the ids of newcomers that are earlier events under a new id. `missing` are the ids
+        that were listed before."""
         gone = [id for id in missing if self._unstarted(id, sighting)]
         before = [id for id in self._just_gone[0] if self._unstarted(id, sighting)]
         found: set[str] = set()
@@ -117,9 +118,9 @@ class Identities:
         t = sighting.exchange.t
         lived = t - last.asked + TOLERANCE + self._order.blur
         if not self._trace.gapless and lived >= self._notices.minimum(event.type):
-            return False  # it may have been announced and have become due in between
-        # What a failure does to the same machine at that very moment looks alike, unless it says
-        # so, cannot be a failure's, or the event that is gone was about to start.
+            return False  # it may have been announced and become due in between
+        # A failure of the same machine at that moment looks the same, unless the description or the
+        # type rule out a failure, or the event that is gone was about to start.
         due = known.not_before is not None and known.not_before <= t
         return (
             event.type in NEVER_SUDDEN
@@ -168,8 +169,8 @@ class Identities:
         return not self._waits.may_wait(event, last) and not self._moot(event)
 
     def _moot(self, event: Event) -> bool:
-        """Whether something else may have made it pointless: another event of one of its
-        machines, or their leaving."""
+        """Whether something else may have made it pointless: another event of one of its machines,
+        or the removal of one."""
         machines = set(event.resources)
         if any(not machines <= line.machines.keys() for line in self._trace.fleets):
             return True

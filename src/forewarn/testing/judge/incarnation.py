@@ -14,7 +14,7 @@ from .order import Order, Period, Sighting
 from .records import Disabled, Exchange, Trace
 from .verdict import Docket
 
-# A first GET that took longer may have enabled the group before the event was raised; seconds.
+# Seconds; a first GET that took longer may have enabled the group before the event was raised.
 AT_ONCE = 1.0
 
 _Array = tuple[tuple[str, str, str], ...]
@@ -72,8 +72,8 @@ def judge_complete(
     facts: Facts,
     docket: Docket,
 ) -> None:
-    """What only a trace without gaps can prove: that nothing happened in between. `unclear` are
-    polls that were answered with something that cannot be read."""
+    """Judge what only a trace without gaps can prove: that nothing happened in between. `unclear`
+    are polls whose answers cannot be read."""
     if not trace.gapless:
         return
     by_group: dict[str, list[Sighting]] = {}
@@ -131,7 +131,7 @@ def _judge_start(
     order: Order,
     docket: Docket,
 ) -> None:
-    """The first document after a disabling, or (None) the first of all."""
+    """Judge the first document after a disabling, or, with None, the first of all."""
     after = [s for s in group if disabled is None or _follows(disabled, s.exchange)]
     if not after:
         return
@@ -142,7 +142,7 @@ def _judge_start(
         for other in others
     ):
         return  # some other GET may have enabled the group before
-    # Of those that overlap, any may have been the first.
+    # If several overlap, any of them may have been the first.
     firsts = [s.document.incarnation for s in after if not order.before(first.exchange, s.exchange)]
     if 1 in firsts or None in firsts:
         return

@@ -1,8 +1,8 @@
 """Notice: how long before its NotBefore an event was announced.
 
 When an event was raised is not recorded, but a document that does not list it proves that it was
-raised later. Proof takes such a document of the same group, while it was enabled: what the first
-document after enabling shows may have been pending for long.
+raised later. Such a document must be of the same group while it was enabled: events in the first
+document after enabling may have been pending for a long time.
 """
 
 import math
@@ -16,18 +16,18 @@ from .records import Trace
 from .sights import Sights
 from .verdict import Docket
 
-# In a complete trace every document is asked for after each change. This long after it at most,
-# in seconds: a machine that is busy may need a moment.
+# Seconds: in a complete trace, every document is requested within this time after each change. A
+# busy machine may need a moment.
 PROMPT = 5.0
 
 
 class Notices:
-    """Of one group."""
+    """Judges the notice of the events of one group."""
 
     def __init__(
         self, trace: Trace, order: Order, assents: Assents, sights: Sights, docket: Docket
     ) -> None:
-        # Who records beside an endpoint reads its clock off the whole seconds of Date.
+        # A recorder beside an endpoint knows its time only from the Date header, in whole seconds.
         beside = not trace.fleets or trace.partial
         self._margin = TOLERANCE + order.blur + (RECORD_SLACK if beside else 0.0)
         self._gapless = trace.gapless

@@ -155,7 +155,7 @@ class Trace:
 
     @property
     def speed(self) -> float:
-        """The highest that any fleet line names: notice is that much shorter."""
+        """The highest speed of all fleet lines, by which notice is divided."""
         return max((fleet.speed for fleet in self.fleets), default=1.0)
 
     @property

@@ -4,8 +4,8 @@ The first thing that is wrong answers, in the promised order: verb, X-Forwarded-
 header, duplicate parameter, api-version, body. Who asked is another matter and judged
 elsewhere. Where the promises leave it open, nothing is deserved in particular.
 
-A target is taken byte for byte: `%3F` is no question mark. Whether a path that is the endpoint's
-only once it is decoded, or without its last slash, is served there, is left open.
+A target is taken byte for byte: `%3F` is not a question mark. A service may or may not serve a path
+that matches the endpoint's only after decoding, or without its last slash.
 """
 
 import json
@@ -60,7 +60,7 @@ class Request:
     approves: tuple[str, ...] = ()  # ids, upper case, of a well-formed approval
     mentions: frozenset[str] = frozenset()  # whatever in the body of a POST looks like an id
     tags: tuple[str, ...] | None = None  # If-None-Match (or etag), without quotes and W/
-    malformed: bool = False  # perhaps no HTTP: it may be refused before anything else counts
+    malformed: bool = False  # possibly not valid HTTP: it may be refused before any other check
 
     @property
     def well_formed_approval(self) -> bool:
@@ -105,7 +105,7 @@ def _decoded(path: str) -> str:
 
 
 def _encoded(raw: str, query: list[tuple[str, str]]) -> bool:
-    """Whether what a parameter is depends on how the query is taken apart and decoded."""
+    """Whether the meaning of a parameter depends on how the query is split and decoded."""
     if not set(raw) & set("%+;#"):
         return False
     plain = [tuple(part.partition("=")[::2]) for part in raw.split("&") if part]
@@ -127,8 +127,8 @@ def _malformed(method: str, headers: Pairs) -> bool:
 
 
 def _length(headers: Pairs, body: bytes) -> int | None:
-    """How long the body is that was sent or announced; None: not known. What is too long, or does
-    not come in time, is rightly not read."""
+    """Return the length of the body that was sent or announced; None if it is not known. A service
+    need not read a body that is too long or too slow."""
     if any(name == "transfer-encoding" for name, _ in headers):
         return None
     announced = [int(value) for name, value in headers if name == "content-length"]

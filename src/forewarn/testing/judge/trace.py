@@ -68,7 +68,7 @@ def read_lines(paths: Sequence[Path]) -> Iterator[object]:
 
 
 def read_records(lines: Iterable[bytes]) -> Iterator[object]:
-    """The records on these lines; a line that is not JSON stays bytes."""
+    """Yield the record of each line; a line that is not JSON is yielded as bytes."""
     for line in lines:
         if line.isspace():
             continue

@@ -123,8 +123,8 @@ class Docket:
 
 
 def _printable(text: str) -> str:
-    """The text, with what would act upon a terminal or end a line escaped: whoever wrote the
-    recording wrote that too."""
+    """Return the text with control characters and line ends escaped, since it may come from an
+    untrusted recording."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

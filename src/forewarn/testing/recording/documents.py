@@ -155,7 +155,7 @@ def compact(value: Mapping[str, Any]) -> str:
     ]
     first = {k: v for k, v in value.items() if k == "DocumentIncarnation"}
     rest = {k: v for k, v in value.items() if k not in ("DocumentIncarnation", "Events")}
-    # Half a character, which a text may hold as an escape, can only be written as one.
+    # A lone surrogate, which a text may contain as an escape, can only be written as one.
     return json.dumps({**first, "Events": events, **rest}, separators=(",", ":"))
 
 

@@ -60,8 +60,8 @@ def _file(path: Path) -> Recording:
 
 
 def read_text_file(file: IO[bytes]) -> Recording | None:
-    """The documents in a text, as trace lines; None for a trace and for a text without documents.
-    The file is at its beginning again afterwards."""
+    """Return the documents in a text as trace lines; None for a trace, and for a text without
+    documents. Rewinds the file."""
     head = file.read(SNIFFED)
     data = b"" if is_trace(head) else head + file.read(MAX_TEXT + 1 - len(head))
     file.seek(0)
