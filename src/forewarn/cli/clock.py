@@ -94,7 +94,7 @@ def accept(
 
 def _accept_offline(state: Path, url: str | None, json: bool) -> None:
     if url is not None:
-        raise typer.BadParameter("name a state file or a service, one of the two")
+        raise typer.BadParameter("pass either --state or --url (or FOREWARN_URL), not both")
     if not state.is_file():
         fail(f"{state}: there is no such state file")
     from forewarn.cli.serving import need_server

@@ -34,7 +34,7 @@ def backup(
 ) -> None:
     """Copy the state, while the service runs or not."""
     if state is not None and url is not None:
-        raise typer.BadParameter("name a state file or a service, one of the two")
+        raise typer.BadParameter("pass either --state or --url (or FOREWARN_URL), not both")
     try:
         if file.is_dir():
             fail(f"{file} is a directory; name a file in it")

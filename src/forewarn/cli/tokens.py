@@ -176,7 +176,7 @@ def _listed(state: Path, url: str | None) -> list[t.Token]:
 
 def _no_service(url: str | None) -> None:
     if url is not None:
-        raise typer.BadParameter("name a state file or a service, one of the two")
+        raise typer.BadParameter("pass either --state or --url (or FOREWARN_URL), not both")
     from forewarn.cli.serving import need_server
 
     need_server()

@@ -3,8 +3,8 @@
 An operator has accepted a wall clock that is behind the time the service had reached. Everything
 recorded as having happened after that instant was dated by the wrong clock, and is moved back by
 the error, so that order and intervals stay as they were. Only NotBefore does not move, because it
-was shown to guests and is never brought forward: such an event waits for it, or is approved or
-cancelled.
+was shown to guests and is never brought forward: before it, the event starts only
+if it is approved.
 """
 
 from __future__ import annotations
