@@ -137,7 +137,7 @@ def test_what_could_not_be_synced_is_answered_by_nobody_and_stays_what_the_next_
         assert "the outcome of a commit is unknown, so the service stops" in told
         assert "Traceback" not in told
         service = start()
-        assert "was made durable once more" in "".join(service.running.stderr)
+        assert "was written and synced again" in "".join(service.running.stderr)
         before = service.events()
         # Whatever it is now, it stays: also if power is cut, and not only the process killed.
         service.kill()
@@ -152,7 +152,7 @@ def test_a_log_that_is_removed_while_it_serves_loses_nothing(start: Callable[...
     service = start()
     events = {service.schedule()}
     service.state.with_name("state.db-wal").unlink()
-    until(lambda: "a new log was begun" in "".join(service.running.stderr), 60)
+    until(lambda: "a new log was started" in "".join(service.running.stderr), 60)
     events.add(service.schedule())
     assert service.asked("GET", f"{service.control}/readyz") == 200
     service.kill()
