@@ -330,8 +330,8 @@ def test_a_limit_that_is_empty_is_no_limit_that_is_left_out(
 @pytest.mark.parametrize(
     ("ago", "level", "says"),
     [
-        (20, "warning", "the last token of an admin expires soon: make another"),
-        (31, "error", "there is no valid token of an admin: nobody can make tokens or copies"),
+        (10, "warning", "the last token of an admin expires soon: make another"),
+        (21, "error", "there is no valid token of an admin: nobody can make tokens or copies"),
     ],
 )
 def test_an_admins_token_that_expires_keeps_nobody_from_being_served(
@@ -339,7 +339,7 @@ def test_an_admins_token_that_expires_keeps_nobody_from_being_served(
 ) -> None:
     state = tmp_path / "state.db"
     with Service(FLEET, sockets=True, state=state, start=guard.wall_us() - ago * DAY) as service:
-        bearing(service, "alice", Role.ADMIN, lasts=30 * DAY)
+        bearing(service, "alice", Role.ADMIN, lasts=20 * DAY)
     running = served(tmp_path, control="0.0.0.0:0", allow_plain_control=True, log="json")
     try:
         ready = json.loads(running.line().removeprefix("ready "))
