@@ -138,3 +138,32 @@ def test_a_call_without_a_body_still_does_what_it_is_for(service: Service) -> No
     assert ask(service, "POST", f"{web_0}/restart").status in (200, 201)
     told = ask(service, "POST", f"{web_0}/restart", raw=b"")
     assert told.status in (200, 201), json.loads(told.raw)
+
+
+@pytest.mark.parametrize(
+    ("target", "framing"),
+    [
+        ("/v1/events", "Content-Length: 100"),
+        ("/v1/fleet", "Content-Length: 100"),
+        ("/v1/machines/web_0/restart", "Transfer-Encoding: chunked"),
+    ],
+)
+def test_a_caller_that_leaves_before_its_body_is_whole_is_no_fault_of_ours(
+    service: Service, target: str, framing: str
+) -> None:
+    def counted() -> list[str]:
+        lines = ask(service, "GET", "/metrics").raw.decode().splitlines()
+        start = f'forewarn_control_requests_total{{method="{method}",'
+        return [line for line in lines if line.startswith(start)]
+
+    method = "PUT" if target == "/v1/fleet" else "POST"
+    before = counted()
+    parts = urlsplit(service.control_url)
+    head = f"{method} {target} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    with socket.create_connection((parts.hostname or "", parts.port or 0), 30) as line:
+        line.sendall(f"{head}{framing}\r\n\r\n".encode())
+        line.shutdown(socket.SHUT_WR)
+        assert line.recv(65_536) == b""
+    while (after := counted()) == before:
+        pass  # its call has not ended
+    assert not [line for line in after if 'status="5xx"' in line]

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 from litestar import Request, Response
-from litestar.exceptions import HTTPException
+from litestar.exceptions import HTTPException, InternalServerException
 
 from forewarn.control import problems, views
 from forewarn.control import schema as s
@@ -29,6 +29,8 @@ from forewarn.words import listing, parse_duration
 
 MAX_BODY = 1024 * 1024  # bytes, unless a call sets another limit; a body is read on the event loop
 SHOWN_VALUE = 40  # characters of a value that cannot be read
+
+_LEFT = "client disconnected prematurely"  # what the library says of one that did
 
 _ID = re.compile(r"[0-9A-Fa-f-]{1,36}", re.ASCII)
 
@@ -148,6 +150,9 @@ def http_problem(_request: object, error: HTTPException) -> Response[s.Problem]:
     status = error.status_code
     if status == 413 and "bytes" not in detail:
         detail = f"the body is too large; this call takes at most {MAX_BODY:,} bytes"
+    if isinstance(error, InternalServerException) and detail == _LEFT:
+        says = "the connection ended before all of the body had been received"
+        return answer(BY_NAME["invalid"], says)  # for the log: nobody is there to read it
     if status >= 500:
         return answer(BY_NAME["failed"], detail, status=status)
     kind = BY_STATUS.get(status, BY_NAME["invalid"])
