@@ -8,6 +8,7 @@ import sys
 
 INTERRUPTED = 130  # the exit code
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+UNUSABLE_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES)  # it cannot be looked at at all
 
 
 def main() -> None:
@@ -19,9 +20,15 @@ def main() -> None:
     except KeyboardInterrupt:  # before there was a command that could have taken it
         sys.exit(INTERRUPTED)
     except OSError as error:
+        if error.errno in UNUSABLE_PATH and error.filename is not None:
+            sys.exit(f"forewarn: {os.fsdecode(error.filename)}: {error.strerror}")
         if error.errno not in FULL or error.filename is not None:
             raise
         _not_written(error)
+    except RuntimeError as error:
+        if not str(error).startswith("Symlink loop"):  # of Path.resolve, before Python 3.13
+            raise
+        sys.exit(f"forewarn: {error}")
 
 
 def open_standard_streams() -> None:

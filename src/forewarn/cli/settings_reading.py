@@ -81,6 +81,11 @@ def _file(path: Path | None, problems: list[str]) -> Layer:
     where = lines(text)
     layer: Layer = {}
     for steps, value in _leaves(raw):
+        texts = value if isinstance(value, list) else [value]
+        if any(isinstance(one, str) and "\0" in one for one in texts):
+            place = f"{path}:{where.get(steps, 0)}: {'.'.join(steps)}"
+            problems.append(f"{place}: contains a NUL character, which no path or program can have")
+            continue
         layer[".".join(steps)] = value, Origin(Source.FILE, str(path), where.get(steps, 0))
     for key, (value, origin) in layer.items():
         layer[key] = _seen_from(path.parent, key, value), origin

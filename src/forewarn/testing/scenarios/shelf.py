@@ -29,7 +29,11 @@ def find(wanted: str | Path) -> Scenario:
     if isinstance(wanted, str) and wanted in known:
         return parse(text_of(wanted), f"{wanted}{SUFFIX}")
     path = Path(wanted)
-    if path.suffix not in (SUFFIX, ".yml", ".json") and not path.exists():
+    try:
+        there = path.exists()
+    except OSError as error:  # a name that is too long, a directory that may not be entered
+        raise ScenarioError(f"{path}: {error.strerror}") from error
+    if path.suffix not in (SUFFIX, ".yml", ".json") and not there:
         raise ScenarioError(
             f"there is no scenario '{wanted}', nor such a file; {instead_of(str(wanted), known)}"
         )

@@ -1,0 +1,76 @@
+"""A path that cannot even be looked at is one line of error, whichever command it was given to."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from forewarn import cli
+
+LONG = "x" * 256  # one more than a name may have
+
+
+def said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> str:
+    monkeypatch.setattr(sys, "argv", ["forewarn", *words])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    if isinstance(ended.value.code, str):  # which Python prints, and exits with 1
+        return ended.value.code
+    assert ended.value.code in (1, 2)
+    return capsys.readouterr().err.strip()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["upgrade", "--state"],
+        ["token", "list", "--state"],
+        ["token", "create", "who", "--role", "viewer", "--state"],
+        ["clock", "accept", "--state"],
+        ["scenario", "run"],
+    ],
+    ids=" ".join,
+)
+def test_a_name_that_is_too_long(
+    command: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = tmp_path / LONG
+    says = said(capsys, monkeypatch, *command, str(path))
+    assert says == f"forewarn: {path}: File name too long"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["upgrade", "--state"], ["token", "create", "who", "--role", "viewer", "--state"]],
+    ids=" ".join,
+)
+def test_links_that_lead_to_each_other(
+    command: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = tmp_path / "one"
+    path.symlink_to(tmp_path / "other")
+    (tmp_path / "other").symlink_to(path)
+    says = said(capsys, monkeypatch, *command, str(path))
+    assert says.startswith("forewarn: ")
+    assert "\n" not in says
+
+
+@pytest.mark.parametrize("key", ["state", "fleet", "tls_key"])
+def test_a_nul_in_the_settings(
+    key: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = tmp_path / "forewarn.toml"
+    file.write_text(f'history = "1d"\n{key} = "a\\u0000b"\n')
+    says = said(capsys, monkeypatch, "config", "check", "--config", str(file))
+    assert says.startswith(f"forewarn: {file}:2: {key}: contains a NUL character")
