@@ -57,7 +57,7 @@ class Shelf:
             durable.make(self._cases)
             if wrong := durable.open_to(self._cases) or durable.open_to(state):
                 raise Unusable(wrong)
-            self._lock = locking.taken(state / "lock")
+            self._lock = locking.taken_with_directory(state / "lock")
         except OSError as error:
             raise Unusable(f"{error.filename or state}: {error.strerror}") from error
         if self._lock is None:
@@ -73,9 +73,9 @@ class Shelf:
         self.unreadable: list[str] = []
 
     def release(self) -> None:
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        for file in self._lock or ():
+            os.close(file)
+        self._lock = None
         while self._locks:
             os.close(self._locks.popitem()[1])
 

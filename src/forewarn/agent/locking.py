@@ -27,6 +27,26 @@ def taken(path: Path) -> int | None:
     return None
 
 
+def taken_with_directory(path: Path) -> list[int] | None:
+    """Lock a file and the directory it is in, which stays locked if the file is removed; None if
+    somebody else has either. Where a directory cannot be locked (Windows, NFS) the file has to do."""
+    file = taken(path)
+    if file is None:
+        return None
+    if sys.platform == "win32":
+        return [file]
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        if _lock(directory):
+            return [file, directory]
+    except OSError:
+        os.close(directory)
+        return [file]
+    os.close(directory)
+    os.close(file)
+    return None
+
+
 def held(path: Path) -> bool:
     """Whether somebody has it now. Whoever wants it in this moment waits for that long."""
     file = opened(path)

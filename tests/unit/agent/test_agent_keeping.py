@@ -53,6 +53,15 @@ def test_a_directory_has_one_agent(tmp_path: Path) -> None:
     Shelf(tmp_path).release()
 
 
+def test_it_has_one_agent_also_if_a_hook_removes_the_lock(tmp_path: Path) -> None:
+    first = Shelf(tmp_path / "state")
+    (tmp_path / "state" / "lock").unlink()
+    with pytest.raises(StateTaken):
+        Shelf(tmp_path / "state")
+    first.release()
+    Shelf(tmp_path / "state").release()
+
+
 def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(Unusable, match="file"):
