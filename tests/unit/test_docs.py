@@ -131,6 +131,7 @@ def test_every_setting_of_a_program_is_documented(field: msgspec.structs.FieldIn
         ("MAX_SCANNED", f"{suggest.MAX_SCANNED:,}"),
         ("MAX_EVENT_MACHINES", f"{events.MAX_EVENT_MACHINES:,}"),
         ("MAX_TEXT", f"{fleetyaml.MAX_TEXT:,} characters"),
+        ("MAX_KEYS", f"{fleetyaml.MAX_KEYS:,}"),
         ("MAX_PAGE", f"{paging.MAX_PAGE:,}"),
         ("MAX_LISTED", f"{control_events.MAX_LISTED:,}"),
         ("PAST_AT_ONCE", str(lists.PAST_AT_ONCE)),

@@ -29,7 +29,7 @@ def taken(path: Path) -> int | None:
 
 def taken_with_directory(path: Path) -> list[int] | None:
     """Lock a file and the directory it is in, which stays locked if the file is removed; None if
-    somebody else has either. Where a directory cannot be locked (Windows, NFS) the file has to do."""
+    somebody else has either. A directory that cannot be locked (Windows, NFS) is left out."""
     file = taken(path)
     if file is None:
         return None

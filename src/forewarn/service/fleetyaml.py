@@ -21,6 +21,7 @@ MAX_ALIASED = 2_000_000  # values that stand in a file only by way of its aliase
 
 MAX_SCALAR = 100  # characters of a number, a time or a truth value
 MAX_TEXT = 4_096  # characters of any value
+MAX_KEYS = 1_000  # of a mapping that is read whole: of tags, labels and settings, few are allowed
 MAX_SHOWN = 40  # characters of a wrong value in what is said about it
 
 _RESOLVERS = {
@@ -172,6 +173,9 @@ class Events:
                 merged = self.merged(self.next())
             elif key in made:
                 raise FleetError(f"key '{key}' stands twice", mark=event.start_mark)
+            elif len(made) == MAX_KEYS:
+                says = f"a mapping has at most {MAX_KEYS:,} keys, and this one has more"
+                raise FleetError(says, mark=event.start_mark)
             else:
                 made[key] = self.value(self.next())
         self._depth -= 1

@@ -112,6 +112,24 @@ def test_one_machine_has_only_so_much(text: str, says: str) -> None:
         fleetfile.parse(text)
 
 
+def test_of_a_mapping_without_end_only_so_many_keys_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keys = 0
+    read = fleetyaml.Events._key
+
+    def counted(events: fleetyaml.Events, event: Any) -> Any:
+        nonlocal keys
+        keys += 1
+        return read(events, event)
+
+    monkeypatch.setattr(fleetyaml.Events, "_key", counted)
+    tags = ", ".join(f"t{n}: v" for n in range(3 * fleetyaml.MAX_KEYS))
+    with pytest.raises(FleetError, match=r"line 1: .*tags.*: a mapping has at most 1,000 keys"):
+        fleetfile.parse(ONE % f"tags: {{{tags}}}")
+    assert keys < fleetyaml.MAX_KEYS + 20
+
+
 def test_as_much_as_is_allowed_is_taken() -> None:
     addresses = [f"10.0.{n >> 8}.{n & 255}" for n in range(MAX_ADDRESSES)]
     tags = ", ".join(f"t{n}: {'v' * 20}" for n in range(MAX_TAGS))
