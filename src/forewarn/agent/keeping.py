@@ -166,6 +166,7 @@ class Shelf:
         )
         self.order_again(case, hook, run, left)
         self._runs.setdefault(case.id, {})[run.id] = run
+        self._open_lock(self.directory(case.id, run))  # before the command, which may remove it
         return run
 
     def order_again(self, case: Case, hook: Hook, run: Run, left: float | None) -> None:
@@ -292,12 +293,16 @@ class Shelf:
         return msgspec.structs.replace(run, state=State.WORKING, deadline=_deadline(directory))
 
     def _held(self, directory: Path) -> bool:
-        """Whether a runner holds the lock. The file is opened only once, so that this works even if
-        the file is removed in the meantime."""
+        """Whether a runner holds the lock of this run."""
+        return locking.held_elsewhere(self._open_lock(directory))
+
+    def _open_lock(self, directory: Path) -> int:
+        """The lock of a run. It is opened only once, so that it can be tried even if its file is
+        removed in the meantime."""
         if directory not in self._locks:
             self._own(directory)
             self._locks[directory] = locking.opened(directory / "lock")
-        return locking.held_elsewhere(self._locks[directory])
+        return self._locks[directory]
 
     def _forget_lock(self, directory: Path) -> None:
         if (lock := self._locks.pop(directory, None)) is not None:

@@ -62,6 +62,28 @@ def test_it_has_one_agent_also_if_a_hook_removes_the_lock(tmp_path: Path) -> Non
     Shelf(tmp_path / "state").release()
 
 
+def test_a_command_that_removes_the_lock_of_its_run_is_still_known_to_be_at_work(
+    tmp_path: Path,
+) -> None:
+    shelf = Shelf(tmp_path / "state")
+    removed, go_on = tmp_path / "removed", tmp_path / "go-on"
+    os.mkfifo(removed)
+    os.mkfifo(go_on)
+    script = f"rm {shelf.state}/cases/*/runs/*/lock; echo > {removed}; cat {go_on}"
+    case = a_case(msgspec.structs.replace(hook("hook"), commands={"prepare": ("sh", "-c", script)}))
+    shelf.put(case)
+    run = shelf.order(case, case.hooks[0], "prepare", 1, None)
+    directory = str(shelf.directory("E1.1", run))
+    with subprocess.Popen([sys.executable, "-I", "-S", str(RUNNER), directory]):
+        removed.read_text()
+        (working,) = shelf.runs("E1.1")
+        go_on.write_text("")
+    assert working.state == State.WORKING
+    (ended,) = shelf.runs("E1.1")
+    assert (ended.state, ended.result and ended.result.code) == (State.DONE, 0)
+    shelf.release()
+
+
 def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(Unusable, match="file"):
