@@ -116,7 +116,7 @@ def approving(service: Service, event: str) -> tuple[str, str, bytes | None]:
 
 
 def cancelling(service: Service, event: str) -> tuple[str, str, bytes | None]:
-    return "POST", f"{service.control}/v1/events/{event}/cancel", b"{}"
+    return "POST", f"{service.control}/v1/events/{event}/cancel", None
 
 
 ASKED = {"a raise": raising, "an approval": approving, "a cancellation": cancelling}
