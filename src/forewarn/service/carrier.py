@@ -46,6 +46,7 @@ class Carrier:
     ) -> None:
         """`restored` is when a copy last became the state."""
         self._restored = restored
+        self._corrections: list[Correction] = []  # of the clock, since this process runs
         self._sure: set[str] = set()  # from before, and known not to have been carried out by then
         self._not_stored = Seldom()
         self.measured: Callable[[str, float], None] = lambda *_: None  # its result, and seconds
@@ -113,7 +114,9 @@ class Carrier:
         del changed
         for put in commit.puts:
             if isinstance(put, ClockAccepted) and put.before > commit.at:
-                self._restored = Correction(commit.at, put.before - commit.at).past(self._restored)
+                correction = Correction(commit.at, put.before - commit.at)
+                self._corrections.append(correction)
+                self._restored = correction.past(self._restored)
         for entry in commit.entries:
             for item in entry.items:
                 if isinstance(item, EventMoved) and _begins(item):
@@ -135,15 +138,17 @@ class Carrier:
         self._tasks.start(self._run(event, what, observe=observe, doubtful=doubtful), what)
 
     async def _run(self, event: Event, what: str, *, observe: bool, doubtful: bool) -> None:
+        corrected = len(self._corrections)
         try:
             with tracing.attempt(event) as span:
                 outcome = await self._tried(event, observe=observe, doubtful=doubtful)
                 tracing.note(span, result=type(outcome).__name__.lower())
-                await self._answer(event, outcome)
+                await self._answer(event, outcome, corrected)
         finally:
             self._ledger.release(what)
 
-    async def _answer(self, event: Event, outcome: Outcome) -> None:
+    async def _answer(self, event: Event, outcome: Outcome, corrected: int) -> None:
+        """`corrected`: how many corrections of the clock the driver knew of when it was asked."""
         attempt = event.attempt.number if event.attempt else 0
         if isinstance(outcome, Unclear):
             log.warning(
@@ -152,8 +157,12 @@ class Carrier:
                 why=outcome.why,
                 run=f"forewarn event explain {event.id}",
             )
-        answer = Answer(id=event.id, attempt=attempt, outcome=outcome)
         while True:
+            for correction in self._corrections[corrected:]:
+                if isinstance(outcome, Again):
+                    outcome = msgspec.structs.replace(outcome, at=correction.coming(outcome.at))
+            corrected = len(self._corrections)
+            answer = Answer(id=event.id, attempt=attempt, outcome=outcome)
             try:
                 await self._writer.submit(event.group, answer)
                 return

@@ -22,6 +22,8 @@ from forewarn.service.writer import Writer
 from forewarn.store.port import Batch, Entry, States, Store, StoreFailed
 from forewarn.words import listing
 
+TRUSTED = "the wall clock is trusted already; there is nothing to accept"
+
 log = logger("forewarn")
 
 
@@ -55,14 +57,17 @@ class ClockAcceptance:
         if not isinstance(clock, RealClock):
             return conflict("this service runs on virtual time; there is no wall clock to accept")
         if self._writer.now().untrusted is None:
-            return conflict("the wall clock is trusted already; there is nothing to accept")
+            return conflict(TRUSTED)
         # First sights are dated when they are noticed, but stored only from time to time.
         await self._witness.save(self._writer.now())
         done: list[Accepted] = []
         undo: list[Callable[[], None]] = []
 
         def work(states: States) -> Batch:
-            before = self._writer.now().at
+            now = self._writer.now()
+            if now.untrusted is None:  # somebody else has accepted it meanwhile
+                return Batch(now.at, now.lost)
+            before = now.at
             undo.append(clock.accept())
             now = self._writer.now()
             done.append(Accepted(before, now.at, announced_after(states.values(), now.at)))
@@ -81,6 +86,8 @@ class ClockAcceptance:
             for take_back in undo:
                 take_back()
             raise
+        if not done:
+            return conflict(TRUSTED)
         accepted = done[-1]
         log.warning(
             "an operator has accepted the wall clock",

@@ -17,6 +17,7 @@ from forewarn.core import Event, Group, Refused, Status
 from forewarn.core import commands as c
 from forewarn.core.changes import EventMoved
 from forewarn.core.registry import ClockAccepted, RolloutPut, RolloutRemoved
+from forewarn.core.retiming import Correction
 from forewarn.core.rolling import Next, Seen, step
 from forewarn.core.rollout import BY_ITSELF, Gate, Rollout, Step, Switch, caused
 from forewarn.core.standing import covered
@@ -104,9 +105,9 @@ class Conductor:
         touched: dict[str, None] = {}
         for put in commit.puts:
             match put:
-                case ClockAccepted():  # the times of events that they have caused may have changed
-                    self._unread.update(self._events)
-                    self._tasks.start(self.resume(), "rollouts")
+                case ClockAccepted(before=before):
+                    self._correct(Correction(commit.at, before - commit.at))
+                    touched |= dict.fromkeys(self._events)
                 case RolloutPut(rollout=rollout) if rollout.ended_at is None:
                     self._events.setdefault(rollout.id, {})
                     touched[rollout.id] = None
@@ -122,6 +123,13 @@ class Conductor:
             touched |= {id: None for id, asked in self._minded.items() if asked.meets(machines)}
         for id in touched:
             self.wake(id)
+
+    def _correct(self, clock: Correction) -> None:
+        """The clock was wrong when these times were noted. Gates are asked anew."""
+        self._seen.clear()
+        if clock.error > 0:
+            for known in self._events.values():
+                known.update({id: clock.event(event) for id, event in known.items()})
 
     def _forget(self, id: str) -> None:
         self._events.pop(id, None)
