@@ -3,7 +3,9 @@ a second name: nobody is told what is not so, and nothing that was acknowledged 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import errno
 import http.client
 import json
 import os
@@ -23,6 +25,9 @@ from running import Running
 
 from forewarn.control.client import ControlClient
 from forewarn.control.schema import ScheduleRequest
+from forewarn.core.access import Role
+from forewarn.service import offline
+from forewarn.service.tokens import NewToken
 from forewarn.wire.requests import write_approval
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
@@ -33,6 +38,7 @@ FOREWARN = [sys.executable, "-m", "forewarn"]
 DOCUMENT = "/metadata/scheduledevents?api-version=2020-07-01"
 PORTS = ["--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0"]
 NOTICE = 7200.0  # seconds
+OPENING_SYNCS = 3  # of a state that was closed properly
 WHEN_TOLD = f"{failing_disk.SYNC}:-1:1:5"  # every sync fails with EIO while there is a file .fail
 
 
@@ -146,6 +152,27 @@ def test_what_could_not_be_synced_is_answered_by_nobody_and_stays_what_the_next_
         assert service.events() == before
         if event not in service.events() or service.events()[event] == "Started":
             event = service.schedule()
+
+
+def test_a_command_that_cannot_sync_what_it_changed_says_that_nobody_can_know(
+    tmp_path: Path,
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    state = disk / "state.db"
+
+    async def create() -> None:
+        async with offline.opened(state) as (tokens, _):
+            await tokens.create(NewToken(name="alice", role=Role.ADMIN), by="operator")
+
+    asyncio.run(create())
+    plan = f"{failing_disk.SYNC}:{OPENING_SYNCS + 1}:0:{errno.EIO}"
+    argv = [*FOREWARN, "clock", "accept", "--state", str(state)]
+    env = failing_disk.environment(disk, plan)  # preloaded, so that it cannot be a fork of ours
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, env=env)
+    assert done.returncode == 1
+    assert "nobody can know whether the last commit is on disk" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_log_that_is_removed_while_it_serves_loses_nothing(start: Callable[..., Service]) -> None:

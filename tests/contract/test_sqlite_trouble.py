@@ -10,15 +10,17 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from test_copies import WRECKS, defining, groups_in, grown, killed, names, sql
 
 from forewarn.core import Now
-from forewarn.store import MemoryStore, StoreFailed, StoreUnusable
+from forewarn.store import MemoryStore, OutcomeUnknown, StoreFailed, StoreUnusable
 from forewarn.store.naming import beside
 from forewarn.store.port import Sightings, StoreUnreadable, Wanted
 from forewarn.store.sqlite import SqliteStore
@@ -453,3 +455,34 @@ def test_what_is_kept_in_memory_is_always_well_and_has_no_copy() -> None:
         assert await store.copy(NOW.at) is None
 
     run(work())
+
+
+def test_a_commit_of_unknown_outcome_stops_the_service_though_its_caller_has_given_up(
+    tmp_path: Path,
+) -> None:
+    committing, let_go = threading.Event(), threading.Event()
+    stopped: list[OutcomeUnknown] = []
+
+    def fail_once(_: object) -> None:
+        if not committing.is_set():
+            committing.set()
+            let_go.wait()
+            failure = sqlite3.OperationalError("disk I/O error")
+            raise sa.exc.OperationalError("COMMIT", None, failure)
+
+    async def body() -> None:
+        store = await opened(tmp_path / "state.db")
+        store.on_unknown_outcome(stopped.append)
+        assert store._engine is not None
+        sa.event.listen(store._engine, "commit", fail_once)
+        async with asyncio.TaskGroup() as group:
+            given_up = group.create_task(store.save(Sightings(seen={}, served_until=1)))
+            await asyncio.to_thread(committing.wait)
+            given_up.cancel()
+        asyncio.get_running_loop().call_soon(let_go.set)  # by then the next one is in the queue
+        with pytest.raises(StoreFailed, match="disk I/O error"):
+            await store.save(Sightings(seen={}, served_until=2))
+        await store.close()
+
+    run(body())
+    assert len(stopped) == 1

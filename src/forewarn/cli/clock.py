@@ -104,12 +104,12 @@ def _accept_offline(state: Path, url: str | None, json: bool) -> None:
     from forewarn.service import narrating
     from forewarn.service.offline import accept_clock
     from forewarn.service.tokens import LOCAL_NAME
-    from forewarn.store import StoreFailed, StoreUnusable
+    from forewarn.store import OutcomeUnknown, StoreFailed, StoreUnusable
 
     narrating.configure("console")
     try:
         accepted = asyncio.run(accept_clock(state, LOCAL_NAME))
-    except (StoreUnusable, StoreFailed) as error:
+    except (StoreUnusable, StoreFailed, OutcomeUnknown) as error:
         fail(str(error))
     except OSError as error:
         fail(f"{error.filename or state}: {error.strerror}")

@@ -191,12 +191,19 @@ class SqliteStore(BatchingStore):
         return made
 
     async def _written(self, call: Callable[..., T], *arguments: object) -> T:
+        loop = asyncio.get_running_loop()
+
+        def write() -> T:
+            try:
+                return call(*arguments)
+            except OutcomeUnknown as error:
+                # Here, since the caller may have given up; it is called before the caller goes on.
+                self._unknown = str(error)
+                loop.call_soon_threadsafe(self._stopping, error)
+                raise
+
         try:
-            return await self._in_thread(call, *arguments)
-        except OutcomeUnknown as error:
-            self._unknown = str(error)
-            self._stopping(error)
-            raise
+            return await self._in_thread(write)
         except (sa.exc.SQLAlchemyError, OSError) as error:
             raise StoreFailed(self._why(error)) from error
 
