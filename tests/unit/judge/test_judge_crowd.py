@@ -313,7 +313,17 @@ class Town:
             group.untouched.remove(id)
             self.recording.impact(self.now, id, over["Resources"], over["EventType"])
             return
-        group.change([e for e in group.events if e is not over])
+        deletes = over["EventType"] in ("Preempt", "Terminate")
+        deleted = set(over["Resources"]) if deletes and over["EventStatus"] == "Started" else set()
+        group.change(
+            [
+                e
+                for e in group.events
+                if e is not over
+                # Who is deleted takes along what names nobody else; what goes as one stays.
+                and not (deleted.issuperset(e["Resources"]) and e["EventStatus"] == "Scheduled")
+            ]
+        )
         self.tick()
 
     def kill(self) -> None:

@@ -8,6 +8,7 @@ import json
 
 from .dialect import (
     BAD_REQUEST_PREFIX,
+    BAD_VERSION,
     CONTENT_TYPE,
     NOT_FOUND,
     THROTTLED,
@@ -21,6 +22,7 @@ from .verdict import Docket
 _JSON_STATUSES = frozenset({200, 400, 404, 405, 500})
 # What a server may answer to something that is not HTTP.
 _MALFORMED_STATUSES = frozenset({400, 408, 413, 414, 431, 501})
+_NOT_READ = frozenset({408, 413})  # the request was too slow or too long to be read
 # Seconds; a request that took less was not too slow.
 REQUEST_TIMEOUT = 1.0
 
@@ -54,6 +56,8 @@ class Answers:
                 self._say_stranger(exchange, caller)
             if headers is not None:
                 self._check_endpoint_headers(exchange, headers, request, caller)
+        elif request.not_found:
+            self._check_not_found(exchange, request, caller)
         shows = request.about_events or request.version is not None
         if shows and exchange.method == "GET" and exchange.status == 304:
             self._check_304(exchange, header(headers or (), "etag"), request, caller)
@@ -154,6 +158,19 @@ class Answers:
             says = f"An accepted approval was answered with {len(exchange.answer)} bytes of body."
             self._say("approval-body", says, exchange, caller)
 
+    def _check_not_found(self, exchange: Exchange, request: Request, caller: Caller) -> None:
+        status = exchange.status
+        assert status is not None
+        if status in (404, 429):
+            self._check_error_body(exchange, request, caller)
+        elif (
+            status not in _NOT_READ
+            and status < 500
+            and not (request.malformed and status in _MALFORMED_STATUSES)
+        ):
+            says = f"A {exchange.method} was answered {status}, not 404: nothing has this path."
+            self._say("wrong-status", says, exchange, caller)
+
     def _check_error_body(self, exchange: Exchange, request: Request, caller: Caller) -> None:
         answer = exchange.answer
         if exchange.method == "HEAD":
@@ -165,7 +182,9 @@ class Answers:
         else:
             deserved = request.deserved
             assert deserved is not None
-            fits = answer in deserved.errors or (deserved.any_error and _is_bad_request(answer))
+            # What is said of a wrong api-version is said of nothing else.
+            other = answer != BAD_VERSION and _is_bad_request(answer)
+            fits = answer in deserved.errors or (deserved.any_error and other)
         if not fits:
             shown = answer[:120].decode("utf-8", "replace")
             self._say("error-body", f"A {exchange.status} says {shown!r}.", exchange, caller)

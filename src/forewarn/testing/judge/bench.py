@@ -18,7 +18,7 @@ from .facts import Facts
 from .failures import judge_failed
 from .fleet import Caller, Fleets
 from .impacts import Timing
-from .incarnation import judge_complete
+from .incarnation import judge_complete, judge_unchanged
 from .joints import Company, Joints
 from .order import Order, Periods, Sighting
 from .pauses import Pauses
@@ -77,6 +77,7 @@ class _Bench:
         course.walk([*located, *(post for post in posts if post.caller.key is not None)])
         judge_failed(answers, located, trace, self._order)
         judge_complete(trace, located, unclear, self._order, facts, docket)
+        judge_unchanged(trace, located, docket)
         gapless = trace.gapless
         for post in posts:
             judge_accepted(post, facts, self._fleets, hidden, gapless, docket)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from .approvals import RETENTION, Holds, Post, Waits
 from .assent import Assents
+from .deletions import Deletions
 from .dialect import SIGHT
 from .document import Document, Event
 from .facts import Facts
@@ -103,6 +104,7 @@ class _Line:
         self.identities = identities
         self._notices = notices
         self.incarnations = Incarnations(docket)
+        self._deletions = Deletions()
         self.gone: dict[str, float] = {}
         self._listed: dict[str, int] = {}  # the widest sight of a version that listed it
         self._started: set[str] = set()
@@ -137,6 +139,11 @@ class _Line:
             for id, kind in self._live.items()
             if id not in document.ids and SIGHT[kind] <= document.version.sight
         )
+        for event in self._deletions.outlived(document, missing):
+            says = (
+                "It is still Scheduled, though its machines were deleted by an event that is over."
+            )
+            self._say("outlived", says, sighting, event)
         newcomers = [event for event in document.events if event.id not in self._listed]
         renamed = self.identities.judge(sighting, missing, newcomers)
         for event in newcomers:
@@ -169,6 +176,7 @@ class _Line:
             return
         self._settled.add(document)
         self._agreed.clear()
+        self._deletions.note(document)
         for id in missing:
             self.gone.setdefault(id, sighting.exchange.t)
             self._company.found_gone(id, sighting.exchange.t)

@@ -11,6 +11,11 @@ from datetime import date
 from functools import lru_cache
 
 PATH = "/metadata/scheduledevents"
+METADATA_ROOT = "metadata"
+# What stands below it, here or on Azure. Only the first of these is judged.
+METADATA_BRANCHES = frozenset(
+    {"scheduledevents", "instance", "versions", "attested", "identity", "loadbalancer", "thim"}
+)
 WAIT_PATH = "/forewarn/v1/wait"  # beside the wire: the same document, once it is another one
 PREVIEW = "2017-03-01"
 NEWEST = "2020-07-01"
@@ -24,6 +29,7 @@ FULL_SIGHT = 2
 
 # The kinds that wait for a machine's other Started event; Preempt and Terminate never do.
 PATIENT = frozenset(_FIRST_TYPES)
+DELETING = frozenset({"Preempt", "Terminate"})
 USER_TYPES = frozenset({"Reboot", "Redeploy"})
 # A failure or a user may start a Reboot or a Redeploy without notice, and a Terminate is
 # unannounced if the group did not ask for it. These two types are always announced.

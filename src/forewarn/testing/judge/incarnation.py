@@ -10,6 +10,7 @@ from itertools import pairwise
 from .dialect import FULL_SIGHT, SIGHT
 from .document import Document
 from .facts import Facts
+from .fleet import RECORD_SLACK
 from .order import Order, Period, Sighting
 from .records import Disabled, Exchange, Trace
 from .verdict import Docket
@@ -98,6 +99,24 @@ def judge_complete(
             if disabled.group == named:
                 _judge_start(disabled, group, others, order, docket)
         _judge_pending(group, facts, docket)
+
+
+def judge_unchanged(trace: Trace, sightings: Iterable[Sighting], docket: Docket) -> None:
+    """Where every step of an event is recorded and none was taken since a group was disabled, its
+    document is still the first one, whoever asked for it before."""
+    if not trace.moves or trace.unreadable or trace.steps:
+        return
+    slack = 0.0 if trace.complete else RECORD_SLACK
+    for sighting in sightings:
+        group, period = sighting.caller.group, sighting.period
+        incarnation = sighting.document.incarnation
+        if group is None or period is None or period[0] == 0 or incarnation in (None, 1):
+            continue
+        disabled = [line.t for line in trace.disabled if line.group == group][period[0] - 1]
+        changes = (*trace.changes.get(group, ()), *trace.changes.get(None, ()))
+        if not any(disabled - slack <= t <= sighting.exchange.t + slack for t in changes):
+            says = f"No event has changed since the group was disabled; it is {incarnation}."
+            _say(docket, "incarnation-start", says, sighting)
 
 
 def _apart(group: Sequence[Sighting], order: Order) -> Iterable[Sighting]:

@@ -32,7 +32,12 @@ class Pauses:
         self._pauses = sorted(
             [
                 *_outages(trace, 2 * self._margin),
-                *(_Pause(step.t, step.t, False) for step in trace.steps if step.far(_STEP)),
+                # Of the time that a clock skips, nothing was served.
+                *(
+                    _Pause(step.t, step.t - max(0.0, step.seconds), False)
+                    for step in trace.steps
+                    if step.far(_STEP)
+                ),
             ],
             key=lambda pause: pause.t,
         )

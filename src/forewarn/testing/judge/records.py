@@ -145,6 +145,8 @@ class Trace:
     overs: tuple[Over, ...] = ()
     short_notices: frozenset[str] = frozenset()  # events that have less notice on purpose
     moves: Mapping[str, frozenset[str]] = field(default_factory=dict)  # by event, as recorded
+    # When an event of a group took a step, as recorded; None: it is not said of which group.
+    changes: Mapping[str | None, tuple[float, ...]] = field(default_factory=dict)
     partial: bool = False  # others may have approved, at any time
 
     @property

@@ -6,6 +6,7 @@ elsewhere. Where the promises leave it open, nothing is deserved in particular.
 
 A target is taken byte for byte: `%3F` is not a question mark. A service may or may not serve a path
 that matches the endpoint's only after decoding, or without its last slash.
+Any other path below `/metadata/` that belongs to nothing known is not found, whatever the verb.
 """
 
 import json
@@ -17,6 +18,8 @@ from urllib.parse import parse_qsl, unquote
 from .dialect import (
     BAD_VERSION,
     GUID,
+    METADATA_BRANCHES,
+    METADATA_ROOT,
     NEWEST,
     NO_METADATA_HEADER,
     PATH,
@@ -61,6 +64,7 @@ class Request:
     mentions: frozenset[str] = frozenset()  # whatever in the body of a POST looks like an id
     tags: tuple[str, ...] | None = None  # If-None-Match (or etag), without quotes and W/
     malformed: bool = False  # possibly not valid HTTP: it may be refused before any other check
+    not_found: bool = False  # its path is below /metadata/, and there is nothing
 
     @property
     def well_formed_approval(self) -> bool:
@@ -81,7 +85,11 @@ def read_request(method: str, target: str, headers: Pairs, body: bytes) -> Reque
         mentions = frozenset(guid.upper() for guid in GUID.findall(text))
     request = Request(about_events=False, mentions=mentions, malformed=_malformed(method, headers))
     if _decoded(path) != PATH:
-        return request
+        odd = not _TARGET.fullmatch(target) or "#" in target or "%" in path
+        long = len(target) + sum(len(name) + len(value) for name, value in headers) > MODEST_HEAD
+        return replace(
+            request, not_found=_nothing_there(path), malformed=request.malformed or odd or long
+        )
     versions = [value for name, value in query if name == "api-version"]
     version = VERSIONS.get(versions[0]) if len(versions) == 1 else None
     request = replace(request, version=version, tags=_tags(headers))
@@ -98,6 +106,20 @@ def read_request(method: str, target: str, headers: Pairs, body: bytes) -> Reque
             approval = "unsettled"  # not all of it was read
         deserved = _deserved(method, query, headers, version, approval, length)
     return replace(request, about_events=True, deserved=deserved, approves=ids)
+
+
+def _nothing_there(path: str) -> bool:
+    root, _, rest = path[1:].partition("/")
+    branch = unquote(rest.partition("/")[0], "latin-1").lower()
+    return (
+        path.startswith("/")
+        and root.lower() == METADATA_ROOT
+        and bool(rest)
+        and (
+            branch not in METADATA_BRANCHES
+            or (branch == PATH.rpartition("/")[2] and _decoded(path) != PATH)
+        )
+    )
 
 
 def _decoded(path: str) -> str:

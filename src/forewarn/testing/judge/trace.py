@@ -99,6 +99,7 @@ def read_trace(records: Iterable[object]) -> Trace:
     overs: list[Over] = []
     short_notices: set[str] = set()
     moves: dict[str, set[str]] = {}
+    changes: dict[str | None, list[float]] = {}
     partial = False
     for index, record in enumerate(records):
         try:
@@ -139,6 +140,9 @@ def read_trace(records: Iterable[object]) -> Trace:
                     moves.setdefault(_text(record, "event").upper(), set()).add(
                         _text(record, "move")
                     )
+                    group = record.get("group")
+                    named = group if isinstance(group, str) else None
+                    changes.setdefault(named, []).append(t)
                 case "partial":
                     partial, doubt = True, -math.inf
                 case _:
@@ -168,6 +172,7 @@ def read_trace(records: Iterable[object]) -> Trace:
         tuple(overs),
         frozenset(short_notices),
         {event: frozenset(taken) for event, taken in moves.items()},
+        {group: tuple(sorted(times)) for group, times in changes.items()},
         partial,
     )
 
