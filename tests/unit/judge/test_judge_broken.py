@@ -405,6 +405,14 @@ BROKEN: dict[str, list[Build]] = {
             .see(T0 + 1, 6, event(), machine="web_1", version="2017-08-01")
         ),
     ],
+    "outlived": [
+        lambda: (
+            Recording()
+            .see(T0, 5, event(), event(B, type="Preempt"))
+            .see(T0 + 1000, 6, event(), started(event(B, type="Preempt")))
+            .see(T0 + 1001, 7, event())
+        ),
+    ],
     "came-back": [
         lambda: Recording().see(T0, 5, event()).see(T0 + 1, 6).see(T0 + 2, 7, event()),
         lambda: (
