@@ -124,7 +124,13 @@ def test_any_other_path_is_not_found(guest: Guest, path: str) -> None:
     standing(answer)
 
 
-@pytest.mark.parametrize("verb", ["PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "PROPFIND"])
+@pytest.mark.parametrize(
+    "verb",
+    [
+        *("PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "PROPFIND", "CONNECT", "PRI"),
+        *("DESCRIBE", "PAUSE", "GET_PARAMETER"),  # of another protocol, but well-formed
+    ],
+)
 def test_a_verb_that_is_not_taken_is_told_those_that_are(guest: Guest, verb: str) -> None:
     answer = guest.say(request(verb, events(NEWEST), METADATA))
     assert answer.line == "HTTP/1.1 405 Method Not Allowed"

@@ -477,8 +477,7 @@ def fence(guest: Guest) -> None:
 def test_polls_that_are_sent_one_by_one_and_not_read_are_all_answered_later(
     size: int, count: int, front: bool
 ) -> None:
-    limits = Limits(max_pipelined=100_000)
-    with Service(fleet_of(2), sockets=True, limits=limits, front=front) as service:
+    with Service(fleet_of(2), sockets=True, front=front) as service:
         guest, other = Guest(service, "web0_0"), Guest(service, "web1_0")
         length, before = fill(service, guest, size), polled(service, guest)
         with narrow_line(guest) as line:
@@ -501,8 +500,7 @@ def test_polls_that_are_sent_one_by_one_and_not_read_are_all_answered_later(
 
 @pytest.mark.usefixtures("loop", "narrow")
 def test_ten_thousand_polls_that_are_not_read_wait_and_are_answered_in_order() -> None:
-    limits = Limits(max_pipelined=100_000)
-    with Service(fleet_of(2), sockets=True, front=True, limits=limits) as service:
+    with Service(fleet_of(2), sockets=True, front=True) as service:
         guest, other = Guest(service, "web0_0"), Guest(service, "web1_0")
         guest.get()
         service.schedule("Freeze", guest.name)

@@ -251,7 +251,6 @@ OTHERS = {  # a value of each setting that is not the default, with what it take
     "answer_timeout": 'answer_timeout = "5s"',
     "keep_alive": 'keep_alive = "5s"',
     "max_chunks": "max_chunks = 2",
-    "max_pipelined": "max_pipelined = 2",
     "max_connections_per_machine": "max_connections_per_machine = 2",
     "max_connections": "max_connections = 100",
     "max_buffered_per_machine": "max_buffered_per_machine = 70000",

@@ -101,7 +101,6 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     answer_timeout: str = "10s"  # to take an answer that did not fit at once
     keep_alive: str = "120s"  # that an idle connection is kept
     max_chunks: int = 128  # chunks of an approval
-    max_pipelined: int = 128  # requests in a row without waiting for an answer
     max_connections_per_machine: int = 32
     max_connections: int = 16_384  # of all machines together
     max_buffered_per_machine: int = 512 * 1024  # bytes of unfinished requests and unsent answers

@@ -28,7 +28,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     answer_timeout: float = 10.0  # seconds to take an answer that did not fit at once
     keep_alive: int = 120  # seconds that an idle connection is kept
     max_chunks: int = 128  # chunks of a POST
-    max_pipelined: int = 128  # requests in a row on one connection without waiting for an answer
     max_connections_per_machine: int = 32
     max_connections: int = 16_384  # of all machines together
     max_buffered_per_machine: int = 512 * 1024  # bytes of unfinished requests and unsent answers
@@ -122,7 +121,8 @@ class Buffered:
             limit = "max_buffered"
         else:
             return ""
-        if holds and part >= limits.max_body:  # so that there is room for one body of each
+        # Where there is room for one body of each, one after the other comes to its end.
+        if holds and (self.total < limits.max_buffered or part >= limits.max_body):
             goes_on = self._going_on.setdefault(caller, connection)
             return "" if goes_on is connection else limit
         return limit

@@ -65,7 +65,6 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         self._queued = False  # is in the fair queue
         self._waits_for_room = False  # its machine has reached a limit of buffered bytes
         self._buffered = 0  # bytes that it holds, as accounted
-        self._ahead = 0  # consecutive requests that were sent before the previous answer
         self._eof = False  # the caller will send no more
         self._write_paused = False  # an answer has not been taken
         self._unwritten_since: float | None = None  # when an answer was first seen to be waiting
@@ -221,7 +220,7 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         parser, limits = self._parser, self.endpoint.limits
         had_head, had_body = parser.in_head, parser.in_body
         if not had_head and not had_body:
-            self._begin_head(limits.max_pipelined)
+            self._waiting_since = guard.monotonic()
         consumed = parser.consume(self._input, limits)
         self._input = self._input[consumed:]
         self._starved = not consumed
@@ -230,11 +229,6 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         elif not parser.in_head:
             assert parser.request is not None
             self._answer(parser.request)
-
-    def _begin_head(self, most: int) -> None:
-        self._waiting_since = guard.monotonic()
-        if self._ahead > most:
-            raise Malformed("max_pipelined")
 
     def _body_went_on(self) -> None:
         exchange, parser = self._exchange, self._parser
@@ -366,7 +360,6 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         self._exchange = None
         self._parser.discard_body()
         self._waiting_since = guard.monotonic()
-        self._ahead = self._ahead + 1 if self._input else 0
         if not exchange.keep_alive:
             self._close()
         else:

@@ -1,15 +1,14 @@
 """An HTTP request parser that never reads ahead: it stops after each head and each message.
 
 llhttp parses the head. The body, by its length or in chunks, is read here, because llhttp would
-continue with the next request and call back for every chunk. Requests whose method llhttp does not
-know are parsed all the same, and an offer to upgrade the connection is ignored. Does no I/O.
+continue with the next request and call back for every chunk. Any request method is parsed, whether or not
+llhttp knows it, and an offer to upgrade the connection is ignored. Does no I/O.
 """
 
 from __future__ import annotations
 
 import re
 import urllib.parse
-from functools import lru_cache
 
 import httptools
 
@@ -19,10 +18,11 @@ SLICE = 16 * 1024  # bytes that one call consumes at most, so that others get th
 END = b"\r\n\r\n"  # of a head
 
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]"
-_UNKNOWN_METHOD = re.compile(_TOKEN + rb"{1,64}(?= [!-~]+ HTTP/1\.[01]\r\n)")
+_METHOD = re.compile(_TOKEN + rb"{1,64}(?= [!-~]+ HTTP/1\.[01]\r\n)")
 _PART_OF_REQUEST_LINE = re.compile(_TOKEN + rb"{1,64}( [!-~]*( [!-~]*\r?)?)?")
 _PROTOCOLS = (b" HTTP/1.1", b" HTTP/1.0")
-_KNOWN_METHOD = b"OPTIONS"  # given to llhttp in place of a method that it does not know
+_OWN_METHODS = (b"GET", b"POST")  # given to llhttp as they are
+_OTHER_METHOD = b"OPTIONS"  # given to llhttp in place of all others, not all of which it accepts
 _MAX_SIZE_DIGITS = 16  # hexadecimal digits of a chunk's size
 _EXTENSION = rb";" + _TOKEN + rb"+(?:=(?:" + _TOKEN + rb'+|"[\t !#-~\x80-\xff]*"))?'
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,%d})(?:%b)*" % (_MAX_SIZE_DIGITS, _EXTENSION))
@@ -158,8 +158,8 @@ class RequestParser:
             raise Malformed
         self._tail, self._beside = b"", 0
         self._head.begin()
-        method = _UNKNOWN_METHOD.match(data)
-        if method is None or _known(method[0]):
+        method = _METHOD.match(data)
+        if method is None or method[0] in _OWN_METHODS:
             return 0
         self._head.begin(method[0].decode())
         self._beside = method.end()
@@ -268,16 +268,6 @@ class RequestParser:
                 self._count_chunk(limits)
 
 
-@lru_cache(maxsize=64)
-def _known(method: bytes) -> bool:
-    """Whether llhttp knows this method."""
-    try:
-        httptools.HttpRequestParser(object()).feed_data(method + b" ")
-    except httptools.HttpParserError:
-        return False
-    return True
-
-
 class _Head:
     """Collects what llhttp reports about one head."""
 
@@ -293,12 +283,12 @@ class _Head:
         self._limits = Limits()
 
     def begin(self, method: str = "") -> None:
-        """Start a parser. `method` is one that llhttp does not know, if there is one."""
+        """Start a parser. `method` is one that is not given to llhttp, if there is one."""
         self.begun = True
         self._method = method
         self._parser = httptools.HttpRequestParser(self)
         if method:
-            self._parser.feed_data(_KNOWN_METHOD)
+            self._parser.feed_data(_OTHER_METHOD)
 
     def feed(self, data: bytes, limits: Limits) -> None:
         self._limits = limits

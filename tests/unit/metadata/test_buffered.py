@@ -35,6 +35,16 @@ def test_nobody_waits_because_of_others() -> None:
     assert buffered.full("e", ONE, 9) == "", "one that holds nothing"
 
 
+def test_a_machine_at_its_limit_comes_to_an_end_however_many_others_hold_a_little() -> None:
+    buffered = Buffered(LIMITS)
+    for n in range(20):
+        buffered.change(f"other{n}", 1)
+    buffered.change("a", 100)
+    assert buffered.total < LIMITS.max_buffered
+    assert buffered.full("a", ONE, 9) == ""
+    assert buffered.full("a", TWO, 9) == "max_buffered_per_machine"
+
+
 def test_whoever_waits_is_woken_once_when_its_machine_releases_something() -> None:
     buffered, woken = Buffered(LIMITS), list[str]()
     buffered.change("a", 100)
