@@ -71,7 +71,6 @@ CLOSED = {
     "a trailer that is too long": (CHUNKED + b"0\r\nX: " + REST, [400]),
     "good, then no HTTP": (GET + ODD + b"\0\r\n\r\n" + REST, [200, 200, 400]),
     "more after the last": (ODD[:-2] + b"Connection: close\r\n\r\n" + REST, [200]),
-    "more than may be sent ahead": (GET * 8_000, [200] * 129 + [400]),
 }
 
 
@@ -229,3 +228,20 @@ def test_whoever_goes_while_it_is_being_closed_leaves_nothing_behind(
         gone(line)
         until(lambda: service.node.endpoint.crowd.total == 0)
     until(lambda: service.node.endpoint.buffered.total == 0)
+
+
+@pytest.mark.parametrize("data", [b"no HTTP\r\n\r\n", with_length("POST")[:500]])
+def test_whoever_has_gone_before_its_refusal_is_closed_at_once_and_not_told_of(
+    service: Service, guest: Guest, data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def send_and_go(line: Line) -> None:  # while the service's loop stands still
+        line.send(data)
+        line.close()
+
+    with capture_logs() as lines:
+        line = guest.line()
+        assert asked(line, ODD).status == 200
+        service.run(send_and_go(line))
+        until(lambda: service.node.endpoint.crowd.total == 0)
+    assert [record.getMessage() for record in caplog.records] == []
+    assert [line["event"] for line in lines] == []

@@ -400,12 +400,12 @@ class Front:
         try:
             await self._loop.connect_accepted_socket(lambda: protocol, sock)
         except BaseException as error:
+            who = protocol.who
             protocol.abandoned()
             sock.close()
-            if isinstance(error, Exception):
-                self._complain(error, protocol.who)
-            else:
+            if not isinstance(error, Exception):
                 raise
+            self._complain(error, who)
         finally:
             self._handing_over -= 1
             self._leave_if_done()

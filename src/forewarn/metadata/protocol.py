@@ -405,8 +405,12 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         self._account()
         if self._eof or (self._stopping and not unread):
             self.transport.close()
-        else:
+            return
+        try:
             self.transport.write_eof()
+        except OSError:  # the caller has gone already
+            self.transport.abort()
+        else:
             self.transport.resume_reading()
 
     def shutdown(self) -> None:
