@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import threading
@@ -10,7 +11,8 @@ from typing import Any
 
 import pytest
 from guests import Guest, fleet_of
-from polling import CHUNKED, GET, asked
+from polling import CHUNKED, GET, ODD, asked
+from structlog.testing import capture_logs
 
 from forewarn import guard
 from forewarn.metadata.app import MetadataApp
@@ -54,6 +56,23 @@ def test_what_goes_wrong_with_one_caller_is_no_concern_of_the_others(
         service.run(all_at_once())
         assert first.over() == b""
         assert {line.answer().status for line in others} == {200}
+
+
+def test_whose_connection_could_not_be_handed_over_is_told(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def loop() -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    async def fails(*_: object) -> None:
+        raise RuntimeError("no transport")
+
+    monkeypatch.setattr(service.run(loop()), "connect_accepted_socket", fails)
+    with capture_logs() as lines, Guest(service, "web0_0").line() as line:
+        line.send(ODD)
+        assert line.over() == b""
+    assert [line["who"] for line in lines] == ["web0_0"]
+    assert service.node.endpoint.crowd.total == 0
 
 
 def test_a_flood_of_connections_does_not_keep_the_service_from_stopping(service: Service) -> None:
