@@ -24,6 +24,7 @@ REST = b"x" * 900_000  # what a caller sends before it looks for an answer
 PIECE = 16_384  # bytes that it sends at a time
 ROOM = 3  # connections of a machine
 LIMITS = Limits(max_connections_per_machine=ROOM)
+WAIT = ("GET", f"/forewarn/v1/wait?api-version={NEWEST}&timeout=60", METADATA, "If-None-Match: *")
 CHUNKS = (b"4000\r\n" + b" " * 0x4000 + b"\r\n") * 55
 
 
@@ -146,6 +147,9 @@ HALF_CLOSED: dict[str, tuple[bytes, list[int]]] = {
         [200, 413],
     ),
     "a long one": (request("POST", events(NEWEST), METADATA, body=b" " * 60_000) + GET, [400, 200]),
+    "a wait": (request(*WAIT), [304]),
+    "a wait with a body": (request(*WAIT, body=b"{}"), [304]),
+    "a poll and a wait with a body": (ODD + request(*WAIT, body=b"{}"), [200, 304]),
 }
 
 
@@ -230,7 +234,7 @@ def test_whoever_goes_while_it_is_being_closed_leaves_nothing_behind(
     until(lambda: service.node.endpoint.buffered.total == 0)
 
 
-@pytest.mark.parametrize("data", [b"no HTTP\r\n\r\n", with_length("POST")[:500]])
+@pytest.mark.parametrize("data", [b"no HTTP\r\n\r\n", with_length("PUT")[:500]])
 def test_whoever_has_gone_before_its_refusal_is_closed_at_once_and_not_told_of(
     service: Service, guest: Guest, data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:

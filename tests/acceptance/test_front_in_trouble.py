@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from guests import Guest, fleet_of
-from polling import CHUNKED, GET, ODD, asked
+from polling import CHUNKED, GET, ODD, asked, until
 from structlog.testing import capture_logs
 
 from forewarn import guard
@@ -71,6 +71,7 @@ def test_whose_connection_could_not_be_handed_over_is_told(
     with capture_logs() as lines, Guest(service, "web0_0").line() as line:
         line.send(ODD)
         assert line.over() == b""
+        until(lambda: bool(lines))
     assert [line["who"] for line in lines] == ["web0_0"]
     assert service.node.endpoint.crowd.total == 0
 

@@ -233,7 +233,9 @@ class MetadataProtocol(asyncio.BufferedProtocol):
     def _body_went_on(self) -> None:
         exchange, parser = self._exchange, self._parser
         if exchange is not None:
-            if not parser.in_body or self._too_large():
+            if self._eof and not parser.in_body:
+                exchange.half_close()
+            elif not parser.in_body or self._too_large():
                 exchange.wake()
         elif self._too_large():
             self._count("max_body")
