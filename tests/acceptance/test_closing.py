@@ -15,8 +15,9 @@ from polling import CHUNKED, GET, ODD, asked, until
 from raw import Line, request
 from structlog.testing import capture_logs
 
+from forewarn.metadata.exchange import Exchange
 from forewarn.metadata.limits import MAX_REFUSED_PER_MACHINE, Limits
-from forewarn.metadata.protocol import DISCARD_BYTES
+from forewarn.metadata.protocol import DISCARD_BYTES, MetadataProtocol
 from forewarn.testing import Service
 
 TRIES = 10  # of what went wrong nine times in ten
@@ -249,3 +250,22 @@ def test_whoever_has_gone_before_its_refusal_is_closed_at_once_and_not_told_of(
         until(lambda: service.node.endpoint.crowd.total == 0)
     assert [record.getMessage() for record in caplog.records] == []
     assert [line["event"] for line in lines] == []
+
+
+def test_a_connection_whose_body_was_still_to_be_read_when_the_service_stopped_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answered = MetadataProtocol.answered
+
+    def answered_and_stopped(self: MetadataProtocol, exchange: Exchange) -> None:
+        answered(self, exchange)
+        self.shutdown()
+
+    monkeypatch.setattr(MetadataProtocol, "answered", answered_and_stopped)
+    with (
+        Service(fleet_of(1), sockets=True, front=True) as service,
+        Guest(service, "web0_0").line() as line,
+    ):
+        line.send(request("PUT", events(NEWEST), METADATA, body=b"x" * 60_000))
+        assert line.answer().status == 405
+        assert line.over() == b""

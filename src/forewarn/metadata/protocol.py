@@ -252,7 +252,7 @@ class MetadataProtocol(asyncio.BufferedProtocol):
             self._queue()
         elif self._write_paused or (len(self._input) >= READ_SIZE and not self._starved):
             self.transport.pause_reading()
-        elif self._eof:
+        elif self._eof or (self._stopping and self._idle()):
             self._end()
         elif self._queued:
             pass
@@ -265,12 +265,17 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         else:
             self.transport.resume_reading()
 
+    def _idle(self) -> bool:
+        """Between two requests: nothing of the next one has come."""
+        parser = self._parser
+        return self._exchange is None and not parser.in_head and not parser.in_body
+
     def _room_again(self) -> None:
         self._waits_for_room = False
         self._queue()
 
     def _end(self) -> None:
-        """All that the caller has sent has been parsed, and no more will come."""
+        """All that the caller has sent has been parsed, and no more will come or be answered."""
         if self._exchange is None:
             self.transport.close()
         elif self._parser.in_body and self._exchange.wants_body and not self._too_large():
