@@ -1,8 +1,8 @@
 """An HTTP request parser that never reads ahead: it stops after each head and each message.
 
 llhttp parses the head. The body, by its length or in chunks, is read here, because llhttp would
-continue with the next request and call back for every chunk. Any request method is parsed, whether or not
-llhttp knows it, and an offer to upgrade the connection is ignored. Does no I/O.
+continue with the next request and call back for every chunk. Any request method is parsed, whether
+or not llhttp knows it, and an offer to upgrade the connection is ignored. Does no I/O.
 """
 
 from __future__ import annotations
