@@ -83,19 +83,24 @@ def ask(url: str, body: object = None) -> Any:
         return json.load(answer)
 
 
-def family(pid: int) -> list[int]:
-    """The process and all that it has started."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [pid, *(member for child in children for member in family(int(child)))]
+def children(pid: int) -> list[int]:
+    """All that the process has started, and what those have."""
+    found: list[int] = []
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            found += [int(child), *children(int(child))]
+    return found
 
 
 def assert_harmless(pid: int, closed: Sequence[int]) -> None:
-    for member in family(pid):
-        links = descriptors(member)
-        if member == pid:
-            assert [links[fd] for fd in closed] == ["/dev/null"] * len(closed)
-        for link in links.values():  # a worker speaks to its supervisor by a pipe
-            assert link == "/dev/null" or link.startswith("pipe:") or link.endswith("/output")
+    own = descriptors(pid)
+    assert [own[fd] for fd in closed] == ["/dev/null"] * len(closed)
+    open_links = list(own.values())
+    for child in children(pid):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+            open_links += descriptors(child).values()
+    for link in open_links:  # a worker speaks to its supervisor by a pipe
+        assert link == "/dev/null" or link.startswith("pipe:") or link.endswith("/output")
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,7 @@ def test_an_address_for_which_no_socket_was_handed_over_is_named(tmp_path: Path)
     service = HandedOver(tmp_path, 0)
     try:
         service.start_handed_over(but=1)
-        assert f"note: metadata names {service.address(1)}" in service.said_so_far()
+        assert f"note: metadata lists {service.address(1)}" in service.said_so_far()
         assert service.place[1] == service.guests[0].getsockname()[1]
     finally:
         service.close()
@@ -220,4 +220,4 @@ def test_dev_refuses_two_addresses_on_one_port(tmp_path: Path) -> None:
     )
     assert ended.returncode == 1
     assert "--metadata 127.0.0.2:8169" in ended.stderr
-    assert "give another port" in ended.stderr
+    assert "choose another port" in ended.stderr

@@ -157,7 +157,8 @@ def test_each_kind_of_record_comes_about_once_in_a_real_service(service: Service
     put(service, TokenPut(token, "created", "test"), TokenPut(token, "revoked", "test"))
     put(service, StateRestored(1))
     found = {record.what for record in records(service)}
-    assert found == set(What)
+    only_on_a_real_clock = {What.CLOCK_ACCEPTED, What.RETIMED}  # see test_wrong_clock.py
+    assert found == set(What) - only_on_a_real_clock
     by_hand = [r for r in records(service) if r.what.value.startswith(("host-", "rollout-"))]
     assert {r.by for r in by_hand} <= {"test", "start"}
 

@@ -397,7 +397,7 @@ class MetadataProtocol(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._write_paused = False
         self._unwritten_since = None
-        self.go_on()
+        self._queue()  # a transport of asyncio must not be closed from within this call
 
     # Closing.
 

@@ -187,7 +187,8 @@ def test_no_promise_is_broken_whichever_process_is_killed(tmp_path: Path) -> Non
     answered = Counter((line["method"], line["status"]) for line in exchanges)
     assert answered["GET", 200] > 500  # it was under load
     assert answered["POST", 200] > 100
-    assert answered["POST", 500] > 10  # nobody was there to take it
+    # Nobody was there to take it, or it was under way and nobody knows what became of it.
+    assert answered["POST", 500] + answered["POST", None] > 10
     assert len(impacts) > 10  # and much was carried out
     assert record.replayed == record.stored
     for events in record.rollouts.values():
