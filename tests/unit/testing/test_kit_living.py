@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import socket
+import sys
 import threading
 import unittest
 import warnings
@@ -91,8 +92,14 @@ def test_an_interrupt_while_something_is_waited_for_ends_the_wait() -> None:
             finally:
                 ended.set()
 
+        waiting = threading.Condition.wait.__code__
+        main = threading.main_thread().ident
+        assert main is not None
+
         def interrupt() -> None:
             begun.wait(30)
+            while sys._current_frames()[main].f_code is not waiting:
+                pass  # it is still handing the work over
             os.kill(os.getpid(), signal.SIGINT)
 
         threading.Thread(target=interrupt, daemon=True).start()
