@@ -154,7 +154,10 @@ def test_a_state_file_is_copied_with_its_service_and_without(
     [
         (("backup", "{d}"), "is a directory; name a file in it"),
         (("backup", "{d}/no/b"), "No such file or directory"),
-        (("backup", "{d}/b", "--state", "{d}/none.db"), "none.db is no file; name a state file"),
+        (
+            ("backup", "{d}/b", "--state", "{d}/none.db"),
+            "none.db is not a file; pass the path of a state file",
+        ),
         (("backup", "{d}/b", "--state", "{d}/text"), "text cannot be used as state"),
         (("backup", "{d}/b", "--url", "http://127.0.0.1:1"), "no service answers at"),
         (("restore", "{d}/none", "--state", "{d}/s"), "none is no file; name the backup"),

@@ -106,7 +106,7 @@ def _copied(state: Path, made: Path) -> BackupContents:
     store = _server()
     try:
         if not state.is_file():
-            fail(f"{state} is no file; name a state file")
+            fail(f"{state} is not a file; pass the path of a state file")
         store.check_header(state)
         found: BackupContents = store.shape(
             store.copying.copy(state.resolve(), made, store.guard.wall_us())
