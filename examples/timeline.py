@@ -13,7 +13,7 @@ from pathlib import Path
 
 from forewarn.testing import Service
 from forewarn.testing.timeline import Lanes, html, svg, text, watch
-from forewarn.verdict.report import Verdict
+from forewarn.verdict.verdict import Verdict
 
 
 def half_an_hour() -> tuple[Lanes, Verdict]:

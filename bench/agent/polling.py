@@ -9,7 +9,7 @@ import functools
 import sys
 
 from forewarn.agent import main as agent
-from forewarn.client.asynchronous import AsyncClient
+from forewarn.client.async_client import AsyncClient
 
 if __name__ == "__main__":
     vars(agent)["AsyncClient"] = functools.partial(AsyncClient, wait=False)

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from forewarn import guard
-from forewarn.control.client import ControlClient
-from forewarn.control.schema import ScheduleRequest
+from forewarn.control.client.client import ControlClient
+from forewarn.control.schema.core import ScheduleRequest
+from forewarn.support import guard
 
 TARGET = "/metadata/scheduledevents?api-version=2020-07-01"
 HEAD = {"Metadata": "true"}

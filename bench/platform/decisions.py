@@ -16,12 +16,12 @@ import msgspec
 from bench.platform.meter import cpu, stopwatch
 from bench.platform.world import CountingMemory, CountingSqlite
 from bench.poll.processes import Failed
-from forewarn import guard
 from forewarn.core import EventType, Group, Refused
 from forewarn.core.changes import EventMoved
 from forewarn.core.lifecycle import Move
 from forewarn.node import Node
 from forewarn.store.port import Commit
+from forewarn.support import guard
 
 
 class Round(msgspec.Struct, frozen=True):

@@ -18,9 +18,9 @@ from bench.platform import disk, world
 from bench.platform.decisions import Callers
 from bench.platform.meter import stopwatch
 from bench.poll.processes import Failed
-from forewarn import guard
 from forewarn.core import EventType, Refused
 from forewarn.node import Node
+from forewarn.support import guard
 
 _decode = msgspec.json.Decoder(a.Ask).decode
 

@@ -15,17 +15,17 @@ from pathlib import Path
 
 import structlog
 
-from forewarn.cli.runtime import COLLECT
 from forewarn.core import Duration, Group, Machine
 from forewarn.core.commands import Define, Enable
 from forewarn.core.fleet import GroupKind, Host
 from forewarn.drivers.simulated import Simulated, World
 from forewarn.node import Config, Node
 from forewarn.node.config import Address
-from forewarn.service.fleetbuilding import Fleet
+from forewarn.node.daemon.run import COLLECT
+from forewarn.service.fleet.build import Fleet
 from forewarn.store import MemoryStore
 from forewarn.store.port import Commit
-from forewarn.store.sqlite import SqliteStore
+from forewarn.store.sqlite.engine import SqliteStore
 
 SQLITE, MEMORY = "SQLite", "memory"
 PER_HOST = 20

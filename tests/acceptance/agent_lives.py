@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from forewarn.agent import main as agent
-from forewarn.agent import starting
-from forewarn.agent.reading import read
-from forewarn.client.asynchronous import AsyncClient
+from forewarn.agent.config.read import read
+from forewarn.agent.running import start
+from forewarn.client.async_client import AsyncClient
 
 INTERVAL = 0.05  # seconds between two looks
 
@@ -78,7 +78,7 @@ def live(order: dict[str, Any], kill: int) -> None:
     # Before the first fsync of a file it is written but has no name yet; before the second, of its
     # directory, it has.
     os.fsync = before(points, os.fsync)
-    starting.spawn = around(points, starting.spawn)
+    start.spawn = around(points, start.spawn)
     asked = AsyncClient.approve
 
     async def approve(self: AsyncClient, *events: Any, **more: Any) -> None:

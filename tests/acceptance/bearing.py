@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from forewarn.core.access import Limit, Role
-from forewarn.core.selection import parse
-from forewarn.service.tokens import Created, NewToken
+from forewarn.core.labels import parse
+from forewarn.service.access.tokens import Created, NewToken
 from forewarn.testing import Service
 
 # Words that have no part in common, so that any that leaks is seen.

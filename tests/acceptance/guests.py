@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from raw import Line, Raw, request
 
-from forewarn.metadata.seats import Identity
+from forewarn.metadata.endpoint.callers import Identity
 from forewarn.node import Node
 from forewarn.testing import Service
 

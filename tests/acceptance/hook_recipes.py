@@ -15,7 +15,7 @@ from pathlib import Path
 
 from running import Running
 
-from forewarn.guard import monotonic
+from forewarn.support.guard import monotonic
 
 RECIPES = Path(__file__).parents[2] / "examples" / "hooks"
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from forewarn.agent.ready import KINDS
-from forewarn.agent.ready.contract import Call, Run
+from forewarn.agent.hooks import KINDS
+from forewarn.agent.hooks.contract import Call, Run
 
 EVENT = {
     "id": "B18466D5-4FA0-45D3-A101-8B3D378D3B3C",
@@ -43,7 +43,7 @@ class Hook:
         environ = {"FOREWARN_STATE": str(self.state), "FOREWARN_SECONDS_LEFT": str(round(left))}
         options = msgspec.convert(self.options, KINDS[self.kind].options)
         run = Run(msgspec.json.decode(body, type=Call), body, environ)
-        lines: list[str] = import_module(f"forewarn.agent.ready.{self.kind}").act(run, options)
+        lines: list[str] = import_module(f"forewarn.agent.hooks.{self.kind}").act(run, options)
         return "\n".join(lines)
 
     def program(
@@ -69,7 +69,7 @@ class Hook:
     ) -> subprocess.Popen[bytes]:
         """The program, which has been told all it is told."""
         process = subprocess.Popen(
-            [*prefix, sys.executable, "-I", "-m", "forewarn.agent.ready", self.kind],
+            [*prefix, sys.executable, "-I", "-m", "forewarn.agent.hooks", self.kind],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

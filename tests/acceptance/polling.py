@@ -9,7 +9,7 @@ from collections.abc import Callable
 from guests import METADATA, NEWEST, events
 from raw import Line, Raw, request
 
-from forewarn import guard
+from forewarn.support import guard
 
 GET = request("GET", events(NEWEST), METADATA)
 LAST = request("GET", events(NEWEST), METADATA, "Connection: close")

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from forewarn.testing import Service
-from forewarn.testing.scenarios.finding import Ended
+from forewarn.testing.scenarios.engine.check_expectations import Ended
 
 PATH = "/metadata/scheduledevents?api-version={}"
 EVERY = 0.005  # seconds between two polls

@@ -105,8 +105,8 @@ class Several:
         for child in _children(self.pid):
             with contextlib.suppress(OSError):
                 words = Path(f"/proc/{child}/cmdline").read_bytes().decode().split("\0")
-                if "forewarn.cli.process" in words:
-                    found[words[words.index("forewarn.cli.process") + 1]] = child
+                if "forewarn.node.daemon.process_main" in words:
+                    found[words[words.index("forewarn.node.daemon.process_main") + 1]] = child
         return found
 
     def kill(self, name: str) -> int:

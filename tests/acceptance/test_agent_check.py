@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from agent_running import configured
 
-from forewarn.agent import checking
-from forewarn.agent.finding import Finding
+from forewarn.agent.check import check
+from forewarn.agent.check.finding import Finding
 from forewarn.testing import Machine, Service
 
 RULES = """
@@ -45,7 +45,7 @@ def machine() -> Iterator[Machine]:
 
 def found(config: Path) -> dict[str, list[Finding]]:
     by: dict[str, list[Finding]] = {}
-    for one in checking.findings(config):
+    for one in check.findings(config):
         by.setdefault(one.about, []).append(one)
     return by
 
@@ -75,7 +75,7 @@ def test_machines_that_cannot_tell_each_other_cannot_be_coordinated(
     tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on Azure: without the ways beside the wire."""
-    monkeypatch.setattr(checking, "WAITED", 0.0)  # too short to be let to wait
+    monkeypatch.setattr(check, "WAITED", 0.0)  # too short to be let to wait
     config = configured(tmp_path, f'endpoint = "{machine.url}"', RULES)
     together = found(config)["approval"][0]
     assert (together.grade, "name a directory" in together.says) == ("problem", True)
@@ -101,7 +101,7 @@ def test_the_command_tells_a_line_for_each_and_fails_if_there_is_a_problem(
 def test_an_endpoint_that_is_not_there_is_a_problem_and_the_rest_is_told_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checking, "PATIENCE", 0.0)
+    monkeypatch.setattr(check, "PATIENCE", 0.0)
     seen = found(configured(tmp_path, 'endpoint = "http://127.0.0.1:9"', RULES))
     (endpoint,) = seen["endpoint"]
     assert (endpoint.grade, "http://127.0.0.1:9" in endpoint.says) == ("problem", True)

@@ -17,15 +17,16 @@ import pytest
 from agent_running import RunningAgent, configured, running_agent
 from polling import until
 
-from forewarn import guard
-from forewarn.agent import health, wellbeing
-from forewarn.agent.counting import Counts
-from forewarn.agent.health import Face
-from forewarn.agent.listening import listens
-from forewarn.agent.picture import Picture
-from forewarn.agent.wellbeing import Wellbeing
-from forewarn.cli import agent_health
-from forewarn.client.standing import Standing
+from forewarn.agent.config.address import listens
+from forewarn.agent.telemetry import health as wellbeing
+from forewarn.agent.telemetry import http
+from forewarn.agent.telemetry.health import Wellbeing
+from forewarn.agent.telemetry.http import Face
+from forewarn.agent.telemetry.metrics import Counts
+from forewarn.agent.telemetry.status import Picture
+from forewarn.cli.commands import agent_check
+from forewarn.client.status import Standing
+from forewarn.support import guard
 from forewarn.testing import Machine, Service
 
 NOON = datetime(2027, 1, 15, 12, tzinfo=UTC)
@@ -105,7 +106,7 @@ def test_an_event_from_its_beginning_to_its_end_as_others_see_it(
     assert agent.metrics()['forewarn_agent_events{status="Scheduled"}'] == 1
     (case,) = agent.json("/status")["cases"]
     assert (case["event"]["id"], case["rule"], case["state"]) == (event.id, "all", "scheduled")
-    agent_health.status(directory / "agent.toml", json=False)
+    agent_check.status(directory / "agent.toml", json=False)
     shown = capsys.readouterr().out
     assert "machine   web_0" in shown
     assert "prepare mine done in" in shown
@@ -205,7 +206,7 @@ def get(path: str = "/healthz", method: str = "GET", *more: str) -> bytes:
         (get("/metrics", "HEAD"), b"200 OK"),
         (get("/"), b"404 Not Found"),
         (get("/healthz", "POST"), b"405 Method Not Allowed"),
-        (get("/healthz", "GET", "X-Long: " + "x" * 2 * health.MAX_HEAD), b"431 "),
+        (get("/healthz", "GET", "X-Long: " + "x" * 2 * http.MAX_HEAD), b"431 "),
         (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", b"400 Bad Request"),
         (b"GET / HTTP/1.1\r\n\r\n", b"400 Bad Request"),
     ],
@@ -281,14 +282,14 @@ def test_callers_who_say_nothing_are_few_and_are_sent_away(
 ) -> None:
     async def asked() -> tuple[bytes, list[bytes], bytes]:
         async with faced() as ask, asyncio.TaskGroup() as tasks:
-            silent = [tasks.create_task(ask(b"GET /hea")) for _ in range(health.MAX_CONNECTIONS)]
-            while len(asyncio.all_tasks()) < 2 * health.MAX_CONNECTIONS + 1:
+            silent = [tasks.create_task(ask(b"GET /hea")) for _ in range(http.MAX_CONNECTIONS)]
+            while len(asyncio.all_tasks()) < 2 * http.MAX_CONNECTIONS + 1:
                 await asyncio.wait(silent, timeout=0.01)
             crowded = await ask(get())
             left = [await one for one in silent]
             return crowded, left, await ask(get())
 
-    monkeypatch.setattr(health, "ASKED_WITHIN", 0.2)
+    monkeypatch.setattr(http, "ASKED_WITHIN", 0.2)
     crowded, left, after = asyncio.run(asked())
     assert crowded == b""
     assert set(left) == {b""}
@@ -310,4 +311,4 @@ def test_however_many_ask_they_are_answered_at_a_pace_that_leaves_time_for_the_r
     monkeypatch.setattr(guard, "pause", pause)
     monkeypatch.setattr(guard, "monotonic", lambda: 100.0)
     asyncio.run(asked())
-    assert [round(one * health.ANSWERS_PER_SECOND) for one in paused] == [1, 2, 3, 4]
+    assert [round(one * http.ANSWERS_PER_SECOND) for one in paused] == [1, 2, 3, 4]

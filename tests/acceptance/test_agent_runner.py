@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from agent_kit import until
 
-from forewarn.agent import locking
-from forewarn.agent import runner as runner_module
-from forewarn.agent.runner import MAX_OUTPUT
-from forewarn.agent.starting import RUNNER
-from forewarn.guard import monotonic
+from forewarn.agent.running import runner as runner_module
+from forewarn.agent.running.runner import MAX_OUTPUT
+from forewarn.agent.running.start import RUNNER
+from forewarn.agent.state import locking
+from forewarn.support.guard import monotonic
 
 
 def ordered(directory: Path, script: str, **more: Any) -> Path:

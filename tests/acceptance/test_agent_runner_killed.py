@@ -15,11 +15,11 @@ import pytest
 from agent_kit import until
 from agent_lives import pids_under
 
-from forewarn.agent import cases
-from forewarn.agent.config import Hook, Rule
-from forewarn.agent.keeping import Shelf
-from forewarn.agent.runs import Run, State
-from forewarn.agent.starting import spawn
+from forewarn.agent.config.model import Hook, Rule
+from forewarn.agent.running.start import spawn
+from forewarn.agent.state import cases
+from forewarn.agent.state.runs import Run, State
+from forewarn.agent.state.store import Shelf
 from forewarn.client.events import Event
 
 POINTS = Path(__file__).with_name("runner_points.py")

@@ -17,9 +17,9 @@ from cleanroot import needed
 from manager import Manager
 from polling import until
 
-from forewarn.agent.reading import read
-from forewarn.agent.wellbeing import BEAT, LOOP_PATIENCE
-from forewarn.cli.agent import DEFAULT_CONFIG
+from forewarn.agent.config.read import read
+from forewarn.agent.telemetry.health import BEAT, LOOP_PATIENCE
+from forewarn.cli.commands.agent import DEFAULT_CONFIG
 from forewarn.testing import Service
 
 HERE = Path(__file__).parent

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 from api_kit import Told, ask
 
-from forewarn.control.answers import MAX_BODY
+from forewarn.control.http.errors import MAX_BODY
 from forewarn.testing import SAMPLE, Service
 
 METHODS = {"get", "post", "put", "patch", "delete"}

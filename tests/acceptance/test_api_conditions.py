@@ -14,8 +14,8 @@ from api_kit import Told, ask
 from typer.testing import CliRunner
 
 from forewarn.cli.app import app
-from forewarn.control import conditions
-from forewarn.control.operations import OPERATIONS
+from forewarn.control.http import preconditions
+from forewarn.control.openapi.operations import OPERATIONS
 from forewarn.testing import Service
 
 FLEET = """
@@ -174,7 +174,7 @@ def test_the_tag_is_compared_inside_the_transaction(
 ) -> None:
     """Somebody else is quicker, after all that is done before the commit has been done."""
     etag = tag(service, "/v1/groups/web")
-    asked = conditions.expected
+    asked = preconditions.expected
 
     async def meanwhile(*said: Any) -> Any:
         made = await asked(*said)
@@ -183,7 +183,7 @@ def test_the_tag_is_compared_inside_the_transaction(
         )
         return made
 
-    monkeypatch.setattr(conditions, "expected", meanwhile)
+    monkeypatch.setattr(preconditions, "expected", meanwhile)
     told = ask(service, "PATCH", "/v1/groups/web/policy", {"user_event_limit": 3}, if_match=etag)
     assert told.status == 412
     assert ask(service, "GET", "/v1/groups/web").body["user_event_limit"] == 7

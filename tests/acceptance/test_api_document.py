@@ -16,21 +16,21 @@ from api_kit import ask
 
 from forewarn import __version__
 from forewarn.cli.app import app as commands
-from forewarn.control import page
-from forewarn.control import schema_words as words
-from forewarn.control.field_words import FIELDS
-from forewarn.control.operations import OPERATIONS
+from forewarn.control.openapi.field_texts import FIELDS
+from forewarn.control.openapi.operations import OPERATIONS
+from forewarn.control.routes import docs
+from forewarn.control.schema import types as words
 from forewarn.core import EventType, GroupKind, Source, Status
 from forewarn.core import events as core_events
+from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.events import MAX_EVENT_MACHINES
 from forewarn.core.fleet import Health
-from forewarn.core.holds import HoldKind
-from forewarn.core.lanes import MAX_SELECTED
-from forewarn.core.standing import StepState, WaitKind
+from forewarn.core.rollouts.lanes import MAX_SELECTED
+from forewarn.core.rollouts.progress import StepState, WaitKind
+from forewarn.core.rollouts.window_syntax import MAX_WINDOWS
 from forewarn.core.time import SECOND
-from forewarn.core.window_words import MAX_WINDOWS
-from forewarn.service import drafting, gates
-from forewarn.service.hosts import How
+from forewarn.service.platform.hosts import How
+from forewarn.service.rollouts import gates, request
 from forewarn.testing import SAMPLE, Service
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -95,8 +95,8 @@ def test_what_the_document_says_of_names_and_bounds_is_what_is_decided_by() -> N
     assert words.MAX_WORDS == core_events.MAX_DESCRIPTION
     assert words.MAX_NOTICE * SECOND == core_events.MAX_NOTICE
     assert words.MAX_IMPACT == core_events.MAX_DURATION_SECONDS
-    assert words.MAX_AT_ONCE == drafting.MAX_AT_ONCE
-    assert words.MAX_BAKE * SECOND == drafting.MAX_BAKE
+    assert words.MAX_AT_ONCE == request.MAX_AT_ONCE
+    assert words.MAX_BAKE * SECOND == request.MAX_BAKE
     assert words.MAX_GATE_TIMEOUT * SECOND == gates.MAX_GATE_TIMEOUT
     assert words.MAX_EVENT_MACHINES == MAX_EVENT_MACHINES
     assert (words.MAX_SELECTED, words.MAX_WINDOWS) == (MAX_SELECTED, MAX_WINDOWS)
@@ -174,17 +174,17 @@ def test_the_page_is_whole_and_loads_nothing(service: Service, document: Any) ->
     policy = told.headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "script" not in policy
-    page = _Page()
-    page.feed(told.raw.decode())
-    assert not {"script", "link", "img", "iframe", "form"} & page.tags
-    assert len(page.ids) == len(set(page.ids))
-    inside = {link[1:] for link in page.links if link.startswith("#") and len(link) > 1}
-    assert inside <= set(page.ids)
-    assert {link for link in page.links if not link.startswith("#")} == {"/schema/openapi.json"}
+    docs = _Page()
+    docs.feed(told.raw.decode())
+    assert not {"script", "link", "img", "iframe", "form"} & docs.tags
+    assert len(docs.ids) == len(set(docs.ids))
+    inside = {link[1:] for link in docs.links if link.startswith("#") and len(link) > 1}
+    assert inside <= set(docs.ids)
+    assert {link for link in docs.links if not link.startswith("#")} == {"/schema/openapi.json"}
     for _, operation in operations(document):
-        assert operation["operationId"] in page.ids
+        assert operation["operationId"] in docs.ids
     for shape in document["components"]["schemas"]:
-        assert f"shape-{shape}" in page.ids
+        assert f"shape-{shape}" in docs.ids
 
 
 def test_the_way_in_leads_to_the_page(service: Service) -> None:
@@ -209,8 +209,8 @@ def test_strangers_are_given_what_was_made_once(
     def never(*_: object) -> str:
         raise AssertionError("made anew")
 
-    monkeypatch.setattr(page, "rendered", never)
-    monkeypatch.setattr(page, "document", never)
+    monkeypatch.setattr(docs, "rendered", never)
+    monkeypatch.setattr(docs, "document", never)
     again = ask(service, "GET", path)
     assert (again.status, again.raw) == (200, first.raw)
     assert again.headers["etag"] == first.headers["etag"]

@@ -15,13 +15,13 @@ import msgspec
 import pytest
 from api_kit import Told, ask
 
-from forewarn.control import client
-from forewarn.control import schema as s
-from forewarn.control.client import ControlClient, Unreachable
-from forewarn.control.operations import OPERATIONS
+from forewarn.control.client import client
+from forewarn.control.client.client import ControlClient, Unreachable
+from forewarn.control.openapi.operations import OPERATIONS
+from forewarn.control.schema import core as s
 from forewarn.store.memory import Disk, MemoryStore
 from forewarn.store.port import Commit, Key, StoreFailed
-from forewarn.store.sqlite import SqliteStore
+from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.testing import SAMPLE, Service
 
 SCHEDULE = {"type": "Reboot", "machines": ["web_0"]}

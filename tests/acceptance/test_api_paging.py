@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from api_kit import ask
 
-from forewarn.control.operations import OPERATIONS
+from forewarn.control.openapi.operations import OPERATIONS
 from forewarn.testing import Service
 
 FLEET = """

@@ -10,9 +10,10 @@ from urllib.parse import urlsplit
 import pytest
 from api_kit import Told, ask
 
-from forewarn.control import machines, problems
-from forewarn.control.answers import MAX_BODY
-from forewarn.service.writer import Writer
+from forewarn.control.http import problems
+from forewarn.control.http.errors import MAX_BODY
+from forewarn.control.routes import machines
+from forewarn.service.engine.writer import Writer
 from forewarn.store.port import StoreFailed
 from forewarn.testing import SAMPLE, Service
 

@@ -23,9 +23,9 @@ from running import Running
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
-from forewarn.control.client import ControlClient
-from forewarn.control.fleet import MAX_HOST_BYTES
-from forewarn.control.fleet_schema import MAX_FLEET_BYTES
+from forewarn.control.client.client import ControlClient
+from forewarn.control.routes.fleet import MAX_HOST_BYTES
+from forewarn.control.schema.fleet import MAX_FLEET_BYTES
 from forewarn.testing import Service
 
 FOREWARN = [sys.executable, "-m", "forewarn"]

@@ -24,13 +24,13 @@ from forking import Forked
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
-from forewarn.control.answers import not_stored
-from forewarn.control.backup_schema import HEADER
-from forewarn.control.client import ControlClient, ControlError
+from forewarn.control.client.client import ControlClient, ControlError
+from forewarn.control.http.errors import not_stored
+from forewarn.control.schema.backup import HEADER
 from forewarn.core import Event, EventType, Refused, Rules, Status
 from forewarn.core.history import What
-from forewarn.core.lanes import Selection
-from forewarn.core.restoring import DOCUMENTS_LEAST, DOCUMENTS_PER_SECOND
+from forewarn.core.renumbering import DOCUMENTS_LEAST, DOCUMENTS_PER_SECOND
+from forewarn.core.rollouts.lanes import Selection
 from forewarn.core.time import DAY, MINUTE
 from forewarn.drivers.port import (
     Again,
@@ -44,11 +44,11 @@ from forewarn.drivers.port import (
     Task,
     Unknown,
 )
-from forewarn.service.drafting import Wanted
+from forewarn.service.rollouts.request import Wanted
 from forewarn.store.port import Copy, StoreUnreadable
 from forewarn.store.port import Wanted as Records
 from forewarn.testing import SAMPLE, Service
-from forewarn.testing.service import START
+from forewarn.testing.kit.service import START
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 STORED = Path(__file__).parents[1] / "contract" / "schemas"
@@ -256,7 +256,7 @@ def test_what_cannot_be_read_is_said_in_words_of_its_own(service: Service, tmp_p
 
 def test_one_copy_is_made_at_a_time(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it takes of the disk and the processor is bounded."""
-    from forewarn.store import copying
+    from forewarn.store.sqlite import copy as copying
 
     begun, go_on = threading.Event(), threading.Event()
     real = copying.stream
@@ -282,7 +282,7 @@ def test_one_copy_is_made_at_a_time(service: Service, monkeypatch: pytest.Monkey
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> list[IO[bytes]]:
     """Copies are larger than what a kernel takes for somebody who does not read; all of them."""
-    from forewarn.store import copying
+    from forewarn.store.sqlite import copy as copying
 
     made: list[IO[bytes]] = []
     real = copying.stream
@@ -348,7 +348,7 @@ def test_the_next_copy_is_made_when_the_last_was_taken(
 def test_whoever_takes_nothing_of_a_copy_is_cut(
     service: Service, large: list[IO[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forewarn.control.backup.BACKUP_TAKEN_WITHIN", 0.5)
+    monkeypatch.setattr("forewarn.control.routes.backup.BACKUP_TAKEN_WITHIN", 0.5)
     with asked_for_a_copy(service) as reader:
         assert copied_at_last(service) == LARGE
         assert large[0].closed

@@ -29,19 +29,19 @@ from guests import (
 from polling import GET, asked, metrics, until
 from raw import Line, Raw, request
 
-from forewarn import guard
 from forewarn.core import Group as State
 from forewarn.core import Rules
 from forewarn.core.commands import Define, Delete
 from forewarn.core.events import MAX_READY_NOTE
 from forewarn.core.time import DAY, HOUR, MINUTE
-from forewarn.metadata.counts import Counts
-from forewarn.metadata.limits import Limits
-from forewarn.node import listening, servers
+from forewarn.judge import judge_files
+from forewarn.metadata.endpoint.counts import Counts
+from forewarn.metadata.endpoint.limits import Limits
+from forewarn.node.listening import serve, server
 from forewarn.store import MemoryStore, StoreFailed
 from forewarn.store.port import Commit
+from forewarn.support import guard
 from forewarn.testing import Service
-from forewarn.testing.judge import judge_files
 
 WAIT = "/forewarn/v1/wait"
 READY = "/forewarn/v1/ready"
@@ -357,7 +357,7 @@ def test_whoever_knows_the_first_document_is_not_told_it_again(
 def test_when_the_service_stops_whoever_waits_is_told_so_at_once(
     front: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(servers, "GRACE", 60)  # nobody who is only cancelled has that patience
+    monkeypatch.setattr(server, "GRACE", 60)  # nobody who is only cancelled has that patience
     service = Service(fleet_of(1), sockets=True, front=front)
     service.__enter__()
     stop = threading.Thread(target=service.__exit__, args=(None, None, None))
@@ -470,7 +470,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         seen[1] += 1
 
     monkeypatch.setattr(guard, "monotonic", lambda: seen[0])
-    monkeypatch.setattr(listening, "SWEEP_EVERY", 0.01)
+    monkeypatch.setattr(serve, "SWEEP_EVERY", 0.01)
     monkeypatch.setattr(Counts, "tell", told)
     return seen
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from client_faces import FACES, Between, Face
 
-from forewarn import guard
 from forewarn.client import AsyncClient, NotApproved, pace
+from forewarn.support import guard
 from forewarn.testing import Event, Group, Service
 
 ON_REQUESTS: list[tuple[str, dict[str, Any]]] = [

@@ -18,7 +18,7 @@ import pytest
 from netns import METADATA_ADDRESS, Lab, Namespace, needs_root, require
 from running import Running
 
-from forewarn.testing.judge import judge_files
+from forewarn.judge import judge_files
 
 ROOT = Path(__file__).parents[2]
 CLIENTS = Path(__file__).parent / "clients"

@@ -157,7 +157,7 @@ def test_a_call_that_plays_is_answered_before_anybody_loses_patience(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Half way, and then asked again: the command knows nothing of it."""
-    monkeypatch.setattr("forewarn.control.clock.PLAY_FOR", 0.0)
+    monkeypatch.setattr("forewarn.control.routes.clock.PLAY_FOR", 0.0)
     with Service(SAMPLE) as service:
         event = service.schedule("Reboot", "web_0")
         url = service.control_url

@@ -15,9 +15,9 @@ from polling import CHUNKED, GET, ODD, asked, until
 from raw import Line, request
 from structlog.testing import capture_logs
 
-from forewarn.metadata.exchange import Exchange
-from forewarn.metadata.limits import MAX_REFUSED_PER_MACHINE, Limits
-from forewarn.metadata.protocol import DISCARD_BYTES, MetadataProtocol
+from forewarn.metadata.endpoint.limits import MAX_REFUSED_PER_MACHINE, Limits
+from forewarn.metadata.http.exchange import Exchange
+from forewarn.metadata.http.protocol import DISCARD_BYTES, MetadataProtocol
 from forewarn.testing import Service
 
 TRIES = 10  # of what went wrong nine times in ten
@@ -198,9 +198,9 @@ def test_an_offer_with_a_body_that_has_no_end_is_refused_and_not_told_of(
 def test_a_fault_of_ours_is_answered_500_and_told_of_once(
     guest: Guest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from forewarn.metadata import exchange
-    from forewarn.metadata.app import MetadataApp
-    from forewarn.service.seldom import Seldom
+    from forewarn.metadata.endpoint.app import MetadataApp
+    from forewarn.metadata.http import exchange
+    from forewarn.support.log_throttle import Seldom
 
     async def fails(*_: object) -> None:
         raise RuntimeError("a fault of ours")

@@ -13,13 +13,13 @@ import pytest
 from forking import Forked
 from typer.testing import CliRunner
 
-from forewarn.cli import settings
 from forewarn.cli.app import app
 from forewarn.core import Event, Status
 from forewarn.core.changes import EventMoved
-from forewarn.drivers.command import Command, Program
-from forewarn.drivers.program import MAX_SAID
-from forewarn.service.ledger import Hung
+from forewarn.drivers.command.driver import Command, Program
+from forewarn.node import settings
+from forewarn.service.engine.ledger import Hung
+from forewarn.support.program import MAX_SAID
 from forewarn.testing import SAMPLE, RefusedByService, Service
 
 FOREWARN = [sys.executable, "-m", "forewarn"]

@@ -21,8 +21,8 @@ from running import Running
 from typer.testing import CliRunner
 
 from forewarn.cli.app import app
-from forewarn.control.client import ControlClient
-from forewarn.control.schema import ScheduleRequest
+from forewarn.control.client.client import ControlClient
+from forewarn.control.schema.core import ScheduleRequest
 
 FLEET = "groups: [{name: web, kind: standalone, machines: [{name: web_0, address: 127.0.1.1}]}]"
 SETTINGS = """

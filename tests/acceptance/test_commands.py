@@ -20,7 +20,7 @@ from running import Running
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
-from forewarn.control.client import ControlClient
+from forewarn.control.client.client import ControlClient
 from forewarn.testing import SAMPLE, Service
 
 FOREWARN = [sys.executable, "-m", "forewarn"]

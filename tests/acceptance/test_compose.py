@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from netns import METADATA_ADDRESS, Namespace, needs_root
 
-from forewarn.service import fleetfile
+from forewarn.service.fleet import read as fleetfile
 
 COMPOSE = Path(__file__).parents[2] / "deploy" / "compose"
 NAME = (

@@ -19,9 +19,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from serving import FOREWARN, environment, made
 from typer.testing import CliRunner
 
-from forewarn.cli import surroundings
 from forewarn.cli.app import app
-from forewarn.cli.settings import Said, Settings, config
+from forewarn.node.preflight import machine
+from forewarn.node.settings import Said, Settings, config
 
 RUNNER = CliRunner()
 SCHEMAS = Path(__file__).parents[1] / "contract/schemas"
@@ -35,7 +35,7 @@ def run(*argv: str, env: dict[str, str] | None = None) -> Any:
 def findings(**settings: Any) -> list[str]:
     """With what is wrong marked as such."""
     said = Said(Settings(metadata="127.0.0.1:0", control="127.0.0.1:0", **settings))
-    found = surroundings.findings(said, config(said), None)
+    found = machine.findings(said, config(said), None)
     return [f"{'!' if one.fatal else '?'} {one.says}" for one in found]
 
 
@@ -222,7 +222,7 @@ def test_programs_that_others_can_change_are_warned_of(tmp_path: Path, state: st
 
 def test_addresses_that_are_not_here_are_warned_of(state: str) -> None:
     said = Said(Settings(state=state, metadata="169.254.1.2:80", control="127.0.0.1:0"))
-    (warned, *_) = surroundings.findings(said, config(said), None)
+    (warned, *_) = machine.findings(said, config(said), None)
     assert "169.254.1.2 is not an address of this machine" in warned.says
     assert "ip address add 169.254.1.2/32 dev lo" in warned.says
 
@@ -232,7 +232,7 @@ def test_every_address_where_guests_ask_is_looked_at_and_shown(state: str) -> No
         second = f"127.0.0.1:{taken.getsockname()[1]}"
         addresses = ["127.0.0.1:0", second]
         said = Said(Settings(state=state, metadata=addresses, control="127.0.0.1:0"))
-        (warned,) = surroundings.findings(said, config(said), None)
+        (warned,) = machine.findings(said, config(said), None)
     assert f"{second} is in use" in warned.says
     words = [word for address in addresses for word in ("--metadata", address)]
     shown = {row["key"]: row for row in json.loads(run("show", "--json", *words).stdout)}

@@ -17,9 +17,9 @@ from forking import run
 from serving import FOREWARN, environment, made, serving
 from typer.testing import CliRunner
 
-from forewarn.cli import surroundings
 from forewarn.cli.app import app
-from forewarn.cli.settings import Said, Settings, config
+from forewarn.node.preflight import machine
+from forewarn.node.settings import Said, Settings, config
 
 RUNNER = CliRunner()
 
@@ -31,7 +31,7 @@ def typed(*argv: object, env: dict[str, str] | None = None) -> Any:
 
 def findings(**settings: Any) -> list[str]:
     said = Said(Settings(**{"metadata": "127.0.0.1:0", "control": "127.0.0.1:0", **settings}))
-    found = surroundings.findings(said, config(said), None)
+    found = machine.findings(said, config(said), None)
     return [f"{'!' if one.fatal else '?'} {one.says}" for one in found]
 
 

@@ -9,7 +9,7 @@ import pytest
 from guests import METADATA, NEWEST, Groups, Guest, approval, events, fleet_of
 from raw import request
 
-from forewarn.metadata.limits import Limits
+from forewarn.metadata.endpoint.limits import Limits
 from forewarn.testing import Service
 
 COUNT = 8

@@ -13,7 +13,7 @@ from forewarn.core import EventType, Rules
 from forewarn.core.commands import Strike
 from forewarn.core.time import DAY, MINUTE
 from forewarn.testing import Service
-from forewarn.testing.service import RefusedByService
+from forewarn.testing.kit.service import RefusedByService
 
 COUNT = 40
 POLICIES = """

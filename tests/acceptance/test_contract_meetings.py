@@ -8,7 +8,7 @@ import pytest
 from guests import Group, Groups, fleet_of
 
 from forewarn.testing import Service
-from forewarn.testing.service import RefusedByService
+from forewarn.testing.kit.service import RefusedByService
 
 COUNT = 40
 

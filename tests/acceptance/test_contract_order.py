@@ -17,8 +17,8 @@ from guests import (
 )
 from raw import Raw, exchange, request
 
-from forewarn import guard
-from forewarn.metadata.limits import Limits
+from forewarn.metadata.endpoint.limits import Limits
+from forewarn.support import guard
 from forewarn.testing import Service
 
 # In the order in which they answer; each spoils an otherwise good request in one way.

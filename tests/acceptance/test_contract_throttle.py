@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from guests import THROTTLED, Guest, fleet_of
 
-from forewarn import guard
 from forewarn.core import Rules
 from forewarn.core.time import DAY
-from forewarn.metadata.limits import Limits
+from forewarn.metadata.endpoint.limits import Limits
+from forewarn.support import guard
 from forewarn.testing import Service
 
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 import structlog
 
-from forewarn.control import views
+from forewarn.control.views import core
 from forewarn.testing import SAMPLE, Service
 
 FLEET = """
@@ -131,7 +131,7 @@ def test_a_list_that_may_be_long_is_made_while_guests_are_answered(
     service: Service, monkeypatch: pytest.MonkeyPatch, target: str, maker: str
 ) -> None:
     """The thread that makes it is held until a guest, who needs the loop, has had an answer."""
-    make = getattr(views, maker)
+    make = getattr(core, maker)
     answered = threading.Event()
     held: list[bool] = []
 
@@ -139,7 +139,7 @@ def test_a_list_that_may_be_long_is_made_while_guests_are_answered(
         held.append(answered.wait(10))
         return make(*arguments)
 
-    monkeypatch.setattr(views, maker, slow)
+    monkeypatch.setattr(core, maker, slow)
     with ThreadPoolExecutor(1) as other:
         listing = other.submit(asked, service, "GET", target)
         assert service.get("web-0").status == 200

@@ -15,7 +15,7 @@ import pytest
 from enclosing import as_nobody, enclose, python_for_others, readable_by_others
 from netns import needs_root, require
 
-from forewarn.metadata.limits import Limits
+from forewarn.metadata.endpoint.limits import Limits
 from forewarn.testing import SAMPLE, Service
 from forewarn.testing.enclosure import Enclosure
 

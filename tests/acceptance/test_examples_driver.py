@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.drivers.command import Command, Program
+from forewarn.drivers.command.driver import Command, Program
 from forewarn.testing import RefusedByService, Service
 
 DRIVER = Path(__file__).parents[2] / "examples/drivers/local_machines.py"

@@ -23,11 +23,11 @@ from forking import run
 from polling import until
 from running import Running
 
-from forewarn.control.client import ControlClient
-from forewarn.control.schema import ScheduleRequest
+from forewarn.control.client.client import ControlClient
+from forewarn.control.schema.core import ScheduleRequest
 from forewarn.core.access import Role
-from forewarn.service import offline
-from forewarn.service.tokens import NewToken
+from forewarn.service.access import offline
+from forewarn.service.access.tokens import NewToken
 from forewarn.wire.requests import write_approval
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))

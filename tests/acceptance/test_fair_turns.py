@@ -17,11 +17,11 @@ from guests import METADATA, NEWEST, THROTTLED, Guest, approval, events, fleet_o
 from polling import CHUNKED, GET, ODD, asked, until
 from raw import Line, request
 
-from forewarn import guard
-from forewarn.metadata.app import READ_SIZE, MetadataApp
-from forewarn.metadata.fair_queue import TURN
-from forewarn.metadata.limits import Limits
-from forewarn.metadata.protocol import REQUEST_COST
+from forewarn.metadata.endpoint.app import READ_SIZE, MetadataApp
+from forewarn.metadata.endpoint.limits import Limits
+from forewarn.metadata.http.fair_queue import TURN
+from forewarn.metadata.http.protocol import REQUEST_COST
+from forewarn.support import guard
 from forewarn.testing import Service
 
 LIMITS = Limits()

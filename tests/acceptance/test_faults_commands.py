@@ -13,8 +13,8 @@ from bearing import Api
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
-from forewarn.cli.settings import SettingsError, load
 from forewarn.node import Node
+from forewarn.node.settings import SettingsError, load
 from forewarn.testing import Service
 
 

@@ -16,12 +16,12 @@ from forewarn.core import EventType
 from forewarn.core.history import Record
 from forewarn.drivers.port import Checked, Task, Veto
 from forewarn.drivers.simulated import Simulated, World
-from forewarn.service.history import Page
-from forewarn.service.platform import Outcome
+from forewarn.judge import judge, judge_files
+from forewarn.service.platform.platform import Outcome
+from forewarn.service.upkeep.history import Page
 from forewarn.store.port import Wanted
 from forewarn.testing import RefusedByService, Service
-from forewarn.testing.events import Event
-from forewarn.testing.judge import judge, judge_files
+from forewarn.testing.kit.events import Event
 from forewarn.wire.requests import write_approval
 
 

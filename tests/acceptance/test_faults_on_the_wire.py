@@ -10,11 +10,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 from raw import Line, Place, Raw, exchange, request
 
-from forewarn import guard
-from forewarn.metadata import holding
+from forewarn.metadata.faults import delay
+from forewarn.support import guard
 from forewarn.testing import Service
-from forewarn.testing.events import Event
-from forewarn.testing.inprocess import Answer
+from forewarn.testing.kit.events import Event
+from forewarn.testing.kit.inprocess import Answer
 from forewarn.wire.requests import write_approval
 
 TARGET = "/metadata/scheduledevents?api-version=2020-07-01"
@@ -383,7 +383,7 @@ def test_in_process_a_slow_answer_comes_when_the_clock_was_wound(
 def test_in_process_a_test_that_waits_for_itself_is_told_so(
     inside: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holding, "MAX_UNWOUND", 0.01)
+    monkeypatch.setattr(delay, "MAX_UNWOUND", 0.01)
     inside.faults.add("slow", times=1)
     with pytest.raises(TimeoutError, match="nobody has wound the clock"):
         inside.get("web_0")

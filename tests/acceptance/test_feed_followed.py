@@ -25,19 +25,19 @@ from polling import metrics, until
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
-from forewarn.control import feed as control_feed
-from forewarn.control import following
-from forewarn.control.client import ControlClient, ControlError
-from forewarn.control.feed_schema import FeedCommit, FeedHello
-from forewarn.control.schema import ScheduleRequest
+from forewarn.control.client import follow as following
+from forewarn.control.client.client import ControlClient, ControlError
+from forewarn.control.routes import feed as control_feed
+from forewarn.control.schema.core import ScheduleRequest
+from forewarn.control.schema.feed import FeedCommit, FeedHello
 from forewarn.core import Machine
 from forewarn.core.access import Limit, Role
 from forewarn.core.changes import MachinePut
-from forewarn.service.feed import FEED_PAGE
-from forewarn.service.tokens import Created, NewToken
+from forewarn.service.access.tokens import Created, NewToken
+from forewarn.service.engine.feed import FEED_PAGE
 from forewarn.store.port import Batch, Entry
 from forewarn.testing import SAMPLE, Service
-from forewarn.testing.service import START
+from forewarn.testing.kit.service import START
 
 STATE = "state.db"
 
@@ -205,7 +205,7 @@ def test_whoever_comes_too_late_is_told_where_it_begins(service: Service) -> Non
 def test_history_that_goes_while_somebody_reads_ends_the_stream_with_a_word(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forewarn.service.feed.RECENT", 0)
+    monkeypatch.setattr("forewarn.service.engine.feed.RECENT", 0)
     with closing(slow(service, "?after=0")) as stream:
         fill(service, 2 * FEED_PAGE)
         until(lambda: service.node.feed.lag > FEED_PAGE)
@@ -248,7 +248,7 @@ def fill(service: Service, times: int) -> None:
 def test_a_slow_reader_costs_nothing_and_misses_nothing(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forewarn.service.feed.RECENT", 0)
+    monkeypatch.setattr("forewarn.service.engine.feed.RECENT", 0)
     with closing(slow(service, "?after=0")) as stream:
         fill(service, 3 * FEED_PAGE)
         last = service.node.store.seq

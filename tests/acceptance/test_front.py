@@ -37,14 +37,14 @@ from polling import GET, LAST, ODD, asked, metrics, real_time, until
 from raw import Line, Raw, request
 from running import Running
 
-from forewarn import guard
 from forewarn.core import Rules
 from forewarn.core.time import DAY
-from forewarn.metadata.front import Front
-from forewarn.metadata.limits import Limits
-from forewarn.metadata.plans import MAX_PLAN, MAX_PLANS
-from forewarn.node.servers import GRACE
-from forewarn.node.sockets import open_loopback
+from forewarn.metadata.endpoint.limits import Limits
+from forewarn.metadata.http.front import Front
+from forewarn.metadata.http.known_polls import MAX_PLAN, MAX_PLANS
+from forewarn.node.listening.server import GRACE
+from forewarn.node.listening.sockets import open_loopback
+from forewarn.support import guard
 from forewarn.testing import Service
 
 COUNT = 60
@@ -437,7 +437,7 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 250_000)
         return listeners
 
-    monkeypatch.setattr("forewarn.node.making.open_loopback", opened)
+    monkeypatch.setattr("forewarn.node.wiring.open_loopback", opened)
 
 
 def fill(service: Service, guest: Guest, size: int) -> int:

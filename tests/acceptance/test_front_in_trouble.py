@@ -14,12 +14,12 @@ from guests import Guest, fleet_of
 from polling import CHUNKED, GET, ODD, asked, until
 from structlog.testing import capture_logs
 
-from forewarn import guard
-from forewarn.metadata.app import MetadataApp
-from forewarn.metadata.front import Front
-from forewarn.metadata.limits import Limits
-from forewarn.metadata.plans import ALLOWED, MAX_PLAN
-from forewarn.metadata.request_parser import SLICE, RequestParser
+from forewarn.metadata.endpoint.app import MetadataApp
+from forewarn.metadata.endpoint.limits import Limits
+from forewarn.metadata.http.front import Front
+from forewarn.metadata.http.known_polls import ALLOWED, MAX_PLAN
+from forewarn.metadata.http.request_parser import SLICE, RequestParser
+from forewarn.support import guard
 from forewarn.testing import Service
 
 

@@ -19,7 +19,7 @@ import pytest
 from netns import require
 
 from forewarn.core import Status
-from forewarn.drivers.command import Command, Program
+from forewarn.drivers.command.driver import Command, Program
 from forewarn.testing import RefusedByService, Service
 
 EXAMPLE = Path(__file__).parents[2] / "examples/drivers/local_processes.py"

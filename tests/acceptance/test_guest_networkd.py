@@ -28,7 +28,7 @@ from guarded import (
 from netns import METADATA_ADDRESS, Namespace, require
 from pyroute2 import IPRoute  # type: ignore[import-untyped]
 
-from forewarn.wire.beside import MAX_WAIT
+from forewarn.wire.extensions import MAX_WAIT
 
 NETWORKD = Path("/usr/lib/systemd/systemd-networkd")
 HOST, GUEST = "10.0.0.1", "10.0.0.10"

@@ -18,16 +18,16 @@ import sqlalchemy as sa
 from polling import metrics, until
 from serving import made, serving
 
-from forewarn.control.client import ControlClient, ControlError
+from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.core.access import Role
-from forewarn.drivers.command import Command, Program
-from forewarn.service import wellbeing
-from forewarn.service.clock import VirtualClock
-from forewarn.service.tokens import NewToken
+from forewarn.drivers.command.driver import Command, Program
+from forewarn.service.access.tokens import NewToken
+from forewarn.service.engine.clock import VirtualClock
+from forewarn.service.telemetry import health
 from forewarn.store.port import StoreFailed
-from forewarn.store.sqlite import SqliteStore
+from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.testing import SAMPLE, Service
-from forewarn.testing.service import START
+from forewarn.testing.kit.service import START
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_the_log_says_when_a_part_fails_and_when_it_is_well_again(
 
         info = error
 
-    monkeypatch.setattr(wellbeing, "log", Log())
+    monkeypatch.setattr(health, "log", Log())
     full(service)
     until(lambda: len(told) == 1)
     limited(service, 1_000_000)
@@ -153,7 +153,7 @@ def test_the_log_says_when_a_part_fails_for_another_reason_but_not_how_long_it_l
         def error(self, _says: str, **fields: str) -> None:
             told.append(fields["why"])
 
-    monkeypatch.setattr(wellbeing, "log", Log())
+    monkeypatch.setattr(health, "log", Log())
     well = service.node.wellbeing
     reasons = ["1 of 3 workers are away", "2 of 3 workers are away", "no answer for 31 s"]
     for why in (*reasons, "no answer for 32 s", "no answer for 33 s"):
@@ -179,8 +179,8 @@ def test_a_store_that_does_not_answer_and_what_it_keeps_waiting_are_noticed(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its thread is stuck, as on a disk that hangs."""
-    monkeypatch.setattr(wellbeing, "STORE_PATIENCE", 0.2)
-    monkeypatch.setattr(wellbeing, "OVERDUE_PATIENCE", 0.2)
+    monkeypatch.setattr(health, "STORE_PATIENCE", 0.2)
+    monkeypatch.setattr(health, "OVERDUE_PATIENCE", 0.2)
     service.schedule("Reboot", "web_0")
     store, clock = service.node.store, service.node.clock
     assert isinstance(store, SqliteStore)
@@ -201,7 +201,7 @@ def test_a_store_that_does_not_answer_and_what_it_keeps_waiting_are_noticed(
 def test_a_loop_that_stood_still_is_noticed(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wellbeing, "LOOP_PATIENCE", -1.0)
+    monkeypatch.setattr(health, "LOOP_PATIENCE", -1.0)
     assert wrong(service, "healthz").keys() == {"loop"}
 
 

@@ -13,23 +13,23 @@ import pytest
 from polling import until
 from typer.testing import CliRunner, Result
 
-from forewarn import guard
 from forewarn.cli.app import app
-from forewarn.cli.settings import Settings, SettingsError, config
-from forewarn.control import client as control_client
-from forewarn.control.client import ControlClient, ControlError
+from forewarn.control.client import client as control_client
+from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.core import Event, EventType, Group, Refused, apply
 from forewarn.core import commands as c
 from forewarn.core.access import Role, Token
 from forewarn.core.fleet import Host
 from forewarn.core.history import Record, Scribe, What
 from forewarn.core.registry import HostPut, HostRemoved, RolloutPut, StateRestored, TokenPut
-from forewarn.core.rollout import Lane, Rollout, Step, prefix
+from forewarn.core.rollouts.model import Lane, Rollout, Step, prefix
 from forewarn.core.time import DAY
-from forewarn.service import history as service_history
+from forewarn.node.settings import Settings, SettingsError, config
+from forewarn.service.upkeep import history as service_history
 from forewarn.store.port import Wanted
+from forewarn.support import guard
 from forewarn.testing import SAMPLE, Service
-from forewarn.testing.service import START
+from forewarn.testing.kit.service import START
 
 FLEET = """
 hosts: [rack-1, rack-2, rack-3]

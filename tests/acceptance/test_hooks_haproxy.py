@@ -19,9 +19,9 @@ from hooking import Hook
 from manager import Manager
 from netns import require
 
-from forewarn import guard
-from forewarn.agent.ready.contract import Failure
-from forewarn.agent.ready.runtime_api import RuntimeApi, Server
+from forewarn.agent.hooks.contract import Failure
+from forewarn.agent.hooks.haproxy_runtime_api import RuntimeApi, Server
+from forewarn.support import guard
 
 PATIENCE = 20.0
 

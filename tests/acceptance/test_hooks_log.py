@@ -16,8 +16,8 @@ from hooking import EVENT, Hook
 from manager import Manager
 from netns import needs_root, require
 
-from forewarn import guard
-from forewarn.agent.ready.contract import Failure
+from forewarn.agent.hooks.contract import Failure
+from forewarn.support import guard
 
 PATIENCE = 20.0
 JOURNALD = Path("/usr/lib/systemd/systemd-journald")

@@ -10,7 +10,7 @@ import pytest
 from hook_receivers import Mail, Web
 from hooking import EVENT, Hook
 
-from forewarn.agent.ready.contract import Failure
+from forewarn.agent.hooks.contract import Failure
 
 SECRET = "open-sesame"
 

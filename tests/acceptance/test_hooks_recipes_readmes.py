@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hook_recipes import RECIPES
 
-from forewarn.agent import reading
+from forewarn.agent.config import read as reading
 
 FOLDERS = sorted(readme.parent.name for readme in RECIPES.glob("*/README.md"))
 

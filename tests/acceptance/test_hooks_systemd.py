@@ -120,7 +120,7 @@ def test_a_unit_that_is_unknown_or_masked_stops_nothing(booted: Booted, tmp_path
     assert booted.states("app") == ["active"]
     assert list(tmp_path.iterdir()) == []
     script = (
-        "from forewarn.agent.ready import KINDS; k = KINDS['systemd'];"
+        "from forewarn.agent.hooks import KINDS; k = KINDS['systemd'];"
         "[print(says) for says in k.check(k.options(units=['app', 'nowhere', 'masked']))]"
     )
     unknown, masked = booted.done(sys.executable, "-I", "-c", script).splitlines()

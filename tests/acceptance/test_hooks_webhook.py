@@ -14,7 +14,7 @@ from certifying import Authority
 from hook_receivers import Web
 from hooking import EVENT, Hook
 
-from forewarn.agent.ready.contract import Failure
+from forewarn.agent.hooks.contract import Failure
 
 SECRET = "open-sesame"
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from raw import Line, request
 
-from forewarn.metadata.limits import Limits
+from forewarn.metadata.endpoint.limits import Limits
 from forewarn.testing import Service
 
 GET = request("GET", events(NEWEST), METADATA)

@@ -19,8 +19,8 @@ from netns import METADATA_ADDRESS, Namespace, needs_root, require
 from pyroute2 import IPRoute  # type: ignore[import-untyped]
 
 from forewarn.node import Address, Config, Node
-from forewarn.service import fleetfile
-from forewarn.testing.living import Living
+from forewarn.service.fleet import read
+from forewarn.testing.kit.session import Living
 
 NETWORKD = Path("/usr/lib/systemd/systemd-networkd")
 # Unpacked, not installed: it would manage the network of whoever runs the tests, after a reboot.
@@ -215,7 +215,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     for program, package in PROGRAMS.items():
         require(shutil.which(program), f"{program} (apt-get install {package})")
     machines = "\n".join(f"  - {{name: web_{n}, address: 10.0.0.1{n}}}" for n in range(len(MACS)))
-    fleet = fleetfile.parse(f"groups:\n- name: web\n  kind: scale-set\n  machines:\n{machines}\n")
+    fleet = read.parse(f"groups:\n- name: web\n  kind: scale-set\n  machines:\n{machines}\n")
     site = Site(tmp_path_factory.mktemp("leases"))
     try:
         site.build()

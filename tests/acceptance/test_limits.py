@@ -30,15 +30,15 @@ from polling import CHUNKED, GET, LAST, ODD, asked, metrics, real_time, until
 from raw import Line, Raw, exchange, request
 from running import Running
 
-from forewarn import guard
-from forewarn.cli import settings
 from forewarn.core import Rules
 from forewarn.core.time import MINUTE
-from forewarn.metadata.counts import Counts
-from forewarn.metadata.limits import OPEN_FILES, STRANGERS, Limits
-from forewarn.node import Node, listening
-from forewarn.node.sockets import open_loopback
-from forewarn.service.fleetfile import Fleet
+from forewarn.metadata.endpoint.counts import Counts
+from forewarn.metadata.endpoint.limits import OPEN_FILES, STRANGERS, Limits
+from forewarn.node import Node, settings
+from forewarn.node.listening import serve
+from forewarn.node.listening.sockets import open_loopback
+from forewarn.service.fleet.read import Fleet
+from forewarn.support import guard
 from forewarn.testing import Service
 
 POST = request("POST", events(NEWEST), METADATA, "Content-Length: 99")
@@ -83,7 +83,7 @@ def time() -> Iterator[Guard]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(guard, "monotonic", time)
-        patch.setattr(listening, "SWEEP_EVERY", 0.01)
+        patch.setattr(serve, "SWEEP_EVERY", 0.01)
         patch.setattr(Counts, "tell", told)
         yield time
 
@@ -533,7 +533,7 @@ def large(monkeypatch: pytest.MonkeyPatch, time: Guard) -> Iterator[Guest]:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)
         return listeners
 
-    monkeypatch.setattr("forewarn.node.making.open_loopback", opened)
+    monkeypatch.setattr("forewarn.node.wiring.open_loopback", opened)
     limits = Limits(max_connections_per_machine=4)
     with Service(fleet_of(1), sockets=True, front=True, limits=limits) as service:
         guest = Guest(service, "web0_0")

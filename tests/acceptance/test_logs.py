@@ -18,8 +18,8 @@ from forking import Forked
 from polling import until
 from running import Running
 
-from forewarn.control.client import ControlClient, ControlError
-from forewarn.control.schema import ScheduleRequest
+from forewarn.control.client.client import ControlClient, ControlError
+from forewarn.control.schema.core import ScheduleRequest
 
 FLEET = """
 groups:

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from polling import metrics
 
-from forewarn.control.client import ControlClient, ControlError
-from forewarn.control.rollout_schema import RolloutRequest
+from forewarn.control.client.client import ControlClient, ControlError
+from forewarn.control.schema.rollouts import RolloutRequest
 from forewarn.core.changes import MachinePut
 from forewarn.core.fleet import Machine
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
 from forewarn.store.port import Batch, Entry, StoreFailed
 from forewarn.testing import SAMPLE, Service
-from forewarn.testing.service import START
+from forewarn.testing.kit.service import START
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -13,8 +13,8 @@ from manager import Manager
 from polling import until
 from serving import made, serving
 
-from forewarn import guard
 from forewarn.node.notifying import Notifier
+from forewarn.support import guard
 
 
 @pytest.fixture

@@ -13,9 +13,8 @@ from certifying import Authority
 from polling import until
 from serving import made, serving
 
-from forewarn.control import crowd, protocol
+from forewarn.control.server import acceptor, connections, protocol
 from forewarn.core.access import Role
-from forewarn.node import door
 from forewarn.testing import Service
 
 
@@ -105,7 +104,7 @@ def test_what_takes_long_to_answer_is_not_cut_off(api: Api) -> None:
 def test_there_is_room_for_so_many_that_are_being_answered(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crowd, "MAX_OPERATOR_CONNECTIONS", 3)
+    monkeypatch.setattr(connections, "MAX_OPERATOR_CONNECTIONS", 3)
     held = [following(api) for _ in range(3)]
     full = api.get("/healthz")
     assert (full.status, "too many connections" in full.detail) == (503, True)
@@ -115,7 +114,7 @@ def test_there_is_room_for_so_many_that_are_being_answered(
 
 
 def test_one_address_has_its_share_of_them(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crowd, "MAX_OPERATOR_SHARE", 2)
+    monkeypatch.setattr(connections, "MAX_OPERATOR_SHARE", 2)
     held = [following(api) for _ in range(2)]
     assert api.get("/healthz").status == 503
     with connected(api, "127.0.0.9") as other:
@@ -130,7 +129,7 @@ def test_who_is_not_being_answered_gives_way_and_nobody_else(
 ) -> None:
     """Neither what has not asked yet, nor what has been answered, keeps a newcomer out."""
     monkeypatch.setattr(protocol, "OPERATOR_HEAD_TIMEOUT", 60.0)
-    monkeypatch.setattr(crowd, "MAX_OPERATOR_CONNECTIONS", 3)
+    monkeypatch.setattr(connections, "MAX_OPERATOR_CONNECTIONS", 3)
     stream, silent, answered = following(api), connected(api), connected(api)
     answered.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
     said = b""
@@ -153,7 +152,7 @@ def test_who_is_not_being_answered_gives_way_and_nobody_else(
 def test_a_handshake_that_does_not_come_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "HANDSHAKE_TIMEOUT", 0.5)
+    monkeypatch.setattr(acceptor, "HANDSHAKE_TIMEOUT", 0.5)
     authority = Authority(tmp_path)
     with Service(FLEET, sockets=True, tls=authority.issue("127.0.0.1")) as service:
         api = Api(service.control_url, tls=authority.trusted())

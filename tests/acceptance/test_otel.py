@@ -21,11 +21,11 @@ from serving import environment, made
 from typer.testing import CliRunner
 
 from forewarn.cli.app import app
-from forewarn.control.client import ControlClient, ControlError
-from forewarn.control.rollout_schema import RolloutRequest
+from forewarn.control.client.client import ControlClient, ControlError
+from forewarn.control.schema.rollouts import RolloutRequest
 from forewarn.core.access import Role
-from forewarn.service import tracing
-from forewarn.service.tokens import Created, NewToken
+from forewarn.service.access.tokens import Created, NewToken
+from forewarn.service.engine import otel
 from forewarn.testing import SAMPLE, Service
 
 ERROR = 2  # of a span's status
@@ -81,7 +81,7 @@ def collector() -> Iterator[Collector]:
 
 @pytest.fixture
 def traced(collector: Collector) -> Iterator[Collector]:
-    with tracing.sent_to(collector.url):
+    with otel.sent_to(collector.url):
         yield collector
 
 
@@ -108,7 +108,7 @@ def post(service: Service, path: str, body: object, **headers: str) -> int:
 
 
 def test_a_call_its_commit_and_the_drivers_attempt_are_one_trace(collector: Collector) -> None:
-    with tracing.sent_to(collector.url), Service(SAMPLE, sockets=True) as service:
+    with otel.sent_to(collector.url), Service(SAMPLE, sockets=True) as service:
         service.get("web_0")
         parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
         wanted = {"type": "Reboot", "machines": ["web_0"]}
@@ -144,7 +144,7 @@ def test_a_call_its_commit_and_the_drivers_attempt_are_one_trace(collector: Coll
 
 
 def test_what_a_deadline_sets_going_is_a_trace_of_its_own(collector: Collector) -> None:
-    with tracing.sent_to(collector.url), Service(SAMPLE, sockets=True) as service:
+    with otel.sent_to(collector.url), Service(SAMPLE, sockets=True) as service:
         service.get("web_0")
         event = service.schedule("Reboot", "web_0")
         service.clock.advance("15m")
@@ -158,7 +158,7 @@ def test_what_a_deadline_sets_going_is_a_trace_of_its_own(collector: Collector) 
 
 
 def test_a_rollouts_announcements_are_told(collector: Collector) -> None:
-    with tracing.sent_to(collector.url), Service(SAMPLE, sockets=True) as service:
+    with otel.sent_to(collector.url), Service(SAMPLE, sockets=True) as service:
         client = ControlClient(service.control_url)
         rollout = client.start_rollout(RolloutRequest(type="Reboot", groups=["web"]))
         service.settle()
@@ -169,7 +169,7 @@ def test_a_rollouts_announcements_are_told(collector: Collector) -> None:
 
 
 def test_refusals_and_faults_are_seen_and_secrets_and_bodies_are_not(collector: Collector) -> None:
-    with tracing.sent_to(collector.url), Service(SAMPLE, sockets=True) as service:
+    with otel.sent_to(collector.url), Service(SAMPLE, sockets=True) as service:
         made = service.run(
             service.node.tokens.create(NewToken(name="root", role=Role.ADMIN), "test")
         )
@@ -189,7 +189,7 @@ def test_refusals_and_faults_are_seen_and_secrets_and_bodies_are_not(collector: 
 
 
 def test_guests_polls_are_not_traced(collector: Collector) -> None:
-    with tracing.sent_to(collector.url), Service(SAMPLE, sockets=True) as service:
+    with otel.sent_to(collector.url), Service(SAMPLE, sockets=True) as service:
         service.get("web_0")
         for _ in range(20):
             service.get("web_0")
@@ -201,7 +201,7 @@ def test_a_collector_that_fails_stops_nothing_and_is_told_of_once(
 ) -> None:
     collector.answers = 503
     with caplog.at_level(logging.DEBUG), Service(SAMPLE, sockets=True) as service:
-        with tracing.sent_to(collector.url):
+        with otel.sent_to(collector.url):
             for _ in range(30):
                 service.cancel(service.schedule("Freeze", "web_0"))
         assert service.get("web_0").status == 200
@@ -246,9 +246,9 @@ def test_without_the_packages_it_says_what_to_install(
 
 
 def test_what_is_no_address_is_refused() -> None:
-    with pytest.raises(tracing.TracesUnusable, match="an address such as http"):
-        tracing.start("collector:4318")
-    assert not tracing.active()
+    with pytest.raises(otel.TracesUnusable, match="an address such as http"):
+        otel.start("collector:4318")
+    assert not otel.active()
 
 
 def test_the_service_sends_what_it_has_when_it_stops(tmp_path: Path, collector: Collector) -> None:

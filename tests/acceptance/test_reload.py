@@ -20,11 +20,11 @@ from certifying import Authority
 from manager import Manager
 from serving import FLEET, Serving, made, serving
 
-from forewarn.cli.reloading import Reloading, Report
-from forewarn.cli.settings import Settings, config, load
 from forewarn.core.time import DAY, SECOND, Rules
-from forewarn.drivers.command import Command, Program
+from forewarn.drivers.command.driver import Command, Program
 from forewarn.node.config import Tls
+from forewarn.node.daemon.reload import Reloading, Report
+from forewarn.node.settings import Settings, config, load
 from forewarn.testing import SAMPLE, Service
 
 
@@ -337,6 +337,6 @@ def asked(connection: http.client.HTTPConnection) -> int:
 
 
 def _gate(command: str) -> Any:
-    from forewarn.core.rollout import Gate
+    from forewarn.core.rollouts.model import Gate
 
     return Gate(command=command, timeout=60 * SECOND)

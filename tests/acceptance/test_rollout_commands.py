@@ -19,10 +19,10 @@ from rich.console import Console
 from running import Running
 from typer.testing import CliRunner, Result
 
-from forewarn.cli import watching
 from forewarn.cli.app import app
-from forewarn.cli.settings import config, read
-from forewarn.control.client import ControlClient, Unreachable
+from forewarn.cli.commands import rollout_watch
+from forewarn.control.client.client import ControlClient, Unreachable
+from forewarn.node.settings import config, read
 from forewarn.testing import SAMPLE, Service
 
 
@@ -144,7 +144,7 @@ def test_watching_ends_with_the_rollout_and_tells_how_it_ended(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever watches looks again and again; here minutes pass between two looks."""
-    monkeypatch.setattr(watching, "rest", lambda: service.clock.advance("20m"))
+    monkeypatch.setattr(rollout_watch, "rest", lambda: service.clock.advance("20m"))
     done = told(service, "start", "--type", "Reboot", "--group", "web")["id"]
     watched = typed(service, "watch", done)
     assert watched.exit_code == 0
@@ -166,7 +166,7 @@ def test_on_a_terminal_there_are_bars_for_the_whole_and_for_what_is_in_progress(
     service.clock.advance("30m")
     found = ControlClient(service.control_url).rollout(id)
     out = StringIO()
-    Console(file=out, width=120, force_terminal=False).print(watching.picture(found))
+    Console(file=out, width=120, force_terminal=False).print(rollout_watch.picture(found))
     lines = out.getvalue().splitlines()
     assert lines[0] == f"Reboot rollout {id} of group web, group sql, group shop"
     assert [line.split()[0] for line in lines[1:4]] == ["all", "web", "sql"]
@@ -242,7 +242,7 @@ def test_a_watcher_waits_for_a_service_that_is_away(
         return honest(self, wanted)
 
     monkeypatch.setattr(ControlClient, "rollout", now_and_then)
-    monkeypatch.setattr(watching, "rest", lambda: service.clock.advance("20m"))
+    monkeypatch.setattr(rollout_watch, "rest", lambda: service.clock.advance("20m"))
     watched = typed(service, "watch", id)
     assert watched.exit_code == 0
     assert watched.stdout.splitlines()[-1] == "done 1/1"

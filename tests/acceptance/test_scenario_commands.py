@@ -20,12 +20,13 @@ from polling import until
 from running import Running
 from typer.testing import CliRunner, Result
 
+from forewarn import judge
 from forewarn.cli.app import app
-from forewarn.service.ledger import Hung
-from forewarn.testing import RefusedByService, Service, judge, scenarios
+from forewarn.service.engine.ledger import Hung
+from forewarn.testing import RefusedByService, Service, scenarios
 from forewarn.testing.enclosure import NoFakeTime, fake_time
-from forewarn.testing.scenarios.commands import Commands
-from forewarn.testing.service import START
+from forewarn.testing.kit.service import START
+from forewarn.testing.scenarios.engine.program import Commands
 
 APP = """\
 import json, os, signal, sys, time, urllib.request
@@ -196,7 +197,7 @@ def test_a_service_that_cannot_play_it_says_so_in_a_line(
     def refuse(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("forewarn.testing.scenarios.engine._settle_in", refuse)
+    monkeypatch.setattr("forewarn.testing.scenarios.runner._settle_in", refuse)
     result = typed("run", "user-reboot", "--", "true")
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, f"forewarn: {error}")
 

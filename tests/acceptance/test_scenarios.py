@@ -6,7 +6,8 @@ import pytest
 import scenario_clients as clients
 from scenario_clients import Clients, Good
 
-from forewarn.testing import judge, scenarios
+from forewarn import judge
+from forewarn.testing import scenarios
 from forewarn.testing.scenarios import Result
 
 PATIENT = 5.0  # seconds; whoever has not asked for so long is not waited for

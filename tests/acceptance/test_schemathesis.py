@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.control import attempts
-from forewarn.control.client import ControlClient
-from forewarn.control.token_schema import TokenRequest
+from forewarn.control.client.client import ControlClient
+from forewarn.control.http import token_attempts
+from forewarn.control.schema.tokens import TokenRequest
 from forewarn.testing import SAMPLE, Service
 
 HERE = Path(__file__).parent / "schemathesis_run"
@@ -22,7 +22,9 @@ PATIENCE = 300  # seconds; it takes some 40
 
 
 def test_the_api_is_what_its_document_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempts, "MAX_FAILED", 10**9)  # wrong tokens are tried by the hundred
+    monkeypatch.setattr(
+        token_attempts, "MAX_FAILED", 10**9
+    )  # wrong tokens are tried by the hundred
     with Service(SAMPLE, sockets=True, state=tmp_path / "state.db") as service:
         made = ControlClient(service.control_url).create_token(
             TokenRequest(name="tester", role="admin")

@@ -21,11 +21,11 @@ from forking import run
 from polling import until
 from running import Running
 
-from forewarn.control.client import ControlClient, ControlError
-from forewarn.control.schema import AdvanceRequest, ScheduleRequest
+from forewarn.control.client.client import ControlClient, ControlError
+from forewarn.control.schema.core import AdvanceRequest, ScheduleRequest
 from forewarn.core import Rules
 from forewarn.drivers.simulated import FileWorld
-from forewarn.service.trace import FileTrace
+from forewarn.service.telemetry.event_trace import FileTrace
 from forewarn.wire.requests import write_approval
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
@@ -256,7 +256,7 @@ RECORDED = """
 import resource, signal, sys
 from pathlib import Path
 from forewarn.core import Rules
-from forewarn.service.trace import FileTrace
+from forewarn.service.telemetry.event_trace import FileTrace
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 path = Path(sys.argv[1])

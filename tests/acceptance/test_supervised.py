@@ -26,8 +26,8 @@ from serving import FLEET, Serving, environment, made, serving
 from several import NEVER_LONGER, _children
 
 import forewarn
-from forewarn.cli import process
-from forewarn.node.child import ALIVE, UNWELL
+from forewarn.node.daemon import process_main
+from forewarn.node.processes.child import ALIVE, UNWELL
 
 SOURCE = Path(forewarn.__file__).parent
 
@@ -147,8 +147,8 @@ def test_a_process_that_is_not_well_says_so_and_gives_no_sign_of_life(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said: list[tuple[str, object]] = []
-    monkeypatch.setattr(process, "_say", lambda *words: said.append(words))
-    life = process.Life()
+    monkeypatch.setattr(process_main, "_say", lambda *words: said.append(words))
+    life = process_main.Life()
     life.show_once()
     life.status = lambda: "3 machines"
     life.show_once()
@@ -163,7 +163,7 @@ def test_a_signal_to_reload_is_not_lost_and_kills_nobody_while_the_supervisor_st
     settings = made(tmp_path, "workers = 1\n")
     with started(tmp_path, settings, [sys.executable]) as running:
         line = Path(f"/proc/{running.process.pid}/cmdline")
-        while b"forewarn.cli.supervisor" not in line.read_bytes():
+        while b"forewarn.node.daemon.supervisor_main" not in line.read_bytes():
             assert running.process.poll() is None
         running.process.send_signal(signal.SIGHUP)  # it has just begun to import
         assert running.line(60).startswith("ready ")

@@ -20,11 +20,11 @@ from guests import METADATA, NOT_FOUND, THROTTLED, VERSIONS, Guest, approval, ev
 from raw import Raw, request
 from typer.testing import CliRunner
 
-from forewarn import guard
 from forewarn.cli.app import app
 from forewarn.core.events import MAX_READY_CHANGES
-from forewarn.drivers.command import Command, Program
-from forewarn.metadata.limits import Limits
+from forewarn.drivers.command.driver import Command, Program
+from forewarn.metadata.endpoint.limits import Limits
+from forewarn.support import guard
 from forewarn.testing import Service
 
 READY = "/forewarn/v1/ready"

@@ -22,9 +22,9 @@ from certifying import Authority
 from guests import Guest, fleet_of
 from serving import made, serving
 
-from forewarn.cli import running
-from forewarn.control import crowd
+from forewarn.control.server import connections
 from forewarn.core.access import Role
+from forewarn.node.daemon import discovery
 from forewarn.testing import Service
 
 NOBODY = 65_534  # a user that is not us
@@ -105,7 +105,7 @@ def test_a_crowd_at_the_control_api_keeps_no_guest_waiting_and_no_operator_out(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those who only hold connections give way, the oldest first."""
-    monkeypatch.setattr(crowd, "MAX_OPERATOR_CONNECTIONS", 20)
+    monkeypatch.setattr(connections, "MAX_OPERATOR_CONNECTIONS", 20)
     port = int(service.control_url.rpartition(":")[2])
     guest = Guest(service, "web0_0")
     guest.get()
@@ -221,7 +221,7 @@ def test_a_directory_that_somebody_else_has_made_is_not_believed(
         pytest.skip("needs root, to be somebody else")
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.delenv("RUNTIME_DIRECTORY", raising=False)
-    monkeypatch.setattr(running, "SYSTEM", tmp_path / "system")
+    monkeypatch.setattr(discovery, "SYSTEM", tmp_path / "system")
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
     theirs = tmp_path / f"forewarn-{os.getuid()}"
     theirs.mkdir(mode=0o777)
@@ -230,12 +230,12 @@ def test_a_directory_that_somebody_else_has_made_is_not_believed(
         json.dumps({"pid": os.getpid(), "metadata": "", "control": "http://127.0.0.1:1"})
     )
     os.chown(theirs, NOBODY, NOBODY)
-    with pytest.raises(running.NotFound, match="no service runs on this machine"):
-        running.find()
-    with running.note("http://127.0.0.1:2", "http://127.0.0.1:3"):
+    with pytest.raises(discovery.NotFound, match="no service runs on this machine"):
+        discovery.find()
+    with discovery.note("http://127.0.0.1:2", "http://127.0.0.1:3"):
         assert list(theirs.iterdir()) == [note]
     os.chown(theirs, os.getuid(), os.getgid())
-    assert running.find() == "http://127.0.0.1:1"  # the very same, where it is our own
+    assert discovery.find() == "http://127.0.0.1:1"  # the very same, where it is our own
 
 
 @pytest.fixture
@@ -243,7 +243,7 @@ def shared_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where everybody may put something, which is where notes lie without XDG_RUNTIME_DIR."""
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.delenv("RUNTIME_DIRECTORY", raising=False)
-    monkeypatch.setattr(running, "SYSTEM", tmp_path / "system")
+    monkeypatch.setattr(discovery, "SYSTEM", tmp_path / "system")
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
     return tmp_path
 
@@ -255,9 +255,9 @@ def test_a_link_in_place_of_the_directory_of_notes_is_not_followed(shared_tmp: P
     (project / "1.json").write_text("{}")
     place = shared_tmp / f"forewarn-{os.getuid()}"
     place.symlink_to(project)
-    with pytest.raises(running.NotFound, match="no service runs on this machine"):
-        running.find()
-    with running.note("http://127.0.0.1:2", "http://127.0.0.1:3"):
+    with pytest.raises(discovery.NotFound, match="no service runs on this machine"):
+        discovery.find()
+    with discovery.note("http://127.0.0.1:2", "http://127.0.0.1:3"):
         assert {path.name for path in project.iterdir()} == {"package.json", "1.json"}
 
 
@@ -267,10 +267,10 @@ def test_a_directory_of_notes_that_others_can_write_to_is_not_believed(shared_tm
     place.chmod(0o777)
     told = {"pid": os.getpid(), "metadata": "", "control": "http://127.0.0.1:1"}
     (place / f"{os.getpid()}.json").write_text(json.dumps(told))
-    with pytest.raises(running.NotFound, match="no service runs on this machine"):
-        running.find()
+    with pytest.raises(discovery.NotFound, match="no service runs on this machine"):
+        discovery.find()
     place.chmod(0o700)
-    assert running.find() == "http://127.0.0.1:1"
+    assert discovery.find() == "http://127.0.0.1:1"
 
 
 def test_only_notes_whose_process_is_gone_are_removed(shared_tmp: Path) -> None:
@@ -281,6 +281,6 @@ def test_only_notes_whose_process_is_gone_are_removed(shared_tmp: Path) -> None:
     left = {"settings.json", "007.json", f"{os.getpid()}.json", "99999999999.json"}
     for name in (*left, f"{ended}.json"):
         (place / name).write_text("no note")
-    with pytest.raises(running.NotFound, match="no service runs on this machine"):
-        running.find()
+    with pytest.raises(discovery.NotFound, match="no service runs on this machine"):
+        discovery.find()
     assert {path.name for path in place.iterdir()} == left

@@ -20,10 +20,10 @@ from forking import Forked, run
 from typer.testing import CliRunner
 
 from forewarn.cli.app import app
-from forewarn.control.client import ControlClient, ControlError
-from forewarn.control.schema import AdvanceRequest, ScheduleRequest
+from forewarn.control.client.client import ControlClient, ControlError
+from forewarn.control.schema.core import AdvanceRequest, ScheduleRequest
 from forewarn.core import Rules
-from forewarn.metadata.limits import Limits
+from forewarn.metadata.endpoint.limits import Limits
 from forewarn.testing import SAMPLE, Service
 
 FOREWARN = [sys.executable, "-m", "forewarn"]

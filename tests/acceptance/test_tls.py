@@ -23,10 +23,10 @@ from forking import Forked, run
 from running import Running
 from typer.testing import CliRunner, Result
 
-from forewarn import guard
 from forewarn.cli.app import app
 from forewarn.node import CannotListen
 from forewarn.node.config import Tls
+from forewarn.support import guard
 from forewarn.testing import Service
 
 

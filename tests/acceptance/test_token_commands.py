@@ -18,10 +18,10 @@ from forking import Forked, run
 from running import Running
 from typer.testing import CliRunner, Result
 
-from forewarn import guard
 from forewarn.cli.app import app
 from forewarn.core.access import Role
 from forewarn.core.time import DAY
+from forewarn.support import guard
 from forewarn.testing import Service
 
 FOREWARN = [sys.executable, "-m", "forewarn"]

@@ -12,7 +12,7 @@ import yaml
 from netns import require
 from snippets import Broken, Reader, blocks, commands, differs, edited
 
-from forewarn.service.fault_kinds import Kind
+from forewarn.service.faults.kinds import Kind
 from forewarn.testing import scenarios
 
 ROOT = Path(__file__).parents[2]

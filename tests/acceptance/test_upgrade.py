@@ -21,9 +21,9 @@ from typer.testing import CliRunner
 
 from forewarn.cli.app import app
 from forewarn.core.time import HOUR
-from forewarn.store import upgrading
-from forewarn.store.locking import locked
-from forewarn.store.schema import SCHEMA_VERSION
+from forewarn.store.sqlite import upgrade
+from forewarn.store.sqlite.lock import locked
+from forewarn.store.sqlite.schema import SCHEMA_VERSION
 from forewarn.testing import Service
 
 STORED = Path(__file__).parents[1] / "contract/schemas"
@@ -166,7 +166,7 @@ def test_a_state_that_the_service_could_not_read_is_told_with_what_is_kept(
     def broken(_state: Path) -> None:
         raise msgspec.ValidationError("no such event")
 
-    monkeypatch.setattr(upgrading, "_read_all", broken)
+    monkeypatch.setattr(upgrade, "_read_all", broken)
     refused = typed("--state", state)
     assert refused.exit_code == 1
     assert "cannot be used as state: no such event" in refused.stderr

@@ -13,10 +13,10 @@ from api_kit import ask
 from bearing import FLEET, bearing
 from typer.testing import CliRunner, Result
 
-from forewarn.cli import settings
 from forewarn.cli.app import app
-from forewarn.cli.settings import Settings
 from forewarn.core.access import Role
+from forewarn.node import settings
+from forewarn.node.settings import Settings
 from forewarn.testing import SAMPLE, Service
 from forewarn.verdict.rules import RULES
 

@@ -16,10 +16,11 @@ import structlog
 from bearing import FLEET, Api, bearing, token
 from litestar.handlers import HTTPRouteHandler
 
-from forewarn import guard
-from forewarn.control import access, attempts, backup, history
+from forewarn.control.http import authorization, token_attempts
+from forewarn.control.routes import backup, history
 from forewarn.core.access import Role
-from forewarn.service.tokens import Created
+from forewarn.service.access.tokens import Created
+from forewarn.support import guard
 from forewarn.testing import Service
 
 SECRET = re.compile(r"fw_[0-9a-f]{8}_[A-Za-z0-9]{43}")
@@ -129,7 +130,7 @@ def routes(service: Service) -> dict[str, HTTPRouteHandler]:
 def test_what_every_call_needs_is_decided(service: Service) -> None:
     """A new call fails this until somebody has thought about it."""
     found = {
-        name: (access.role_for(handler), bool(handler.opt.get("limits")))
+        name: (authorization.role_for(handler), bool(handler.opt.get("limits")))
         for name, handler in routes(service).items()
     }
     assert found == ROLES
@@ -243,7 +244,7 @@ def wrong(made: Created) -> list[str]:
 def test_no_other_way_of_saying_it_lets_anybody_in(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempts, "MAX_FAILED", 1_000)
+    monkeypatch.setattr(token_attempts, "MAX_FAILED", 1_000)
     made = token(service, "alice", Role.ADMIN)
     api = Api(service.control_url)
     for said in wrong(made):
@@ -273,19 +274,19 @@ def test_whoever_keeps_trying_has_to_wait_and_is_told_of(
     assert owner.get("/v1/status").status == 200  # from the same address as the guesser
     guesser.token = f"fw_{made.token.id}_{'x' * 43}"
     with structlog.testing.capture_logs() as logs:
-        for _ in range(attempts.MAX_FAILED):
+        for _ in range(token_attempts.MAX_FAILED):
             assert guesser.get("/v1/status").status == 401
         waits = guesser.get("/v1/status")
     assert waits.status == 429
-    assert 0 < int(waits.headers["retry-after"]) <= attempts.FAILED_WINDOW + 1
+    assert 0 < int(waits.headers["retry-after"]) <= token_attempts.FAILED_WINDOW + 1
     told = [entry for entry in logs if "was refused" in entry["event"] and "attempts" in entry]
-    assert [entry["attempts"] for entry in told] == [1, attempts.MAX_FAILED]
+    assert [entry["attempts"] for entry in told] == [1, token_attempts.MAX_FAILED]
     assert all("xxx" not in str(entry) for entry in logs)
     # Whoever has a right one is let in: a neighbour's guesses are not held against it.
     assert Api(service.control_url, other.secret.text).get("/v1/status").status == 200
     assert owner.get("/v1/status").status == 200
     assert guesser.get("/v1/status").status == 429
-    late = guard.monotonic() + attempts.FAILED_WINDOW
+    late = guard.monotonic() + token_attempts.FAILED_WINDOW
     monkeypatch.setattr(guard, "monotonic", lambda: late)
     assert guesser.get("/v1/status").status == 401
 
@@ -294,20 +295,20 @@ def test_whoever_keeps_trying_has_to_wait_and_is_told_of(
 def test_what_is_open_to_all_is_open_to_a_wrong_token_as_well(service: Service, page: str) -> None:
     token(service, "alice", Role.ADMIN)
     stale = Api(service.control_url, f"fw_00000000_{'x' * 43}")
-    for _ in range(attempts.MAX_FAILED + 1):
+    for _ in range(token_attempts.MAX_FAILED + 1):
         assert stale.get(page).status in (200, 302)
     assert stale.get("/v1/status").status == 401  # and nothing was counted against it
 
 
 def test_the_count_of_failures_is_bounded_and_takes_networks_for_one() -> None:
-    kept = attempts.Attempts()
-    for n in range(attempts.MAX_FAILED):
+    kept = token_attempts.Attempts()
+    for n in range(token_attempts.MAX_FAILED):
         kept.failed(f"2001:db8::{n:x}", "")
     assert kept.wait("2001:db8::ffff") > 0
     assert kept.wait("2001:db8:0:1::1") == 0
-    for n in range(attempts.MAX_FAILING + 10):
+    for n in range(token_attempts.MAX_FAILING + 10):
         kept.failed(f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}", "")
-    assert len(kept._failing) == attempts.MAX_FAILING
+    assert len(kept._failing) == token_attempts.MAX_FAILING
 
 
 def test_a_stream_ends_when_its_token_is_revoked(service: Service) -> None:
@@ -359,7 +360,7 @@ def test_what_is_being_sent_ends_when_its_token_is_revoked(
     monkeypatch.setattr(history, "EXPORT_CHUNK", 64)
     monkeypatch.setattr(backup, "BACKUP_CHUNK", 4_096)
     ended = threading.Event()
-    real = access.still_or_ended
+    real = authorization.still_or_ended
 
     def revoked_meanwhile(ask: Any) -> None:
         if not ended.is_set():  # the first piece is still sent
@@ -379,7 +380,7 @@ def test_what_is_being_sent_ends_when_its_token_is_revoked(
         bot = bearing(there, "bot", Role.ADMIN)
         for _ in range(20):
             there.schedule("Freeze", "web_0")
-        monkeypatch.setattr(access, "still_or_ended", revoked_meanwhile)
+        monkeypatch.setattr(authorization, "still_or_ended", revoked_meanwhile)
         connection = bot.connection()
         connection.request("GET", target, headers={"Authorization": f"Bearer {bot.token}"})
         answer = connection.getresponse()

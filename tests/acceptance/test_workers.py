@@ -19,7 +19,7 @@ from polling import until
 from raw import HungUp, Line
 from several import LAST_POLL, NEVER_LONGER, Crowd, Several, several, source
 
-from forewarn.testing.judge import judge
+from forewarn.judge import judge
 
 ROOT = os.geteuid() == 0
 

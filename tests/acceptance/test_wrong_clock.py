@@ -15,17 +15,17 @@ from forking import run
 from polling import until
 from serving import FLEET, FOREWARN, Serving, environment, made, serving
 
-from forewarn import guard
 from forewarn.core import EventType, Refused, Source
 from forewarn.core.history import Record, What
 from forewarn.core.time import DAY
 from forewarn.node import Config, Node
-from forewarn.service.clock import ClockLimits, RealClock
-from forewarn.service.fleetfile import parse
-from forewarn.store import checking
+from forewarn.service.engine.clock import ClockLimits, RealClock
+from forewarn.service.fleet.read import parse
 from forewarn.store.port import Wanted
-from forewarn.store.verifying import verify
-from forewarn.testing.inprocess import exchange
+from forewarn.store.sqlite import check
+from forewarn.store.sqlite.verify import verify
+from forewarn.support import guard
+from forewarn.testing.kit.inprocess import exchange
 
 FOUR_YEARS = 4 * 365 * DAY
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
@@ -140,7 +140,7 @@ def test_the_clock_can_be_accepted_while_no_service_runs(tmp_path: Path) -> None
     assert kinds[: len(before)] == [record.what for record in before]
     assert What.CLOCK_ACCEPTED in kinds[len(before) :]
     assert all(record.at <= guard.wall_us() for record in after)
-    with checking.reading(state) as connection:
+    with check.reading(state) as connection:
         verify(connection, state)  # the commits still lead to what stands beside them
 
 

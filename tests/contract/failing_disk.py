@@ -250,7 +250,7 @@ def disagreements(told: Told, found: set[str], when: str) -> Iterator[str]:
 
 
 def looked(path: Path) -> set[str]:
-    from forewarn.store.sqlite import SqliteStore
+    from forewarn.store.sqlite.engine import SqliteStore
 
     async def look() -> set[str]:
         store = SqliteStore(path)
@@ -266,7 +266,7 @@ def lived(path: Path, say: Callable[[str], None], names: Sequence[str] = "abcde"
 
     from forewarn.store import OutcomeUnknown, StoreFailed, StoreUnusable
     from forewarn.store.port import Sightings
-    from forewarn.store.sqlite import SqliteStore
+    from forewarn.store.sqlite.engine import SqliteStore
 
     async def told(name: str, doing: Any) -> None:
         say(f"begun {name}")
@@ -321,7 +321,7 @@ def lived(path: Path, say: Callable[[str], None], names: Sequence[str] = "abcde"
 def restored(path: Path, say: Callable[[str], None]) -> None:
     """A backup with one more group becomes the state."""
     from forewarn.store import OutcomeUnknown, StoreUnusable
-    from forewarn.store.restoring import restore
+    from forewarn.store.sqlite.restore import restore
 
     say("begun restored")
     try:
@@ -338,11 +338,9 @@ def main(home: Path) -> None:
     import structlog  # noqa: F401
     import test_copies  # noqa: F401
 
-    import forewarn.store.migrate
-    import forewarn.store.sqlite  # noqa: F401
-    from forewarn.service import narrating
+    from forewarn.service.telemetry import log
 
-    narrating.configure("console", "error")
+    log.configure("console", "error")
     sweep = Sweep(home, lived, looked)
     gc.collect()
     gc.freeze()

@@ -14,11 +14,10 @@ import msgspec
 import pytest
 import uvloop
 
-from forewarn import guard
 from forewarn.core import EventType, Source
 from forewarn.core.time import SECOND
-from forewarn.drivers.command import Command, Program
-from forewarn.drivers.papers import LOOK_EVERY
+from forewarn.drivers.command.driver import Command, Program
+from forewarn.drivers.command.slots import GROUP_SHARE, Room
 from forewarn.drivers.port import (
     Again,
     Done,
@@ -32,8 +31,9 @@ from forewarn.drivers.port import (
     Unknown,
     Veto,
 )
-from forewarn.drivers.program import MAX_SAID, ProgramUnusable, found
-from forewarn.drivers.room import GROUP_SHARE, Room
+from forewarn.support import guard
+from forewarn.support.program import MAX_SAID, ProgramUnusable, found
+from forewarn.support.task_file import LOOK_EVERY
 
 START = 1_800_000_000 * SECOND
 TASK = Task(

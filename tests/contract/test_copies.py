@@ -21,12 +21,14 @@ import pytest
 from forewarn.core import GroupKind, Machine, Now, decide
 from forewarn.core import commands as c
 from forewarn.core.changes import Changes
-from forewarn.store import Batch, Entry, StoreFailed, StoreUnusable, checking, copying, verifying
-from forewarn.store.naming import beside
+from forewarn.store import Batch, Entry, StoreFailed, StoreUnusable
 from forewarn.store.port import Contents, Copy, States, StoreUnreadable, Work
-from forewarn.store.restoring import Restored, restore
-from forewarn.store.schema import SCHEMA_VERSION
-from forewarn.store.sqlite import SqliteStore
+from forewarn.store.sqlite import check, verify
+from forewarn.store.sqlite import copy as copying
+from forewarn.store.sqlite.engine import SqliteStore
+from forewarn.store.sqlite.naming import beside
+from forewarn.store.sqlite.restore import Restored, restore
+from forewarn.store.sqlite.schema import SCHEMA_VERSION
 
 NOW = Now(at=1_800_000_000_000_000)
 COPIED = NOW.at + 5
@@ -81,8 +83,8 @@ def restored(backup: Path, state: Path, *, force: bool = False) -> Restored:
 
 
 def whole(path: Path) -> Contents:
-    with checking.reading(path) as connection:
-        return verifying.verify(connection, path)
+    with check.reading(path) as connection:
+        return verify.verify(connection, path)
 
 
 def names(directory: Path) -> set[str]:
@@ -94,7 +96,7 @@ import asyncio, os, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from test_copies import defining
-from forewarn.store.sqlite import SqliteStore
+from forewarn.store.sqlite.engine import SqliteStore
 
 async def main():
     store = SqliteStore(Path(sys.argv[2]))
@@ -155,7 +157,7 @@ def test_what_a_killed_service_has_left_in_its_log_is_in_the_copy(tmp_path: Path
 def paused(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Event, threading.Event]]:
     """Copies that stop in the middle: the first event says so, the second lets them go on."""
     middle, go_on = threading.Event(), threading.Event()
-    reading = checking.reading
+    reading = check.reading
     looks: list[int] = []  # at how far it has come, since it began to copy
 
     def traced(statement: str) -> None:
@@ -177,7 +179,7 @@ def paused(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Event, t
                 connection.set_progress_handler(wait, 20)
             yield connection
 
-    monkeypatch.setattr(checking, "reading", stopping)
+    monkeypatch.setattr(check, "reading", stopping)
     yield middle, go_on
     go_on.set()
 
@@ -311,8 +313,8 @@ def test_a_copy_becomes_the_state(tmp_path: Path) -> None:
     assert done.kept is None
     assert state.stat().st_mode & 0o777 == 0o600
     assert groups_in(state) == {"a", "b"}
-    with checking.reading(state) as connection:  # until somebody serves it
-        assert verifying.contents(connection, state).copied_at == COPIED
+    with check.reading(state) as connection:  # until somebody serves it
+        assert verify.contents(connection, state).copied_at == COPIED
 
 
 def test_a_raw_state_file_can_be_restored_too_and_counts_as_a_copy(tmp_path: Path) -> None:
@@ -497,7 +499,7 @@ def test_what_root_restores_belongs_to_whom_the_directory_belongs(tmp_path: Path
 DYING = """
 import os, signal, sys
 from pathlib import Path
-from forewarn.store.restoring import restore
+from forewarn.store.sqlite.restore import restore
 
 WATCHED = ("open", "os.link", "os.rename", "os.remove", "os.rmdir", "os.chown", "os.mkdir",
            "os.scandir", "sqlite3.connect")

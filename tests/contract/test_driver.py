@@ -14,7 +14,7 @@ import pytest
 
 from forewarn.core import EventType, Source
 from forewarn.core.time import MINUTE, SECOND
-from forewarn.drivers.command import Command, Program
+from forewarn.drivers.command.driver import Command, Program
 from forewarn.drivers.port import (
     Again,
     Done,

@@ -14,12 +14,15 @@ from typing import IO
 import pytest
 from test_copies import defining, grown, killed
 
-from forewarn.store import StoreUnusable, checking, copying, locking
-from forewarn.store.locking import locked, watched
-from forewarn.store.naming import beside
-from forewarn.store.restoring import restore
-from forewarn.store.sqlite import SqliteStore
-from forewarn.store.upgrading import upgrade
+from forewarn.store import StoreUnusable
+from forewarn.store.sqlite import check
+from forewarn.store.sqlite import copy as copying
+from forewarn.store.sqlite import lock as locking
+from forewarn.store.sqlite.engine import SqliteStore
+from forewarn.store.sqlite.lock import locked, watched
+from forewarn.store.sqlite.naming import beside
+from forewarn.store.sqlite.restore import restore
+from forewarn.store.sqlite.upgrade import upgrade
 
 
 @pytest.fixture
@@ -119,7 +122,7 @@ OPENED = """
 import asyncio, sys
 from pathlib import Path
 from forewarn.store import StoreUnusable
-from forewarn.store.sqlite import SqliteStore
+from forewarn.store.sqlite.engine import SqliteStore
 
 store = SqliteStore(Path(sys.argv[1]))
 try:
@@ -195,7 +198,7 @@ def test_whoever_only_looks_at_another_name_is_refused(running: Path, hard_link:
     """Its log is not to be found there."""
     for look in (
         lambda: copying.copy(hard_link, hard_link.parent / "backup", 1),
-        lambda: checking.check_file(hard_link),
+        lambda: check.check_file(hard_link),
         lambda: upgrade(hard_link),
     ):
         with pytest.raises(StoreUnusable, match="the same file under another name"):

@@ -20,11 +20,11 @@ from forewarn.core import Event, Group, apply
 from forewarn.core.access import Token
 from forewarn.core.fleet import Host
 from forewarn.core.history import Record, What
-from forewarn.core.rollout import Rollout
+from forewarn.core.rollouts.model import Rollout
 from forewarn.store import StoreUnusable
 from forewarn.store.port import Commit, Keyed, Sightings, Wanted
-from forewarn.store.schema import SCHEMA_VERSION
-from forewarn.store.sqlite import SqliteStore
+from forewarn.store.sqlite.engine import SqliteStore
+from forewarn.store.sqlite.schema import SCHEMA_VERSION
 from forewarn.testing import Service
 
 STORED = Path(__file__).parent / "schemas"
@@ -214,7 +214,7 @@ DYING = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from alembic import op
-from forewarn.store.sqlite import SqliteStore
+from forewarn.store.sqlite.engine import SqliteStore
 
 calls = 0
 def dying(what):

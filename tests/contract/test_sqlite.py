@@ -16,10 +16,10 @@ from forewarn.core import GroupKind, Machine, Now, decide
 from forewarn.core import commands as c
 from forewarn.core.changes import Changes
 from forewarn.store import Batch, Entry, StoreFailed, StoreUnusable
-from forewarn.store.migrate import run as migrate
 from forewarn.store.port import States, Work
-from forewarn.store.schema import SCHEMA_VERSION, metadata
-from forewarn.store.sqlite import SqliteStore
+from forewarn.store.sqlite.engine import SqliteStore
+from forewarn.store.sqlite.migrate import run as migrate
+from forewarn.store.sqlite.schema import SCHEMA_VERSION, metadata
 
 NOW = Now(at=1_800_000_000_000_000)
 
@@ -84,7 +84,7 @@ def test_opening_a_current_file_does_not_import_the_migration_machinery(tmp_path
     asyncio.run(made(tmp_path / "state.db"))
     script = (
         "import asyncio, sys; from pathlib import Path\n"
-        "from forewarn.store.sqlite import SqliteStore\n"
+        "from forewarn.store.sqlite.engine import SqliteStore\n"
         "store = SqliteStore(Path(sys.argv[1])); asyncio.run(store.open())\n"
         "sys.exit('alembic' in sys.modules)"
     )

@@ -15,11 +15,11 @@ from forewarn.core import Status
 from forewarn.core.fleet import Host
 from forewarn.core.history import What
 from forewarn.core.registry import HostPut
-from forewarn.store import Batch, asking
-from forewarn.store import sqlite as engine
-from forewarn.store.migrate import run as migrate
+from forewarn.store import Batch
 from forewarn.store.port import Wanted
-from forewarn.store.sqlite import SqliteStore
+from forewarn.store.sqlite import engine, history_query
+from forewarn.store.sqlite.engine import SqliteStore
+from forewarn.store.sqlite.migrate import run as migrate
 
 AT = 1_800_000_000_000_000
 
@@ -199,7 +199,7 @@ def test_among_many_records_what_is_asked_for_is_found_by_an_index(
     large: Path, wanted: Wanted
 ) -> None:
     made = sa.create_engine(f"sqlite:///{large}")
-    text = asking.statement(wanted).compile(made, compile_kwargs={"literal_binds": True})
+    text = history_query.statement(wanted).compile(made, compile_kwargs={"literal_binds": True})
     made.dispose()
     with sqlite3.connect(large) as connection:
         plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}")]

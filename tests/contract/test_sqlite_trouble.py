@@ -21,9 +21,9 @@ from test_copies import WRECKS, defining, groups_in, grown, killed, names, sql
 
 from forewarn.core import Now
 from forewarn.store import MemoryStore, OutcomeUnknown, StoreFailed, StoreUnusable
-from forewarn.store.naming import beside
 from forewarn.store.port import Sightings, StoreUnreadable, Wanted
-from forewarn.store.sqlite import SqliteStore
+from forewarn.store.sqlite.engine import SqliteStore
+from forewarn.store.sqlite.naming import beside
 
 NOW = Now(at=1_800_000_000_000_000)
 
@@ -153,7 +153,8 @@ def as_nobody(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     drop = "import os\nif os.geteuid() == 0: os.setgid(65534); os.setuid(65534)\n"
     imports = "import asyncio, sys\nfrom pathlib import Path\n"
     imports += "from forewarn.store import StoreUnusable\n"
-    imports += "from forewarn.store.sqlite import SqliteStore\nimport forewarn.store.migrate\n"
+    imports += "from forewarn.store.sqlite.engine import SqliteStore\n"
+    imports += "import forewarn.store.sqlite.migrate\n"
     argv = [sys.executable, "-c", imports + drop + code, *arguments]
     return subprocess.run(argv, capture_output=True, text=True, timeout=60)
 
@@ -210,7 +211,7 @@ def test_a_state_that_cannot_be_created_leaves_nothing(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("forewarn.store.copying.sync", full)
+    monkeypatch.setattr("forewarn.store.sqlite.copy.sync", full)
     with pytest.raises(StoreUnusable, match="No space left on device"):
         run(_open(tmp_path / "state.db"))
     assert names(tmp_path) == {"state.db.lock"}

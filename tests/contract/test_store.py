@@ -18,7 +18,7 @@ from forewarn.core.registry import HostPut
 from forewarn.store import Batch, Commit, Entry, MemoryStore, Store, StoreFailed
 from forewarn.store.memory import Disk
 from forewarn.store.port import Sightings, States, Wanted, Work
-from forewarn.store.sqlite import SqliteStore
+from forewarn.store.sqlite.engine import SqliteStore
 
 Reopen: TypeAlias = Callable[[], Store]
 

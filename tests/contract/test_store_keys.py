@@ -11,13 +11,13 @@ import pytest
 
 from forewarn.core.access import Limit, Role, Token
 from forewarn.core.history import What
+from forewarn.core.labels import parse
 from forewarn.core.registry import TokenPut, TokenRemoved
-from forewarn.core.selection import parse
 from forewarn.core.time import DAY
 from forewarn.store import Batch, MemoryStore, Store, StoreFailed
 from forewarn.store.memory import Disk
 from forewarn.store.port import Key, Sightings, States, Wanted
-from forewarn.store.sqlite import SqliteStore
+from forewarn.store.sqlite.engine import SqliteStore
 
 AT = 1_800_000_000_000_000
 KEY = Key("alice", "restart-1", "digest of what was asked")

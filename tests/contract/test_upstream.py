@@ -10,9 +10,7 @@ from typing import TypeAlias
 
 import pytest
 
-from forewarn import guard
 from forewarn.core import Event, EventType, Refused, Rules
-from forewarn.metadata.remote import RemoteUpstream
 from forewarn.metadata.upstream import (
     MAX_CHANGES,
     GroupNews,
@@ -21,11 +19,13 @@ from forewarn.metadata.upstream import (
     TooOften,
     Upstream,
 )
+from forewarn.metadata.workers.remote_upstream import RemoteUpstream
 from forewarn.node import Config, Node
-from forewarn.node.local_line import dialler
-from forewarn.service.fleetfile import parse
+from forewarn.node.processes.unix_socket import dialler
+from forewarn.service.fleet.read import parse
 from forewarn.store import MemoryStore
 from forewarn.store.port import StoreFailed
+from forewarn.support import guard
 
 FLEET = """
 groups:

@@ -21,7 +21,7 @@ from guided import Coverage, mutated, signature, smallest
 from histories import busy
 from pair import Difference, Pair
 
-from forewarn import guard
+from forewarn.support import guard
 
 TELL_EVERY = 5.0  # seconds between two lines about how it goes
 BATCH = 16  # cases that are put side by side

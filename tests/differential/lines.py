@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 
-from forewarn import guard
+from forewarn.support import guard
 
 TURNS = 12  # of the loop, between two looks at a line
 LOOKS = 2  # in a row that find nothing: then it is quiet

@@ -24,11 +24,11 @@ from histories import FLEET, START, busy, ids
 from lines import REQUEST_ID, Heard, Lines, connected, same, settle, shown
 
 from forewarn.core import Rules
-from forewarn.metadata.limits import Limits
-from forewarn.metadata.seats import Identity
+from forewarn.metadata.endpoint.callers import Identity
+from forewarn.metadata.endpoint.limits import Limits
 from forewarn.node import Address, Config, Node
 from forewarn.node.dev import on_loopback
-from forewarn.service import fleetfile
+from forewarn.service.fleet import read
 
 AT_ONCE = 16  # cases that are put together; the loop accepts one caller in a turn
 ENOUGH = 4  # differences, after which no more are looked for
@@ -65,7 +65,7 @@ class Pair:
         limits: Limits | None = None,
         identity: Identity = Identity.ASKED,
     ) -> None:
-        made = on_loopback(fleetfile.parse(fleet))
+        made = on_loopback(read.parse(fleet))
         self.addresses = {machine.name: machine.addresses[0] for machine in made.machines}
         self._prepare = prepare
         self._identity = identity

@@ -30,8 +30,8 @@ from histories import AWAKE, NOBODY, busy
 from lines import Heard, settle
 from pair import Pair, Shared
 
-from forewarn.metadata.plans import MAX_PLANS
-from forewarn.metadata.seats import Identity
+from forewarn.metadata.endpoint.callers import Identity
+from forewarn.metadata.http.known_polls import MAX_PLANS
 from forewarn.node import Node
 
 CASES = named()

@@ -14,7 +14,7 @@ from histories import busy, schedule
 from pair import Differs, Pair
 
 from forewarn.core import EventType
-from forewarn.metadata import front, plans
+from forewarn.metadata.http import front, known_polls
 from forewarn.node import Node
 
 Defect: TypeAlias = Callable[[pytest.MonkeyPatch, Pair], None]
@@ -40,7 +40,7 @@ def _replan(patch: pytest.MonkeyPatch, pair: Pair, **fields: object) -> None:
     """What Front takes a poll for, changed."""
     answers = _answers(pair)
 
-    def changed(plan: plans.Plan, *asked: Any) -> bytes | None:
+    def changed(plan: known_polls.Plan, *asked: Any) -> bytes | None:
         other = copy.copy(plan)
         for name, value in fields.items():
             setattr(other, name, value)
@@ -51,7 +51,7 @@ def _replan(patch: pytest.MonkeyPatch, pair: Pair, **fields: object) -> None:
 
 def _learn(patch: pytest.MonkeyPatch, as_if: Callable[[bytes], bytes]) -> None:
     """Take a chunk for another one."""
-    learn = plans.learn
+    learn = known_polls.learn
     patch.setattr(front, "known", lambda _data: None)
     patch.setattr(front, "learn", lambda data: learn(as_if(data)))
 
@@ -90,10 +90,10 @@ def closes(patch: pytest.MonkeyPatch, pair: Pair) -> None:
 
 
 def knows_a_request_by_its_beginning(patch: pytest.MonkeyPatch, pair: Pair) -> None:
-    table: dict[bytes, plans.Plan | None] = {}
-    learn = plans.learn
+    table: dict[bytes, known_polls.Plan | None] = {}
+    learn = known_polls.learn
 
-    def learnt(data: bytes) -> plans.Plan | None:
+    def learnt(data: bytes) -> known_polls.Plan | None:
         plan = table[data[:70]] = learn(data)
         return plan
 
@@ -136,7 +136,7 @@ def does_not_ask_for_the_header(patch: pytest.MonkeyPatch, pair: Pair) -> None:
 def takes_everybody_for_one(patch: pytest.MonkeyPatch, pair: Pair) -> None:
     answers, web = _answers(pair), pair.addresses["web_0"]
 
-    def changed(plan: plans.Plan, _address: str, *asked: Any) -> bytes | None:
+    def changed(plan: known_polls.Plan, _address: str, *asked: Any) -> bytes | None:
         return answers(plan, web, *asked)
 
     patch.setattr(pair.front.endpoint, "at_once", changed)
@@ -145,7 +145,7 @@ def takes_everybody_for_one(patch: pytest.MonkeyPatch, pair: Pair) -> None:
 def remembers_its_answers(patch: pytest.MonkeyPatch, pair: Pair) -> None:
     answers, kept = _answers(pair), dict[object, bytes | None]()
 
-    def changed(plan: plans.Plan, address: str, *asked: Any) -> bytes | None:
+    def changed(plan: known_polls.Plan, address: str, *asked: Any) -> bytes | None:
         answer = answers(plan, address, *asked)
         found = kept.setdefault((plan, address), answer)
         fresh = re.search(rb"x-ms-request-id: .*\r\n", answer or b"")

@@ -13,7 +13,7 @@ from guided import smallest
 from histories import busy
 from pair import Pair
 
-from forewarn.metadata import front, plans
+from forewarn.metadata.http import front, known_polls
 
 END = b"\r\n\r\n"
 
@@ -41,7 +41,7 @@ def test_it_keeps_what_is_new_and_drops_what_is_not(tmp_path: Path) -> None:
 def test_it_finds_a_front_that_ignores_what_follows_a_poll(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learn = plans.learn
+    learn = known_polls.learn
     monkeypatch.setattr(front, "known", lambda _data: None)
     monkeypatch.setattr(front, "learn", lambda data: learn(data.partition(END)[0] + END))
     with Pair(busy) as pair:

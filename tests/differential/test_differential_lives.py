@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 from lines import same, settle
 from pair import Pair
 
-from forewarn import guard
 from forewarn.core import EventType, Refused
 from forewarn.core.time import MINUTE
-from forewarn.metadata.limits import Limits
-from forewarn.node import Node, listening
+from forewarn.metadata.endpoint.limits import Limits
+from forewarn.node import Node
+from forewarn.node.listening import serve
+from forewarn.support import guard
 
 Happening: TypeAlias = Callable[[Node], Awaitable[None]]
 PREVIEW = POLLS["version 2017-03-01"]
@@ -244,7 +245,7 @@ SLOW = {
 @pytest.mark.parametrize("wait", [9.0, 11.0, 119.0, 121.0])
 def test_who_is_too_slow_is_hung_up_on(monkeypatch: pytest.MonkeyPatch, wait: float) -> None:
     time = Time(monkeypatch)
-    monkeypatch.setattr(listening, "SWEEP_EVERY", 0.002)
+    monkeypatch.setattr(serve, "SWEEP_EVERY", 0.002)
 
     async def slow(pair: Pair) -> dict[str, list[bytes]]:
         with pair.lines("quiet", len(SLOW)) as lines:

@@ -10,7 +10,7 @@ from world import FLEET, GROUP_OF, MACHINES, Kill, Killed, Simulation
 
 from forewarn.core import EventType, Source, Status
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND
-from forewarn.service.hosts import How
+from forewarn.service.platform.hosts import How
 from forewarn.wire.requests import write_approval
 from forewarn.wire.versions import NEWEST, VERSIONS
 

@@ -22,21 +22,18 @@ from forewarn.core import (
     Refused,
     Source,
     Status,
-    announce,
     changes,
     group,
-    holds,
-    joint,
-    settling,
 )
+from forewarn.core.deciding import announce, holds, joint, start
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.time import DAY, MINUTE
 from forewarn.drivers.simulated import World
-from forewarn.metadata import app, boards, present
-from forewarn.metadata.reply import Reply
+from forewarn.judge import judge
+from forewarn.metadata.endpoint import app, documents, to_wire
+from forewarn.metadata.endpoint.reply import Reply
 from forewarn.metadata.upstream import GroupNews, LocalUpstream
 from forewarn.store.port import Commit, Sightings
-from forewarn.testing.judge import judge
 from forewarn.wire import document
 from forewarn.wire.versions import Version
 
@@ -45,7 +42,7 @@ replace = msgspec.structs.replace
 
 
 def starts_without_waiting(patch: pytest.MonkeyPatch) -> None:
-    for module in (holds, settling):
+    for module in (holds, start):
         patch.setattr(module, "ripe_by", lambda now: now.at + 365 * DAY)
 
 
@@ -105,8 +102,8 @@ def starts_over_after_a_restart(patch: pytest.MonkeyPatch) -> None:
 
 
 def _patch_view(patch: pytest.MonkeyPatch, change: Callable[[GroupView], GroupView]) -> None:
-    honest = present.document
-    patch.setattr(present, "document", lambda view, version: honest(change(view), version))
+    honest = to_wire.document
+    patch.setattr(to_wire, "document", lambda view, version: honest(change(view), version))
 
 
 def changes_the_id_when_it_starts(patch: pytest.MonkeyPatch) -> None:
@@ -147,19 +144,19 @@ def moves_the_time(patch: pytest.MonkeyPatch) -> None:
 
 
 def shows_everybody_the_same_board(patch: pytest.MonkeyPatch) -> None:
-    told, page = boards.Boards.told, boards.Board.page
-    web: list[boards.Board] = []
+    told, page = documents.Boards.told, documents.Board.page
+    web: list[documents.Board] = []
 
-    def remembered(self: boards.Boards, news: GroupNews) -> boards.Board:
+    def remembered(self: documents.Boards, news: GroupNews) -> documents.Board:
         board = told(self, news)
         web[:] = [board] if news.view.name == "web" else web
         return board
 
-    def same(self: boards.Board, version: Version) -> boards.Page:
+    def same(self: documents.Board, version: Version) -> documents.Page:
         return page(web[0] if web and web[0].enabled else self, version)
 
-    patch.setattr(boards.Boards, "told", remembered)
-    patch.setattr(boards.Board, "page", same)
+    patch.setattr(documents.Boards, "told", remembered)
+    patch.setattr(documents.Board, "page", same)
 
 
 def shows_new_fields_in_old_versions(patch: pytest.MonkeyPatch) -> None:
@@ -204,13 +201,13 @@ NOW: list[int] = [0]  # the instant of the decision that is being made
 
 
 def _patch_now(patch: pytest.MonkeyPatch) -> None:
-    honest = settling._Settling.__init__
+    honest = start._Settling.__init__
 
     def noted(self: Any, group: Group, now: Now) -> None:
         NOW[:] = [now.at]
         honest(self, group, now)
 
-    patch.setattr(settling._Settling, "__init__", noted)
+    patch.setattr(start._Settling, "__init__", noted)
 
 
 def announces_too_late(patch: pytest.MonkeyPatch) -> None:
@@ -243,14 +240,14 @@ def starts_freezes_out_of_nothing(patch: pytest.MonkeyPatch) -> None:
 
 def loses_approved_events(patch: pytest.MonkeyPatch) -> None:
     """What is approved is gone when it should start."""
-    honest = settling.started
+    honest = start.started
 
     def lost(event: Event, now: Now) -> Event:
         if event.approved is None:
             return honest(event, now)
         return move(event, Move.WITHDRAW, ended_at=now.at)
 
-    patch.setattr(settling, "started", lost)
+    patch.setattr(start, "started", lost)
 
 
 def begins_at_another_number(patch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,8 @@ from world import START, Kill, Simulation
 
 from forewarn.core import Status
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Duration
-from forewarn.service.clock import Clock, ClockLimits, RealClock
-from forewarn.testing.judge import judge
+from forewarn.judge import judge
+from forewarn.service.engine.clock import Clock, ClockLimits, RealClock
 
 YEAR = 365 * DAY
 LOOK: Duration = 5 * SECOND  # a process that is not looked at for longer has stood still

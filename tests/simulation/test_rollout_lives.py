@@ -8,11 +8,11 @@ import pytest
 from world import Kill, Killed, Simulation
 
 from forewarn.core import Event, EventType, Refused, Status
-from forewarn.core.lanes import Selection
-from forewarn.core.rollout import Rollout
+from forewarn.core.rollouts.lanes import Selection
+from forewarn.core.rollouts.model import Rollout
+from forewarn.core.rollouts.window_syntax import parse_window
 from forewarn.core.time import HOUR, MINUTE
-from forewarn.core.window_words import parse_window
-from forewarn.service.drafting import Wanted
+from forewarn.service.rollouts.request import Wanted
 
 WANTED = Wanted(
     type=EventType.REBOOT,

@@ -11,7 +11,7 @@ from world import Kill, Simulation
 
 from forewarn.core import Group
 from forewarn.core.changes import apply
-from forewarn.testing.judge import judge
+from forewarn.judge import judge
 
 STEPS = 150
 SHORT = 30  # of a life that is lived anew for every commit in it

@@ -17,16 +17,16 @@ from forewarn.core import Group, Rules
 from forewarn.core.time import DAY, SECOND, Time
 from forewarn.drivers.port import Checked, Observed, Performed, Task
 from forewarn.drivers.simulated import Impact, Simulated, World
-from forewarn.metadata.limits import Limits
-from forewarn.metadata.seats import Identity
+from forewarn.metadata.endpoint.callers import Identity
+from forewarn.metadata.endpoint.limits import Limits
 from forewarn.node import Config, Node
 from forewarn.node.dev import on_loopback, sample_fleet
-from forewarn.service.clock import Clock, VirtualClock
-from forewarn.service.trace import Trace
+from forewarn.service.engine.clock import Clock, VirtualClock
+from forewarn.service.telemetry.event_trace import Trace
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
 from forewarn.store.port import Commit
-from forewarn.testing.inprocess import exchange
+from forewarn.testing.kit.inprocess import exchange
 
 START: Time = 1_800_000_000 * SECOND
 FLEET = on_loopback(sample_fleet())

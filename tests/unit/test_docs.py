@@ -10,81 +10,62 @@ import msgspec
 import pytest
 import typer.main
 
-from forewarn import suggest
-from forewarn.agent import reading as agent_reading
-from forewarn.cli import process, run, settings_checking, settings_reading, settings_values
+from forewarn.agent.config import read as agent_reading
 from forewarn.cli.app import app
+from forewarn.cli.commands import run
 from forewarn.cli.credentials import MAX_TOKEN_FILE
-from forewarn.cli.settings import CommandTable, Settings
-from forewarn.control import (
-    access,
-    answers,
-    attempts,
-    backup,
-    crowd,
-    doorway,
-    fleet_schema,
+from forewarn.control.http import access_log as control_calls
+from forewarn.control.http import (
+    admission,
+    authorization,
+    errors,
+    filters,
     idempotency,
-    lists,
     paging,
+    token_attempts,
 )
-from forewarn.control import calls as control_calls
-from forewarn.control import events as control_events
-from forewarn.control import feed as control_feed
-from forewarn.control import fleet as control_fleet
-from forewarn.control import protocol as operators
-from forewarn.core import EventType, announce, events, restoring, selection
-from forewarn.core.decide import BACK_OFF_FIRST, BACK_OFF_MOST
+from forewarn.control.routes import backup
+from forewarn.control.routes import events as control_events
+from forewarn.control.routes import feed as control_feed
+from forewarn.control.routes import fleet as control_fleet
+from forewarn.control.schema import fleet
+from forewarn.control.server import acceptor, connections
+from forewarn.control.server import protocol as operators
+from forewarn.core import EventType, events, labels, renumbering
+from forewarn.core.deciding import announce
+from forewarn.core.deciding.decide import BACK_OFF_FIRST, BACK_OFF_MOST
 from forewarn.core.history import What
 from forewarn.core.lifecycle import TABLE, diagram
-from forewarn.drivers import program, simulated
-from forewarn.drivers.command import ASK_AGAIN, CHECK_TIMEOUT, MAX_REASON
-from forewarn.drivers.room import GROUP_SHARE
-from forewarn.metadata import (
-    away,
-    calls,
-    fair_queue,
-    front,
-    holding,
-    hub,
-    limits,
-    lines,
-    protocol,
-    remote,
-    request_parser,
-    seen,
-)
-from forewarn.metadata.app import READ_SIZE
-from forewarn.metadata.protocol import LINGER
-from forewarn.node import certificates, child, door, exposure, notifying, rereading, supervisor
+from forewarn.drivers import simulated
+from forewarn.drivers.command.driver import ASK_AGAIN, CHECK_TIMEOUT, MAX_REASON
+from forewarn.drivers.command.slots import GROUP_SHARE
+from forewarn.judge import RULES
+from forewarn.metadata.endpoint import limits
+from forewarn.metadata.endpoint.app import READ_SIZE
+from forewarn.metadata.faults import delay
+from forewarn.metadata.http import fair_queue, front, protocol, request_parser
+from forewarn.metadata.http.protocol import LINGER
+from forewarn.metadata.workers import calls, fencing, hub, messages, poll_report, remote_upstream
+from forewarn.node import notifying
+from forewarn.node.daemon import process_main
 from forewarn.node.heap import TRIM_ABOVE
-from forewarn.node.tls import CERTIFICATE_EVERY
-from forewarn.service import (
-    clock,
-    difference,
-    fault_accounts,
-    fault_checking,
-    fault_kinds,
-    faults,
-    feed,
-    fleetbuilding,
-    fleetfile,
-    fleetyaml,
-    history,
-    narrating,
-    outlet,
-    secret,
-    storekeeping,
-    tokens,
-    tracing,
-    wellbeing,
-)
-from forewarn.store import locking
-from forewarn.store.sqlite import PRUNE_SLICE
+from forewarn.node.listening import certificates, exposure
+from forewarn.node.listening.tls import CERTIFICATE_EVERY
+from forewarn.node.processes import child, reload_all, supervisor
+from forewarn.node.settings import CommandTable, Settings, sources, validate, values
+from forewarn.service.access import secret, tokens
+from forewarn.service.engine import clock, feed, otel
+from forewarn.service.faults import kinds, model, registry
+from forewarn.service.faults import validate as validate_fault
+from forewarn.service.fleet import build, diff, read
+from forewarn.service.telemetry import health, log, stderr
+from forewarn.service.upkeep import history, saver
+from forewarn.store.sqlite import lock
+from forewarn.store.sqlite.engine import PRUNE_SLICE
+from forewarn.support import program, suggest, yaml_events
+from forewarn.support.text import in_words
 from forewarn.testing import Service
-from forewarn.testing.enclosure import following, keeper, loopback, relay, surroundings
-from forewarn.testing.judge import RULES
-from forewarn.words import in_words
+from forewarn.testing.enclosure import follow_clock, keeper, loopback, relay, uplink
 
 DOCS = Path(__file__).parents[2] / "docs"
 README = DOCS.parent / "README.md"
@@ -118,28 +99,28 @@ def test_every_setting_of_a_program_is_documented(field: msgspec.structs.FieldIn
         ("MAX_DURATION_SECONDS", f"{events.MAX_DURATION_SECONDS:,}"),
         ("MAX_ACTIVE_EVENTS", f"{events.MAX_ACTIVE_EVENTS:,}"),
         ("MAX_READY_NOTE", f"{events.MAX_READY_NOTE:,} characters"),
-        ("MAX_FAULTS", f"{faults.MAX_FAULTS:,}"),
-        ("MAX_MET", f"{fault_accounts.MAX_MET:,}"),
-        ("MAX_FAULT_TARGETS", f"{fault_checking.MAX_FAULT_TARGETS:,}"),
-        ("MAX_FAULT_TIMES", f"{fault_checking.MAX_FAULT_TIMES:,}"),
-        ("MAX_FAULT_BODY", f"{fault_checking.MAX_FAULT_BODY:,} characters"),
-        ("MAX_HELD", f"{fault_kinds.MAX_HELD:g} s"),
-        ("MAX_UNWOUND", f"{holding.MAX_UNWOUND:g} s"),
+        ("MAX_FAULTS", f"{registry.MAX_FAULTS:,}"),
+        ("MAX_MET", f"{model.MAX_MET:,}"),
+        ("MAX_FAULT_TARGETS", f"{validate_fault.MAX_FAULT_TARGETS:,}"),
+        ("MAX_FAULT_TIMES", f"{validate_fault.MAX_FAULT_TIMES:,}"),
+        ("MAX_FAULT_BODY", f"{validate_fault.MAX_FAULT_BODY:,} characters"),
+        ("MAX_HELD", f"{kinds.MAX_HELD:g} s"),
+        ("MAX_UNWOUND", f"{delay.MAX_UNWOUND:g} s"),
         ("TIGHT_NOTICE", in_words(announce.TIGHT_NOTICE)),
-        ("MAX_PLACEMENT_GROUP", str(fleetfile.MAX_PLACEMENT_GROUP)),
+        ("MAX_PLACEMENT_GROUP", str(read.MAX_PLACEMENT_GROUP)),
         ("MAX_COMPARED", str(suggest.MAX_COMPARED)),
         ("MAX_SCANNED", f"{suggest.MAX_SCANNED:,}"),
         ("MAX_EVENT_MACHINES", f"{events.MAX_EVENT_MACHINES:,}"),
-        ("MAX_TEXT", f"{fleetyaml.MAX_TEXT:,} characters"),
-        ("MAX_KEYS", f"{fleetyaml.MAX_KEYS:,}"),
+        ("MAX_TEXT", f"{yaml_events.MAX_TEXT:,} characters"),
+        ("MAX_KEYS", f"{yaml_events.MAX_KEYS:,}"),
         ("MAX_PAGE", f"{paging.MAX_PAGE:,}"),
         ("MAX_LISTED", f"{control_events.MAX_LISTED:,}"),
-        ("PAST_AT_ONCE", str(lists.PAST_AT_ONCE)),
+        ("PAST_AT_ONCE", str(filters.PAST_AT_ONCE)),
         ("MAX_KEY", f"{idempotency.MAX_KEY} characters"),
-        ("MAX_BODY", f"{answers.MAX_BODY // 1024**2} MiB"),
-        ("MAX_OPERATOR_CONNECTIONS", f"{crowd.MAX_OPERATOR_CONNECTIONS:,}"),
-        ("MAX_OPERATOR_SHARE", f"{crowd.MAX_OPERATOR_SHARE:,}"),
-        ("HANDSHAKE_TIMEOUT", f"{door.HANDSHAKE_TIMEOUT:.0f} s"),
+        ("MAX_BODY", f"{errors.MAX_BODY // 1024**2} MiB"),
+        ("MAX_OPERATOR_CONNECTIONS", f"{connections.MAX_OPERATOR_CONNECTIONS:,}"),
+        ("MAX_OPERATOR_SHARE", f"{connections.MAX_OPERATOR_SHARE:,}"),
+        ("HANDSHAKE_TIMEOUT", f"{acceptor.HANDSHAKE_TIMEOUT:.0f} s"),
         ("MAX_READY_CHANGES", str(events.MAX_READY_CHANGES)),
         ("MAX_STREAMS_OF_ONE", str(control_feed.MAX_STREAMS_OF_ONE)),
         ("MAX_TOLD", f"{control_calls.MAX_TOLD:,}"),
@@ -147,28 +128,28 @@ def test_every_setting_of_a_program_is_documented(field: msgspec.structs.FieldIn
         ("OPERATOR_HEAD_TIMEOUT", f"{operators.OPERATOR_HEAD_TIMEOUT:.0f} s"),
         ("UNREAD_TIMEOUT", f"{operators.UNREAD_TIMEOUT:.0f} s"),
         ("MAX_TOKENS", f"{tokens.MAX_TOKENS:,}"),
-        ("MAX_SHOWN_NAME", f"{access.MAX_SHOWN_NAME} characters"),
-        ("MAX_HIDDEN_ANSWER", f"{doorway.MAX_HIDDEN_ANSWER // 1024**2} MiB"),
+        ("MAX_SHOWN_NAME", f"{authorization.MAX_SHOWN_NAME} characters"),
+        ("MAX_HIDDEN_ANSWER", f"{admission.MAX_HIDDEN_ANSWER // 1024**2} MiB"),
         ("MAX_TOKEN_NAME", f"{tokens.MAX_TOKEN_NAME} characters"),
         ("MAX_TOKEN_GROUPS", str(tokens.MAX_TOKEN_GROUPS)),
         ("MAX_TOKEN_LIFE", in_words(tokens.MAX_TOKEN_LIFE)),
         ("SECRET_LENGTH", f"{secret.SECRET_LENGTH} letters and digits"),
-        ("MAX_FAILED", str(attempts.MAX_FAILED)),
-        ("FAILED_WINDOW", f"{attempts.FAILED_WINDOW:.0f} s"),
-        ("MAX_FAILING", f"{attempts.MAX_FAILING:,}"),
-        ("TELL_FAILED", f"{attempts.TELL_FAILED:.0f} s"),
+        ("MAX_FAILED", str(token_attempts.MAX_FAILED)),
+        ("FAILED_WINDOW", f"{token_attempts.FAILED_WINDOW:.0f} s"),
+        ("MAX_FAILING", f"{token_attempts.MAX_FAILING:,}"),
+        ("TELL_FAILED", f"{token_attempts.TELL_FAILED:.0f} s"),
         ("CERTIFICATE_EVERY", f"{CERTIFICATE_EVERY:.0f} s"),
         ("MAX_TOKEN_FILE", f"{MAX_TOKEN_FILE:,} bytes"),
         ("MAX_HOST_BYTES", f"{control_fleet.MAX_HOST_BYTES // 1024**2} MiB"),
-        ("MAX_NAME", f"{fleetfile.MAX_NAME} characters"),
-        ("MAX_DOMAIN", str(fleetfile.MAX_DOMAIN)),
-        ("MAX_DEPTH", str(fleetyaml.MAX_DEPTH)),
-        ("MAX_ALIASED", f"{fleetyaml.MAX_ALIASED:,}"),
-        ("MAX_DETAILED", f"{difference.MAX_DETAILED:,}"),
-        ("MAX_LABELS", str(selection.MAX_LABELS)),
-        ("MAX_TERMS", str(selection.MAX_TERMS)),
-        ("MAX_FLEET_BYTES", f"{fleet_schema.MAX_FLEET_BYTES // 1024**2} MiB"),
-        ("DEFAULT_DOMAINS", str(fleetbuilding.DEFAULT_DOMAINS)),
+        ("MAX_NAME", f"{read.MAX_NAME} characters"),
+        ("MAX_DOMAIN", str(read.MAX_DOMAIN)),
+        ("MAX_DEPTH", str(yaml_events.MAX_DEPTH)),
+        ("MAX_ALIASED", f"{yaml_events.MAX_ALIASED:,}"),
+        ("MAX_DETAILED", f"{diff.MAX_DETAILED:,}"),
+        ("MAX_LABELS", str(labels.MAX_LABELS)),
+        ("MAX_TERMS", str(labels.MAX_TERMS)),
+        ("MAX_FLEET_BYTES", f"{fleet.MAX_FLEET_BYTES // 1024**2} MiB"),
+        ("DEFAULT_DOMAINS", str(build.DEFAULT_DOMAINS)),
         ("STEP", in_words(clock.STEP)),
         ("STALL", in_words(clock.STALL)),
         ("KEPT_IMPACTS", f"{simulated.KEPT_IMPACTS:,}"),
@@ -183,15 +164,14 @@ def test_every_setting_of_a_program_is_documented(field: msgspec.structs.FieldIn
         ("PRUNE_EVERY", f"{history.PRUNE_EVERY:.0f} s"),
         ("MEANT_AT_MOST", str(history.MEANT_AT_MOST)),
         ("PRUNE_SLICE", str(PRUNE_SLICE)),
-        ("MAX_SETTINGS_BYTES", f"{settings_reading.MAX_SETTINGS_BYTES // 1024**2} MiB"),
+        ("MAX_SETTINGS_BYTES", f"{sources.MAX_SETTINGS_BYTES // 1024**2} MiB"),
         (
             "LEAST_SILENCE`, `LEAST_TIMEOUT",
-            f"{in_words(settings_checking.LEAST_SILENCE)},"
-            f" {in_words(settings_checking.LEAST_TIMEOUT)}",
+            f"{in_words(validate.LEAST_SILENCE)}, {in_words(validate.LEAST_TIMEOUT)}",
         ),
-        ("MAX_WORKERS", str(settings_checking.MAX_WORKERS)),
-        ("MAX_GUEST_ADDRESSES", str(settings_values.MAX_GUEST_ADDRESSES)),
-        ("MAX_SOCKET_PATH", f"{settings_checking.MAX_SOCKET_PATH} bytes"),
+        ("MAX_WORKERS", str(validate.MAX_WORKERS)),
+        ("MAX_GUEST_ADDRESSES", str(values.MAX_GUEST_ADDRESSES)),
+        ("MAX_SOCKET_PATH", f"{validate.MAX_SOCKET_PATH} bytes"),
         ("EXPIRES_SOON", f"{certificates.EXPIRES_SOON // 86_400} d"),
         ("ADMIN_ENDS_SOON", in_words(exposure.ADMIN_ENDS_SOON)),
         (
@@ -205,23 +185,26 @@ def test_every_setting_of_a_program_is_documented(field: msgspec.structs.FieldIn
         ("HUNG", f"{supervisor.HUNG:g} s"),
         ("STARTING", f"{supervisor.STARTING:g} s"),
         ("AWAY_MOST", f"{supervisor.AWAY_MOST:g} s"),
-        ("REREAD_WITHIN", f"{rereading.REREAD_WITHIN:g} s"),
-        ("SIGN_OF_LIFE", f"{process.SIGN_OF_LIFE:g} s"),
+        ("REREAD_WITHIN", f"{reload_all.REREAD_WITHIN:g} s"),
+        ("SIGN_OF_LIFE", f"{process_main.SIGN_OF_LIFE:g} s"),
         ("STOP_WITHIN", f"{supervisor.STOP_WITHIN:g} s"),
         (
             "MAX_FRAME`, `MAX_GREETING",
-            f"{lines.MAX_FRAME // 1024**2} MiB, {lines.MAX_GREETING:,} bytes",
+            f"{messages.MAX_FRAME // 1024**2} MiB, {messages.MAX_GREETING:,} bytes",
         ),
         ("MAX_UNSENT", f"{hub.MAX_UNSENT // 1024**2} MiB"),
         ("HEARD_WITHIN", f"{hub.HEARD_WITHIN:g} s"),
         ("GATHER", f"{hub.GATHER:g} s"),
-        ("ENDED_WITHIN", f"{away.ENDED_WITHIN:g} s"),
+        ("ENDED_WITHIN", f"{fencing.ENDED_WITHIN:g} s"),
         ("QUIET`, `SILENT", f"{hub.QUIET:g} s, {hub.SILENT:g} s"),
-        ("ANSWERED_WITHIN", f"{remote.ANSWERED_WITHIN:g} s"),
-        ("TELL_FIRST`, `TELL_EVERY", f"{remote.TELL_FIRST:g} s, {remote.TELL_EVERY:g} s"),
+        ("ANSWERED_WITHIN", f"{remote_upstream.ANSWERED_WITHIN:g} s"),
+        (
+            "TELL_FIRST`, `TELL_EVERY",
+            f"{remote_upstream.TELL_FIRST:g} s, {remote_upstream.TELL_EVERY:g} s",
+        ),
         (
             "MAX_WAITING`, `LAST_WORDS",
-            f"{outlet.MAX_WAITING // 1024**2} MiB, {outlet.LAST_WORDS:g} s",
+            f"{stderr.MAX_WAITING // 1024**2} MiB, {stderr.LAST_WORDS:g} s",
         ),
         ("SLICE", f"{request_parser.SLICE:,} bytes"),
         ("READ_SIZE", f"{READ_SIZE:,} bytes"),
@@ -242,32 +225,35 @@ def test_every_setting_of_a_program_is_documented(field: msgspec.structs.FieldIn
             f"{limits.MAX_REFUSED}, {limits.MAX_REFUSED_PER_MACHINE}",
         ),
         ("TRIM_ABOVE", f"{TRIM_ABOVE // 1024**2} MiB"),
-        ("HOLD_MOST", f"{remote.HOLD_MOST:g} s"),
+        ("HOLD_MOST", f"{remote_upstream.HOLD_MOST:g} s"),
         ("MAX_CALLS`, `MAX_ASKED", f"{calls.MAX_CALLS:,}"),
-        ("MAX_EARLIER", f"{seen.MAX_EARLIER:,}"),
-        ("DIAL_FIRST`, `DIAL_MOST", f"{remote.DIAL_FIRST:g} s, {remote.DIAL_MOST:g} s"),
-        ("REPORT_EVERY", f"{remote.REPORT_EVERY:g} s"),
+        ("MAX_EARLIER", f"{poll_report.MAX_EARLIER:,}"),
+        (
+            "DIAL_FIRST`, `DIAL_MOST",
+            f"{remote_upstream.DIAL_FIRST:g} s, {remote_upstream.DIAL_MOST:g} s",
+        ),
+        ("REPORT_EVERY", f"{remote_upstream.REPORT_EVERY:g} s"),
         ("FEED_PAGE", str(feed.FEED_PAGE)),
         ("MAX_STREAMS", f"{control_feed.MAX_STREAMS:,}"),
         ("KEEP_ALIVE", f"{control_feed.KEEP_ALIVE:.0f} s"),
         ("COME_BACK", f"{control_feed.COME_BACK:,} ms"),
         ("MAX_CHANGES_WAIT", f"{control_feed.MAX_CHANGES_WAIT} s"),
-        ("LOOK_EVERY", f"{wellbeing.LOOK_EVERY:.0f} s"),
-        ("MAX_VALUE", f"{narrating.MAX_VALUE:,} characters"),
-        ("REMEMBERED", f"{tracing.REMEMBERED:,}"),
-        ("REMIND_EVERY", f"{storekeeping.REMIND_EVERY:.0f} s"),
+        ("LOOK_EVERY", f"{health.LOOK_EVERY:.0f} s"),
+        ("MAX_VALUE", f"{log.MAX_VALUE:,} characters"),
+        ("REMEMBERED", f"{otel.REMEMBERED:,}"),
+        ("REMIND_EVERY", f"{saver.REMIND_EVERY:.0f} s"),
         ("BACKUP_CHUNK", f"{backup.BACKUP_CHUNK:,} bytes"),
         ("BACKUP_TAKEN_WITHIN", f"{backup.BACKUP_TAKEN_WITHIN:g} s"),
         ("MAX_LOOPBACK_PORTS", f"{loopback.MAX_LOOPBACK_PORTS:,}"),
         ("MAX_HELD", f"{relay.MAX_HELD // 1024} KiB"),
         ("MAX_ASKING", str(relay.MAX_ASKING)),
         ("END_WITHIN", f"{keeper.END_WITHIN:g} s"),
-        ("NETWORK_WITHIN", f"{surroundings.NETWORK_WITHIN:g} s"),
+        ("NETWORK_WITHIN", f"{uplink.NETWORK_WITHIN:g} s"),
         ("CONNECT_WITHIN", f"{run.CONNECT_WITHIN:g} s"),
-        ("FOLLOW_EVERY", f"{following.FOLLOW_EVERY:g} s"),
+        ("FOLLOW_EVERY", f"{follow_clock.FOLLOW_EVERY:g} s"),
         (
             "LOOKERS_WITHIN`, `LOOK_AGAIN",
-            f"{locking.LOOKERS_WITHIN:g} s, {locking.LOOK_AGAIN:g} s",
+            f"{lock.LOOKERS_WITHIN:g} s, {lock.LOOK_AGAIN:g} s",
         ),
     ],
 )
@@ -286,7 +272,10 @@ def test_the_promised_notices_and_back_off_are_documented() -> None:
 
 def test_how_far_numbers_go_on_after_a_restore_is_documented() -> None:
     for what in ("DOCUMENTS", "COMMITS"):
-        least, each = getattr(restoring, f"{what}_LEAST"), getattr(restoring, f"{what}_PER_SECOND")
+        least, each = (
+            getattr(renumbering, f"{what}_LEAST"),
+            getattr(renumbering, f"{what}_PER_SECOND"),
+        )
         row = f"| `{what}_LEAST`, `{what}_PER_SECOND` | {least:,}, {each:,} |"
         assert row in _settings()
 
@@ -343,17 +332,17 @@ def test_the_readmes_client_prepares_and_approves(
     monkeypatch.setenv("FOREWARN_METADATA", web[0].url)
     web[1].restart()
     raised = [web[0].restart()]
-    seen = []
+    poll_report = []
 
     def prepare_for(event: object) -> None:
-        seen.append(event)
-        if len(seen) == 2:
+        poll_report.append(event)
+        if len(poll_report) == 2:
             raise Enough
         raised.append(web[0].schedule("Freeze"))
 
     with pytest.raises(Enough):
         exec(_in_readme("python", "import Client"), {"prepare_for": prepare_for})
-    assert [getattr(event, "id", None) for event in seen] == [event.id for event in raised]
+    assert [getattr(event, "id", None) for event in poll_report] == [event.id for event in raised]
     assert raised[0].status == "Started"
 
 

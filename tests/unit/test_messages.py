@@ -34,15 +34,15 @@ TELLING = {
 }
 NOTED = {"problems", "notes", "said"}  # lists that are told, one by one
 WORDING = {  # files whose functions put into words what others tell
-    "control/parameters.py",
-    "core/departures.py",
-    "core/selection.py",
+    "control/http/parameters.py",
+    "core/deciding/removals.py",
+    "core/labels.py",
     "node/node.py",
-    "suggest.py",
-    "service/wellbeing.py",
+    "support/suggest.py",
+    "service/telemetry/health.py",
 }
 # The test kit's; what guests get; a page; what a hook says, which its own page tells.
-APART = ("testing", "wire", "control/rendering.py", "agent/ready")
+APART = ("judge", "testing", "wire", "control/openapi/html.py", "agent/hooks")
 PASSING = {  # what looks like a message to us, and why it is none
     "no way to … an event that is …": "a mistake of ours",
     "the rollout has been paused, aborted or overtaken meanwhile": "a sign between two of ours",

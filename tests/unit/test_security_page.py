@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.cli.settings import CommandTable, Settings
+from forewarn.node.settings import CommandTable, Settings
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/security.md"

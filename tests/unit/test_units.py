@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.cli.settings import gather
-from forewarn.node.handed import CONTROL, METADATA
-from forewarn.service.wellbeing import LOOP_PATIENCE, OVERDUE_PATIENCE, STORE_PATIENCE
+from forewarn.node.listening.handed_over import CONTROL, METADATA
+from forewarn.node.settings import gather
+from forewarn.service.telemetry.health import LOOP_PATIENCE, OVERDUE_PATIENCE, STORE_PATIENCE
 
 ROOT = Path(__file__).parents[2]
 UNITS = ROOT / "deploy/systemd"

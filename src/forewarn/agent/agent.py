@@ -14,20 +14,21 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from forewarn.agent import ports, steps
-from forewarn.agent.agreeing import Agreeing
-from forewarn.agent.book import Book
-from forewarn.agent.cases import Case
-from forewarn.agent.config import Config, Hook
-from forewarn.agent.planner import Planner
-from forewarn.agent.runs import Run, State
-from forewarn.agent.standing import standing
-from forewarn.agent.steps import Now, Story
-from forewarn.agent.telling import Tell
-from forewarn.agent.troubles import Troubles
+from forewarn.agent import ports
+from forewarn.agent.approval.approve import Agreeing
+from forewarn.agent.config.model import Config, Hook
+from forewarn.agent.open_cases import Book
+from forewarn.agent.planning import steps
+from forewarn.agent.planning.attempts import standing
+from forewarn.agent.planning.planner import Planner
+from forewarn.agent.planning.steps import Now, Story
+from forewarn.agent.state.cases import Case
+from forewarn.agent.state.runs import Run, State
+from forewarn.agent.telemetry.log import Tell
+from forewarn.agent.telemetry.troubles import Troubles
 from forewarn.client.events import Look
 from forewarn.client.identity import Identity
-from forewarn.guard import Tasks, monotonic, pause
+from forewarn.support.guard import Tasks, monotonic, pause
 
 LOOK_WITHIN = 5.0  # seconds between two looks while an event is being handled
 ENDPOINT_PATIENCE = 10.0  # seconds that it may be silent before that is told

@@ -12,16 +12,16 @@ from typing import NoReturn
 import msgspec
 
 from forewarn.agent.agent import Agent
-from forewarn.agent.attending import attended
-from forewarn.agent.config import Config
-from forewarn.agent.counting import Counts
-from forewarn.agent.desk import Desk
-from forewarn.agent.keeping import Shelf, StateTaken, Unusable
-from forewarn.agent.pretending import Pretence
-from forewarn.agent.reading import ConfigError, read
-from forewarn.agent.telling import Teller, secrets_in
+from forewarn.agent.config.model import Config
+from forewarn.agent.config.read import ConfigError, read
+from forewarn.agent.running.dry_run import Pretence
+from forewarn.agent.running.executor import Desk
+from forewarn.agent.serve import attended
+from forewarn.agent.state.store import Shelf, StateTaken, Unusable
+from forewarn.agent.telemetry.log import Teller, secrets_in
+from forewarn.agent.telemetry.metrics import Counts
 from forewarn.client import AsyncClient, ClientError
-from forewarn.words import visible
+from forewarn.support.text import visible
 
 DRY_RUN = "--dry-run"
 

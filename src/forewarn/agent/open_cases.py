@@ -13,13 +13,14 @@ from typing import Any
 
 import msgspec
 
-from forewarn.agent import cases, planning
-from forewarn.agent.cases import Case
-from forewarn.agent.config import Config
-from forewarn.agent.matching import matched
+from forewarn.agent.config.model import Config
+from forewarn.agent.planning import plan
+from forewarn.agent.planning.match import matched
+from forewarn.agent.planning.steps import Story
 from forewarn.agent.ports import Desk
-from forewarn.agent.steps import Story
-from forewarn.agent.telling import Tell
+from forewarn.agent.state import cases
+from forewarn.agent.state.cases import Case
+from forewarn.agent.telemetry.log import Tell
 from forewarn.client.events import Event, Look
 from forewarn.client.identity import Identity
 
@@ -130,7 +131,7 @@ class Book:
         machine = listed or me.name
         case = cases.opened(id, event, rule, hooks, machine, now, self._boot)
         self._put(case)
-        begins = planning.begins(case)
+        begins = plan.begins(case)
         self._tell(
             "event seen",
             **facts,
@@ -154,7 +155,7 @@ class Book:
 
     def close(self, case: Case, now: datetime) -> None:
         closed = msgspec.structs.replace(case, closed=now)
-        self._desk.close(closed, planning.given_up(self.story(case)))
+        self._desk.close(closed, plan.given_up(self.story(case)))
         del self._open[case.id]
         self._done[case.id] = closed
         self._changed(case.id)

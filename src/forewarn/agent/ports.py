@@ -7,12 +7,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from forewarn.agent.cases import Case
-from forewarn.agent.config import Hook, Stage
-from forewarn.agent.runs import Run
+from forewarn.agent.config.model import Hook, Stage
+from forewarn.agent.state.cases import Case
+from forewarn.agent.state.runs import Run
 from forewarn.client.events import Event, Look
 from forewarn.client.identity import Identity
-from forewarn.client.standing import Standing
+from forewarn.client.status import Standing
 
 
 class Waiting(Protocol):
@@ -42,7 +42,7 @@ class Client(Protocol):
 
 
 class Desk(Protocol):
-    """`desk.py`, or `pretending.py` for a dry run."""
+    """`agent/running/executor.py`, or `agent/running/dry_run.py` for a dry run."""
 
     def cases(self) -> list[Case]: ...
 

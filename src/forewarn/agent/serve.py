@@ -8,15 +8,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from forewarn import guard
 from forewarn.agent.agent import Agent
-from forewarn.agent.counting import Counts
-from forewarn.agent.health import Face
-from forewarn.agent.listening import Where, listens
-from forewarn.agent.picture import picture_of
-from forewarn.agent.telling import Tell
-from forewarn.agent.wellbeing import BEAT, Wellbeing
-from forewarn.notifying import Notifier
+from forewarn.agent.config.address import Where, listens
+from forewarn.agent.telemetry.health import BEAT, Wellbeing
+from forewarn.agent.telemetry.http import Face
+from forewarn.agent.telemetry.log import Tell
+from forewarn.agent.telemetry.metrics import Counts
+from forewarn.agent.telemetry.status import picture_of
+from forewarn.support import guard
+from forewarn.support.sd_notify import Notifier
 
 LISTEN_AGAIN = 30.0  # seconds until an address that was taken is tried once more
 

@@ -27,30 +27,30 @@ class Room(NamedTuple):
 
 
 ROOMS = {
-    "dev": Room("serving"),
-    "serve": Room("serving"),
-    "apply": Room("fleet"),
+    "dev": Room("serve"),
+    "serve": Room("serve"),
+    "apply": Room("apply"),
     "history": Room("history"),
     "feed": Room("feed"),
-    "backup": Room("copies"),
-    "restore": Room("copies"),
-    "upgrade": Room("upgrading"),
+    "backup": Room("backup"),
+    "restore": Room("backup"),
+    "upgrade": Room("upgrade"),
     "run": Room("run", settings={"allow_interspersed_args": False}),
-    "record": Room("recording"),
+    "record": Room("record"),
     "watch": Room("watch"),
-    "judge": Room("judging"),
+    "judge": Room("judge"),
     "timeline": Room("timeline"),
     "verdict": Room("verdict"),
-    "config": Room("configuring", "The settings of a service."),
-    "machine": Room("machines", "Machines, and what their users may ask for."),
-    "group": Room("groups", "Groups: who shares a document."),
-    "host": Room("hosts", "Hosts, and the machines on them."),
-    "event": Room("events", "Events: schedule, approve, cancel, explain."),
-    "rollout": Room("rollouts", "Rollouts over groups, labels or hosts."),
+    "config": Room("config", "The settings of a service."),
+    "machine": Room("machine", "Machines, and what their users may ask for."),
+    "group": Room("group", "Groups: who shares a document."),
+    "host": Room("host", "Hosts, and the machines on them."),
+    "event": Room("event", "Events: schedule, approve, cancel, explain."),
+    "rollout": Room("rollout", "Rollouts over groups, labels or hosts."),
     "clock": Room("clock", "The service's time."),
-    "fault": Room("faults", "Faults: what goes wrong on purpose."),
-    "token": Room("tokens", "Tokens: who may ask."),
-    "scenario": Room("scenarios", "Scenarios: maintenance as a test."),
+    "fault": Room("fault", "Faults: what goes wrong on purpose."),
+    "token": Room("token", "Tokens: who may ask."),
+    "scenario": Room("scenario", "Scenarios: maintenance as a test."),
     "agent": Room("agent", "Inside a machine: prepare for its events, and put things back."),
 }
 
@@ -58,7 +58,7 @@ ROOMS = {
 def entered(name: str) -> Any:
     """The command, or the group of commands, that lives there."""
     room = ROOMS[name]
-    module = import_module(f"forewarn.cli.{room.module}")
+    module = import_module(f"forewarn.cli.commands.{room.module}")
     hall = typer.Typer()
     hall.callback()(lambda: None)  # with which it is a group, whatever is in it
     if room.help:

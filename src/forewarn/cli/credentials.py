@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from forewarn.control.connecting import Door
+from forewarn.control.client.connection import Door
 
 TOKEN = "FOREWARN_TOKEN"
 TOKEN_FILE = "FOREWARN_TOKEN_FILE"

@@ -13,9 +13,9 @@ import msgspec
 import typer
 
 from forewarn.cli.credentials import CredentialError, door, in_the_clear
-from forewarn.cli.running import NotFound, find
-from forewarn.control.client import ControlClient, ControlError
-from forewarn.words import escaped, visible
+from forewarn.control.client.client import ControlClient, ControlError
+from forewarn.node.daemon.discovery import NotFound, find
+from forewarn.support.text import escaped, visible
 
 Url = Annotated[
     str | None,

@@ -29,10 +29,10 @@ from forewarn.client.events import Change, Document, Event, Kind, Look
 from forewarn.client.identity import Identity
 from forewarn.client.rules import Readiness
 from forewarn.client.scale_sets import host_name, instance_name
-from forewarn.client.standing import Standing
+from forewarn.client.status import Standing
 
 if TYPE_CHECKING:
-    from forewarn.client.asynchronous import AsyncClient as AsyncClient
+    from forewarn.client.async_client import AsyncClient as AsyncClient
 
 __all__ = [
     "AsyncClient",
@@ -58,7 +58,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "AsyncClient":  # brings asyncio along, which whoever blocks has no use for
-        from forewarn.client.asynchronous import AsyncClient
+        from forewarn.client.async_client import AsyncClient
 
         return AsyncClient
     raise AttributeError(f"module 'forewarn.client' has no attribute '{name}'")

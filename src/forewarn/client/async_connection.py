@@ -1,6 +1,6 @@
 """A connection to the endpoint that is kept from one request to the next; for a loop.
 
-The same as `line.py` in every other respect.
+The same as `connection.py` in every other respect.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 
 import h11
 
-from forewarn import guard
 from forewarn.client import pace
+from forewarn.client.connection import is_quiet
 from forewarn.client.exchange import READ_AT_ONCE, Exchange
-from forewarn.client.line import is_quiet
 from forewarn.client.steps import Answer, Ask, Place
+from forewarn.support import guard
 
 
 class AsyncLine:

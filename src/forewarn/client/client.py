@@ -13,16 +13,16 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, TypeVar
 
-from forewarn.client import endpoint as where
 from forewarn.client import pace
+from forewarn.client.connection import Line
+from forewarn.client.discovery import endpoint as where
 from forewarn.client.errors import Closed
 from forewarn.client.events import Change, Event, Look
 from forewarn.client.identity import Identity
-from forewarn.client.line import Line
 from forewarn.client.rules import Readiness, Rules, ids
-from forewarn.client.standing import Standing
+from forewarn.client.status import Standing
 from forewarn.client.steps import Answer, Ask, Do, Rest, Steps, Tell
-from forewarn.wire.beside import Word
+from forewarn.wire.extensions import Word
 
 T = TypeVar("T")
 

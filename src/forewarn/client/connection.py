@@ -11,10 +11,10 @@ import socket
 
 import h11
 
-from forewarn import guard
 from forewarn.client import pace
 from forewarn.client.exchange import READ_AT_ONCE, Exchange
 from forewarn.client.steps import Answer, Ask, Place
+from forewarn.support import guard
 
 
 class Line:

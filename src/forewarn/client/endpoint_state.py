@@ -12,15 +12,15 @@ from datetime import datetime
 
 import msgspec
 
-from forewarn import guard
 from forewarn.client import pace
+from forewarn.client.document import NotADocument, read
 from forewarn.client.events import Document, moment
-from forewarn.client.reading import NotADocument, read
-from forewarn.client.standing import Standing
+from forewarn.client.status import Standing
 from forewarn.client.steps import TROUBLES, Answer, Ask, Place, Steps
-from forewarn.wire import beside
+from forewarn.support import guard
+from forewarn.wire import extensions
 from forewarn.wire.requests import EVENTS_PATH
-from forewarn.wire.ticking import Ticking
+from forewarn.wire.server_clock import Ticking
 from forewarn.wire.versions import NEWEST, VERSIONS
 
 DOWNWARDS = tuple(reversed(VERSIONS))
@@ -129,7 +129,7 @@ class Contact:
     def waited(self, held: Held, seconds: float) -> Steps[Held | Answer]:
         """The document when it is another, or the same when the time is up."""
         version = DOWNWARDS[held.version].name
-        target = f"{beside.WAIT}?timeout={seconds:.3f}&api-version={version}"
+        target = f"{extensions.WAIT}?timeout={seconds:.3f}&api-version={version}"
         within = seconds + pace.WAIT_LATE
         answer = yield from self.ask(held.place, target, within, tag=held.tag, held=True)
         got = _read(answer, held.place, held.version, held)

@@ -1,6 +1,6 @@
 """What a client is told: events, what has changed about them, and a document as a whole.
 
-Values only. How they are read off an answer is `reading.py`, what counts as a change `changes.py`.
+Values only. How they are read off an answer is `document.py`, what counts as a change `changes.py`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 One implementation, for clients that block and for those that do not: every method is a generator
 of steps (`steps.py`). Nothing here waits, opens a socket or reads a clock but guard time's. How
-the endpoint stands, and in which version it is asked, is `contact.py`.
+the endpoint stands, and in which version it is asked, is `endpoint_state.py`.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from urllib.parse import quote
 
 import msgspec
 
-from forewarn import guard, words
 from forewarn.client import identity as who
 from forewarn.client import pace
 from forewarn.client.changes import Following
-from forewarn.client.contact import Contact, Held, events_target, said
+from forewarn.client.endpoint_state import Contact, Held, events_target, said
 from forewarn.client.errors import NoEndpoint, NotApproved, Unavailable
 from forewarn.client.events import Event, Look
 from forewarn.client.identity import Identity
-from forewarn.client.standing import Standing
+from forewarn.client.status import Standing
 from forewarn.client.steps import TROUBLES, Answer, Do, Place, Rest, Steps, Tell
 from forewarn.client.tries import FOREVER, Tries, passes
-from forewarn.wire import beside
+from forewarn.support import guard, text
+from forewarn.wire import extensions
 
 NAMELESS = "answered without the name of this machine"
 MAX_NOTE = 1_024  # characters of what a machine says beside being ready
@@ -115,7 +115,7 @@ class Rules:
                 for following, id in product(list(self._followings), ids):
                     following.not_approved(id)
                 refusal = answer.body[:MAX_QUOTED].decode("utf-8", "replace")
-                named = words.visible(f"{', '.join(ids)}: {refusal}")
+                named = text.visible(f"{', '.join(ids)}: {refusal}")
                 raise NotApproved(f"answered {answer.status} to the approval of {named}")
             yield self._again(tries, answer)
 
@@ -132,14 +132,14 @@ class Rules:
             yield self._again(tries, answer, NAMELESS if answer.status == 200 else "")
 
     def readiness(
-        self, id: str, patience: float, word: beside.Word | None = None
+        self, id: str, patience: float, word: extensions.Word | None = None
     ) -> Steps[Readiness | None]:
         """Of an event, after having said a word of one's own, if there is one. None where it is
         not offered, or the event not listed."""
         if word is not None and len(word.note) > MAX_NOTE:
             raise ValueError(f"a note has at most {MAX_NOTE:,} characters, not {len(word.note):,}")
         tries = Tries(self._clock, patience)
-        target = f"{beside.READY}/{quote(id, safe='')}"
+        target = f"{extensions.READY}/{quote(id, safe='')}"
         body = None if word is None else msgspec.json.encode(word)
         while True:
             method = "GET" if body is None else "PUT"
@@ -236,7 +236,7 @@ class Rules:
 
 
 def _unreachable(tried: list[tuple[str, str]]) -> str:
-    from forewarn.client.surroundings import unreachable  # few ever come so far
+    from forewarn.client.discovery.diagnose import unreachable  # few ever come so far
 
     return unreachable(tried)
 
@@ -250,7 +250,7 @@ def _refused(answer: Answer) -> bool:
 def _readiness(body: bytes) -> Readiness | None:
     """None if it is something else: whoever answers knows nothing of readiness."""
     try:
-        told = msgspec.json.decode(body, type=beside.Readiness)
+        told = msgspec.json.decode(body, type=extensions.Readiness)
     except (msgspec.DecodeError, RecursionError):
         return None
     return Readiness(tuple(one.machine for one in told.ready), told.waiting)

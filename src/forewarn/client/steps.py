@@ -1,7 +1,7 @@
 """What the rules ask for, one step at a time, and what they are given back.
 
 The rules are generators of steps and know no socket, no clock and no loop; whoever drives them
-(`client.py`, `asynchronous.py`, a test) does what a step says and sends the outcome in.
+(`client.py`, `async_client.py`, a test) does what a step says and sends the outcome in.
 """
 
 from __future__ import annotations

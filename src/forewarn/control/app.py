@@ -1,7 +1,7 @@
 """The control API: HTTP in, verbs of the platform, shapes of `schema` out. Decides nothing.
 
-Problems are RFC 9457. What may come in at all is `doorway.py`; the handlers stand in rooms of
-their own, by subject.
+Problems are RFC 9457. Which requests are admitted is decided in `http/admission.py`; the handlers
+are in `routes`, by subject.
 """
 
 from __future__ import annotations
@@ -15,25 +15,13 @@ from litestar.exceptions import HTTPException
 from litestar.plugins import PluginProtocol
 from litestar.plugins.core import MsgspecDIPlugin
 
-from forewarn.control import (
-    backup,
-    clock,
-    events,
-    faults,
-    feed,
-    fleet,
-    happenings,
-    health,
-    history,
-    machines,
-    page,
-    rollouts,
-    status,
-    tokens,
-    verdict,
-)
-from forewarn.control.access import decided
-from forewarn.control.answers import (
+from forewarn.control.http.access_log import Calls
+from forewarn.control.http.admission import Doorway
+from forewarn.control.http.ask import ask
+from forewarn.control.http.authorization import decided
+from forewarn.control.http.bodies import refuse_unread_body
+from forewarn.control.http.context import Desk, came_to
+from forewarn.control.http.errors import (
     MAX_BODY,
     ProblemError,
     RefusedError,
@@ -43,14 +31,26 @@ from forewarn.control.answers import (
     refused_here,
     surprise,
 )
-from forewarn.control.asking import ask
-from forewarn.control.bodies import refuse_unread_body
-from forewarn.control.calls import Calls
-from forewarn.control.desk import Desk, came_to
-from forewarn.control.doorway import Doorway
-from forewarn.control.envelope import Envelope, Numbered
-from forewarn.control.idempotency import Keys, Replayed, replayed
-from forewarn.control.parameters import known_only
+from forewarn.control.http.idempotency import Keys, Replayed, replayed
+from forewarn.control.http.parameters import known_only
+from forewarn.control.http.responses import Envelope, Numbered
+from forewarn.control.routes import (
+    backup,
+    clock,
+    docs,
+    events,
+    faults,
+    feed,
+    fleet,
+    health,
+    history,
+    hosts,
+    machines,
+    rollouts,
+    status,
+    tokens,
+    verdict,
+)
 from forewarn.store.port import StoreFailed
 
 ROOMS = (
@@ -58,7 +58,7 @@ ROOMS = (
     clock,
     machines,
     events,
-    happenings,
+    hosts,
     fleet,
     history,
     rollouts,
@@ -68,7 +68,7 @@ ROOMS = (
     verdict,
     feed,
     health,
-    page,
+    docs,
 )
 
 
@@ -116,5 +116,5 @@ def handlers() -> Litestar:
             HTTPException: http_problem,
             Exception: surprise,
         },
-        openapi_config=None,  # which would load pages from elsewhere: ours is `page.py`
+        openapi_config=None,  # it would load pages from elsewhere: see `routes/docs.py`
     )

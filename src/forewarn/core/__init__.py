@@ -6,14 +6,14 @@
 
 from forewarn.core.changes import Change, Changes, apply
 from forewarn.core.commands import Command
-from forewarn.core.decide import decide
-from forewarn.core.due import due
+from forewarn.core.deciding.decide import decide
+from forewarn.core.deciding.due import due
+from forewarn.core.deciding.holds import Hold
+from forewarn.core.deciding.start import why
 from forewarn.core.events import Event, EventType, Source, Status
 from forewarn.core.fleet import GroupKind, Machine, Policy
 from forewarn.core.group import EventView, Group, GroupView, view
-from forewarn.core.holds import Hold
 from forewarn.core.refusal import Reason, Refused
-from forewarn.core.settling import why
 from forewarn.core.time import Duration, Now, Rules, Time
 
 __all__ = [

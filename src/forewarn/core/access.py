@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from forewarn.core.selection import Selector, matches
+from forewarn.core.labels import Selector, matches
 from forewarn.core.time import Time
 
 

@@ -36,7 +36,7 @@ from forewarn.core.registry import (
     TokenPut,
 )
 from forewarn.core.time import Time
-from forewarn.words import in_words, utc
+from forewarn.support.text import in_words, utc
 
 DRIVER = "driver"  # who has finished what went well
 

@@ -2,7 +2,8 @@
 
 Two rules. Everything that changes an event goes through `move`, and `move` allows only what
 the table says. And this file does not know *why* an event moves: notice, approvals, domains and
-machines are for `holds.py` and `decide.py`; what guests are shown of it is for `group.py`.
+machines are for `deciding/holds.py` and `deciding/decide.py`; what guests are shown of it is for
+`group.py`.
 
     raised ──► Scheduled ──► Started ──► Finished
                    └──────► Withdrawn

@@ -12,7 +12,7 @@ import msgspec
 
 from forewarn.core.access import Token
 from forewarn.core.fleet import Host
-from forewarn.core.rollout import Rollout
+from forewarn.core.rollouts.model import Rollout
 from forewarn.core.time import Time
 
 

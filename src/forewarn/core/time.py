@@ -10,12 +10,12 @@ from typing import TypeAlias
 
 import msgspec
 
-from forewarn.words import DAY as DAY
-from forewarn.words import HOUR as HOUR
-from forewarn.words import LONGEST
-from forewarn.words import MINUTE as MINUTE
-from forewarn.words import SECOND as SECOND
-from forewarn.words import Duration as Duration
+from forewarn.support.text import DAY as DAY
+from forewarn.support.text import HOUR as HOUR
+from forewarn.support.text import LONGEST
+from forewarn.support.text import MINUTE as MINUTE
+from forewarn.support.text import SECOND as SECOND
+from forewarn.support.text import Duration as Duration
 
 Time: TypeAlias = int  # microseconds since 1970-01-01T00:00:00Z
 

@@ -5,8 +5,8 @@ two cannot be wrong together. It accuses only where the recording is proof: what
 no order, and what was not seen may have been in order.
 """
 
-from .bench import judge, judge_files
+from .check_trace import judge, judge_files
+from .findings import Finding, Judgement
 from .rules import RULES
-from .verdict import Finding, Judgement
 
 __all__ = ["RULES", "Finding", "Judgement", "judge", "judge_files"]

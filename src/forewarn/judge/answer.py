@@ -14,10 +14,10 @@ from .dialect import (
     THROTTLED,
     read_rfc1123,
 )
+from .findings import Docket
 from .fleet import Caller
 from .records import Exchange, Pairs
 from .request import Request, plain_tag
-from .verdict import Docket
 
 _JSON_STATUSES = frozenset({200, 400, 404, 405, 500})
 # What a server may answer to something that is not HTTP.
@@ -40,7 +40,7 @@ class Answers:
         self._ids: dict[str, Exchange] = {}
         self._tag_of: dict[tuple[str, str, bytes], str] = {}
         self._body_of: dict[tuple[str, str, str], bytes] = {}
-        # Polls answered 500, which is correct if the group could not be enabled (failures.py).
+        # Polls answered 500, which is correct if the group could not be enabled (failed_polls.py).
         self.failed: list[tuple[Exchange, Caller]] = []
 
     def check(self, exchange: Exchange, request: Request, caller: Caller) -> None:

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from .dialect import FULL_SIGHT, GUID, PATIENT
 from .document import Document, Event
 from .facts import Facts
+from .findings import Docket
 from .fleet import RECORD_SLACK, Caller, Fleets
 from .joints import Company
 from .order import TOLERANCE, Order, Period, Sighting
 from .records import Exchange, Trace
 from .request import Request
 from .unannounced import Hidden
-from .verdict import Docket
 from .windows import Windows
 
 # The approver sees the start in the next GET; everyone else must see it this much later.

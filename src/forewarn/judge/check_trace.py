@@ -9,14 +9,16 @@ from pathlib import Path
 
 from .answer import Answers, header
 from .approvals import Holds, Post, judge_accepted
-from .assent import Assents
 from .coupling import Couplings
-from .course import Course
 from .dialect import Version
 from .document import Document, read_document
+from .earliest_approvals import Assents
+from .event_course import Course
 from .facts import Facts
-from .failures import judge_failed
+from .failed_polls import judge_failed
+from .findings import Docket, Judgement
 from .fleet import Caller, Fleets
+from .host_maintenance import Together
 from .impacts import Timing
 from .incarnation import judge_complete, judge_unchanged
 from .joints import Company, Joints
@@ -25,10 +27,8 @@ from .pauses import Pauses
 from .records import Exchange, Pairs, Trace
 from .request import Request, plain_tag, read_request
 from .sights import Sights
-from .together import Together
 from .trace import read_lines, read_trace
 from .unannounced import Hidden, judge_shown
-from .verdict import Docket, Judgement
 from .windows import Windows
 
 # The document is None for a 304.

@@ -8,11 +8,11 @@ later the one Started (or carried out) while the other is still Scheduled.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .assent import Assents
+from .earliest_approvals import Assents
+from .findings import Docket
 from .fleet import RECORD_SLACK
 from .order import TOLERANCE, Order, Period, Sighting
 from .records import Impact, Trace
-from .verdict import Docket
 
 _Place = tuple[str, Period]  # a group, while it was enabled
 

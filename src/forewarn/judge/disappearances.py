@@ -9,16 +9,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .approvals import Waits
-from .assent import Assents
 from .dialect import NEVER_SUDDEN
 from .document import Document, Event
+from .earliest_approvals import Assents
 from .facts import Facts
+from .findings import Docket
 from .fleet import RECORD_SLACK
 from .notice import Notices
 from .order import TOLERANCE, Order, Sighting
 from .records import Trace
 from .sights import Sights
-from .verdict import Docket
 
 _MADE = frozenset({"raise", "strike"})  # the moves that create an event
 _COMPARED = ("description", "source", "duration")

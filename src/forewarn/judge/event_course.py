@@ -7,20 +7,20 @@ incarnations and waiting events be judged on the same walk.
 from collections.abc import Iterable
 
 from .approvals import RETENTION, Holds, Post, Waits
-from .assent import Assents
 from .deletions import Deletions
 from .dialect import SIGHT
+from .disappearances import Evidence, Identities
 from .document import Document, Event
+from .earliest_approvals import Assents
 from .facts import Facts
+from .findings import Docket
 from .fleet import Fleets
-from .identity import Evidence, Identities
 from .incarnation import Incarnations
 from .joints import Company
 from .notice import Notices
 from .order import Order, Sighting
 from .records import Trace
 from .sights import Sights
-from .verdict import Docket
 
 
 class Course:

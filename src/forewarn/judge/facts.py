@@ -10,9 +10,9 @@ from itertools import combinations, pairwise
 
 from .dialect import NEVER_SUDDEN, PATIENT, USER_TYPES
 from .document import Document, Event
+from .findings import Docket
 from .fleet import Fleets, bare
 from .order import Sighting
-from .verdict import Docket
 
 _NAMES = {
     "type": "EventType",

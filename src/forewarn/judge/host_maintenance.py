@@ -7,15 +7,15 @@ stopped asking has no vote, and an event that was withdrawn needs none.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from .assent import Assents
+from .earliest_approvals import Assents
 from .facts import Facts
+from .findings import Docket
 from .fleet import RECORD_SLACK
 from .joints import Joints
 from .order import TOLERANCE, Order, Sighting
 from .pauses import Pauses
 from .records import Impact, Trace
 from .sights import Sights
-from .verdict import Docket
 
 _Ids = tuple[str, ...]
 

@@ -7,14 +7,14 @@ interruption.
 import math
 from collections.abc import Iterable, Mapping
 
-from .assent import Assents
+from .earliest_approvals import Assents
 from .facts import Facts, Known
+from .findings import Docket
 from .joints import Joints
 from .order import TOLERANCE, Sighting
 from .pauses import Pauses
 from .records import Impact, Trace
 from .sights import Sights
-from .verdict import Docket
 
 
 class Timing:

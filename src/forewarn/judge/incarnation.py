@@ -10,10 +10,10 @@ from itertools import pairwise
 from .dialect import FULL_SIGHT, SIGHT
 from .document import Document
 from .facts import Facts
+from .findings import Docket
 from .fleet import RECORD_SLACK
 from .order import Order, Period, Sighting
 from .records import Disabled, Exchange, Trace
-from .verdict import Docket
 
 # Seconds; a first GET that took longer may have enabled the group before the event was raised.
 AT_ONCE = 1.0

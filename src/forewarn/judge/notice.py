@@ -7,14 +7,14 @@ document after enabling may have been pending for a long time.
 
 import math
 
-from .assent import Assents
 from .dialect import FULL_SIGHT, NEVER_SUDDEN, NOTICE, SIGHT
 from .document import Event
+from .earliest_approvals import Assents
+from .findings import Docket
 from .fleet import RECORD_SLACK
 from .order import TOLERANCE, Order, Period, Sighting
 from .records import Trace
 from .sights import Sights
-from .verdict import Docket
 
 # Seconds: in a complete trace, every document is requested within this time after each change. A
 # busy machine may need a moment.

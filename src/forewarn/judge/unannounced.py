@@ -10,10 +10,10 @@ from collections.abc import Callable
 from itertools import accumulate
 
 from .facts import Facts
+from .findings import Docket
 from .fleet import RECORD_SLACK
 from .order import TOLERANCE
 from .records import Trace, Unannounced
-from .verdict import Docket
 
 
 class Hidden:

@@ -6,10 +6,10 @@ after the window has closed, only one of an event that was still Scheduled then.
 
 from collections.abc import Iterable
 
+from .findings import Docket
 from .order import TOLERANCE
 from .records import Impact, Trace, Window
 from .sights import Sights
-from .verdict import Docket
 
 
 class Windows:

@@ -15,7 +15,7 @@ from forewarn.core import Event, Group, GroupView, Machine, Now, Refused, view
 from forewarn.core.events import MAX_READY_CHANGES, MAX_READY_NOTE
 from forewarn.core.fleet import Place
 from forewarn.core.refusal import Reason
-from forewarn.service.platform import Platform
+from forewarn.service.platform.platform import Platform
 from forewarn.store.port import Commit, OutcomeUnknown, Store, StoreFailed
 
 Moment: TypeAlias = Now  # a face only passes it on

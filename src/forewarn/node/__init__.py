@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from forewarn.node.config import Address, Config
+    from forewarn.node.listening.sockets import CannotListen
     from forewarn.node.node import Node
-    from forewarn.node.sockets import CannotListen
 
 __all__ = ["Address", "CannotListen", "Config", "Node"]
 
-_ROOMS = {"Address": "config", "CannotListen": "sockets", "Config": "config", "Node": "node"}
+_ROOMS = {
+    "Address": "config",
+    "CannotListen": "listening.sockets",
+    "Config": "config",
+    "Node": "node",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import msgspec
 
-from forewarn.control.crowd import MAX_OPERATOR_CONNECTIONS
+from forewarn.control.server.connections import MAX_OPERATOR_CONNECTIONS
 from forewarn.core import Duration, Rules, Time
-from forewarn.drivers.command import Program
-from forewarn.metadata.limits import Limits
-from forewarn.metadata.seats import Identity
-from forewarn.service.clock import ClockLimits
-from forewarn.service.fleetfile import Fleet
-from forewarn.service.history import HISTORY
+from forewarn.drivers.command.driver import Program
+from forewarn.metadata.endpoint.callers import Identity
+from forewarn.metadata.endpoint.limits import Limits
+from forewarn.service.engine.clock import ClockLimits
+from forewarn.service.fleet.read import Fleet
+from forewarn.service.upkeep.history import HISTORY
 
 
 class Address(msgspec.Struct, frozen=True):

@@ -9,8 +9,8 @@ from importlib import resources
 import msgspec
 
 from forewarn.core import Group
-from forewarn.service import fleetfile
-from forewarn.service.fleetfile import Fleet, FleetError
+from forewarn.service.fleet import read
+from forewarn.service.fleet.read import Fleet, FleetError
 
 FIRST_ADDRESS = (127 << 24) + (1 << 8) + 1  # 127.0.1.1
 LAST_ADDRESS = (128 << 24) - 1
@@ -20,7 +20,7 @@ SAMPLE = resources.files("forewarn.node").joinpath("sample-fleet.yaml").read_tex
 
 
 def sample_fleet() -> Fleet:
-    return fleetfile.parse(SAMPLE)
+    return read.parse(SAMPLE)
 
 
 def on_loopback(fleet: Fleet, groups: Mapping[str, Group] | None = None) -> Fleet:

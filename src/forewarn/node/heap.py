@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-from forewarn.metadata.limits import Buffered
+from forewarn.metadata.endpoint.limits import Buffered
 
 TRIM_ABOVE = 4 * 1024 * 1024  # bytes that were buffered for callers; less is not worth the work
 

@@ -14,25 +14,25 @@ from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from forewarn import guard
 from forewarn.core import Machine, Time
 from forewarn.drivers.port import Driver
-from forewarn.logs import logger
-from forewarn.metadata.app import MetadataApp
-from forewarn.metadata.holding import Holding
-from forewarn.metadata.hub import Hub
-from forewarn.metadata.numbers import readings
-from forewarn.metadata.recorder import Recorder
-from forewarn.metadata.seats import Identity, Seats
-from forewarn.metadata.spoiling import Spoiling, Vanishing
+from forewarn.metadata.endpoint.app import MetadataApp
+from forewarn.metadata.endpoint.callers import Identity, Seats
+from forewarn.metadata.endpoint.recorder import Recorder
+from forewarn.metadata.faults.delay import Holding
+from forewarn.metadata.faults.inject import Spoiling, Vanishing
+from forewarn.metadata.http.metrics import readings
 from forewarn.metadata.upstream import LocalUpstream, Nobody
-from forewarn.node.beginning import define, take_up
+from forewarn.metadata.workers.hub import Hub
 from forewarn.node.config import Address, Config
 from forewarn.node.dev import on_loopback
-from forewarn.node.exposure import keep_telling_of_admins, refuse_exposed
-from forewarn.node.listening import serve, serve_guests, url
-from forewarn.node.local_line import attend, whose
-from forewarn.node.making import (
+from forewarn.node.listening.exposure import keep_telling_of_admins, refuse_exposed
+from forewarn.node.listening.serve import serve, serve_guests, url
+from forewarn.node.listening.sockets import EVERYWHERE, one_each, open_loopback, open_one
+from forewarn.node.listening.tls import Certificates
+from forewarn.node.processes.unix_socket import attend, whose
+from forewarn.node.startup import define, take_up
+from forewarn.node.wiring import (
     guest_urls,
     guests_sockets,
     make_driver,
@@ -40,42 +40,42 @@ from forewarn.node.making import (
     make_trace,
     operators_socket,
 )
-from forewarn.node.sockets import EVERYWHERE, one_each, open_loopback, open_one
-from forewarn.node.tls import Certificates
-from forewarn.service import restoring
-from forewarn.service.active import Active
-from forewarn.service.applying import Applying
-from forewarn.service.attention import Attention
-from forewarn.service.carrier import Carrier
-from forewarn.service.clock import Clock, Interruption, RealClock, VirtualClock
-from forewarn.service.clock_acceptance import ClockAcceptance
-from forewarn.service.conductor import Conductor
-from forewarn.service.faults import Faults
-from forewarn.service.feed import Feed
-from forewarn.service.gates import Gates
-from forewarn.service.history import History
-from forewarn.service.hosts import Hosts
-from forewarn.service.inventory import Inventory
-from forewarn.service.leaving import Leaving
-from forewarn.service.ledger import Ledger
-from forewarn.service.measuring import Meter
-from forewarn.service.mischief import Mischief
-from forewarn.service.places import Places
-from forewarn.service.platform import Platform, new_id
-from forewarn.service.readings import Reading, Spreads
-from forewarn.service.rollouts import Rollouts
-from forewarn.service.scheduler import Scheduler
-from forewarn.service.storekeeping import Storekeeper
-from forewarn.service.tokens import Tokens
-from forewarn.service.wellbeing import Wellbeing
-from forewarn.service.winding import Winder
-from forewarn.service.witness import Witness
-from forewarn.service.writer import Writer
+from forewarn.service.access.tokens import Tokens
+from forewarn.service.engine.catch_up import Attention
+from forewarn.service.engine.clock import Clock, Interruption, RealClock, VirtualClock
+from forewarn.service.engine.executor import Carrier
+from forewarn.service.engine.feed import Feed
+from forewarn.service.engine.ledger import Ledger
+from forewarn.service.engine.scheduler import Scheduler
+from forewarn.service.engine.virtual_time import Winder
+from forewarn.service.engine.writer import Writer
+from forewarn.service.faults.event_faults import Mischief
+from forewarn.service.faults.registry import Faults
+from forewarn.service.fleet.apply import Applying
+from forewarn.service.indexes.events import Active
+from forewarn.service.indexes.hosts import Places
+from forewarn.service.indexes.machines import Inventory
+from forewarn.service.indexes.polls import Witness
+from forewarn.service.platform.hosts import Hosts
+from forewarn.service.platform.platform import Platform, new_id
+from forewarn.service.platform.removals import Leaving
+from forewarn.service.rollouts.gates import Gates
+from forewarn.service.rollouts.reconciler import Conductor
+from forewarn.service.rollouts.rollouts import Rollouts
+from forewarn.service.telemetry.health import Wellbeing
+from forewarn.service.telemetry.metrics import Meter
+from forewarn.service.telemetry.samples import Reading, Spreads
+from forewarn.service.upkeep import after_restore
+from forewarn.service.upkeep.clock_acceptance import ClockAcceptance
+from forewarn.service.upkeep.history import History
+from forewarn.service.upkeep.saver import Storekeeper
 from forewarn.store import Store
+from forewarn.support import guard
+from forewarn.support.logs import logger
 from forewarn.verdict.observer import Observer
 
 if TYPE_CHECKING:
-    from forewarn.metadata.front import Front
+    from forewarn.metadata.http.front import Front
 
 log = logger("forewarn")
 
@@ -164,7 +164,7 @@ class Node:
         sightings, ends = await take_up(store, self.witness, self.clock)
         self.clock.on_interruption(_tell)
         self.writer = Writer(store, self.clock, config.rules, self.ledger)
-        restored = await restoring.take_up(store, self.writer, sightings, ends)
+        restored = await after_restore.take_up(store, self.writer, sightings, ends)
         self.tokens = Tokens(store, self.writer, self.witness)
         self.observer = Observer() if config.observe else None
         trace = self.trace = make_trace(
@@ -334,9 +334,9 @@ class Node:
         # Which takes longer than all before it; polls are answered meanwhile.
         await asyncio.to_thread(import_module, "forewarn.control.app")
         from forewarn.control.app import Api
-        from forewarn.control.desk import Desk
-        from forewarn.control.protocol import OperatorsProtocol
-        from forewarn.node.door import doors
+        from forewarn.control.http.context import Desk
+        from forewarn.control.server.acceptor import doors
+        from forewarn.control.server.protocol import OperatorsProtocol
 
         desk = Desk(
             store=self.store,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from forewarn.core import Refused, Time
-from forewarn.logs import logger
 from forewarn.node.config import Config
-from forewarn.service.applying import Applying
-from forewarn.service.clock import Clock
-from forewarn.service.inventory import Inventory
-from forewarn.service.witness import Witness
+from forewarn.service.engine.clock import Clock
+from forewarn.service.fleet.apply import Applying
+from forewarn.service.indexes.machines import Inventory
+from forewarn.service.indexes.polls import Witness
 from forewarn.store import Store
 from forewarn.store.port import Sightings
+from forewarn.support.logs import logger
 
 log = logger("forewarn")
 

@@ -8,15 +8,15 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from forewarn.core import Now
-from forewarn.drivers.command import Command
+from forewarn.drivers.command.driver import Command
 from forewarn.drivers.port import Driver
 from forewarn.drivers.simulated import FileWorld, Simulated, World
 from forewarn.node.config import Config
-from forewarn.node.handed import adopted
-from forewarn.node.listening import url
-from forewarn.node.sockets import all_or_none, open_loopback, open_one
-from forewarn.service.clock import Clock
-from forewarn.service.trace import FileTrace, Trace, TracedWorld
+from forewarn.node.listening.handed_over import adopted
+from forewarn.node.listening.serve import url
+from forewarn.node.listening.sockets import all_or_none, open_loopback, open_one
+from forewarn.service.engine.clock import Clock
+from forewarn.service.telemetry.event_trace import FileTrace, Trace, TracedWorld
 from forewarn.store import MemoryStore, Store
 from forewarn.verdict.observer import Observer
 
@@ -24,7 +24,7 @@ from forewarn.verdict.observer import Observer
 def make_store(config: Config) -> Store:
     if config.state is None:
         return MemoryStore()
-    from forewarn.store.sqlite import SqliteStore
+    from forewarn.store.sqlite.engine import SqliteStore
 
     return SqliteStore(Path(config.state), migrate=config.migrate)
 

@@ -19,7 +19,6 @@ from types import MappingProxyType
 from forewarn.core import Event, Group, Time, apply
 from forewarn.core.history import Record
 from forewarn.core.registry import Registry
-from forewarn.logs import logger
 from forewarn.store.port import (
     Commit,
     Copy,
@@ -36,6 +35,7 @@ from forewarn.store.port import (
     Wanted,
     Work,
 )
+from forewarn.support.logs import logger
 
 MAX_BATCH = 512  # works decided for one commit
 

@@ -13,7 +13,7 @@ from forewarn.core.changes import EventMoved
 from forewarn.core.history import Record, Scribe, What
 from forewarn.core.registry import ClockAccepted, Registry, StateRestored
 from forewarn.core.retiming import Correction
-from forewarn.store.batching import BatchingStore
+from forewarn.store.base import BatchingStore
 from forewarn.store.port import Commit, Copy, Key, Keyed, Mark, Sightings, StoreFailed, Wanted
 
 

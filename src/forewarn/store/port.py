@@ -137,7 +137,7 @@ class StoreFailed(Exception):
 
 class OutcomeUnknown(Exception):
     """A commit may or may not have happened, which only the next start can tell. Its callers must
-    not be told either, and the service has to stop (`durability.py`)."""
+    not be told either, and the service has to stop (`store/sqlite/durability.py`)."""
 
 
 class StoreUnreadable(StoreFailed):

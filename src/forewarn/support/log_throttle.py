@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from forewarn import guard
+from forewarn.support import guard
 
 COMPLAIN_EVERY = 60.0  # seconds of guard time between two lines in the log about the same thing
 

@@ -1,7 +1,7 @@
 """The log that every floor writes to: structlog's, imported when something is first said.
 
 It is a third of what importing the service costs, and inside a test hardly anything is ever said.
-How lines look is `service/narrating.py`.
+How lines look is `service/telemetry/log.py`.
 """
 
 from __future__ import annotations

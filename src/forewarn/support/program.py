@@ -19,7 +19,7 @@ from typing import IO
 
 import msgspec
 
-from forewarn.drivers.papers import NotStarted
+from forewarn.support.task_file import NotStarted
 
 MAX_SAID = 4_096  # bytes of a program's output that are kept, the last ones
 MAX_ANSWER = 65_536  # bytes of the last line of its standard output

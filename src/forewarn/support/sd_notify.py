@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable, MutableMapping
 from typing import Any, Self
 
-from forewarn import guard
+from forewarn.support import guard
 
 WATCH_SHARE = 3  # signs of life in the time after which the manager takes us for dead
 STATUS_EVERY = 15.0  # seconds of guard time between two looks at how things are

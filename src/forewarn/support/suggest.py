@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from forewarn.words import LISTED_AT_MOST, listing
+from forewarn.support.text import LISTED_AT_MOST, listing
 
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
 _MISSING = re.compile(r"missing required field `([^`]*)`")

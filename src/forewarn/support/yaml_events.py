@@ -3,7 +3,7 @@ a whole file.
 
 Scalars mean what they mean to YAML 1.1 safe loading. Beyond that nothing can be had from a text:
 no deep nesting, no expansion without end, no key twice. What a fleet is, is not known here; on
-which line something stands is `fleetlines.py`.
+which line something stands is `yaml_positions.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 from yaml.constructor import SafeConstructor
 
-from forewarn.service.fleetlines import FleetError, Loader, Slices, unreadable
+from forewarn.support.yaml_positions import FleetError, Loader, Slices, unreadable
 
 MAX_DEPTH = 32  # of lists and mappings within each other
 MAX_ALIASED = 2_000_000  # values that stand in a file only by way of its aliases

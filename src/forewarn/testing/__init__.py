@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from forewarn.node.dev import SAMPLE
-    from forewarn.testing.clock import Clock
-    from forewarn.testing.errors import RefusedByService
-    from forewarn.testing.events import Event
-    from forewarn.testing.hosts import Host
-    from forewarn.testing.inprocess import Answer
-    from forewarn.testing.machines import Group, Machine
-    from forewarn.testing.service import Service
+    from forewarn.testing.kit.clock import Clock
+    from forewarn.testing.kit.errors import RefusedByService
+    from forewarn.testing.kit.events import Event
+    from forewarn.testing.kit.hosts import Host
+    from forewarn.testing.kit.inprocess import Answer
+    from forewarn.testing.kit.machines import Group, Machine
+    from forewarn.testing.kit.service import Service
 
 _ROOMS = {
     "SAMPLE": "forewarn.node.dev",
-    "Answer": "forewarn.testing.inprocess",
-    "Clock": "forewarn.testing.clock",
-    "Event": "forewarn.testing.events",
-    "Group": "forewarn.testing.machines",
-    "Host": "forewarn.testing.hosts",
-    "Machine": "forewarn.testing.machines",
-    "RefusedByService": "forewarn.testing.errors",
-    "Service": "forewarn.testing.service",
+    "Answer": "forewarn.testing.kit.inprocess",
+    "Clock": "forewarn.testing.kit.clock",
+    "Event": "forewarn.testing.kit.events",
+    "Group": "forewarn.testing.kit.machines",
+    "Host": "forewarn.testing.kit.hosts",
+    "Machine": "forewarn.testing.kit.machines",
+    "RefusedByService": "forewarn.testing.kit.errors",
+    "Service": "forewarn.testing.kit.service",
 }
 
 __all__ = [

@@ -56,7 +56,7 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    kit = sys.modules.get("forewarn.testing.service")
+    kit = sys.modules.get("forewarn.testing.kit.service")
     if kit is not None and report.failed and call.when == "call":
         for name, value in getattr(item, "funcargs", {}).items():
             if isinstance(value, kit.Service):

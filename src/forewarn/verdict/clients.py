@@ -10,10 +10,10 @@ import statistics
 from collections import deque
 from collections.abc import Iterable
 
-from forewarn.verdict.heard import Exchange, Stamp, apart, passed
-from forewarn.verdict.report import Conduct
+from forewarn.verdict.documents import Sight
 from forewarn.verdict.rules import CHANCE, HAMMERED, HAMMERING, LEAST_INTERVALS
-from forewarn.verdict.sights import Sight
+from forewarn.verdict.trace_lines import Exchange, Stamp, apart, passed
+from forewarn.verdict.verdict import Conduct
 from forewarn.verdict.wording import plain
 
 KEPT_INTERVALS = 64  # of which the median is taken

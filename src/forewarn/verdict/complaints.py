@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from forewarn.verdict.report import Complaint
 from forewarn.verdict.rules import RULES, WRONG
+from forewarn.verdict.verdict import Complaint
 
 MAX_COMPLAINTS = 20  # of one rule about one machine, by event; the others are counted
 MAX_COMPLAINED = 10_000  # of all rules and machines together

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from forewarn.verdict.clients import Client
-from forewarn.verdict.happenings import STARTED, Happening, Way
-from forewarn.verdict.heard import Stamp, apart, before
-from forewarn.verdict.register import Register
-from forewarn.verdict.report import Complaint
+from forewarn.verdict.event_courses import STARTED, Happening, Way
+from forewarn.verdict.known import Register
 from forewarn.verdict.rules import CHANCE, GIVEN_UP, RESTARTING, RULES, SELDOM
+from forewarn.verdict.trace_lines import Stamp, apart, before
+from forewarn.verdict.verdict import Complaint
 
 TAKES_AWAY = ("Preempt", "Terminate")  # after which there is no machine any more
 PREEMPT = 30.0  # seconds of notice, the shortest that is promised

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from forewarn.verdict.heard import number, word, words
+from forewarn.verdict.trace_lines import number, word, words
 from forewarn.wire.times import parse_iso8601, parse_rfc1123
 from forewarn.wire.versions import BY_NAME
 

@@ -10,9 +10,9 @@ from typing import IO, Any
 
 import msgspec
 
-from forewarn.verdict.heard import number
 from forewarn.verdict.observer import Observer
-from forewarn.verdict.report import Verdict
+from forewarn.verdict.trace_lines import number
+from forewarn.verdict.verdict import Verdict
 
 MAX_LINE = 64 * 1024 * 1024  # bytes of one line
 

@@ -17,8 +17,8 @@ from forewarn.verdict.rendering import (
     course_cells,
     event_line,
 )
-from forewarn.verdict.report import Complaint, Verdict
 from forewarn.verdict.rules import WRONG
+from forewarn.verdict.verdict import Complaint, Verdict
 
 SUITE = "forewarn"
 CONDUCT = "conduct"

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from forewarn.verdict.clients import Client
-from forewarn.verdict.happenings import Happening, Way
-from forewarn.verdict.heard import word
-from forewarn.verdict.report import Unannounced
+from forewarn.verdict.event_courses import Happening, Way
+from forewarn.verdict.trace_lines import word
+from forewarn.verdict.verdict import Unannounced
 
 MAX_CLIENTS = 20_000  # machines that are kept account of
 MAX_COURSES = 50_000  # machines' ways through events; half of them of machines that only look on

@@ -1,8 +1,8 @@
 """Hears the lines of a trace one by one and keeps what a verdict needs of them, within bounds.
 
 A poll that shows nothing new costs a few counts. No line is ever a reason to fail: what cannot be
-understood is passed over. What a request does wrong is `manners.py`; what only the whole shows is
-`judging.py`.
+understood is passed over. What a request does wrong is `request_rules.py`; what only the whole
+shows is `conduct_rules.py`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Any
 
 import msgspec
 
-from forewarn.verdict import judging
+from forewarn.verdict import conduct_rules
 from forewarn.verdict.clients import Client
-from forewarn.verdict.docket import Docket, in_order
-from forewarn.verdict.happenings import FINISHED, STARTED, WITHDRAWN, Happening
-from forewarn.verdict.heard import Exchange, Stamp, exchange, number, stamp, word, words
-from forewarn.verdict.manners import Manners
-from forewarn.verdict.register import Register
-from forewarn.verdict.report import Unannounced, Verdict
-from forewarn.verdict.sights import MAX_RESOURCES, Sight, Sights
-from forewarn.wire import beside, requests
+from forewarn.verdict.complaints import Docket, in_order
+from forewarn.verdict.documents import MAX_RESOURCES, Sight, Sights
+from forewarn.verdict.event_courses import FINISHED, STARTED, WITHDRAWN, Happening
+from forewarn.verdict.known import Register
+from forewarn.verdict.request_rules import Manners
+from forewarn.verdict.trace_lines import Exchange, Stamp, exchange, number, stamp, word, words
+from forewarn.verdict.verdict import Unannounced, Verdict
+from forewarn.wire import extensions, requests
 from forewarn.wire.versions import NEWEST
 
 ENDS = {"finish": FINISHED, "withdraw": WITHDRAWN}
@@ -54,7 +54,7 @@ class Observer:
             register, docket = self._register, self._docket
             complaints = docket.complaints()
             if self._now is not None:
-                complaints += judging.complaints(register, self._now)
+                complaints += conduct_rules.complaints(register, self._now)
             courses = [
                 course
                 for one in register.happenings.values()
@@ -192,13 +192,13 @@ class Observer:
             return
         client.heard(it)
         match it.ask:
-            case requests.GetDocument() | beside.Wait():
-                client.polled(it, waited=isinstance(it.ask, beside.Wait))
+            case requests.GetDocument() | extensions.Wait():
+                client.polled(it, waited=isinstance(it.ask, extensions.Wait))
                 self._polled(client, it)
             case requests.PostApproval():
                 client.approved(it)
                 self._manners.approval(client, it)
-            case beside.PutReadiness(event=event):
+            case extensions.PutReadiness(event=event):
                 self._manners.readiness(client, it, event)
             case _:
                 if it.method == "GET" and "scheduledevents" in it.path.lower():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from forewarn.verdict.report import Complaint, Conduct, Course, Unannounced, Verdict
 from forewarn.verdict.rules import WRONG
+from forewarn.verdict.verdict import Complaint, Conduct, Course, Unannounced, Verdict
 from forewarn.verdict.wording import count, length, moment, plain
 
 MAX_RENDERED = 50  # complaints, courses or machines in one text; JSON has all of them

@@ -7,11 +7,11 @@ spoiled on purpose: what a laxer endpoint accepts is not wrong there.
 from __future__ import annotations
 
 from forewarn.verdict.clients import Client
-from forewarn.verdict.docket import Docket
-from forewarn.verdict.happenings import FREEZE, STARTED, WITHDRAWN, Happening, Way, after
-from forewarn.verdict.heard import Exchange, apart, passed
-from forewarn.verdict.register import Register
+from forewarn.verdict.complaints import Docket
+from forewarn.verdict.event_courses import FREEZE, STARTED, WITHDRAWN, Happening, Way, after
+from forewarn.verdict.known import Register
 from forewarn.verdict.rules import REPEATED, SHORT_FREEZE, THROTTLED, THROTTLED_WITHIN
+from forewarn.verdict.trace_lines import Exchange, apart, passed
 from forewarn.verdict.wording import plain
 from forewarn.wire import errors, requests
 from forewarn.wire.errors import Problem

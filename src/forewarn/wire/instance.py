@@ -11,7 +11,7 @@ from typing import TypeAlias
 import msgspec
 
 from forewarn.wire.instance_fields import FIELDS, Facts, Node
-from forewarn.wire.service_versions import INSTANCE_VERSIONS, versions_body
+from forewarn.wire.instance_versions import INSTANCE_VERSIONS, versions_body
 
 __all__ = [
     "INSTANCE_VERSIONS",

@@ -15,7 +15,7 @@ import msgspec
 
 from forewarn.wire import errors
 from forewarn.wire.errors import Problem
-from forewarn.wire.service_versions import INSTANCE_VERSIONS
+from forewarn.wire.instance_versions import INSTANCE_VERSIONS
 from forewarn.wire.versions import BY_NAME, VERSIONS, Version
 
 EVENTS_PATH = "/metadata/scheduledevents"

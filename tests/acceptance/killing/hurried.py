@@ -6,9 +6,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from forewarn.cli import settings
-from forewarn.cli.supervising import become
-from forewarn.node.handed import Handed
+from forewarn.node import settings
+from forewarn.node.daemon.become_supervisor import become
+from forewarn.node.listening.handed_over import Handed
 
 if __name__ == "__main__":
     path, speed = Path(sys.argv[1]), float(sys.argv[2])

@@ -21,9 +21,9 @@ from crowd import SPEED, Guests
 
 from forewarn.core import Event, Group, Status
 from forewarn.core.changes import apply
-from forewarn.service.trace import Trace
-from forewarn.store.sqlite import SqliteStore
-from forewarn.testing.judge import judge
+from forewarn.judge import judge
+from forewarn.service.telemetry.event_trace import Trace
+from forewarn.store.sqlite.engine import SqliteStore
 
 KILLS = 200
 

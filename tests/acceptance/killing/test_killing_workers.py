@@ -17,9 +17,9 @@ from pathlib import Path
 from crowd import HOSTS, MACHINES, SPEED, Guests
 from test_killing import _free_port, recorded
 
-from forewarn import guard
 from forewarn.core import Status
-from forewarn.testing.judge import judge
+from forewarn.judge import judge
+from forewarn.support import guard
 
 KILLS = 24
 KINDS = {
@@ -97,8 +97,8 @@ class Victims:
         for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
             with contextlib.suppress(OSError):  # it is gone already
                 words = Path(f"/proc/{child}/cmdline").read_bytes().decode().split("\0")
-                if "forewarn.cli.process" in words:
-                    found[words[words.index("forewarn.cli.process") + 1]] = int(child)
+                if "forewarn.node.daemon.process_main" in words:
+                    found[words[words.index("forewarn.node.daemon.process_main") + 1]] = int(child)
         return found
 
     async def stop(self, name: str) -> None:

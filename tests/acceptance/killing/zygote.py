@@ -18,13 +18,13 @@ import uvicorn.lifespan.off  # noqa: F401
 import uvloop  # noqa: F401
 
 import forewarn.cli.app
-import forewarn.cli.development
-import forewarn.cli.runtime
+import forewarn.cli.commands.dev_defaults
 import forewarn.control.app
-import forewarn.control.protocol
-import forewarn.metadata.protocol
-import forewarn.node.door
-import forewarn.store.sqlite
+import forewarn.control.server.acceptor
+import forewarn.control.server.protocol
+import forewarn.metadata.http.protocol
+import forewarn.node.daemon.run
+import forewarn.store.sqlite.engine
 
 
 def tell(line: str) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from forewarn.core import EventType
-from forewarn.store.schema import SCHEMA_VERSION
+from forewarn.store.sqlite.schema import SCHEMA_VERSION
 from forewarn.testing import Service
 from forewarn.wire.versions import BY_NAME
 
@@ -104,12 +104,12 @@ def life(service: Any) -> None:
 def beside(service: Any) -> None:
     """Hosts, departures, readiness, joint events and a rollout."""
     node = service.node
-    drafting: Any = importlib.import_module("forewarn.service.drafting")
-    lanes: Any = importlib.import_module("forewarn.core.lanes")
+    drafting: Any = importlib.import_module("forewarn.service.rollouts.request")
+    lanes: Any = importlib.import_module("forewarn.core.rollouts.lanes")
     service.run(node.hosts.degrade("rack-4", "operator"))
     allowed(service.run(node.leaving.evict("web_2", "operator")))
     service.clock.advance("5m")
-    how = importlib.import_module("forewarn.service.hosts").How
+    how = importlib.import_module("forewarn.service.platform.hosts").How
     allowed(service.run(node.hosts.maintain("rack-1", how("Freeze"), "operator", notice=3 * DAY)))
     event = service.run(node.platform.schedule(type=EventType.FREEZE, machines=("sql-0",), by="x"))
     service.run(node.platform.prepare_as("sql-0", "sql", event.event.id, True, "drained"))

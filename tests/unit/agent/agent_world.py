@@ -10,13 +10,15 @@ from typing import Any
 
 import msgspec
 
-from forewarn.agent import cases, planning, steps
-from forewarn.agent.cases import Case
-from forewarn.agent.config import STAGES, Hook, Rule
-from forewarn.agent.planner import Planner
-from forewarn.agent.runs import Outcome, Result, Run, State
-from forewarn.agent.standing import MAX_UNDO_PAUSE
-from forewarn.agent.steps import Now, Order, Story
+from forewarn.agent.config.model import STAGES, Hook, Rule
+from forewarn.agent.planning import plan as planning
+from forewarn.agent.planning import steps
+from forewarn.agent.planning.attempts import MAX_UNDO_PAUSE
+from forewarn.agent.planning.planner import Planner
+from forewarn.agent.planning.steps import Now, Order, Story
+from forewarn.agent.state import cases
+from forewarn.agent.state.cases import Case
+from forewarn.agent.state.runs import Outcome, Result, Run, State
 from forewarn.client.events import Event
 
 BEGINNING = datetime(2027, 1, 15, 8, tzinfo=UTC)

@@ -17,8 +17,8 @@ import pytest
 from agent_world import event
 from test_agent_loop import Running
 
-from forewarn.agent import durable
-from forewarn.agent.config import Hook
+from forewarn.agent.config.model import Hook
+from forewarn.agent.state import durable
 
 OWN = "$FOREWARN_STATE"
 LOOK = 0.02  # seconds between two looks at something that nobody tells us of

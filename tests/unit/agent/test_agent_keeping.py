@@ -12,10 +12,10 @@ import msgspec
 import pytest
 from agent_world import BEGINNING, a_case, event, hook
 
-from forewarn.agent import durable, locking
-from forewarn.agent.keeping import KEPT_CASES, KEPT_FOR, Shelf, StateTaken, Unusable
-from forewarn.agent.runs import Outcome, Run, State
-from forewarn.agent.starting import RUNNER
+from forewarn.agent.running.start import RUNNER
+from forewarn.agent.state import durable, locking
+from forewarn.agent.state.runs import Outcome, Run, State
+from forewarn.agent.state.store import KEPT_CASES, KEPT_FOR, Shelf, StateTaken, Unusable
 
 
 def ordered(shelf: Shelf, *more: str) -> Run:

@@ -16,17 +16,17 @@ from typing import Any, NamedTuple
 import pytest
 from agent_world import BEGINNING, event
 
-from forewarn.agent import planning, standing
 from forewarn.agent.agent import Agent
-from forewarn.agent.config import Config, Hook, Rule
-from forewarn.agent.coordinating import Coordination, NoWay, SharedDirectory
-from forewarn.agent.desk import Desk
-from forewarn.agent.keeping import Shelf
-from forewarn.agent.picture import picture_of, status
+from forewarn.agent.approval.coordinate import Coordination, NoWay, SharedDirectory
+from forewarn.agent.config.model import Config, Hook, Rule
+from forewarn.agent.planning import attempts, plan
+from forewarn.agent.running.executor import Desk
+from forewarn.agent.state.store import Shelf
+from forewarn.agent.telemetry.status import picture_of, status
 from forewarn.client import NotApproved
 from forewarn.client.events import Document, Event, Look
 from forewarn.client.identity import Identity
-from forewarn.client.standing import Standing
+from forewarn.client.status import Standing
 
 HOOK = Hook(
     name="hook",
@@ -346,7 +346,7 @@ def test_a_strange_name_never_becomes_a_file(tmp_path: Path, strange: str) -> No
 def test_a_runner_that_is_stopped_is_told_with_what_to_do_once_the_time_is_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planning, "OVERDUE", 0.0)
+    monkeypatch.setattr(plan, "OVERDUE", 0.0)
     commands: dict[Any, tuple[str, ...]] = {"prepare": ("sh", "-c", "kill -STOP $PPID")}
     stops = Hook(name="hook", commands=commands, stages=("prepare",), timeout=1.0)
 
@@ -370,7 +370,7 @@ def test_a_runner_that_is_stopped_is_told_with_what_to_do_once_the_time_is_up(
 def test_an_undo_that_is_given_up_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(standing, "UNDO_ATTEMPTS", 1)
+    monkeypatch.setattr(attempts, "UNDO_ATTEMPTS", 1)
     commands: dict[Any, tuple[str, ...]] = {
         "prepare": ("sh", "-c", "echo kept > file"),
         "undo": ("false",),

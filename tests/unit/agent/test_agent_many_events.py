@@ -10,12 +10,12 @@ import pytest
 from agent_world import a_case, event, hook
 from test_agent_loop import HOOK, Told
 
-from forewarn.agent import keeping
 from forewarn.agent.agent import Agent
-from forewarn.agent.config import Config, Rule
-from forewarn.agent.keeping import Shelf
-from forewarn.agent.pretending import Pretence
-from forewarn.agent.runs import Result, Run
+from forewarn.agent.config.model import Config, Rule
+from forewarn.agent.running.dry_run import Pretence
+from forewarn.agent.state import store
+from forewarn.agent.state.runs import Result, Run
+from forewarn.agent.state.store import Shelf
 
 NEARLY = 1.1  # what is done once, however many there are
 
@@ -67,13 +67,13 @@ def test_twice_as_many_events_on_one_hook_are_twice_the_work(events: int) -> Non
 
 def test_a_run_that_has_ended_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[Path] = []
-    reading = keeping._result
+    reading = store._result
 
     def counting(directory: Path) -> Result | None:
         read.append(directory)
         return reading(directory)
 
-    monkeypatch.setattr(keeping, "_result", counting)
+    monkeypatch.setattr(store, "_result", counting)
     shelf = Shelf(tmp_path)
     case = a_case(hook("a"))
     shelf.put(case)

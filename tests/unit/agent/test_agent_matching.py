@@ -9,8 +9,8 @@ from agent_world import event
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forewarn.agent.config import Rule
-from forewarn.agent.matching import covers, matched, matches
+from forewarn.agent.config.model import Rule
+from forewarn.agent.planning.match import covers, matched, matches
 
 TAGS = {"tier": "web", "zone": "1"}
 

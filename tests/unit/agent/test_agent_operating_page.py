@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from forewarn.agent import attending, checking, counting, health, telling, wellbeing
-from forewarn.agent.config import DEFAULT_LISTEN
+from forewarn.agent import serve
+from forewarn.agent.check import check
+from forewarn.agent.config.model import DEFAULT_LISTEN
+from forewarn.agent.telemetry import health as wellbeing
+from forewarn.agent.telemetry import http, log
+from forewarn.agent.telemetry import metrics as counting
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/agent-operating.md").read_text()
@@ -20,13 +24,13 @@ ALERTS = yaml.safe_load((ROOT / "deploy/prometheus/alerts.yml").read_text())
 @pytest.mark.parametrize(
     ("names", "value"),
     [
-        ("`MAX_CONNECTIONS`", f"{health.MAX_CONNECTIONS}"),
-        ("`MAX_HEAD`", f"{health.MAX_HEAD // 1024} KiB"),
-        ("`ASKED_WITHIN`, `TAKEN_WITHIN`", f"{health.ASKED_WITHIN:g} s, {health.TAKEN_WITHIN:g} s"),
-        ("`ANSWERS_PER_SECOND`", f"{health.ANSWERS_PER_SECOND:g}"),
-        ("`SHARE`", f"{health.SHARE * 100:g} %"),
-        ("`SOCKET_MODE`", f"{health.SOCKET_MODE:04o}"),
-        ("`LISTEN_AGAIN`", f"{attending.LISTEN_AGAIN:g} s"),
+        ("`MAX_CONNECTIONS`", f"{http.MAX_CONNECTIONS}"),
+        ("`MAX_HEAD`", f"{http.MAX_HEAD // 1024} KiB"),
+        ("`ASKED_WITHIN`, `TAKEN_WITHIN`", f"{http.ASKED_WITHIN:g} s, {http.TAKEN_WITHIN:g} s"),
+        ("`ANSWERS_PER_SECOND`", f"{http.ANSWERS_PER_SECOND:g}"),
+        ("`SHARE`", f"{http.SHARE * 100:g} %"),
+        ("`SOCKET_MODE`", f"{http.SOCKET_MODE:04o}"),
+        ("`LISTEN_AGAIN`", f"{serve.LISTEN_AGAIN:g} s"),
         ("`BEAT`", f"{wellbeing.BEAT:g} s"),
         (
             "`LOOP_PATIENCE`, `LOOK_PATIENCE`",
@@ -38,16 +42,16 @@ ALERTS = yaml.safe_load((ROOT / "deploy/prometheus/alerts.yml").read_text())
         ),
         (
             "`MAX_VALUE`, `MAX_OUTPUT`",
-            f"{telling.MAX_VALUE:,}, {telling.MAX_OUTPUT:,} characters",
+            f"{log.MAX_VALUE:,}, {log.MAX_OUTPUT:,} characters",
         ),
-        ("`LEAST_SECRET`", f"{telling.LEAST_SECRET} characters"),
-        ("`PATIENCE_MS`", f"{telling.PATIENCE_MS} ms"),
+        ("`LEAST_SECRET`", f"{log.LEAST_SECRET} characters"),
+        ("`PATIENCE_MS`", f"{log.PATIENCE_MS} ms"),
         ("`MAX_VALUES`", f"{counting.MAX_VALUES}"),
         (
             "`PATIENCE`, `LOOKS`, `WAITED`",
-            f"{checking.PATIENCE:g} s, {checking.LOOKS}, {checking.WAITED:g} s",
+            f"{check.PATIENCE:g} s, {check.LOOKS}, {check.WAITED:g} s",
         ),
-        ("`APART`", f"{checking.APART:g} s"),
+        ("`APART`", f"{check.APART:g} s"),
     ],
 )
 def test_every_limit_is_as_the_page_says(names: str, value: str) -> None:
@@ -63,14 +67,14 @@ def test_it_says_where_the_agent_listens_and_when_it_is_not_well() -> None:
 def test_every_line_that_the_log_may_have_is_on_it_with_its_level() -> None:
     told = {
         word
-        for file in AGENT.glob("*.py")
+        for file in AGENT.rglob("*.py")
         for word in re.findall(r'tell\(\s*"([a-z ]+)"', file.read_text())
     }
     section = PAGE.partition("### Log")[2].partition("## What it costs")[0]
     rows = re.findall(r"^\| (`.+?`) \| (.+?) \|", section, re.M)
     said = {word: levels for words, levels in rows for word in re.findall("`([^`]+)`", words)}
     assert told == said.keys() - {"event"}
-    for word, level in telling.GRAVE.items():
+    for word, level in log.GRAVE.items():
         assert level in said[word]
 
 

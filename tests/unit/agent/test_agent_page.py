@@ -7,19 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.agent import (
-    agent,
-    agreeing,
-    book,
-    errands,
-    keeping,
-    ordering,
-    planning,
-    reading,
-    reading_hooks,
-    runner,
-    standing,
-)
+from forewarn.agent import agent, open_cases
+from forewarn.agent.approval import approve, retrying
+from forewarn.agent.config import read, read_hooks
+from forewarn.agent.planning import attempts, plan
+from forewarn.agent.running import command, runner
+from forewarn.agent.state import store
 
 PAGE = (Path(__file__).parents[3] / "docs/agent.md").read_text()
 
@@ -27,26 +20,26 @@ PAGE = (Path(__file__).parents[3] / "docs/agent.md").read_text()
 def test_the_configuration_on_it_can_be_used(tmp_path: Path) -> None:
     (block,) = re.findall(r"^```toml\n(.*?)^```", PAGE, re.M | re.S)
     (tmp_path / "agent.toml").write_text(block)
-    found = reading.read(tmp_path / "agent.toml")
+    found = read.read(tmp_path / "agent.toml")
     assert ([rule.hooks for rule in found.rules], found.warnings) == ([(), ("drain", "save")], ())
 
 
 @pytest.mark.parametrize(
     ("names", "value"),
     [
-        ("`MARGIN`, `LEAST`", f"{planning.MARGIN:g} s, {planning.LEAST:g} s"),
+        ("`MARGIN`, `LEAST`", f"{plan.MARGIN:g} s, {plan.LEAST:g} s"),
         ("`GRACE`", f"{runner.GRACE:g} s"),
         (
             "`RETRY_PAUSE`, `MAX_RETRY_PAUSE`",
-            f"{standing.RETRY_PAUSE:g} s, {standing.MAX_RETRY_PAUSE:g} s",
+            f"{attempts.RETRY_PAUSE:g} s, {attempts.MAX_RETRY_PAUSE:g} s",
         ),
         (
             "`UNDO_PAUSE`, `MAX_UNDO_PAUSE`, `UNDO_ATTEMPTS`",
-            f"{standing.UNDO_PAUSE:g} s, {standing.MAX_UNDO_PAUSE / 60:g} min,"
-            f" {standing.UNDO_ATTEMPTS}",
+            f"{attempts.UNDO_PAUSE:g} s, {attempts.MAX_UNDO_PAUSE / 60:g} min,"
+            f" {attempts.UNDO_ATTEMPTS}",
         ),
-        ("`LOST_ATTEMPTS`", f"{standing.LOST_ATTEMPTS}"),
-        ("`OVERDUE`", f"{planning.OVERDUE:g} s"),
+        ("`LOST_ATTEMPTS`", f"{attempts.LOST_ATTEMPTS}"),
+        ("`OVERDUE`", f"{plan.OVERDUE:g} s"),
         (
             "`RESULT_ROOM`, `RESULT_ATTEMPTS`",
             f"{runner.RESULT_ROOM:,} bytes, {runner.RESULT_ATTEMPTS}",
@@ -62,21 +55,21 @@ def test_the_configuration_on_it_can_be_used(tmp_path: Path) -> None:
         ("`MAX_OUTPUT`", f"{runner.MAX_OUTPUT // 1024} KiB"),
         (
             "`MAX_TIMEOUT`, `MAX_RETRIES`",
-            f"{reading_hooks.MAX_TIMEOUT / 86_400:g} d, {reading_hooks.MAX_RETRIES}",
+            f"{read_hooks.MAX_TIMEOUT / 86_400:g} d, {read_hooks.MAX_RETRIES}",
         ),
-        ("`TAKE_OVER`", f"{planning.TAKE_OVER.total_seconds():g} s"),
+        ("`TAKE_OVER`", f"{plan.TAKE_OVER.total_seconds():g} s"),
         (
             "`ASK_PATIENCE`, `ERRAND_PAUSE`, `MAX_ERRAND_PAUSE`",
-            f"{agreeing.ASK_PATIENCE:g} s, {errands.ERRAND_PAUSE:g} s,"
-            f" {errands.MAX_ERRAND_PAUSE:g} s",
+            f"{approve.ASK_PATIENCE:g} s, {retrying.ERRAND_PAUSE:g} s,"
+            f" {retrying.MAX_ERRAND_PAUSE:g} s",
         ),
         ("`LOOK_WITHIN`", f"{agent.LOOK_WITHIN:g} s"),
         ("`ENDPOINT_PATIENCE`", f"{agent.ENDPOINT_PATIENCE:g} s"),
-        ("`MAX_VARIABLE`", f"{ordering.MAX_VARIABLE:,} characters"),
+        ("`MAX_VARIABLE`", f"{command.MAX_VARIABLE:,} characters"),
         ("`IDENTITY_EVERY`", f"{agent.IDENTITY_EVERY / 60:g} min"),
-        ("`MAX_CASES`", f"{book.MAX_CASES:,}"),
-        ("`KEPT_CASES`, `KEPT_FOR`", f"{keeping.KEPT_CASES}, {keeping.KEPT_FOR.days} d"),
-        ("`MAX_CONFIG_BYTES`", f"{reading.MAX_CONFIG_BYTES // 1024**2} MiB"),
+        ("`MAX_CASES`", f"{open_cases.MAX_CASES:,}"),
+        ("`KEPT_CASES`, `KEPT_FOR`", f"{store.KEPT_CASES}, {store.KEPT_FOR.days} d"),
+        ("`MAX_CONFIG_BYTES`", f"{read.MAX_CONFIG_BYTES // 1024**2} MiB"),
     ],
 )
 def test_every_limit_is_as_the_page_of_the_agent_says(names: str, value: str) -> None:

@@ -10,12 +10,14 @@ from agent_world import BEGINNING, World, a_case, event, hook, plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forewarn.agent import cases, planning, steps
-from forewarn.agent.config import STAGES, Hook, Rule
-from forewarn.agent.planner import Planner
-from forewarn.agent.planning import next_steps
-from forewarn.agent.standing import LOST_ATTEMPTS, UNDO_ATTEMPTS
-from forewarn.agent.steps import Approve, Now, Order, Plan, SayReady
+from forewarn.agent.config.model import STAGES, Hook, Rule
+from forewarn.agent.planning import plan as planning
+from forewarn.agent.planning import steps
+from forewarn.agent.planning.attempts import LOST_ATTEMPTS, UNDO_ATTEMPTS
+from forewarn.agent.planning.plan import next_steps
+from forewarn.agent.planning.planner import Planner
+from forewarn.agent.planning.steps import Approve, Now, Order, Plan, SayReady
+from forewarn.agent.state import cases
 
 HOOKS = st.builds(
     lambda name, stages, retries, fails, timeout: hook(

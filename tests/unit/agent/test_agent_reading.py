@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.agent.config import Config
-from forewarn.agent.reading import MAX_CONFIG_BYTES, ConfigError, read
+from forewarn.agent.config.model import Config
+from forewarn.agent.config.read import MAX_CONFIG_BYTES, ConfigError, read
 
 
 def config(directory: Path, text: str) -> Config:

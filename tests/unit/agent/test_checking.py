@@ -11,13 +11,13 @@ import msgspec
 import pytest
 from agent_world import BEGINNING, a_case, hook
 
-from forewarn.agent import checking_machine as machine
-from forewarn.agent import locking
-from forewarn.agent.checking import findings
-from forewarn.agent.config import Config
-from forewarn.agent.finding import Finding
-from forewarn.agent.keeping import Shelf
-from forewarn.agent.listening import BadListen, listens
+from forewarn.agent.check import machine
+from forewarn.agent.check.check import findings
+from forewarn.agent.check.finding import Finding
+from forewarn.agent.config.address import BadListen, listens
+from forewarn.agent.config.model import Config
+from forewarn.agent.state import locking
+from forewarn.agent.state.store import Shelf
 
 
 def said(found: list[Finding]) -> list[tuple[str, str]]:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from agent_world import BEGINNING, World, a_case, event, hook
 
-from forewarn.agent import counting
-from forewarn.agent.counting import Counts, Health, exposition, kind
-from forewarn.agent.picture import Picture, status
-from forewarn.client.standing import Standing
+from forewarn.agent.telemetry import metrics
+from forewarn.agent.telemetry.metrics import Counts, Health, exposition, kind
+from forewarn.agent.telemetry.status import Picture, status
+from forewarn.client.status import Standing
 from forewarn.client.steps import TROUBLES
 
 DOCS = Path(__file__).parents[3] / "docs/agent-operating.md"
@@ -146,10 +146,10 @@ def test_a_kind_of_trouble_is_one_of_a_few_whatever_was_answered() -> None:
 
 def test_types_that_nobody_knows_do_not_make_series_without_end() -> None:
     counts = Counts()
-    for number in range(counting.MAX_VALUES + 50):
+    for number in range(metrics.MAX_VALUES + 50):
         counts.hear("event seen", {"type": f"New{number}", "source": "Platform"})
-    assert len(counts.seen) == counting.MAX_VALUES + 1
-    assert counts.seen[counting.OTHER, counting.OTHER] == 50
+    assert len(counts.seen) == metrics.MAX_VALUES + 1
+    assert counts.seen[metrics.OTHER, metrics.OTHER] == 50
 
 
 def test_every_metric_is_documented_and_every_documented_one_is_there() -> None:

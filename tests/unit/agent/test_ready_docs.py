@@ -8,7 +8,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from forewarn.agent.ready import KINDS, contract, haproxy, log, runtime_api, webhook, wording
+from forewarn.agent.hooks import (
+    KINDS,
+    contract,
+    haproxy,
+    haproxy_runtime_api,
+    log,
+    webhook,
+    wording,
+)
 
 TEXT = (Path(__file__).parents[3] / "docs/hooks.md").read_text()
 
@@ -37,13 +45,13 @@ def test_every_option_stands_there_with_its_default(kind: str) -> None:
         ("MAX_DESCRIPTION", f"{wording.MAX_DESCRIPTION:,} characters"),
         ("MAX_LINE", f"{log.MAX_LINE:,} bytes"),
         ("MAX_FACTS", f"{log.MAX_FACTS:,} bytes"),
-        ("LEAST", f"{webhook.LEAST:g} s, HAProxy {runtime_api.LEAST:g} s"),
+        ("LEAST", f"{webhook.LEAST:g} s, HAProxy {haproxy_runtime_api.LEAST:g} s"),
         ("FOREVER", f"{contract.FOREVER / 86_400:g} day"),
         ("LOOK_EVERY", f"{haproxy.LOOK_EVERY:g} s"),
         ("BACK_WITHIN", f"{haproxy.BACK_WITHIN:g} s"),
-        ("MAX_ANSWER", f"{runtime_api.MAX_ANSWER >> 20} MiB"),
+        ("MAX_ANSWER", f"{haproxy_runtime_api.MAX_ANSWER >> 20} MiB"),
         ("ATTEMPTS", f"{webhook.ATTEMPTS}"),
-        ("PATIENCE", f"{runtime_api.PATIENCE:g} s"),
+        ("PATIENCE", f"{haproxy_runtime_api.PATIENCE:g} s"),
         ("PATIENCE", f"{log.PATIENCE:g} s"),
     ],
 )

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from forewarn.agent.ready import KINDS, __main__, contract, stages_of
-from forewarn.agent.ready.options import Notify, Systemd, Webhook, seconds
+from forewarn.agent.hooks import KINDS, __main__, contract, stages_of
+from forewarn.agent.hooks.options import Notify, Systemd, Webhook, seconds
 
 SECRET = "open-sesame"
 CALL = {
@@ -94,7 +94,7 @@ def test_the_stages_are_the_kind_s_own_unless_the_options_say_others() -> None:
 
 def test_the_kinds_are_known_without_what_they_need() -> None:
     script = (
-        "import sys, forewarn.agent.ready; heavy = {'typer', 'rich', 'asyncio', 'ssl', 'socket',"
+        "import sys, forewarn.agent.hooks; heavy = {'typer', 'rich', 'asyncio', 'ssl', 'socket',"
         " 'subprocess', 'http', 'urllib', 'apprise'}; print(sorted(heavy & set(sys.modules)))"
     )
     found = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, check=True)
@@ -135,7 +135,7 @@ def test_what_was_not_asked_right_is_said_in_one_line(
 def test_a_fault_of_ours_says_where_and_nothing_of_what_it_was_given(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from forewarn.agent.ready import webhook
+    from forewarn.agent.hooks import webhook
 
     def broken(*given: Any) -> list[str]:
         raise LookupError(SECRET)

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from forewarn import guard
-from forewarn.agent.ready import wording
-from forewarn.agent.ready.contract import Call
+from forewarn.agent.hooks import wording
+from forewarn.agent.hooks.contract import Call
+from forewarn.support import guard
 
 NOW = datetime(2026, 11, 15, 10, 31, 8, tzinfo=UTC)
 

@@ -11,11 +11,11 @@ from typing import Protocol
 
 import pytest
 
-from forewarn import guard
-from forewarn.agent.ready import haproxy
-from forewarn.agent.ready.contract import Call, Event, Failure, Run
-from forewarn.agent.ready.options import Haproxy, Stage
-from forewarn.agent.ready.runtime_api import RuntimeApi, Unreachable
+from forewarn.agent.hooks import haproxy
+from forewarn.agent.hooks.contract import Call, Event, Failure, Run
+from forewarn.agent.hooks.haproxy_runtime_api import RuntimeApi, Unreachable
+from forewarn.agent.hooks.options import Haproxy, Stage
+from forewarn.support import guard
 
 STATES = "1\n# be_id be_name srv_id srv_name srv_admin_state\n"
 SESSIONS = "# pxname,svname,qcur,scur\n"

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from forewarn.agent import telling
-from forewarn.agent.telling import Teller, secrets_in
+from forewarn.agent.telemetry import log
+from forewarn.agent.telemetry.log import Teller, secrets_in
 from forewarn.client.events import moment
 
 
@@ -117,8 +117,8 @@ def test_secrets_among_options_are_told_by_nobody() -> None:
 def test_of_what_a_command_said_the_end_is_told_and_of_the_rest_the_beginning() -> None:
     long = "a" * 9_000 + "b" * 9_000
     said = line("hook ended", said=long, why=long)
-    assert said["output"] == "…" + "b" * (telling.MAX_OUTPUT - 1)
-    assert said["why"] == "a" * (telling.MAX_VALUE - 1) + "…"
+    assert said["output"] == "…" + "b" * (log.MAX_OUTPUT - 1)
+    assert said["why"] == "a" * (log.MAX_VALUE - 1) + "…"
 
 
 def test_the_journal_is_told_how_grave_it_is_and_nobody_else(

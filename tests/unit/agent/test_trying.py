@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forewarn.agent.config import Rule
-from forewarn.agent.matching import matched, matches
-from forewarn.agent.planning import MARGIN
-from forewarn.agent.reading import read
-from forewarn.agent.trying import done, span, tried, why_not
-from forewarn.cli.agent_health import Invented, invent
+from forewarn.agent.check.explain_rules import done, span, tried, why_not
+from forewarn.agent.config.model import Rule
+from forewarn.agent.config.read import read
+from forewarn.agent.planning.match import matched, matches
+from forewarn.agent.planning.plan import MARGIN
+from forewarn.cli.commands.agent_check import Invented, invent
 from forewarn.client.events import Event
 
 DURATIONS = st.none() | st.sampled_from([1.0, 5.0, 9.0])

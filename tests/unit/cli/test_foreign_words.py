@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from forewarn.cli.app import app
-from forewarn.testing.judge import judge_files
-from forewarn.words import visible
+from forewarn.judge import judge_files
+from forewarn.support.text import visible
 
 T0 = 1_800_000_000.0
 PATH = "/metadata/scheduledevents?api-version=2020-07-01"

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from forewarn.cli import running
-from forewarn.cli.running import Note, NotFound, find, note
+from forewarn.node.daemon import discovery
+from forewarn.node.daemon.discovery import Note, NotFound, find, note
 
 GONE = 2**22 + 1  # no process has such a number
 
@@ -20,7 +20,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A place for notes of our own, and one of the system."""
     (tmp_path / "system").mkdir(mode=0o755)
     (tmp_path / "own").mkdir()
-    monkeypatch.setattr(running, "SYSTEM", tmp_path / "system")
+    monkeypatch.setattr(discovery, "SYSTEM", tmp_path / "system")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "own"))
     monkeypatch.delenv("RUNTIME_DIRECTORY", raising=False)
     return tmp_path

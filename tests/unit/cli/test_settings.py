@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from forewarn.cli.reloading import LIVE
-from forewarn.cli.settings import CommandTable, Settings, SettingsError, gather, load
-from forewarn.cli.settings_lines import lines
-from forewarn.cli.settings_values import collide
 from forewarn.node.config import Address
+from forewarn.node.daemon.reload import LIVE
+from forewarn.node.settings import CommandTable, Settings, SettingsError, gather, load
+from forewarn.node.settings.toml_lines import lines
+from forewarn.node.settings.values import collide
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "deploy/forewarn.toml"

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from forewarn.cli.watch_exec import environment
-from forewarn.cli.watch_live import SHOWN_EVENTS, View, picture
-from forewarn.cli.watch_words import Told, starts, table_of
+from forewarn.cli.commands.watch_exec import environment
+from forewarn.cli.commands.watch_live import SHOWN_EVENTS, View, picture
+from forewarn.cli.commands.watch_text import Told, starts, table_of
 from forewarn.client import Change, Event, Kind, Standing
 
 NOW = datetime(2027, 1, 15, 8, 0, 0, 400_000, tzinfo=UTC)

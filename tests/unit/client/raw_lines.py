@@ -9,8 +9,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from forewarn.client.async_line import AsyncLine
-from forewarn.client.line import Line
+from forewarn.client.async_connection import AsyncLine
+from forewarn.client.connection import Line
 from forewarn.client.steps import Answer, Ask, Place
 
 

@@ -115,7 +115,7 @@ def test_importing_it_brings_nothing_that_it_does_not_need() -> None:
     assert not blocking & (heavy | {"asyncio", "ssl", "subprocess", "tempfile"})
     assert not looping & (heavy - {"logging"}), "asyncio itself brings logging and ssl"
     ours = {name for name in looping if name.startswith("forewarn.")}
-    allowed = ("client", "wire", "guard", "words", "suggest")
+    allowed = ("client", "wire", "support")
     assert {name.split(".")[1] for name in ours} <= set(allowed)
 
 
@@ -240,17 +240,17 @@ def test_nobody_listens_there(events: Callable[[str], object]) -> None:
 
 
 def test_nowhere_to_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from forewarn.client import endpoint
+    from forewarn.client.discovery import endpoint
 
     monkeypatch.delenv("FOREWARN_METADATA", raising=False)
     monkeypatch.setattr(endpoint, "WELL_KNOWN", endpoint.place("http://127.0.0.1:1"))
-    monkeypatch.setattr("forewarn.client.leases.offered", lambda: ())
+    monkeypatch.setattr("forewarn.client.discovery.leases.offered", lambda: ())
     with Client() as client, pytest.raises(NoEndpoint, match=r"127\.0\.0\.1:1 refuses connections"):
         client.events(patience=0.0)
 
 
 def test_looking_for_an_endpoint_does_not_hold_up_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    from forewarn.client import endpoint
+    from forewarn.client.discovery import endpoint
 
     looked = threading.Event()
 

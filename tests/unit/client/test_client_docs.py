@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from forewarn import client
-from forewarn.client import contact, exchange, pace, reading, rules
+from forewarn.client import document, endpoint_state, exchange, pace, rules
 from forewarn.testing import Service
 
 PAGE = Path(__file__).parents[3] / "docs" / "client.md"
@@ -93,7 +93,9 @@ def _limits(*modules: ModuleType) -> list[tuple[str, float]]:
     ]
 
 
-@pytest.mark.parametrize(("name", "value"), _limits(pace, exchange, contact, reading, rules))
+@pytest.mark.parametrize(
+    ("name", "value"), _limits(pace, exchange, endpoint_state, document, rules)
+)
 def test_every_limit_is_described(name: str, value: float) -> None:
     said = str(value) if isinstance(value, int) else f"{value:g}"
     assert re.search(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from forewarn.client import Client, endpoint, pace
+from forewarn.client import Client, pace
+from forewarn.client.discovery import endpoint
 from forewarn.client.errors import BadEndpoint, ClientError
 from forewarn.client.steps import Place
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from forewarn.client import identity
 from forewarn.client.identity import Identity
 from forewarn.wire.instance import Facts, Found, answer
-from forewarn.wire.service_versions import INSTANCE_VERSIONS
+from forewarn.wire.instance_versions import INSTANCE_VERSIONS
 
 FACTS = Facts(
     name="web_18",

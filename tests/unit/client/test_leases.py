@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forewarn.client import lease_formats, leases, registry
-from forewarn.client.lease_formats import Offer, dhclient, unicast
+from forewarn.client.discovery import lease_formats, leases, windows_registry
+from forewarn.client.discovery.lease_formats import Offer, dhclient, unicast
 
 WRITTEN = Path(__file__).parent / "leases"
 DHCLIENT = "var/lib/dhcp/dhclient.eth0.leases"
@@ -245,8 +245,8 @@ def test_garbage_is_no_trouble(pieces: list[str], data: bytes) -> None:
         lease_formats.keyed(text),
         lease_formats.nmcli(text),
         lease_formats.packet(bytes(236) + b"\x63\x82\x53\x63" + data),
-        registry.offers(data),
-        registry.offers(struct.pack("<LLLLL", 245, 0, 4, 0, 0) + data),
+        windows_registry.offers(data),
+        windows_registry.offers(struct.pack("<LLLLL", 245, 0, 4, 0, 0) + data),
     ):
         assert all(offer.address.count(".") == 3 for offer in offers)
 

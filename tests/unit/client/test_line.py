@@ -12,8 +12,8 @@ import pytest
 from raw_lines import LINES, AnyLine, Raw, raw, read_head
 
 from forewarn.client import exchange, pace
-from forewarn.client.async_line import AsyncLine
-from forewarn.client.line import Line
+from forewarn.client.async_connection import AsyncLine
+from forewarn.client.connection import Line
 from forewarn.client.steps import Answer, Ask, Place
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pretended import EVENT, body
 
+from forewarn.client.document import NotADocument, read
 from forewarn.client.events import Event, moment
-from forewarn.client.reading import NotADocument, read
-from forewarn.wire.spoiled import with_control_characters
+from forewarn.wire.fault_bodies import with_control_characters
 
 
 def only(**changed: Any) -> Event:

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from forewarn.client import leases, registry
-from forewarn.client.lease_formats import Offer
+from forewarn.client.discovery import leases, windows_registry
+from forewarn.client.discovery.lease_formats import Offer
 
 
 def kept(code: int, data: bytes, vendor: int = 0, expires: int = 0x5745EC93) -> bytes:
@@ -21,15 +21,15 @@ def kept(code: int, data: bytes, vendor: int = 0, expires: int = 0x5745EC93) -> 
 
 def test_the_registry_keeps_one_option_after_the_other() -> None:
     value = kept(15, b"a.test") + kept(43, b"") + kept(245, bytes([10, 0, 0, 1])) + kept(6, b"1234")
-    assert [option.code for option in registry.options(value)] == [15, 43, 245, 6]
-    assert registry.offers(value, 5.0) == [Offer("10.0.0.1", 5.0, float(0x5745EC93))]
-    assert registry.offers(kept(245, bytes([10, 0, 0, 1]), vendor=1)) == []
+    assert [option.code for option in windows_registry.options(value)] == [15, 43, 245, 6]
+    assert windows_registry.offers(value, 5.0) == [Offer("10.0.0.1", 5.0, float(0x5745EC93))]
+    assert windows_registry.offers(kept(245, bytes([10, 0, 0, 1]), vendor=1)) == []
     cut = value[: value.index(b"\xf5") + 22]
-    assert [option.code for option in registry.options(cut)] == [15, 43]
+    assert [option.code for option in windows_registry.options(cut)] == [15, 43]
 
 
 def test_elsewhere_there_is_no_registry() -> None:
-    assert registry.offered() == []
+    assert windows_registry.offered() == []
 
 
 def windows(interfaces: dict[str, dict[str, object]]) -> SimpleNamespace:
@@ -54,9 +54,15 @@ def test_all_interfaces_in_the_registry_are_looked_at(monkeypatch: pytest.Monkey
     kept_there = windows(
         {
             "{no-lease}": {},
-            "{odd}": {registry.OPTIONS: "text" * 9, registry.OBTAINED: 1},
-            "{old}": {registry.OPTIONS: kept(245, b"\x0a\0\0\1", expires=0), registry.OBTAINED: 1},
-            "{new}": {registry.OPTIONS: kept(245, b"\x0a\0\0\2", expires=0), registry.OBTAINED: 2},
+            "{odd}": {windows_registry.OPTIONS: "text" * 9, windows_registry.OBTAINED: 1},
+            "{old}": {
+                windows_registry.OPTIONS: kept(245, b"\x0a\0\0\1", expires=0),
+                windows_registry.OBTAINED: 1,
+            },
+            "{new}": {
+                windows_registry.OPTIONS: kept(245, b"\x0a\0\0\2", expires=0),
+                windows_registry.OBTAINED: 2,
+            },
         }
     )
     monkeypatch.setitem(sys.modules, "winreg", kept_there)

@@ -25,7 +25,7 @@ from forewarn.client.identity import VERSIONS as OF_INSTANCE
 from forewarn.client.rules import MAX_NOTE
 from forewarn.client.steps import Answer, Ask, Place
 from forewarn.core.events import MAX_READY_NOTE
-from forewarn.wire.beside import Word
+from forewarn.wire.extensions import Word
 from forewarn.wire.times import rfc1123
 from forewarn.wire.versions import VERSIONS
 

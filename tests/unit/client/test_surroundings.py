@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.client.surroundings import container, has_route, unreachable
+from forewarn.client.discovery.diagnose import container, has_route, unreachable
 
 TRIED = [("http://169.254.169.254", "unreachable")]
 HEAD = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from forewarn.control.conditions import bytes_tag, matching
-from forewarn.control.problems import BY_NAME, described, pointer
+from forewarn.control.http.preconditions import bytes_tag, matching
+from forewarn.control.http.problems import BY_NAME, described, pointer
 
 TAG = bytes_tag(b"it")
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from forewarn.control import crowd
-from forewarn.control.crowd import Crowd, Visit
+from forewarn.control.server import connections
+from forewarn.control.server.connections import Crowd, Visit
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_who_is_being_answered_never_gives_way(line: socket.socket) -> None:
 def test_one_address_has_a_share_however_much_room_there_is(
     line: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crowd, "MAX_OPERATOR_SHARE", 2)
+    monkeypatch.setattr(connections, "MAX_OPERATOR_SHARE", 2)
     among = Crowd()
     for visit in entered(among, line, "10.0.0.1", "10.0.0.1"):
         visit.busy()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forewarn.control.paging import cursor, cut, linked, named_mark, natural, timed_mark
+from forewarn.control.http.paging import cursor, cut, linked, named_mark, natural, timed_mark
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="~"), max_size=12)
 

@@ -7,8 +7,8 @@ may be announced, and with how much notice. `core_referee.py` judges by these.
 from __future__ import annotations
 
 from forewarn.core import Group, Now, commands
+from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.events import Event, EventType, Source, Status
-from forewarn.core.holds import HoldKind
 from forewarn.core.time import DAY, MINUTE, SECOND, Duration, Time
 
 NOTICE: dict[EventType, Duration] = {

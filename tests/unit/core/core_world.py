@@ -27,7 +27,7 @@ from forewarn.core import (
     why,
 )
 from forewarn.core.changes import Change, EventMoved
-from forewarn.core.holds import HoldKind
+from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.lifecycle import Move
 from forewarn.core.time import DAY, SECOND, Duration, Time
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forewarn.core.access import Limit, Role, Token, forgettable
-from forewarn.core.selection import parse
+from forewarn.core.labels import parse
 
 NOW = 1_000_000
 

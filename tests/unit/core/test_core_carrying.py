@@ -6,7 +6,7 @@ import pytest
 from core_world import START, World, machines, world
 
 from forewarn.core import EventType, Machine, Reason, Rules, Status, commands
-from forewarn.core.decide import LEAST_PAUSE
+from forewarn.core.deciding.decide import LEAST_PAUSE
 from forewarn.core.events import Attempt
 from forewarn.core.time import MINUTE, SECOND
 

@@ -14,7 +14,7 @@ from forewarn.core.fleet import Health, Host
 from forewarn.core.history import MOVES, ROLLOUT, Record, Scribe, What, seen
 from forewarn.core.lifecycle import Move
 from forewarn.core.registry import HostPut, HostRemoved, Put, RolloutPut, RolloutRemoved
-from forewarn.core.rollout import Rollout, Switch
+from forewarn.core.rollouts.model import Rollout, Switch
 
 NOW = Now(at=1_800_000_000_000_000)
 

@@ -13,10 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from forewarn.core import EventType, Group, GroupKind, Machine, Now, Refused, Source, Status
 from forewarn.core import commands as c
 from forewarn.core.changes import EventMoved, apply
-from forewarn.core.due import due
+from forewarn.core.deciding.due import due
+from forewarn.core.deciding.holds import HoldKind
+from forewarn.core.deciding.joint import Together, decide_together, holds, joint_due, members
 from forewarn.core.events import Event, Joint
-from forewarn.core.holds import HoldKind
-from forewarn.core.joint import Together, decide_together, holds, joint_due, members
 from forewarn.core.lifecycle import Move
 from forewarn.core.time import MINUTE, SECOND, Duration
 

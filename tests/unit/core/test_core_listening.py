@@ -7,7 +7,7 @@ from core_world import START, World, world
 
 from forewarn.core import EventType, Reason, Rules, Status, commands, due, why
 from forewarn.core.changes import Disabled, Seen
-from forewarn.core.holds import HoldKind
+from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND
 
 FREEZE, REBOOT, PREEMPT = EventType.FREEZE, EventType.REBOOT, EventType.PREEMPT

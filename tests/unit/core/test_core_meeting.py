@@ -7,7 +7,7 @@ import pytest
 from core_world import machines, world
 
 from forewarn.core import EventType, Status, commands, why
-from forewarn.core.holds import HoldKind
+from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.time import MINUTE, SECOND
 
 FREEZE, REBOOT, REDEPLOY = EventType.FREEZE, EventType.REBOOT, EventType.REDEPLOY

@@ -11,8 +11,8 @@ import pytest
 from forewarn.core import EventType, Group, GroupKind, Machine, Now, Refused, Source, Status, apply
 from forewarn.core import commands as c
 from forewarn.core.changes import EventMoved
+from forewarn.core.deciding.joint import Together, decide_together, members
 from forewarn.core.events import Joint
-from forewarn.core.joint import Together, decide_together, members
 from forewarn.core.lifecycle import Move
 from forewarn.core.time import MINUTE, SECOND
 

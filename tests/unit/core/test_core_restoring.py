@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forewarn.core import Group, Machine, apply, view
-from forewarn.core.restoring import beyond_commits, beyond_documents, renumbered
+from forewarn.core.renumbering import beyond_commits, beyond_documents, renumbered
 from forewarn.core.time import DAY, SECOND
 
 INT32 = 2**31 - 1  # what some clients keep an incarnation in

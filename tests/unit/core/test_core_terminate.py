@@ -5,7 +5,7 @@ from __future__ import annotations
 from core_world import World, world
 
 from forewarn.core import EventType, Status, commands, why
-from forewarn.core.holds import HoldKind
+from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.time import MINUTE, SECOND
 
 PREEMPT, TERMINATE = EventType.PREEMPT, EventType.TERMINATE

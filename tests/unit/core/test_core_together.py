@@ -5,7 +5,7 @@ from __future__ import annotations
 from forewarn.core import EventType, Group, GroupKind, Machine, Now
 from forewarn.core import commands as c
 from forewarn.core.changes import apply
-from forewarn.core.joint import Together, decide_together
+from forewarn.core.deciding.joint import Together, decide_together
 from forewarn.core.time import SECOND
 
 NOW = Now(at=1_700_000_000 * SECOND)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Now, Rules, ceil_second
-from forewarn.words import in_words, listing, parse_duration
+from forewarn.support.text import in_words, listing, parse_duration
 
 
 @pytest.mark.parametrize(

@@ -21,11 +21,11 @@ from hypothesis.stateful import (
 )
 
 from forewarn.core.events import MAX_NOTICE, Event, EventType, Source, Status
-from forewarn.core.rolling import GATE_EVERY, Next, Seen, appointment, step
-from forewarn.core.rollout import Gate, Lane, Rollout, Step, Switch
-from forewarn.core.standing import StepState, WaitKind, covered
+from forewarn.core.rollouts.model import Gate, Lane, Rollout, Step, Switch
+from forewarn.core.rollouts.next_step import GATE_EVERY, Next, Seen, appointment, step
+from forewarn.core.rollouts.progress import StepState, WaitKind, covered
+from forewarn.core.rollouts.window_syntax import parse_window
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Now, Time
-from forewarn.core.window_words import parse_window
 
 START: Time = 1_800_000_000 * SECOND  # Friday, 15 January 2027, 08:00
 GATE = Gate(http="http://localhost/ready")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forewarn.core import Group, Machine
-from forewarn.core.selection import (
+from forewarn.core.labels import (
     MAX_LABEL_NAME,
     MAX_LABEL_VALUE,
     MAX_LABELS,

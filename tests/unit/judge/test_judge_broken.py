@@ -19,7 +19,7 @@ from judge_recording import (
     started,
 )
 
-from forewarn.testing.judge import RULES, judge
+from forewarn.judge import RULES, judge
 
 Build = Callable[[], Recording]
 EMPTY = '{"DocumentIncarnation":1,"Events":[]}'

@@ -3,7 +3,7 @@
 import pytest
 from judge_recording import DUE, T0, A, B, Recording, event, started
 
-from forewarn.testing.judge import judge
+from forewarn.judge import judge
 
 ONE = event(type="Terminate")
 OTHER = event(B, type="Terminate", resources=["web_1"])

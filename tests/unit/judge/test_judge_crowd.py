@@ -22,7 +22,7 @@ from judge_recording import (
     started,
 )
 
-from forewarn.testing.judge import judge
+from forewarn.judge import judge
 
 MACHINES: dict[str, Any] = FLEET["machines"]
 GRACE = 60.0

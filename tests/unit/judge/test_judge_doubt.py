@@ -3,7 +3,7 @@
 import pytest
 from judge_recording import DUE, T0, A, B, C, Recording, event, started
 
-from forewarn.testing.judge import judge
+from forewarn.judge import judge
 
 BAD = '{"error":"Bad request. No."}'
 

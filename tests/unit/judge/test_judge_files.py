@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from judge_recording import T0, A, Recording, event, started
 
-from forewarn.testing.judge import RULES, Finding, judge, judge_files
+from forewarn.judge import RULES, Finding, judge, judge_files
 
 CAPTURES = sorted((Path(__file__).parent / "captures").glob("*.jsonl"))
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from judge_recording import ALL_VERSIONS, DUE, T0, A, B, C, Recording, event, started
 
-from forewarn.testing.judge import judge
+from forewarn.judge import judge
 
 ROOMY = 'W/"0000", "1111"'
 EMPTY = '{"DocumentIncarnation":1,"Events":[]}'

@@ -8,7 +8,7 @@ import pytest
 from judge_planned import JUMP, ROLE, WEB, approved, begun, hosted, idle, windowed
 from judge_recording import DUE, T0, A, B, C, Recording, document, event, started
 
-from forewarn.testing.judge import judge
+from forewarn.judge import judge
 
 
 def silent(recording: Recording) -> None:

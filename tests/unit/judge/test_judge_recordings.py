@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.testing.judge import judge_files
+from forewarn.judge import judge_files
 
 RECORDINGS = sorted((Path(__file__).parent / "recordings").glob("*.jsonl"))
 

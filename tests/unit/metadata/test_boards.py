@@ -8,7 +8,7 @@ import pytest
 from forewarn.core import EventType, GroupKind, GroupView, Source, Status
 from forewarn.core.fleet import Place
 from forewarn.core.group import EventView
-from forewarn.metadata.boards import CLOSE, SHARED_PAGES, UNCHANGED, Boards
+from forewarn.metadata.endpoint.documents import CLOSE, SHARED_PAGES, UNCHANGED, Boards
 from forewarn.metadata.upstream import GroupNews
 from forewarn.wire.versions import BY_NAME, NEWEST, VERSIONS
 

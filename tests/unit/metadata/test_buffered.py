@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forewarn.metadata.limits import STRANGER, Buffered, Limits, share_of
+from forewarn.metadata.endpoint.limits import STRANGER, Buffered, Limits, share_of
 
 LIMITS = Limits(max_buffered_per_machine=100, max_buffered=300, max_body=80)
 ONE, TWO, THREE = object(), object(), object()  # connections

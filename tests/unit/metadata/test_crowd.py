@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from forewarn import guard
-from forewarn.metadata.counts import TELL_EVERY, Counts
-from forewarn.metadata.limits import OPEN_FILES, Crowd, Limits, Rates, Room
+from forewarn.metadata.endpoint.counts import TELL_EVERY, Counts
+from forewarn.metadata.endpoint.limits import OPEN_FILES, Crowd, Limits, Rates, Room
+from forewarn.support import guard
 from forewarn.wire.versions import VERSIONS
 
 LIMITS = Limits(max_connections_per_machine=3, max_connections=5)

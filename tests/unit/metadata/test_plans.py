@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forewarn.metadata import plans
-from forewarn.metadata.boards import CLOSE
-from forewarn.metadata.plans import ALLOWED, MAX_PLAN, MAX_PLANS, Plan, known, learn
+from forewarn.metadata.endpoint.documents import CLOSE
+from forewarn.metadata.http import known_polls
+from forewarn.metadata.http.known_polls import ALLOWED, MAX_PLAN, MAX_PLANS, Plan, known, learn
 from forewarn.wire.versions import VERSIONS
 
 TARGET = "/metadata/scheduledevents?api-version=2020-07-01"
@@ -22,11 +22,11 @@ POLL = f"GET {TARGET} HTTP/1.1\r\nHost: 169.254.169.254\r\nMetadata: true\r\n\r\
 
 @pytest.fixture(autouse=True)
 def _forgotten() -> Iterator[None]:
-    before = dict(plans._plans)
-    plans._plans.clear()
+    before = dict(known_polls._plans)
+    known_polls._plans.clear()
     yield
-    plans._plans.clear()
-    plans._plans.update(before)
+    known_polls._plans.clear()
+    known_polls._plans.update(before)
 
 
 def poll(*headers: str, target: str = TARGET, metadata: str = "Metadata: true") -> bytes:
@@ -155,7 +155,7 @@ BAD = {
 def test_what_takes_the_long_way(what: str) -> None:
     assert learn(BAD[what]) is None
     assert known(BAD[what]) is None, "and nothing of it is remembered"
-    assert not plans._plans
+    assert not known_polls._plans
 
 
 def test_a_plan_is_for_two_kibibytes_at_most() -> None:
@@ -173,7 +173,7 @@ def test_the_oldest_goes_when_there_are_too_many() -> None:
     assert all(known(data) for data in asked[:MAX_PLANS])
     for data in asked[MAX_PLANS:]:
         admitted(data)
-    assert len(plans._plans) == MAX_PLANS == 1_024
+    assert len(known_polls._plans) == MAX_PLANS == 1_024
     assert not any(known(data) for data in asked[:10])
     assert all(known(data) for data in asked[10:])
 
@@ -208,7 +208,7 @@ def test_services_in_several_threads_share_the_table() -> None:
     finally:
         sys.setswitchinterval(interval)
     assert surprises == []
-    assert len(plans._plans) <= MAX_PLANS
+    assert len(known_polls._plans) <= MAX_PLANS
 
 
 @given(st.integers(0, len(POLL) - 1))

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from forewarn.judge import judge_files
 from forewarn.testing import Service
-from forewarn.testing.judge import judge_files
 
 FLEET = "groups: [{name: web, kind: scale-set, machines: [{name: web_0}]}]"
 PATH = "/metadata/scheduledevents"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from forewarn.core import Now
-from forewarn.metadata.attendance import Attendance
-from forewarn.metadata.seen import MAX_EARLIER, REPORT_SLICE, Seen
-from forewarn.metadata.tally import Tally
-from forewarn.service.readings import Kind, Reading
+from forewarn.metadata.workers.availability import Attendance
+from forewarn.metadata.workers.metrics import Tally
+from forewarn.metadata.workers.poll_report import MAX_EARLIER, REPORT_SLICE, Seen
+from forewarn.service.telemetry.samples import Kind, Reading
 
 
 def at(second: int) -> Now:

@@ -17,11 +17,12 @@ import pytest
 import structlog
 from test_remote_hub import Control, Mute, Watching, hurried, play, reboot, until, worker
 
-from forewarn import __version__, guard
+from forewarn import __version__
 from forewarn.core import GroupView, Rules
 from forewarn.core.fleet import GroupKind, Place
-from forewarn.metadata import away, hub, remote
-from forewarn.metadata.lines import (
+from forewarn.metadata.upstream import GroupNews, NotTaken, OutcomeNotKnown
+from forewarn.metadata.workers import fencing, hub, remote_upstream
+from forewarn.metadata.workers.messages import (
     PROTOCOL,
     BrokenLine,
     Changed,
@@ -37,27 +38,27 @@ from forewarn.metadata.lines import (
     Welcome,
     Whole,
 )
-from forewarn.metadata.remote import RemoteUpstream
-from forewarn.metadata.upstream import GroupNews, NotTaken, OutcomeNotKnown
+from forewarn.metadata.workers.remote_upstream import RemoteUpstream
 from forewarn.node import Node
-from forewarn.node.local_line import dialler
-from forewarn.node.sockets import CannotListen
-from forewarn.service.clock import STALL, FollowedClock
+from forewarn.node.listening.sockets import CannotListen
+from forewarn.node.processes.unix_socket import dialler
+from forewarn.service.engine.clock import STALL, FollowedClock
+from forewarn.support import guard
 
 __all__ = ["hurried"]  # a fixture
 
 # As they are in earnest, before a fixture makes them shorter.
-AT_MOST = hub.HEARD_WITHIN + hub.GATHER + away.ENDED_WITHIN
-HOLD_MOST = remote.HOLD_MOST
+AT_MOST = hub.HEARD_WITHIN + hub.GATHER + fencing.ENDED_WITHIN
+HOLD_MOST = remote_upstream.HOLD_MOST
 
 A_WORKER = """
 import asyncio, sys
 from pathlib import Path
-from forewarn.metadata.remote import RemoteUpstream
-from forewarn.node.local_line import dialler
-from forewarn.node.worker_marks import Mark
-from forewarn import guard
-from forewarn.service.clock import FollowedClock
+from forewarn.metadata.workers.remote_upstream import RemoteUpstream
+from forewarn.node.processes.unix_socket import dialler
+from forewarn.node.processes.worker_marks import Mark
+from forewarn.support import guard
+from forewarn.service.engine.clock import FollowedClock
 
 async def main(path, number, service):
     mark = Mark(Path(path), number)
@@ -99,8 +100,8 @@ def gone(process: int) -> bool:
 def test_control_waits_less_long_than_workers_do_and_notices_silence_before_it_is_an_outage() -> (
     None
 ):
-    assert AT_MOST < remote.ANSWERED_WITHIN < HOLD_MOST
-    assert remote.REPORT_EVERY < hub.QUIET < hub.SILENT < STALL / 1e6
+    assert AT_MOST < remote_upstream.ANSWERED_WITHIN < HOLD_MOST
+    assert remote_upstream.REPORT_EVERY < hub.QUIET < hub.SILENT < STALL / 1e6
 
 
 def test_a_worker_that_stands_still_is_gone_before_the_change_is_the_state(tmp_path: Path) -> None:
@@ -244,8 +245,8 @@ async def led_by(puppet: Puppet) -> AsyncIterator[Watching]:
 def test_a_worker_talks_from_its_first_word_on_and_shows_nothing_unasked_while_control_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "HOLD_MOST", 0.1)
-    monkeypatch.setattr(remote, "REPORT_EVERY", 0.02)
+    monkeypatch.setattr(remote_upstream, "HOLD_MOST", 0.1)
+    monkeypatch.setattr(remote_upstream, "REPORT_EVERY", 0.02)
 
     async def body() -> None:
         async with Puppet(tmp_path / "line") as puppet, led_by(puppet) as face:
@@ -268,7 +269,7 @@ def test_a_worker_talks_from_its_first_word_on_and_shows_nothing_unasked_while_c
 def test_a_control_that_does_not_answer_is_not_waited_for_and_nothing_counts_as_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "ANSWERED_WITHIN", 0.1)
+    monkeypatch.setattr(remote_upstream, "ANSWERED_WITHIN", 0.1)
 
     async def body() -> None:
         async with Puppet(tmp_path / "line") as puppet, led_by(puppet) as face:
@@ -289,16 +290,16 @@ def test_a_control_that_does_not_answer_is_not_waited_for_and_nothing_counts_as_
 def test_a_worker_that_cannot_reach_control_says_so_now_and_then_and_where(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "DIAL_MOST", 0.05)
+    monkeypatch.setattr(remote_upstream, "DIAL_MOST", 0.05)
     path = tmp_path / "nowhere"
 
     async def body() -> None:
-        monkeypatch.setattr(remote, "TELL_FIRST", 0.1)
+        monkeypatch.setattr(remote_upstream, "TELL_FIRST", 0.1)
         with structlog.testing.capture_logs() as said:
             async with led_by(Puppet(path)):
                 await until(lambda: bool(said))
                 await guard.pause(0.3)
-        assert [line["event"] for line in said] == [remote.UNREACHABLE]
+        assert [line["event"] for line in said] == [remote_upstream.UNREACHABLE]
         assert str(path) in said[0]["why"]
         assert "No such file" in said[0]["why"]
 
@@ -331,7 +332,7 @@ def test_a_second_service_does_not_take_the_firsts_socket_and_its_workers_are_re
 def test_a_socket_whose_name_is_taken_away_is_there_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forewarn.node.local_line.WATCH_EVERY", 0.02)
+    monkeypatch.setattr("forewarn.node.processes.unix_socket.WATCH_EVERY", 0.02)
     control = Control(tmp_path, 2)
 
     async def body() -> None:

@@ -10,13 +10,14 @@ from typing import Any, ClassVar
 
 import pytest
 
-from forewarn import __version__, guard
+from forewarn import __version__
 from forewarn.core import EventType, GroupView, Refused, Rules
 from forewarn.core.fleet import GroupKind
 from forewarn.core.time import DAY, SECOND
-from forewarn.metadata import hub, remote
-from forewarn.metadata.attendance import Attendance
-from forewarn.metadata.lines import (
+from forewarn.metadata.upstream import GroupNews, NotTaken, OutcomeNotKnown
+from forewarn.metadata.workers import hub, remote_upstream
+from forewarn.metadata.workers.availability import Attendance
+from forewarn.metadata.workers.messages import (
     PROTOCOL,
     Answer,
     BrokenLine,
@@ -31,13 +32,13 @@ from forewarn.metadata.lines import (
     Welcome,
     Whole,
 )
-from forewarn.metadata.remote import NotWelcome, RemoteUpstream
-from forewarn.metadata.upstream import GroupNews, NotTaken, OutcomeNotKnown
+from forewarn.metadata.workers.remote_upstream import NotWelcome, RemoteUpstream
 from forewarn.node import Config, Node
-from forewarn.node.local_line import dialler, open_line, whose
-from forewarn.node.sockets import CannotListen
-from forewarn.service.clock import ClockLimits, FollowedClock, RealClock
-from forewarn.service.fleetfile import parse
+from forewarn.node.listening.sockets import CannotListen
+from forewarn.node.processes.unix_socket import dialler, open_line, whose
+from forewarn.service.engine.clock import ClockLimits, FollowedClock, RealClock
+from forewarn.service.fleet.read import parse
+from forewarn.support import guard
 
 FLEET = """
 groups:
@@ -51,7 +52,7 @@ groups:
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub, "GATHER", 0.3)
     monkeypatch.setattr(hub, "HEARD_WITHIN", 0.3)
-    monkeypatch.setattr(remote, "HOLD_MOST", 1.0)
+    monkeypatch.setattr(remote_upstream, "HOLD_MOST", 1.0)
 
 
 class Control:
@@ -297,7 +298,7 @@ def test_a_worker_that_is_not_welcome_gives_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     control = Control(tmp_path, 1)
-    monkeypatch.setattr(remote, "__version__", "0.0.0")
+    monkeypatch.setattr(remote_upstream, "__version__", "0.0.0")
 
     async def body() -> None:
         async with control():
@@ -406,7 +407,7 @@ def test_the_socket_takes_the_place_of_one_that_was_left_behind_but_of_nothing_e
 def test_a_view_without_a_document_is_never_taken_for_one() -> None:
     """What a held group shows must not look like an enabled group without events."""
     view = GroupView(name="g", kind=GroupKind.STANDALONE, enabled=True, incarnation=4, events=())
-    from forewarn.metadata.stage import _nothing_yet
+    from forewarn.metadata.workers.staged_views import _nothing_yet
 
     assert not _nothing_yet(view).enabled
 

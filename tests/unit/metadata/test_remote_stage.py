@@ -10,9 +10,9 @@ import pytest
 
 from forewarn.core import GroupKind, GroupView, Machine
 from forewarn.core.fleet import Place
-from forewarn.metadata.lines import BrokenLine, Changed
-from forewarn.metadata.stage import Stage
 from forewarn.metadata.upstream import GroupNews
+from forewarn.metadata.workers.messages import BrokenLine, Changed
+from forewarn.metadata.workers.staged_views import Stage
 
 
 def news(name: str, incarnation: int, machines: Iterable[str] = ("m",)) -> GroupNews:

@@ -6,8 +6,8 @@ import msgspec
 
 from forewarn.core import Group, Machine
 from forewarn.core.fleet import Place
-from forewarn.metadata import telling
-from forewarn.metadata.lines import Changed
+from forewarn.metadata.workers import updates
+from forewarn.metadata.workers.messages import Changed
 
 
 def group(name: str, machines: int = 1, **more: object) -> Group:
@@ -16,22 +16,22 @@ def group(name: str, machines: int = 1, **more: object) -> Group:
 
 
 def changed(before: Group | None, after: Group) -> Changed:
-    found = telling.changed(before, after)
+    found = updates.changed(before, after)
     assert found is not None
     return found
 
 
 def test_all_groups_are_told_in_pieces_of_some_hundred_machines() -> None:
     groups = {f"g{n}": group(f"g{n}", 100) for n in range(20)}
-    pieces = list(telling.stock(groups))
+    pieces = list(updates.stock(groups))
     assert [news.view.name for piece in pieces for news in piece.groups] == list(groups)
     assert max(sum(len(n.machines) for n in piece.groups) for piece in pieces) <= 612
-    assert list(telling.stock({})) != []  # it is said that there are none
+    assert list(updates.stock({})) != []  # it is said that there are none
 
 
 def test_a_group_that_changes_while_others_are_told_of_is_told_as_it_is_by_then() -> None:
     groups = {f"g{n}": group(f"g{n}", 600) for n in range(2)}
-    telling_all = telling.stock(groups)
+    telling_all = updates.stock(groups)
     next(telling_all)
     groups["g1"] = group("g1", 3)
     assert len(next(telling_all).groups[0].machines) == 3
@@ -41,8 +41,8 @@ def test_operators_affairs_are_not_told() -> None:
     before = group("web", 3)
     machines = tuple(msgspec.structs.replace(m, host="x", labels={}) for m in before.machines)
     after = msgspec.structs.replace(before, machines=machines, labels={"new": "label"})
-    assert telling.changed(before, after) is None
-    assert telling.told(before).machines == telling.told(after).machines
+    assert updates.changed(before, after) is None
+    assert updates.told(before).machines == updates.told(after).machines
 
 
 def test_what_is_told_of_a_change_is_what_has_changed() -> None:
@@ -58,11 +58,11 @@ def test_what_is_told_of_a_change_is_what_has_changed() -> None:
     told = changed(before, msgspec.structs.replace(before, machines=()))
     assert told.machines == ()
     told = changed(None, before)
-    assert told == telling.in_full([told], {"web": before})[0]
+    assert told == updates.in_full([told], {"web": before})[0]
 
 
 def test_only_the_last_piece_of_news_says_that_there_is_no_more() -> None:
-    changes = [Changed(telling.told(group(f"g{n}", 300)).view, ()) for n in range(2)]
-    assert [one.more for one in telling.news(7, changes)] == [False]
-    large = telling.in_full(changes, {f"g{n}": group(f"g{n}", 600) for n in range(2)})
-    assert [(one.seq, one.more) for one in telling.news(7, large)] == [(7, True), (7, False)]
+    changes = [Changed(updates.told(group(f"g{n}", 300)).view, ()) for n in range(2)]
+    assert [one.more for one in updates.news(7, changes)] == [False]
+    large = updates.in_full(changes, {f"g{n}": group(f"g{n}", 600) for n in range(2)})
+    assert [(one.seq, one.more) for one in updates.news(7, large)] == [(7, True), (7, False)]

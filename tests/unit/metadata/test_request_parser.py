@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forewarn.metadata.limits import Limits
-from forewarn.metadata.request_parser import SLICE, Malformed, RequestParser
+from forewarn.metadata.endpoint.limits import Limits
+from forewarn.metadata.http.request_parser import SLICE, Malformed, RequestParser
 
 LIMITS = Limits()
 POST = b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from forewarn.metadata import standing as standing_module
-from forewarn.metadata.standing import SERVER, Standing
+from forewarn.metadata.endpoint import response_headers as standing_module
+from forewarn.metadata.endpoint.response_headers import SERVER, Standing
 from forewarn.wire.errors import MALFORMED
 
 SECOND = 1_000_000

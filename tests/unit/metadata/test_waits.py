@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from forewarn import guard
-from forewarn.metadata.beside import WAKE_SLICE, Waits
-from forewarn.metadata.reply import Gone
+from forewarn.metadata.endpoint.extensions import WAKE_SLICE, Waits
+from forewarn.metadata.endpoint.reply import Gone
+from forewarn.support import guard
 
 FOREVER = 1_000.0
 

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 import pytest
 
 from forewarn.node.config import Address, Config
-from forewarn.node.handed import Handed, adopted, enough_for, where
-from forewarn.node.opening import not_handed_over, open_all, with_handed
-from forewarn.node.sockets import CannotListen
+from forewarn.node.listening.handed_over import Handed, adopted, enough_for, where
+from forewarn.node.listening.open_all import not_handed_over, open_all, with_handed
+from forewarn.node.listening.sockets import CannotListen
 
 SCRIPT = """
 import os, sys
-from forewarn.node.handed import Handed
-from forewarn.node.sockets import CannotListen
+from forewarn.node.listening.handed_over import Handed
+from forewarn.node.listening.sockets import CannotListen
 os.environ["LISTEN_PID"] = str(os.getpid())
 try:
     print(Handed.taken_from(os.environ), [k for k in os.environ if k.startswith("LISTEN_")])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forewarn.metadata.limits import Buffered, Limits
+from forewarn.metadata.endpoint.limits import Buffered, Limits
 from forewarn.node.heap import TRIM_ABOVE, trim_after_use
 
 

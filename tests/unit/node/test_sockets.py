@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from forewarn.node.config import Address, Config
-from forewarn.node.handed import Handed
-from forewarn.node.making import guests_sockets
-from forewarn.node.opening import open_all
-from forewarn.node.sockets import CannotListen, confined, local, open_loopback
+from forewarn.node.listening.handed_over import Handed
+from forewarn.node.listening.open_all import open_all
+from forewarn.node.listening.sockets import CannotListen, confined, local, open_loopback
+from forewarn.node.wiring import guests_sockets
 
 HOSTS = ["127.0.0.1", "127.0.1.1", "127.0.1.2"]
 

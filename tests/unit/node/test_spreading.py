@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from forewarn.node import spreading
 from forewarn.node.config import Address
-from forewarn.node.sockets import CannotListen, open_one
-from forewarn.node.spreading import Instruction, open_several, program
+from forewarn.node.listening import reuseport
+from forewarn.node.listening.reuseport import Instruction, open_several, program
+from forewarn.node.listening.sockets import CannotListen, open_one
 
 
 @contextlib.contextmanager
@@ -41,27 +41,27 @@ def interpreted(code: Sequence[Instruction], packet: bytes) -> int:
     while True:
         op, so, not_so, k = code[at]
         at += 1
-        offset = k - spreading.NETWORK
+        offset = k - reuseport.NETWORK
         match op:
-            case spreading.LOAD_BYTE:
+            case reuseport.LOAD_BYTE:
                 a = packet[offset]
-            case spreading.LOAD_WORD:
+            case reuseport.LOAD_WORD:
                 a = int.from_bytes(packet[offset : offset + 4], "big")
-            case spreading.TO_X:
+            case reuseport.TO_X:
                 x = a
-            case spreading.EQUAL:
+            case reuseport.EQUAL:
                 at += so if a == k else not_so
-            case spreading.ALWAYS:
+            case reuseport.ALWAYS:
                 at += k
-            case spreading.SHIFT:
+            case reuseport.SHIFT:
                 a >>= k
-            case spreading.MULTIPLY:
+            case reuseport.MULTIPLY:
                 a = a * k & 0xFFFFFFFF
-            case spreading.MODULO:
+            case reuseport.MODULO:
                 a %= k
-            case spreading.XOR_X:
+            case reuseport.XOR_X:
                 a ^= x
-            case spreading.RETURN:
+            case reuseport.RETURN:
                 return a
             case _:
                 raise AssertionError(f"no such instruction: {op:#x}")
@@ -115,7 +115,7 @@ def test_an_address_that_somebody_else_has_is_not_shared() -> None:
 
 
 def test_a_system_that_cannot_spread_callers_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spreading, "ATTACH", 9_999)
+    monkeypatch.setattr(reuseport, "ATTACH", 9_999)
     with pytest.raises(CannotListen, match=r"cannot spread callers over 2 workers.*workers = 1"):
         open_several(Address("127.0.0.1", 0), 2)
     open_several(Address("127.0.0.1", 0), 1)[0].close()

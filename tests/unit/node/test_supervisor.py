@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from forewarn.node import child as child_module
-from forewarn.node.child import Child
+from forewarn.node.processes import child as child_module
+from forewarn.node.processes.child import Child
 
 # What it does stands in its spec; every life leaves a line in a file.
 PUPPET = """
@@ -68,11 +68,11 @@ while True:
 SUPERVISE = """
 import json, socket, sys
 from pathlib import Path
-from forewarn.node import rereading, supervisor
-from forewarn.node.child import Child
+from forewarn.node.processes import reload_all, supervisor
+from forewarn.node.processes.child import Child
 said = json.loads(sys.argv[1])
 for name, value in said["limits"].items():
-    module = rereading if hasattr(rereading, name) else supervisor
+    module = reload_all if hasattr(reload_all, name) else supervisor
     assert hasattr(module, name)
     setattr(module, name, value)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from forewarn import guard
 from forewarn.core import Rules
 from forewarn.node import Address, Config, Node
-from forewarn.node.sockets import open_one
-from forewarn.node.worker import Worker
-from forewarn.service.fleetfile import parse
+from forewarn.node.listening.sockets import open_one
+from forewarn.node.processes.worker import Worker
+from forewarn.service.fleet.read import parse
+from forewarn.support import guard
 
 FLEET = """
 groups:

@@ -14,14 +14,14 @@ from forewarn.core import Group, Machine, Refused, Rules
 from forewarn.core.fleet import Health, Host
 from forewarn.core.refusal import Reason
 from forewarn.core.registry import HostPut
-from forewarn.service import changing
-from forewarn.service.applying import Applying, inventory
-from forewarn.service.clock import VirtualClock
-from forewarn.service.declaring import entry_of
-from forewarn.service.difference import MAX_DETAILED, Difference, compare
-from forewarn.service.fleetfile import Fleet, parse
-from forewarn.service.ledger import Ledger
-from forewarn.service.writer import Writer
+from forewarn.service.engine.clock import VirtualClock
+from forewarn.service.engine.ledger import Ledger
+from forewarn.service.engine.writer import Writer
+from forewarn.service.fleet import edit
+from forewarn.service.fleet.apply import Applying, inventory
+from forewarn.service.fleet.diff import MAX_DETAILED, Difference, compare
+from forewarn.service.fleet.export import entry_of
+from forewarn.service.fleet.read import Fleet, parse
 from forewarn.store import MemoryStore
 from forewarn.testing import Service
 
@@ -278,36 +278,36 @@ def test_many_differences_are_counted_and_some_are_told() -> None:
 
 
 def test_one_thing_at_a_time_is_checked_like_a_whole_fleet(applied: Applied) -> None:
-    def change(wanted: changing.Change, **more: Any) -> Any:
+    def change(wanted: edit.Change, **more: Any) -> Any:
         done = applied.service.run(applied.node.applying.change(wanted, by="test", **more))
         return done.says if isinstance(done, Refused) else told(done)
 
-    assert change(changing.put_group("g", "kind: standalone\nmachines: [{name: w0}]")) == (
+    assert change(edit.put_group("g", "kind: standalone\nmachines: [{name: w0}]")) == (
         "line 2: machines[0].name: machine 'w0' stands twice: group 'web' has it"
     )
     assert "is not under hosts" in change(
-        changing.put_group("g", "kind: standalone\nmachines: [{name: x, host: z}]")
+        edit.put_group("g", "kind: standalone\nmachines: [{name: x, host: z}]")
     )
-    assert change(changing.put_group("g", "kind: standalone\nmachines: [{name: x}]")) == [
+    assert change(edit.put_group("g", "kind: standalone\nmachines: [{name: x}]")) == [
         ("group", "added", "g"),
         ("machine", "added", "x"),
     ]
-    assert change(changing.put_group("g", "name: h\nkind: standalone\nmachines: []")) == (
+    assert change(edit.put_group("g", "name: h\nkind: standalone\nmachines: []")) == (
         "line 1: name: this is about 'g'; leave the name out or say the same"
     )
-    assert change(changing.remove_machine("x")) == [
+    assert change(edit.remove_machine("x")) == [
         ("group", "removed", "g"),
         ("machine", "removed", "x"),
     ]
-    assert change(changing.put_host("d", "labels: {a: b}")) == [("host", "added", "d")]
-    assert change(changing.remove_host("d")) == [("host", "removed", "d")]
-    assert "host 'a' still has machines: w0, w2" in change(changing.remove_host("a"))
-    assert "did you mean 'web'?" in change(changing.remove_group("wep"))
-    assert "no machine 'w9'" in change(changing.remove_machine("w9"))
+    assert change(edit.put_host("d", "labels: {a: b}")) == [("host", "added", "d")]
+    assert change(edit.remove_host("d")) == [("host", "removed", "d")]
+    assert "host 'a' still has machines: w0, w2" in change(edit.remove_host("a"))
+    assert "did you mean 'web'?" in change(edit.remove_group("wep"))
+    assert "no machine 'w9'" in change(edit.remove_machine("w9"))
     event = applied.service.schedule("Reboot", "w1")
-    assert event.id in change(changing.remove_group("web"))
-    assert event.id in change(changing.remove_machine("w1"))
-    assert change(changing.remove_machine("w1"), force=True) == [("machine", "removed", "w1")]
+    assert event.id in change(edit.remove_group("web"))
+    assert event.id in change(edit.remove_machine("w1"))
+    assert change(edit.remove_machine("w1"), force=True) == [("machine", "removed", "w1")]
 
 
 _names = st.integers(0, 7).map(lambda n: f"m{n}")

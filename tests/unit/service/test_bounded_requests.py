@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from forewarn import suggest
 from forewarn.core import EventType, Group, Refused, decide
 from forewarn.core import commands as c
 from forewarn.core.events import MAX_EVENT_MACHINES
 from forewarn.core.fleet import GroupKind, Machine
 from forewarn.core.time import Now
-from forewarn.service import fleetfile, fleetlines, fleetyaml
-from forewarn.service.fleetentries import MAX_ADDRESSES, MAX_TAGS, schema
-from forewarn.service.fleetlines import FleetError
-from forewarn.service.fleetyaml import MAX_TEXT
+from forewarn.service.fleet import read as fleetfile
+from forewarn.service.fleet.shapes import MAX_ADDRESSES, MAX_TAGS, schema
+from forewarn.support import suggest, yaml_events, yaml_positions
+from forewarn.support.yaml_events import MAX_TEXT
+from forewarn.support.yaml_positions import FleetError
 from forewarn.testing import Service
-from forewarn.testing.errors import RefusedByService
+from forewarn.testing.kit.errors import RefusedByService
 
 
 class Counted(tuple[Any, ...]):
@@ -116,18 +116,18 @@ def test_of_a_mapping_without_end_only_so_many_keys_are_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     keys = 0
-    read = fleetyaml.Events._key
+    read = yaml_events.Events._key
 
-    def counted(events: fleetyaml.Events, event: Any) -> Any:
+    def counted(events: yaml_events.Events, event: Any) -> Any:
         nonlocal keys
         keys += 1
         return read(events, event)
 
-    monkeypatch.setattr(fleetyaml.Events, "_key", counted)
-    tags = ", ".join(f"t{n}: v" for n in range(3 * fleetyaml.MAX_KEYS))
+    monkeypatch.setattr(yaml_events.Events, "_key", counted)
+    tags = ", ".join(f"t{n}: v" for n in range(3 * yaml_events.MAX_KEYS))
     with pytest.raises(FleetError, match=r"line 1: .*tags.*: a mapping has at most 1,000 keys"):
         fleetfile.parse(ONE % f"tags: {{{tags}}}")
-    assert keys < fleetyaml.MAX_KEYS + 20
+    assert keys < yaml_events.MAX_KEYS + 20
 
 
 def test_as_much_as_is_allowed_is_taken() -> None:
@@ -149,27 +149,27 @@ def test_a_parser_written_in_c_lets_others_run_every_few_bytes(
     """It holds the interpreter's lock for as long as it looks for one event. So it is given its
     text in slices, by a function in Python, before which the lock can be had."""
     sizes: list[int] = []
-    read = fleetlines.Slices.read
+    read = yaml_positions.Slices.read
 
-    def counted(slices: fleetlines.Slices, size: int) -> str:
+    def counted(slices: yaml_positions.Slices, size: int) -> str:
         sizes.append(len(given := read(slices, size)))
         return given
 
-    monkeypatch.setattr(fleetlines.Slices, "read", counted)
+    monkeypatch.setattr(yaml_positions.Slices, "read", counted)
     fleetfile.parse(long + "groups: []\n")
     assert sum(sizes) == len(long) + len("groups: []\n")
-    assert max(sizes) <= fleetlines.SLICE
+    assert max(sizes) <= yaml_positions.SLICE
 
 
 def test_a_group_is_read_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[int] = []
-    made = fleetyaml.Events.__init__
+    made = yaml_events.Events.__init__
 
-    def noted(self: fleetyaml.Events, *words: Any) -> None:
+    def noted(self: yaml_events.Events, *words: Any) -> None:
         threads.append(threading.get_ident())
         made(self, *words)
 
-    monkeypatch.setattr(fleetyaml.Events, "__init__", noted)
+    monkeypatch.setattr(yaml_events.Events, "__init__", noted)
 
     async def loop() -> int:
         return threading.get_ident()

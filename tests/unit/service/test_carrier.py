@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forewarn.control import views
+from forewarn.control.views import core
 from forewarn.core import Status
 from forewarn.drivers.port import (
     Again,
@@ -123,7 +123,7 @@ def test_if_nobody_can_tell_the_event_is_held_until_an_operator_says() -> None:
         assert status(service, id) is Status.STARTED
         assert "nobody knows whether it happened" in says(service, id)
         (event,) = service.node.platform.active()
-        assert views.event(event).held.endswith("no record")
+        assert core.event(event).held.endswith("no record")
         service.run(service.node.platform.retry(id, "operator"))
         service.settle()
         assert status(service, id) is Status.FINISHED

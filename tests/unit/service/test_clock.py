@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Rules
-from forewarn.service.clock import (
+from forewarn.service.engine.clock import (
     ClockLimits,
     FollowedClock,
     Interruption,

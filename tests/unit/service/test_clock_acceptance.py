@@ -13,22 +13,22 @@ import pytest
 
 from forewarn.core import EventType, Refused, Source, Status
 from forewarn.core.access import Role
-from forewarn.core.lanes import Selection
-from forewarn.core.rollout import Gate
+from forewarn.core.rollouts.lanes import Selection
+from forewarn.core.rollouts.model import Gate
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Duration, Time
 from forewarn.drivers.port import Again, Checked, Done, NotYet, Observed, Ok, Performed, Task
 from forewarn.node import Config, Node
-from forewarn.service.clock import ClockLimits, RealClock
-from forewarn.service.clock_acceptance import Accepted
-from forewarn.service.drafting import Wanted
-from forewarn.service.fleetfile import parse
-from forewarn.service.gates import Answer
-from forewarn.service.tokens import Created, NewToken
+from forewarn.service.access.tokens import Created, NewToken
+from forewarn.service.engine.clock import ClockLimits, RealClock
+from forewarn.service.fleet.read import parse
+from forewarn.service.rollouts.gates import Answer
+from forewarn.service.rollouts.request import Wanted
+from forewarn.service.upkeep.clock_acceptance import Accepted
 from forewarn.store import MemoryStore, Store, StoreFailed
 from forewarn.store.memory import Disk
 from forewarn.store.port import Key
-from forewarn.store.sqlite import SqliteStore
-from forewarn.testing.inprocess import exchange
+from forewarn.store.sqlite.engine import SqliteStore
+from forewarn.testing.kit.inprocess import exchange
 
 FLEET = """
 hosts: [h1, h2]

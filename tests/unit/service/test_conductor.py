@@ -13,21 +13,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from forewarn import guard
-from forewarn.core import Event, EventType, Refused, Rules, Status, windows
+from forewarn.core import Event, EventType, Refused, Rules, Status
 from forewarn.core import commands as c
-from forewarn.core.lanes import Selection
-from forewarn.core.rollout import Gate, Rollout, Step
+from forewarn.core.rollouts import windows
+from forewarn.core.rollouts.lanes import Selection
+from forewarn.core.rollouts.model import Gate, Rollout, Step
+from forewarn.core.rollouts.window_syntax import parse_window
 from forewarn.core.time import DAY, HOUR, MINUTE
-from forewarn.core.window_words import parse_window
 from forewarn.drivers.port import Checked, Observed, Performed, Task
 from forewarn.drivers.simulated import Simulated, World
-from forewarn.service.announcing import Came
-from forewarn.service.drafting import Wanted
-from forewarn.service.gates import Answer, Gates
-from forewarn.service.rollouts import Report
+from forewarn.service.rollouts.announce import Came
+from forewarn.service.rollouts.gates import Answer, Gates
+from forewarn.service.rollouts.request import Wanted
+from forewarn.service.rollouts.rollouts import Report
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
+from forewarn.support import guard
 from forewarn.testing import Service
 
 FLEET = """

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from forewarn.control import fault_schema
+from forewarn.control.schema import faults as fault_schema
 from forewarn.core import Refused
 from forewarn.core.events import MAX_NOTICE
-from forewarn.metadata.app import MetadataApp
+from forewarn.metadata.endpoint.app import MetadataApp
 from forewarn.node import Config, Node
-from forewarn.service import fault_checking, fault_kinds, faults
-from forewarn.service.fault_checking import NewFault
-from forewarn.service.fault_kinds import KINDS, Kind
+from forewarn.service.faults import kinds, registry, validate
+from forewarn.service.faults.kinds import KINDS, Kind
+from forewarn.service.faults.validate import NewFault
 from forewarn.testing import RefusedByService, Service
 
 
@@ -212,7 +212,7 @@ def test_what_cannot_be_is_refused_with_what_would_be_right(
 def test_there_is_a_limit_to_how_many_there_are(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(faults, "MAX_FAULTS", 2)
+    monkeypatch.setattr(registry, "MAX_FAULTS", 2)
     service.faults.add("gone", times=1)
     service.faults.add("gone", times=1)
     assert statuses(service, 2) == [410, 410]
@@ -276,8 +276,8 @@ def test_the_documented_shapes_say_what_is_checked() -> None:
         == [kind.value for kind in Kind]
         == [kind.value for kind in KINDS]
     )
-    assert fault_schema.MAX_TIMES == fault_checking.MAX_FAULT_TIMES
-    assert fault_schema.MAX_BODY == fault_checking.MAX_FAULT_BODY
-    assert fault_schema.MAX_SEED == fault_checking.MAX_SEED
+    assert fault_schema.MAX_TIMES == validate.MAX_FAULT_TIMES
+    assert fault_schema.MAX_BODY == validate.MAX_FAULT_BODY
+    assert fault_schema.MAX_SEED == validate.MAX_SEED
     assert fault_schema.MAX_AHEAD * 1_000_000 == MAX_NOTICE
-    assert fault_kinds.MAX_HELD == 120
+    assert kinds.MAX_HELD == 120

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from forewarn.service.fault_kinds import KINDS
+from forewarn.service.faults.kinds import KINDS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "faults.md").read_text()
 

@@ -16,11 +16,11 @@ from forewarn.core.fleet import GroupKind, Host, Place, Policy
 from forewarn.core.history import Scribe
 from forewarn.core.registry import HostPut
 from forewarn.core.retelling import Reteller
-from forewarn.service import feed as feeds
-from forewarn.service.feed import FEED_PAGE, RECENT, Feed, Lost, Told
+from forewarn.service.engine import feed as feeds
+from forewarn.service.engine.feed import FEED_PAGE, RECENT, Feed, Lost, Told
 from forewarn.store import MemoryStore, Store
 from forewarn.store.port import Batch, Commit, Entry
-from forewarn.store.sqlite import SqliteStore
+from forewarn.store.sqlite.engine import SqliteStore
 
 DEFINED = GroupDefined(GroupKind.SCALE_SET, Policy(), Place())
 

@@ -12,7 +12,7 @@ from forewarn.core import EventType, Group, GroupKind
 from forewarn.core.fleet import Host
 from forewarn.core.time import MINUTE
 from forewarn.node.dev import on_loopback, sample_fleet
-from forewarn.service.fleetfile import FleetError, load, parse
+from forewarn.service.fleet.read import FleetError, load, parse
 
 ID = "9b1f2f0e-6c0f-4c55-8a41-2f6f6cf0a1d7"
 WHOLE = """

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from forewarn.node import dev
-from forewarn.service.fleetentries import schema, schema_text
-from forewarn.service.fleetfile import FleetError, parse
+from forewarn.service.fleet.read import FleetError, parse
+from forewarn.service.fleet.shapes import schema, schema_text
 
 DOCS = Path(__file__).parents[3] / "docs"
 SAMPLE = Path(dev.__file__).with_name("sample-fleet.yaml")

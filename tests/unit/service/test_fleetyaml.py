@@ -9,8 +9,8 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from forewarn.service.fleetlines import FleetError, locate, path_to, placed
-from forewarn.service.fleetyaml import Events
+from forewarn.support.yaml_events import Events
+from forewarn.support.yaml_positions import FleetError, locate, path_to, placed
 
 PLAIN = [
     "null",

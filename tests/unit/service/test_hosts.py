@@ -12,8 +12,8 @@ import pytest
 from forewarn.core import EventType, Refused, Status
 from forewarn.core.commands import Define
 from forewarn.drivers.port import Again, Checked, Done, NotYet, Observed, Ok, Performed, Task
-from forewarn.service.hosts import How
-from forewarn.service.platform import Outcomes
+from forewarn.service.platform.hosts import How
+from forewarn.service.platform.platform import Outcomes
 from forewarn.testing import RefusedByService, Service
 
 FLEET = """

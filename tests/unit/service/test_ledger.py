@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from forewarn.service.ledger import Hung, Ledger
+from forewarn.service.engine.ledger import Hung, Ledger
 
 
 def test_it_is_idle_when_everything_taken_is_released() -> None:

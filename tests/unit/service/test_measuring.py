@@ -10,11 +10,11 @@ import pytest
 from forewarn.core import Group, Machine, Now
 from forewarn.core import commands as c
 from forewarn.core.events import EventType
-from forewarn.service.census import Census, _approver
-from forewarn.service.measuring import overdue
-from forewarn.service.readings import Reading, Spread, Spreads
+from forewarn.service.telemetry.fleet_counts import Census, _approver
+from forewarn.service.telemetry.metrics import overdue
+from forewarn.service.telemetry.samples import Reading, Spread, Spreads
 from forewarn.testing import SAMPLE, Service
-from forewarn.testing.service import START
+from forewarn.testing.kit.service import START
 
 MACHINES = ("web_0", "web_1", "web_2", "sql-0", "sql-1", "jumpbox")
 STATE = (

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 import structlog
 
-from forewarn.service import narrating, outlet, secret
-from forewarn.service.narrating import configure
+from forewarn.service.access import secret
+from forewarn.service.telemetry import log as narrating
+from forewarn.service.telemetry import stderr
+from forewarn.service.telemetry.log import configure
 from forewarn.testing import SAMPLE, Service
 
 log = structlog.get_logger("forewarn")
@@ -34,7 +36,7 @@ def as_it_was() -> Iterator[None]:
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     stream = io.StringIO()
-    for module in (narrating, outlet):
+    for module in (narrating, stderr):
         monkeypatch.setattr(module, "sys", SimpleNamespace(stderr=stream))
     return stream
 
@@ -50,7 +52,7 @@ def test_a_json_line_has_a_time_a_level_and_what_happened(said: io.StringIO) -> 
 
 
 def test_a_console_line_is_to_be_read(said: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("forewarn.guard.wall_us", lambda: 1_800_000_000_000_000)
+    monkeypatch.setattr("forewarn.support.guard.wall_us", lambda: 1_800_000_000_000_000)
     configure("console")
     log.info("all is well", count=3, names=["a", "b"], why="two words")
     log.error("it is not")
@@ -182,7 +184,7 @@ class Broken(io.StringIO):
 def test_a_log_that_cannot_be_written_is_no_reason_to_stop(
     monkeypatch: pytest.MonkeyPatch, stream: Any
 ) -> None:
-    for module in (narrating, outlet):
+    for module in (narrating, stderr):
         monkeypatch.setattr(module, "sys", SimpleNamespace(stderr=stream))
     for format in ("console", "json", "auto"):
         configure(format)

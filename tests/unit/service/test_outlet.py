@@ -15,8 +15,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from forewarn.service import outlet
-from forewarn.service.outlet import Outlet
+from forewarn.service.telemetry import stderr as outlet
+from forewarn.service.telemetry.stderr import Outlet
 
 F_SETPIPE_SZ = 1031
 ROOM = 4_096  # bytes that a pipe is made to hold
@@ -116,7 +116,7 @@ def test_without_anywhere_to_tell_it_nothing_happens(
 
 def test_the_last_words_of_a_process_are_read_and_if_nobody_reads_it_ends_all_the_same() -> None:
     says = (
-        "from forewarn.service.outlet import Outlet\n"
+        "from forewarn.service.telemetry.stderr import Outlet\n"
         "out = Outlet(lambda _: None)\n"
         "for n in range(3000): out.write('x' * 99 + '\\n')\n"
     )

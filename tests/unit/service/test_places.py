@@ -12,7 +12,7 @@ from forewarn.core import Group, Machine
 from forewarn.core.changes import Change, MachinePut, MachineRemoved
 from forewarn.core.fleet import Health, Host
 from forewarn.core.registry import HostPut, HostRemoved, Put
-from forewarn.service.places import MAX_OFFERED, RERANK, Places
+from forewarn.service.indexes.hosts import MAX_OFFERED, RERANK, Places
 from forewarn.store import MemoryStore
 from forewarn.store.port import Batch, Entry
 

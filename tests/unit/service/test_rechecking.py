@@ -12,8 +12,8 @@ from forewarn.core import Event, Refused
 from forewarn.core.fleet import Health, Host
 from forewarn.drivers.port import Checked, Task
 from forewarn.drivers.simulated import Simulated, World
-from forewarn.service.difference import Difference
-from forewarn.service.hosts import How
+from forewarn.service.fleet.diff import Difference
+from forewarn.service.platform.hosts import How
 from forewarn.testing import Service
 
 FLEET = """

@@ -13,21 +13,21 @@ from typing import Any
 
 import pytest
 
-from forewarn import guard
 from forewarn.core import Event, EventType, Refused, Rules, Status
-from forewarn.core.lanes import Selection
-from forewarn.core.rollout import Gate
-from forewarn.core.selection import parse
+from forewarn.core.labels import parse
+from forewarn.core.rollouts.lanes import Selection
+from forewarn.core.rollouts.model import Gate
+from forewarn.core.rollouts.window_syntax import parse_window
 from forewarn.core.time import HOUR, MINUTE
-from forewarn.core.window_words import parse_window
 from forewarn.drivers.port import Checked, Task, Veto
 from forewarn.drivers.simulated import Simulated, World
-from forewarn.service import rollouts as service_rollouts
-from forewarn.service.drafting import Wanted
-from forewarn.service.gates import Gates
-from forewarn.service.rollouts import Report
+from forewarn.service.rollouts import rollouts as service_rollouts
+from forewarn.service.rollouts.gates import Gates
+from forewarn.service.rollouts.request import Wanted
+from forewarn.service.rollouts.rollouts import Report
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
+from forewarn.support import guard
 from forewarn.testing import Service
 
 FLEET = """

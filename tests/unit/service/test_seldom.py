@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forewarn.service.seldom import COMPLAIN_EVERY, Seldom
+from forewarn.support.log_throttle import COMPLAIN_EVERY, Seldom
 
 
 def test_the_first_is_told_at_once_and_the_others_are_counted() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from forewarn.suggest import MAX_COMPARED, instead_of, nearest
+from forewarn.support.suggest import MAX_COMPARED, instead_of, nearest
 
 MANY = {f"web-{number % 7}-{number:06d}": "" for number in range(20_000)}
 

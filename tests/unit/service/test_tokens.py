@@ -12,10 +12,10 @@ import pytest
 
 from forewarn.core import Refused
 from forewarn.core.access import Limit, Role, Token
-from forewarn.core.selection import parse
+from forewarn.core.labels import parse
 from forewarn.core.time import DAY, MINUTE
-from forewarn.service import secret, tokens
-from forewarn.service.tokens import Created, NewToken
+from forewarn.service.access import secret, tokens
+from forewarn.service.access.tokens import Created, NewToken
 from forewarn.store.memory import Disk, MemoryStore
 from forewarn.testing import Service
 

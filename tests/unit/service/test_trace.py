@@ -12,11 +12,11 @@ from forewarn.core import EventType, Refused, Rules
 from forewarn.core import commands as c
 from forewarn.core.events import Joint, Span
 from forewarn.core.time import MINUTE, SECOND
+from forewarn.judge import judge_files
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
 from forewarn.testing import Service
-from forewarn.testing.judge import judge_files
-from forewarn.testing.service import START
+from forewarn.testing.kit.service import START
 
 A = "AAAAAAAA-0000-4000-8000-000000000001"
 B = "BBBBBBBB-0000-4000-8000-000000000002"

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from forewarn.core import Refused
+from forewarn.judge import judge_files
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
 from forewarn.testing import Service
-from forewarn.testing.judge import judge_files
 from forewarn.testing.timeline.lanes import Lanes
 from forewarn.wire.versions import VERSIONS
 

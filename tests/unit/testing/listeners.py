@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from forewarn.testing import Service
-from forewarn.testing.inprocess import Answer, exchange
+from forewarn.testing.kit.inprocess import Answer, exchange
 from forewarn.wire.requests import write_approval
 
 PAUSE = 0.005  # seconds between two polls: a client that asks once a second, two hundredfold

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.testing.enclosure import fake_time, loopback, program, reasons
+from forewarn.testing.enclosure import diagnose, fake_time, loopback, program
 
 HEAD = "  sl  local_address rem_address   st\n"
 
@@ -81,23 +81,23 @@ def test_a_switch_that_forbids_namespaces_is_named(
 ) -> None:
     (tmp_path / sysctl).parent.mkdir()
     (tmp_path / sysctl).write_text(f"{value}\n")
-    assert says in reasons.why(OSError(errno.EPERM, ""), tmp_path, tmp_path)
+    assert says in diagnose.why(OSError(errno.EPERM, ""), tmp_path, tmp_path)
 
 
 def test_a_container_is_told_what_to_be_started_with(tmp_path: Path) -> None:
     (tmp_path / ".dockerenv").touch()
-    assert "--cap-add SYS_ADMIN" in reasons.why(OSError(errno.EPERM, ""), tmp_path, tmp_path)
+    assert "--cap-add SYS_ADMIN" in diagnose.why(OSError(errno.EPERM, ""), tmp_path, tmp_path)
 
 
 def test_without_a_known_reason_the_kernels_own_is_said(tmp_path: Path) -> None:
-    said = reasons.why(OSError(errno.EPERM, ""), tmp_path, tmp_path)
+    said = diagnose.why(OSError(errno.EPERM, ""), tmp_path, tmp_path)
     assert "Operation not permitted; run it as root" in said
 
 
 def test_other_systems_are_sent_to_containers(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert reasons.no_linux() is None
+    assert diagnose.no_linux() is None
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert "needs Linux, and this is darwin" in str(reasons.no_linux())
+    assert "needs Linux, and this is darwin" in str(diagnose.no_linux())
 
 
 def test_a_library_that_is_not_there_is_said_with_what_to_install(

@@ -13,9 +13,9 @@ import pytest
 from listeners import Client, guest, until
 from structlog.testing import capture_logs
 
-from forewarn.service.ledger import Hung
+from forewarn.service.engine.ledger import Hung
 from forewarn.testing import SAMPLE, Clock, RefusedByService, Service
-from forewarn.testing.service import START
+from forewarn.testing.kit.service import START
 
 CLOCK_PAGE = Path(__file__).parents[3] / "docs" / "clock.md"
 

@@ -13,7 +13,7 @@ import pytest
 
 from forewarn import testing
 from forewarn.testing import Event, Group, Host, Machine, Service
-from forewarn.testing.fleets import Details
+from forewarn.testing.kit.fleets import Details
 from forewarn.testing.plugin import _marked
 
 PAGE = Path(__file__).parents[3] / "docs" / "testing.md"

@@ -10,8 +10,8 @@ import pytest
 from listeners import PATIENCE, Client, beside, guest, until
 
 from forewarn.testing import Group, RefusedByService, Service
-from forewarn.testing.inprocess import exchange
-from forewarn.wire.beside import WAIT
+from forewarn.testing.kit.inprocess import exchange
+from forewarn.wire.extensions import WAIT
 from forewarn.wire.requests import write_approval
 
 

@@ -20,9 +20,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from forewarn.judge import judge_files
 from forewarn.testing import SAMPLE, RefusedByService, Service
-from forewarn.testing.judge import judge_files
-from forewarn.testing.living import _live
+from forewarn.testing.kit.session import _live
 
 
 def threads() -> int:

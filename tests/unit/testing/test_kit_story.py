@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from forewarn.testing import Service
-from forewarn.testing.story import MAX_LINES, Story
+from forewarn.testing.kit.failure_report import MAX_LINES, Story
 
 
 def test_polls_that_show_nothing_new_are_counted() -> None:

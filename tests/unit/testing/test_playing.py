@@ -13,12 +13,12 @@ import msgspec
 import pytest
 from listeners import PATIENCE, Client, beside, guest, until
 
-from forewarn.service import changing
-from forewarn.service.attention import GUEST, Attention
+from forewarn.service.engine.catch_up import GUEST, Attention
+from forewarn.service.fleet import edit
 from forewarn.testing import SAMPLE, RefusedByService, Service
-from forewarn.testing.clock import voice
-from forewarn.testing.inprocess import exchange
-from forewarn.wire.beside import WAIT
+from forewarn.testing.kit.clock import voice
+from forewarn.testing.kit.inprocess import exchange
+from forewarn.wire.extensions import WAIT
 
 WHOLE_LIFE = [[], ["Scheduled"], ["Started"], []]
 
@@ -175,7 +175,7 @@ def test_a_machine_that_was_removed_is_not_waited_for(service: Service) -> None:
     guest(service, "web_3")
     service.schedule("Freeze", "web_0")
     assert waited_for(service) == {"web_3"}
-    change = service.node.applying.change(changing.remove_machine("web_3"), by="test", force=True)
+    change = service.node.applying.change(edit.remove_machine("web_3"), by="test", force=True)
     service.run(change)
     assert waited_for(service) == set()
     assert set(attention(service)._last) == {"jumpbox"}

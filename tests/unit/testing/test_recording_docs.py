@@ -7,19 +7,19 @@ import subprocess
 import sys
 from pathlib import Path
 
-from forewarn.cli import recording as command
+from forewarn.cli.commands import record as command
 from forewarn.testing.recording import (
-    dating,
+    answer_faults,
     endpoint,
+    find_documents,
+    log_times,
     pasted,
-    reading,
+    reader,
     recorder,
-    searching,
-    troubles,
 )
 from forewarn.testing.scenarios import parse
-from forewarn.testing.scenarios.entries import MAX_STEPS
-from forewarn.wire import ticking
+from forewarn.testing.scenarios.file.shapes import MAX_STEPS
+from forewarn.wire import server_clock
 
 TEXT = (Path(__file__).parents[3] / "docs" / "record.md").read_text("utf-8")
 MIB = 1024 * 1024
@@ -29,21 +29,24 @@ def test_every_limit_is_the_one_that_holds() -> None:
     for limit, value in (
         ("size of an answer that is read", f"{endpoint.MAX_ANSWER // MIB} MiB"),
         ("time between two polls", f"at least {command.MIN_EVERY:g} s"),
-        ("size of a recording that is made a scenario of", f"{reading.MAX_RECORDING // MIB} MiB"),
+        ("size of a recording that is made a scenario of", f"{reader.MAX_RECORDING // MIB} MiB"),
         ("size of a text", f"{pasted.MAX_TEXT // MIB} MiB"),
-        ("documents in one text", f"{searching.MAX_DOCUMENTS:,}"),
-        ("size of a document in a text", f"{searching.MAX_DOCUMENT // 1024} KiB"),
-        ("things in a text that begin like a document and are none", f"{searching.MAX_BROKEN}"),
+        ("documents in one text", f"{find_documents.MAX_DOCUMENTS:,}"),
+        ("size of a document in a text", f"{find_documents.MAX_DOCUMENT // 1024} KiB"),
+        (
+            "things in a text that begin like a document and are none",
+            f"{find_documents.MAX_BROKEN}",
+        ),
         ("lines of a scenario", f"{MAX_STEPS:,}"),
     ):
         assert f"| {limit} | {value} |" in TEXT
     assert f"the first {recorder.REPEATED} in a row" in TEXT
     assert f"at least {recorder.FIRST_ANSWER:g} s" in TEXT
     assert f"`--timeout {recorder.TIMEOUT:g}s`" in TEXT
-    assert f"took more than {troubles.SLOW:g} s" in TEXT
-    assert f"by more than {ticking.STEP:g} s" in TEXT
-    assert f"up to {dating.LOOK_BACK} lines above" in TEXT
-    assert f"up to {dating.LOOK_BACK_HEADERS} lines above" in TEXT
+    assert f"took more than {answer_faults.SLOW:g} s" in TEXT
+    assert f"by more than {server_clock.STEP:g} s" in TEXT
+    assert f"up to {log_times.LOOK_BACK} lines above" in TEXT
+    assert f"up to {log_times.LOOK_BACK_HEADERS} lines above" in TEXT
 
 
 def test_the_scenario_in_it_can_be_played() -> None:
@@ -54,7 +57,7 @@ def test_the_scenario_in_it_can_be_played() -> None:
 
 
 def test_recording_and_reading_need_no_server_package() -> None:
-    names = ("recorder", "keeping", "telling", "reading", "scenario")
+    names = ("recorder", "file", "live_text", "reader", "scenario")
     imports = "".join(f"import forewarn.testing.recording.{name}\n" for name in names)
     heavy = ("uvicorn", "sqlalchemy", "litestar", "structlog", "yaml")
     program = f"{imports}import sys\nprint([name for name in {heavy} if name in sys.modules])"

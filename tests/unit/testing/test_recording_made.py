@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
+from forewarn.judge import judge
 from forewarn.testing import Service
-from forewarn.testing.judge import judge
 from forewarn.testing.recording import read, scenario_text
 from forewarn.testing.recording import recorder as recording
 from forewarn.testing.recording.endpoint import BadUrl, Endpoint
-from forewarn.testing.recording.keeping import CannotKeep, Keeping
+from forewarn.testing.recording.file import CannotKeep, Keeping
+from forewarn.testing.recording.live_text import Telling
 from forewarn.testing.recording.recorder import Ending, Recorder
-from forewarn.testing.recording.telling import Telling
 from forewarn.testing.scenarios import parse
-from forewarn.wire.ticking import Ticking
+from forewarn.wire.server_clock import Ticking
 from forewarn.wire.times import rfc1123
 
 Line = Mapping[str, Any]

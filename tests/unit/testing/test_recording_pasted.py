@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forewarn.testing.judge import judge
+from forewarn.judge import judge
 from forewarn.testing.recording import NotARecording, read_text, scenario_text
 from forewarn.testing.recording.pasted import pasted
 from forewarn.testing.recording.scenario import NoScenario

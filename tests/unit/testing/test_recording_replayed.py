@@ -12,8 +12,8 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from forewarn.judge import judge
 from forewarn.testing import RefusedByService, Service
-from forewarn.testing.judge import judge
 from forewarn.testing.recording import read, scenario_text
 from forewarn.testing.scenarios import parse
 

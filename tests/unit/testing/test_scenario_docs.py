@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from forewarn.testing import Service, scenarios
-from forewarn.testing.scenarios import commands, entries, hearing
-from forewarn.testing.scenarios.doings import VERBS, FaultEntry, StepEntry
+from forewarn.testing.scenarios.engine import event_tracker, program
+from forewarn.testing.scenarios.file import shapes
+from forewarn.testing.scenarios.file.timeline_shapes import VERBS, FaultEntry, StepEntry
 from forewarn.testing.scenarios.model import Moment
 
 PAGE = (Path(__file__).parents[3] / "docs" / "scenarios.md").read_text("utf-8")
@@ -53,13 +54,13 @@ def test_the_page_tells_of_everything_that_can_be_done_and_expected() -> None:
 @pytest.mark.parametrize(
     ("limit", "value"),
     [
-        ("lines of a timeline, faults included", f"{entries.MAX_STEPS:,}"),
-        ("expectations", f"{entries.MAX_EXPECTATIONS:,}"),
-        ("times that a line is repeated", f"{entries.MAX_REPEATS:,}"),
-        ("size of a scenario file", f"{entries.MAX_SIZE // 2**20} MiB"),
-        ("machines of a group that says only their number", f"{entries.MAX_COUNT:,}"),
-        ("commands at once", str(commands.MAX_COMMANDS)),
-        ("lines of the trace that a result keeps", f"{hearing.KEPT_LINES:,}"),
+        ("lines of a timeline, faults included", f"{shapes.MAX_STEPS:,}"),
+        ("expectations", f"{shapes.MAX_EXPECTATIONS:,}"),
+        ("times that a line is repeated", f"{shapes.MAX_REPEATS:,}"),
+        ("size of a scenario file", f"{shapes.MAX_SIZE // 2**20} MiB"),
+        ("machines of a group that says only their number", f"{shapes.MAX_COUNT:,}"),
+        ("commands at once", str(program.MAX_COMMANDS)),
+        ("lines of the trace that a result keeps", f"{event_tracker.KEPT_LINES:,}"),
     ],
 )
 def test_every_limit_is_told(limit: str, value: str) -> None:

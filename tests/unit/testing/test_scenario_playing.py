@@ -10,7 +10,7 @@ import pytest
 
 from forewarn.testing import RefusedByService, Service
 from forewarn.testing.scenarios import Result, parse, run
-from forewarn.testing.scenarios.finding import Ended
+from forewarn.testing.scenarios.engine.check_expectations import Ended
 
 HEAD = """\
 scenario: trial

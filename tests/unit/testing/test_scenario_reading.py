@@ -12,7 +12,7 @@ import yaml
 
 from forewarn.testing import scenarios
 from forewarn.testing.scenarios import ScenarioError
-from forewarn.testing.scenarios.doings import VERBS
+from forewarn.testing.scenarios.file.timeline_shapes import VERBS
 from forewarn.testing.scenarios.model import EventExpectation, Moment
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -233,7 +233,7 @@ def test_a_text_is_read_for_lines_once_however_many_there_are(
         readings.append(text)
         return yaml.SafeLoader(text)
 
-    monkeypatch.setattr("forewarn.service.fleetlines.Loader", loader)
+    monkeypatch.setattr("forewarn.support.yaml_positions.Loader", loader)
     read = scenarios.parse(yaml.safe_dump(said))
     assert len(readings) <= 2
     lines = [step.line for step in read.steps]
@@ -250,7 +250,7 @@ def test_a_name_is_given_once() -> None:
 
 
 def test_more_lines_than_there_may_be_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("forewarn.testing.scenarios.entries.MAX_STEPS", 4)
+    monkeypatch.setattr("forewarn.testing.scenarios.file.shapes.MAX_STEPS", 4)
     with pytest.raises(ScenarioError, match="a timeline has at most 4 lines"):
         scenarios.parse(SPOT)
 
@@ -262,7 +262,7 @@ def test_a_file_that_is_too_large_or_not_there_is_refused(
         scenarios.load(tmp_path / "nowhere.yaml")
     file = tmp_path / "large.yaml"
     file.write_text(SPOT)
-    monkeypatch.setattr("forewarn.testing.scenarios.entries.MAX_SIZE", 100)
+    monkeypatch.setattr("forewarn.testing.scenarios.file.shapes.MAX_SIZE", 100)
     with pytest.raises(ScenarioError, match="a scenario has at most 100 bytes"):
         scenarios.load(file)
 

@@ -31,10 +31,10 @@ from timeline_lines import (
 )
 
 from forewarn.testing.timeline import Lanes, html, live, svg, text
-from forewarn.testing.timeline.cells import SHAPES
-from forewarn.testing.timeline.choosing import MAX_DRAWN
-from forewarn.testing.timeline.strips import LEFT, RIGHT
-from forewarn.verdict.report import Complaint, Verdict
+from forewarn.testing.timeline.choose_lanes import MAX_DRAWN
+from forewarn.testing.timeline.drawing.lane import LEFT, RIGHT
+from forewarn.testing.timeline.terminal_lane import SHAPES
+from forewarn.verdict.verdict import Complaint, Verdict
 
 HOSTILE = '<script>alert("1")</script>&]]>\x1b[31m\x00\u202e\ud800\'"\ufffe日本'
 COURSE = [

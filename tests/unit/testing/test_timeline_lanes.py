@@ -9,8 +9,9 @@ import pytest
 from timeline_lines import FREEZE, REBOOT, T, approval, fleet, poll, shown, step
 
 from forewarn.testing import RefusedByService, Service
-from forewarn.testing.timeline import Lanes, axis, choosing, page, strips, watch, wording
+from forewarn.testing.timeline import Lanes, axis, choose_lanes, html_page, watch, wording
 from forewarn.testing.timeline import values as limits
+from forewarn.testing.timeline.drawing import lane as strips
 from forewarn.testing.timeline.values import Happening, Lane, Picture
 
 
@@ -246,7 +247,7 @@ def test_machines_that_there_is_no_room_for_are_counted_and_not_called_quiet() -
     assert wording.heading(picture).endswith(
         "2,500 machines · 0 events · 0 polls · only 2,000 machines could be followed"
     )
-    assert choosing.choose(picture).rest == (
+    assert choose_lanes.choose(picture).rest == (
         "… and 2,000 quiet machines and 500 machines too many to be followed"
     )
 
@@ -315,7 +316,7 @@ def test_nothing_heard_is_an_empty_picture() -> None:
 def test_every_limit_stands_in_the_documentation() -> None:
     said = (Path(__file__).parents[3] / "docs" / "timeline.md").read_text()
     rows = dict(re.findall(r"^\| `([A-Z_]+)` \| (\d+) \|", said, re.MULTILINE))
-    rooms = (limits, axis, choosing, strips, page)
+    rooms = (limits, axis, choose_lanes, strips, html_page)
     named = {name: getattr(room, name) for room in rooms for name in vars(room)}
     mine = {name: value for name, value in named.items() if name.startswith(("MAX_", "ROOMY"))}
     assert rows == {name: str(value) for name, value in mine.items()}

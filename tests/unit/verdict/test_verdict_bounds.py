@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from verdict_world import World, rules
 
-from forewarn.verdict import clients, docket, heard, register, sights
+from forewarn.verdict import clients, complaints, documents, known, trace_lines
 from forewarn.verdict.observer import Observer
 
 anything = st.recursive(
@@ -89,15 +89,15 @@ def test_a_guest_that_sends_anything_at_all_takes_no_room() -> None:
     conduct = verdict.conduct("web_0")
     assert len(conduct.versions) <= clients.MAX_VERSIONS + 1
     assert len(conduct.headers["user-agent"]) < 100
-    assert len(verdict.by("unknown-approval")) == docket.MAX_COMPLAINTS
-    assert f"{300 - docket.MAX_COMPLAINTS} more complaints are left out" in verdict.remarks
+    assert len(verdict.by("unknown-approval")) == complaints.MAX_COMPLAINTS
+    assert f"{300 - complaints.MAX_COMPLAINTS} more complaints are left out" in verdict.remarks
     assert "\x1b" not in str(verdict)
 
 
 def test_a_body_that_is_too_large_to_look_at_is_passed_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(heard, "MAX_HEARD_BODY", 100)
+    monkeypatch.setattr(trace_lines, "MAX_HEARD_BODY", 100)
     world = World()
     world.raise_("Reboot", "web_0")
     world.poll(answer=world.document() + " " * 1_000)
@@ -108,7 +108,7 @@ def test_a_body_that_is_too_large_to_look_at_is_passed_over(
 def test_events_that_are_long_over_are_forgotten_first_and_that_is_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(register, "MAX_COURSES", 10)
+    monkeypatch.setattr(known, "MAX_COURSES", 10)
     world = World()
     standing = world.raise_("Reboot", "web_0", notice=1_000_000)
     for _ in range(50):
@@ -127,7 +127,7 @@ def test_events_that_are_long_over_are_forgotten_first_and_that_is_said(
 def test_those_who_only_look_on_leave_room_for_those_whom_an_event_is_about(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(register, "MAX_COURSES", 10)
+    monkeypatch.setattr(known, "MAX_COURSES", 10)
     world = World()
     events = [world.raise_("Reboot", "web_0") for _ in range(4)]
     world.poll("web_1")
@@ -142,7 +142,7 @@ def test_those_who_only_look_on_leave_room_for_those_whom_an_event_is_about(
 def test_an_approval_counts_though_there_is_no_room_for_whoever_approved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(register, "MAX_COURSES", 1)
+    monkeypatch.setattr(known, "MAX_COURSES", 1)
     world = World()
     event = world.raise_("Reboot", "web_0")
     world.approve("web_1", event)
@@ -151,7 +151,7 @@ def test_an_approval_counts_though_there_is_no_room_for_whoever_approved(
 
 
 def test_more_events_than_there_is_room_for_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(register, "MAX_HAPPENINGS", 5)
+    monkeypatch.setattr(known, "MAX_HAPPENINGS", 5)
     world = World()
     for _ in range(50):
         world.raise_("Reboot", "web_0")
@@ -159,7 +159,7 @@ def test_more_events_than_there_is_room_for_do_not_pile_up(monkeypatch: pytest.M
 
 
 def test_more_machines_than_there_is_room_for_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(register, "MAX_CLIENTS", 3)
+    monkeypatch.setattr(known, "MAX_CLIENTS", 3)
     world = World()
     for n in range(10):
         world.poll(f"m{n}")
@@ -169,10 +169,10 @@ def test_more_machines_than_there_is_room_for_are_counted(monkeypatch: pytest.Mo
 
 
 def test_a_hundred_documents_are_not_all_remembered() -> None:
-    seen = sights.Sights()
-    for n in range(sights.MAX_SIGHTS * 2):
+    seen = documents.Sights()
+    for n in range(documents.MAX_SIGHTS * 2):
         assert seen.of("2020-07-01", b'{"Events":[],"n":%d}' % n, f'"{n}"') is not None
-    assert len(seen._by_body) == len(seen._by_tag) == sights.MAX_SIGHTS
+    assert len(seen._by_body) == len(seen._by_tag) == documents.MAX_SIGHTS
     assert seen.unchanged("2020-07-01", '"0"') is None
 
 

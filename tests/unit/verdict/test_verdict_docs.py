@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from forewarn.verdict import clients, docket, heard, register, sights
-from forewarn.verdict.report import Complaint, Conduct, Course, Verdict
+from forewarn.verdict import clients, complaints, documents, known, trace_lines
 from forewarn.verdict.rules import RULES
+from forewarn.verdict.verdict import Complaint, Conduct, Course, Verdict
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -30,14 +30,14 @@ def test_every_field_is_explained(shape: type[msgspec.Struct]) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("MAX_CLIENTS", f"{register.MAX_CLIENTS:,}"),
-        ("MAX_HAPPENINGS", f"{register.MAX_HAPPENINGS:,}"),
-        ("MAX_COURSES", f"{register.MAX_COURSES:,}"),
-        ("MAX_COMPLAINTS", f"{docket.MAX_COMPLAINTS}"),
-        ("MAX_COMPLAINED", f"{docket.MAX_COMPLAINED:,}"),
-        ("MAX_SIGHTS", f"{sights.MAX_SIGHTS}"),
+        ("MAX_CLIENTS", f"{known.MAX_CLIENTS:,}"),
+        ("MAX_HAPPENINGS", f"{known.MAX_HAPPENINGS:,}"),
+        ("MAX_COURSES", f"{known.MAX_COURSES:,}"),
+        ("MAX_COMPLAINTS", f"{complaints.MAX_COMPLAINTS}"),
+        ("MAX_COMPLAINED", f"{complaints.MAX_COMPLAINED:,}"),
+        ("MAX_SIGHTS", f"{documents.MAX_SIGHTS}"),
         ("KEPT_INTERVALS", f"{clients.KEPT_INTERVALS}"),
-        ("MAX_HEARD_BODY", f"{heard.MAX_HEARD_BODY // 1024**2} MiB"),
+        ("MAX_HEARD_BODY", f"{trace_lines.MAX_HEARD_BODY // 1024**2} MiB"),
     ],
 )
 def test_every_limit_is_documented(name: str, value: str) -> None:

@@ -11,10 +11,10 @@ import msgspec
 import pytest
 from verdict_world import World
 
+from forewarn.verdict.files import hear_files
 from forewarn.verdict.junit import junit
-from forewarn.verdict.recordings import hear_files
 from forewarn.verdict.rendering import MAX_RENDERED
-from forewarn.verdict.report import Complaint, Verdict
+from forewarn.verdict.verdict import Complaint, Verdict
 from forewarn.verdict.wording import length, moment
 
 

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from forewarn.verdict.observer import Observer
-from forewarn.verdict.report import Verdict
+from forewarn.verdict.verdict import Verdict
 from forewarn.wire.times import rfc1123
 from forewarn.wire.versions import BY_NAME
 

@@ -9,7 +9,8 @@ from urllib.parse import unquote_to_bytes
 import pytest
 
 from forewarn.wire import errors, requests
-from forewarn.wire.beside import (
+from forewarn.wire.errors import Problem
+from forewarn.wire.extensions import (
     DEFAULT_WAIT,
     MAX_TIMEOUT,
     MAX_WAIT,
@@ -26,7 +27,6 @@ from forewarn.wire.beside import (
     read_word,
     render,
 )
-from forewarn.wire.errors import Problem
 from forewarn.wire.versions import BY_NAME, NEWEST
 
 METADATA = (b"metadata", b"true")

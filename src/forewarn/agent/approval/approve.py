@@ -7,16 +7,16 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
-from forewarn.agent import planning, steps
-from forewarn.agent.book import Book
-from forewarn.agent.cases import Case
-from forewarn.agent.coordinating import Coordination
-from forewarn.agent.errands import Errands
+from forewarn.agent.approval.coordinate import Coordination
+from forewarn.agent.approval.retrying import Errands
+from forewarn.agent.open_cases import Book
+from forewarn.agent.planning import plan, steps
 from forewarn.agent.ports import Client
-from forewarn.agent.telling import Tell
-from forewarn.agent.troubles import Troubles
+from forewarn.agent.state.cases import Case
+from forewarn.agent.telemetry.log import Tell
+from forewarn.agent.telemetry.troubles import Troubles
 from forewarn.client import NotApproved
-from forewarn.guard import Tasks
+from forewarn.support.guard import Tasks
 
 ASK_PATIENCE = 10.0  # seconds for one question; it is asked again after a pause
 
@@ -123,7 +123,7 @@ class Agreeing:
                 self._change(case, ready=None)  # what was said is forgotten there: once more
             return
         self.all_ready[case.id] = self._client.now()
-        self._tell("all ready", event=case.event.id, turn=planning.turn_of(case))
+        self._tell("all ready", event=case.event.id, turn=plan.turn_of(case))
 
     def _change(self, case: Case, **facts: datetime | None) -> None:
         try:

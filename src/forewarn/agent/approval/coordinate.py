@@ -1,7 +1,7 @@
 """Telling the other machines of an event that one is ready, and hearing whether they are.
 
 Two ways with one face: the endpoint's own `/ready`, or a directory that the machines share, where
-the endpoint offers none. Who approves in the end is `planning.py`.
+the endpoint offers none. Who approves in the end is `agent/planning/plan.py`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from forewarn.agent.cases import Case
 from forewarn.agent.ports import Client
+from forewarn.agent.state.cases import Case
 
 NOTE = "prepared"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from forewarn.guard import Tasks, monotonic
+from forewarn.support.guard import Tasks, monotonic
 
 ERRAND_PAUSE = 1.0  # seconds before an errand is run again, doubled with every failure
 MAX_ERRAND_PAUSE = 30.0

@@ -1,7 +1,7 @@
 """`agent check`: is everything there that the agent will need? One finding for each thing.
 
 Looks, and asks the endpoint who this machine is; runs no hook and changes nothing. What is wrong
-with files, programs and addresses of this machine is found by `checking_machine.py`.
+with files, programs and addresses of this machine is found by `machine.py`.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from pathlib import Path
 
 import msgspec
 
-from forewarn import guard
-from forewarn.agent import checking_machine as machine
-from forewarn.agent.config import Config, Hook, Rule
-from forewarn.agent.finding import Finding, note, ok, problem
-from forewarn.agent.reading import ConfigError, read
-from forewarn.agent.ready import KINDS
+from forewarn.agent.check import machine
+from forewarn.agent.check.finding import Finding, note, ok, problem
+from forewarn.agent.config.model import Config, Hook, Rule
+from forewarn.agent.config.read import ConfigError, read
+from forewarn.agent.hooks import KINDS
 from forewarn.client import Client, ClientError
 from forewarn.client.identity import Identity
-from forewarn.words import SECOND, in_words, listing
+from forewarn.support import guard
+from forewarn.support.text import SECOND, in_words, listing
 
 PATIENCE = 20.0  # seconds for the endpoint to answer a question
 WAITED = 1.0  # seconds for which a long-poll is tried

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from forewarn.agent.config import Config, Hook, Rule
-from forewarn.agent.planning import LEAST, MARGIN
+from forewarn.agent.config.model import Config, Hook, Rule
+from forewarn.agent.planning.plan import LEAST, MARGIN
 from forewarn.client.events import Event
-from forewarn.words import SECOND, in_words, listing
+from forewarn.support.text import SECOND, in_words, listing
 
 
 class Tried(msgspec.Struct, frozen=True):

@@ -18,11 +18,11 @@ from pathlib import Path
 
 import msgspec
 
-from forewarn.agent import durable, locking
-from forewarn.agent.cases import Case
-from forewarn.agent.config import Config
-from forewarn.agent.finding import Finding, note, ok, problem
-from forewarn.agent.listening import Where, listens
+from forewarn.agent.check.finding import Finding, note, ok, problem
+from forewarn.agent.config.address import Where, listens
+from forewarn.agent.config.model import Config
+from forewarn.agent.state import durable, locking
+from forewarn.agent.state.cases import Case
 
 FORGETFUL = ("tmpfs", "ramfs")  # file systems that are empty after a reboot
 MOUNTS = Path("/proc/self/mountinfo")

@@ -7,9 +7,9 @@ from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
-from forewarn.agent.config import STAGES, Stage
-from forewarn.agent.ready import KINDS, stages_of
-from forewarn.suggest import complaint
+from forewarn.agent.config.model import STAGES, Stage
+from forewarn.agent.hooks import KINDS, stages_of
+from forewarn.support.suggest import complaint
 
 
 def kinds() -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """What an agent is told to do: rules, hooks, and where it keeps its state. Values only.
 
-How they are read off a file, and what is wrong with one, is `reading.py`; which rule is meant
-`matching.py`.
+How they are read off a file, and what is wrong with one, is `read.py`; which rule is meant
+`agent/planning/match.py`.
 """
 
 from __future__ import annotations

@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from forewarn.agent import reading_hooks
-from forewarn.agent.config import (
+from forewarn.agent.config import read_hooks
+from forewarn.agent.config.address import BadListen, listens
+from forewarn.agent.config.model import (
     APPROVALS,
     AT_ONCE,
     DEFAULT_LISTEN,
@@ -22,13 +23,12 @@ from forewarn.agent.config import (
     Config,
     Rule,
 )
-from forewarn.agent.listening import BadListen, listens
-from forewarn.agent.matching import covers
-from forewarn.agent.reading_values import Reader
-from forewarn.client.endpoint import said as endpoint_said
+from forewarn.agent.config.reader import Reader
+from forewarn.agent.planning.match import covers
+from forewarn.client.discovery.endpoint import said as endpoint_said
 from forewarn.client.errors import BadEndpoint
-from forewarn.suggest import instead_of
-from forewarn.words import listing
+from forewarn.support.suggest import instead_of
+from forewarn.support.text import listing
 
 MAX_CONFIG_BYTES = 1024 * 1024
 TYPES = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
@@ -90,7 +90,7 @@ def _config(reader: Reader, raw: Mapping[str, Any]) -> Config:
     tables = reader.typed("", raw, _TABLES)
     agent = _agent(reader, tables.get("agent", {}))
     said = tables.get("hook", {})
-    hooks = [reading_hooks.hook(reader, name, one) for name, one in said.items()]
+    hooks = [read_hooks.hook(reader, name, one) for name, one in said.items()]
     rules = [
         _rule(reader, index, rule, list(said), agent.get("approve", "never"))
         for index, rule in enumerate(tables.get("rule", []))

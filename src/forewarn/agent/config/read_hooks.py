@@ -7,10 +7,10 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from forewarn.agent import readymade
-from forewarn.agent.config import DEFAULT_TIMEOUT, ON_FAILURE, STAGES, Hook, Stage
-from forewarn.agent.reading_values import Reader
-from forewarn.words import SECOND, in_words, listing
+from forewarn.agent.config import hook_options
+from forewarn.agent.config.model import DEFAULT_TIMEOUT, ON_FAILURE, STAGES, Hook, Stage
+from forewarn.agent.config.reader import Reader
+from forewarn.support.text import SECOND, in_words, listing
 
 MAX_RETRIES = 20
 LEAST_TIMEOUT = 1.0  # seconds
@@ -22,7 +22,7 @@ _SHAPE: dict[str, Any] = {
     "retries": int,
     "if_it_fails": str,
     **dict.fromkeys(STAGES, str | list[str]),
-    **dict.fromkeys(readymade.kinds(), dict[str, Any]),
+    **dict.fromkeys(hook_options.kinds(), dict[str, Any]),
 }
 
 
@@ -69,21 +69,21 @@ def _what(
     commands: dict[Stage, tuple[str, ...]],
 ) -> tuple[str, tuple[Stage, ...]]:
     """Which ready-made one, if it is one, and the stages it has."""
-    kinds = [key for key in raw if key in readymade.kinds()]
+    kinds = [key for key in raw if key in hook_options.kinds()]
     if len(kinds) > 1 or (kinds and commands):
         both = listing([*kinds, *commands])
         reader.wrong(place, f"a hook is one ready-made thing, or commands, not both: {both}")
     elif kinds and kinds[0] in said:
         (kind,) = kinds
-        if (wrong := readymade.problem(kind, said[kind])) is None:
-            return kind, readymade.stages(kind, said[kind])
+        if (wrong := hook_options.problem(kind, said[kind])) is None:
+            return kind, hook_options.stages(kind, said[kind])
         says, steps = wrong
         reader.wrong("".join([f"{place}.{kind}", *map(_step, steps)]), says)
     elif not set(raw) & {*STAGES, *kinds}:
         reader.wrong(
             place,
             f"says nothing to do; give a command for {listing(STAGES)}, or one of"
-            f" {listing(sorted(readymade.kinds()))}",
+            f" {listing(sorted(hook_options.kinds()))}",
         )
     elif "undo" in commands and "prepare" not in raw:
         reader.wrong(f"{place}.undo", "there is no prepare that it could undo, so it never runs")

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from forewarn.suggest import complaint, instead_of, nearest
-from forewarn.words import SECOND, listing, parse_duration
+from forewarn.support.suggest import complaint, instead_of, nearest
+from forewarn.support.text import SECOND, listing, parse_duration
 
 
 class Reader:

@@ -2,7 +2,7 @@
 
 Here is only what an agent's configuration has to know of them: which kinds there are, what their
 options look like, in which stages they act, and what stands in their way on this machine. What a
-kind does is in a room of its own, and imported by `python -I -m forewarn.agent.ready KIND` alone.
+kind does is in a room of its own, and imported by `python -I -m forewarn.agent.hooks KIND` alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from forewarn.agent.ready import options as shapes
+from forewarn.agent.hooks import options as shapes
 
 __all__ = ["KINDS", "Kind", "stages_of"]
 

@@ -1,4 +1,4 @@
-"""`python -I -m forewarn.agent.ready KIND`: one run of a ready-made hook.
+"""`python -I -m forewarn.agent.hooks KIND`: one run of a ready-made hook.
 
 Prints what it did. Ends with 0, with 1 if it could not be done, with 2 if it was not asked right.
 """
@@ -11,8 +11,8 @@ from importlib import import_module
 
 import msgspec
 
-from forewarn.agent.ready import KINDS, contract, stages_of
-from forewarn.words import listing, visible
+from forewarn.agent.hooks import KINDS, contract, stages_of
+from forewarn.support.text import listing, visible
 
 
 def main(argv: list[str]) -> int:
@@ -46,7 +46,7 @@ def _acted(argv: list[str]) -> list[str]:
     run = contract.received()
     if run.call.stage not in stages_of(kind, options):
         return [f"nothing to do at {run.call.stage}"]
-    lines: list[str] = import_module(f"forewarn.agent.ready.{kind}").act(run, options)
+    lines: list[str] = import_module(f"forewarn.agent.hooks.{kind}").act(run, options)
     return lines
 
 

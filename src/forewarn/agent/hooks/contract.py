@@ -12,9 +12,9 @@ from typing import TypeVar
 
 import msgspec
 
-from forewarn import guard
-from forewarn.agent import durable
-from forewarn.agent.ready.options import Stage
+from forewarn.agent.hooks.options import Stage
+from forewarn.agent.state import durable
+from forewarn.support import guard
 
 MAX_INPUT = 1 << 20  # bytes on standard input
 MARGIN = 1.0  # seconds that are kept for saying what happened, before the agent ends the command

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import msgspec
 
-from forewarn import guard
-from forewarn.agent.ready.contract import Call, Failure, Run, wait
-from forewarn.agent.ready.options import Haproxy, seconds
-from forewarn.agent.ready.runtime_api import RuntimeApi, Server, State, Unreachable
-from forewarn.words import SECOND, in_words
+from forewarn.agent.hooks.contract import Call, Failure, Run, wait
+from forewarn.agent.hooks.haproxy_runtime_api import RuntimeApi, Server, State, Unreachable
+from forewarn.agent.hooks.options import Haproxy, seconds
+from forewarn.support import guard
+from forewarn.support.text import SECOND, in_words
 
 LOOK_EVERY = 0.2  # seconds, at the sessions that are still open
 BACK_WITHIN = 10.0  # seconds in which a HAProxy that was there a moment ago is there again
@@ -33,7 +33,7 @@ def check(options: Haproxy) -> list[str]:
         level, servers = api.level(), api.servers()
     except Failure as failure:
         return [str(failure)]
-    from forewarn.suggest import instead_of  # only complaints need it
+    from forewarn.support.suggest import instead_of  # only complaints need it
 
     problems = []
     if level != "admin":
@@ -156,7 +156,7 @@ def _named(call: Call, options: Haproxy, servers: dict[str, Server]) -> tuple[li
             elif "{resource}" in template:
                 lines.append(f"{name} is no server here")
             else:
-                from forewarn.suggest import instead_of
+                from forewarn.support.suggest import instead_of
 
                 meant = instead_of(name, servers)
                 raise Failure(f"nothing is drained: HAProxy has no server {name}; {meant}")

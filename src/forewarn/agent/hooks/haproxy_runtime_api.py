@@ -11,9 +11,9 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from forewarn import guard
-from forewarn.agent.ready.contract import Failure
-from forewarn.agent.ready.options import address
+from forewarn.agent.hooks.contract import Failure
+from forewarn.agent.hooks.options import address
+from forewarn.support import guard
 
 PATIENCE = 5.0  # seconds for one answer, all of it
 LEAST = 0.1  # seconds for one, also if the time is up

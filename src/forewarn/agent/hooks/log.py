@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from forewarn import guard
-from forewarn.agent.ready import wording
-from forewarn.agent.ready.contract import Call, Failure, Run
-from forewarn.agent.ready.options import Log, address
-from forewarn.words import SECOND, visible
+from forewarn.agent.hooks import wording
+from forewarn.agent.hooks.contract import Call, Failure, Run
+from forewarn.agent.hooks.options import Log, address
+from forewarn.support import guard
+from forewarn.support.text import SECOND, visible
 
 JOURNAL = "/run/systemd/journal/socket"
 PATIENCE = 5.0  # seconds for a log that does not take a line

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from forewarn.agent.ready import wording
-from forewarn.agent.ready.contract import Failure, Run, exposed, private
-from forewarn.agent.ready.options import Notify
+from forewarn.agent.hooks import wording
+from forewarn.agent.hooks.contract import Failure, Run, exposed, private
+from forewarn.agent.hooks.options import Notify
 
 MISSING = "Apprise is not installed: pip install 'forewarn[notify]'"
 _SCHEMA = re.compile(r"([A-Za-z][A-Za-z0-9]{0,30})://")

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from forewarn.words import SECOND, parse_duration
+from forewarn.support.text import SECOND, parse_duration
 
 Span: TypeAlias = str | int | float  # "30s", or seconds
 Stage: TypeAlias = Literal["prepare", "undo", "started", "finished", "withdrawn"]

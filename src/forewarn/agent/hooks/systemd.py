@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from forewarn import guard
-from forewarn.agent.ready.contract import FOREVER, Failure, Run
-from forewarn.agent.ready.options import Systemd, seconds
+from forewarn.agent.hooks.contract import FOREVER, Failure, Run
+from forewarn.agent.hooks.options import Systemd, seconds
+from forewarn.support import guard
 
 PATIENCE = 10.0  # seconds for a question that the manager answers at once
 _RUNNING = {"active", "activating", "reloading", "refreshing"}

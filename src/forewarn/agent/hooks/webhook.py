@@ -17,8 +17,8 @@ from typing import TypeAlias
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import forewarn
-from forewarn.agent.ready.contract import Failure, Run, exposed, private, wait
-from forewarn.agent.ready.options import Webhook, seconds
+from forewarn.agent.hooks.contract import Failure, Run, exposed, private, wait
+from forewarn.agent.hooks.options import Webhook, seconds
 
 LEAST = 0.5  # seconds; with less left, nothing is begun
 ATTEMPTS = 2  # within one run, and only if the other side says when to come again

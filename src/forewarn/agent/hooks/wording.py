@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from forewarn import guard
-from forewarn.agent.ready.contract import Call
-from forewarn.words import SECOND, in_words, listing, visible
+from forewarn.agent.hooks.contract import Call
+from forewarn.support import guard
+from forewarn.support.text import SECOND, in_words, listing, visible
 
 MAX_DESCRIPTION = 4_096  # characters; whoever raised the event wrote it
 

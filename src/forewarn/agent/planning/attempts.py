@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from forewarn.agent.config import Hook, Stage
-from forewarn.agent.runs import Outcome, Run, State
+from forewarn.agent.config.model import Hook, Stage
+from forewarn.agent.state.runs import Outcome, Run, State
 
 RETRY_PAUSE = 1.0  # seconds before the second attempt, twice that before the third, and so on
 MAX_RETRY_PAUSE = 30.0

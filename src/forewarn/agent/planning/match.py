@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from forewarn.agent.config import Rule
+from forewarn.agent.config.model import Rule
 from forewarn.client.events import Event
 
 

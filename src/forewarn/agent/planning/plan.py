@@ -12,11 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 from datetime import datetime, timedelta
 
-from forewarn.agent.cases import Case
-from forewarn.agent.config import Hook, Stage
-from forewarn.agent.runs import Run, State
-from forewarn.agent.standing import Standing, standing
-from forewarn.agent.steps import (
+from forewarn.agent.config.model import Hook, Stage
+from forewarn.agent.planning.attempts import Standing, standing
+from forewarn.agent.planning.steps import (
     Approve,
     AskReady,
     Cancel,
@@ -31,6 +29,8 @@ from forewarn.agent.steps import (
     Stop,
     Story,
 )
+from forewarn.agent.state.cases import Case
+from forewarn.agent.state.runs import Run, State
 
 MARGIN = 2.0  # seconds before NotBefore at which every prepare has ended; clocks tell whole seconds
 LEAST = 1.0  # seconds; with less left than this a prepare is not begun

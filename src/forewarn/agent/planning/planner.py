@@ -1,6 +1,6 @@
 """The next steps of all open cases, kept up to date case by case.
 
-The next steps of one case are decided by `planning.py`, from the case's own story and from the
+The next steps of one case are decided by `plan.py`, from the case's own story and from the
 state of the hooks that it shares with others. The planner knows for which cases these can have
 changed: one whose story has changed, whose time has come, whose turn it is to use a hook that has
 become free, or whose undo no longer has to wait for a later one. Only those are evaluated, so that
@@ -20,8 +20,8 @@ from heapq import heappop, heappush
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
-from forewarn.agent.planning import next_steps, prepared, undone
-from forewarn.agent.steps import Now, Order, Plan, Step, Story
+from forewarn.agent.planning.plan import next_steps, prepared, undone
+from forewarn.agent.planning.steps import Now, Order, Plan, Step, Story
 
 CLOCK_STEP = timedelta(seconds=1)  # the service's clock was set back if it goes back by more
 

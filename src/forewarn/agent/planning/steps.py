@@ -1,5 +1,5 @@
 """What planning is given, and what comes of it: stories and the time, and the steps that are next.
-Values only; how one follows from the other is `planning.py`."""
+Values only; how one follows from the other is `plan.py`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from datetime import datetime
 
 import msgspec
 
-from forewarn.agent.cases import Case
-from forewarn.agent.config import Hook, Stage
-from forewarn.agent.runs import Run
+from forewarn.agent.config.model import Hook, Stage
+from forewarn.agent.state.cases import Case
+from forewarn.agent.state.runs import Run
 
 
 class Now(msgspec.Struct, frozen=True):

@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 
-from forewarn.agent.cases import Case
-from forewarn.agent.config import Hook, Stage
+from forewarn.agent.config.model import Hook, Stage
+from forewarn.agent.state.cases import Case
 from forewarn.client.events import Event
 
 MAX_VARIABLE = 30_000  # characters; a system takes some 128 KiB, and UTF-8 up to four bytes each
-READY_MADE = "forewarn.agent.ready"
+READY_MADE = "forewarn.agent.hooks"
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):

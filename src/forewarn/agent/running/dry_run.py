@@ -8,12 +8,12 @@ from pathlib import Path
 
 import msgspec
 
-from forewarn.agent.cases import Case
-from forewarn.agent.config import Hook, Stage
-from forewarn.agent.ordering import command
-from forewarn.agent.runs import Outcome, Result, Run, State
-from forewarn.agent.telling import Tell
-from forewarn.guard import monotonic
+from forewarn.agent.config.model import Hook, Stage
+from forewarn.agent.running.command import command
+from forewarn.agent.state.cases import Case
+from forewarn.agent.state.runs import Outcome, Result, Run, State
+from forewarn.agent.telemetry.log import Tell
+from forewarn.support.guard import monotonic
 
 
 class Pretence:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection
 from datetime import datetime
 from pathlib import Path
 
-from forewarn.agent.cases import Case
-from forewarn.agent.config import Hook, Stage
-from forewarn.agent.keeping import Shelf
-from forewarn.agent.runs import Run
-from forewarn.agent.starting import Runners
-from forewarn.guard import Tasks, monotonic
+from forewarn.agent.config.model import Hook, Stage
+from forewarn.agent.running.start import Runners
+from forewarn.agent.state.cases import Case
+from forewarn.agent.state.runs import Run
+from forewarn.agent.state.store import Shelf
+from forewarn.support.guard import Tasks, monotonic
 
 START_PAUSE = 1.0  # seconds before a runner that did not even begin is started again
 

@@ -2,7 +2,7 @@
 
 It outlives the agent that started it, keeps the command's time limit, and writes down what became
 of it. Stands alone: nothing of ours is imported, so that it starts in no time and is the same
-program whatever is upgraded meanwhile. The files of a run are told in `runs.py`.
+program whatever is upgraded meanwhile. The files of a run are told in `agent/state/runs.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time  # noqa: TID251 - a program of its own, which cannot ask guard.py
+import time  # noqa: TID251 - a program of its own, which cannot ask support/guard.py
 from typing import Any
 
 GRACE = 2.0  # seconds between SIGTERM and SIGKILL, both within the limit

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from forewarn.guard import Tasks, pause
+from forewarn.support.guard import Tasks, pause
 
 RUNNER = Path(__file__).with_name("runner.py")
 # On Windows a console of its own, unseen: its command shares it, and hears Ctrl-Break through it.

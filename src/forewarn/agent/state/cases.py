@@ -1,7 +1,7 @@
 """A case: one event that is being handled, from when it was first seen until all is put back.
 
 Values and pure functions. A case carries the rule and the hooks as they were when it was matched,
-so that another configuration never loses an undo. How it is kept is `keeping.py`.
+so that another configuration never loses an undo. How it is kept is `store.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from forewarn.agent.config import Hook, Rule
+from forewarn.agent.config.model import Hook, Rule
 from forewarn.client.events import Event
 
 RESTARTING = ("Reboot", "Redeploy")  # what a machine does not live through, and comes back from

@@ -1,5 +1,5 @@
 """A run: one attempt at one stage of one hook. Values only; they are read off the files of its
-directory by `keeping.py`.
+directory by `store.py`.
 
 | file | says |
 |---|---|
@@ -23,7 +23,7 @@ from enum import StrEnum
 
 import msgspec
 
-from forewarn.agent.config import Stage
+from forewarn.agent.config.model import Stage
 
 
 class State(StrEnum):

@@ -1,6 +1,6 @@
 """The state on disk: cases and runs, in a directory that one agent has to itself.
 
-Reads and writes; decides nothing. `pretending.py` offers the same without a disk.
+Reads and writes; decides nothing. `agent/running/dry_run.py` offers the same without a disk.
 
     lock
     cases/CASE/case                 the case
@@ -25,11 +25,12 @@ from pathlib import Path
 
 import msgspec
 
-from forewarn.agent import durable, locking, ordering, processes
-from forewarn.agent.cases import Case
-from forewarn.agent.config import Hook, Stage
-from forewarn.agent.runs import Outcome, Result, Run, State, named
-from forewarn.guard import monotonic
+from forewarn.agent.config.model import Hook, Stage
+from forewarn.agent.running import command, processes
+from forewarn.agent.state import durable, locking
+from forewarn.agent.state.cases import Case
+from forewarn.agent.state.runs import Outcome, Result, Run, State, named
+from forewarn.support.guard import monotonic
 
 KEPT_CASES = 50  # that are over, for whoever asks what has been
 KEPT_FOR = timedelta(days=7)
@@ -174,7 +175,7 @@ class Shelf:
         room = self.room(case.id, hook.name)
         self._own(room)
         until = None if left is None else monotonic() + left
-        order = ordering.ordered(case, hook, run.stage, run.attempt, room, until)
+        order = command.ordered(case, hook, run.stage, run.attempt, room, until)
         directory = self.directory(case.id, run)
         self._own(directory)
         durable.put(directory / "order", msgspec.json.encode(order))

@@ -9,9 +9,9 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
-from forewarn import guard
-from forewarn.agent.picture import Picture
-from forewarn.client.standing import Standing
+from forewarn.agent.telemetry.status import Picture
+from forewarn.client.status import Standing
+from forewarn.support import guard
 
 BEAT = 5.0  # seconds between two beats of the loop
 LOOP_PATIENCE = 30.0  # seconds without one, after which the loop is said to stand still

@@ -1,7 +1,7 @@
 """The agent's own small HTTP face: /healthz, /readyz, /metrics, /status. GET, no keeping of
 connections, and limits so narrow that whoever asks, however and how often, cannot disturb the loop.
 
-HTTP itself is h11's. What is answered is made by `wellbeing.py`, `counting.py` and `picture.py`.
+HTTP itself is h11's. What is answered is made by `health.py`, `metrics.py` and `status.py`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import h11
 import msgspec
 
-from forewarn import guard
-from forewarn.agent.counting import Counts, Health, exposition
-from forewarn.agent.listening import Where
-from forewarn.agent.picture import Picture, status
-from forewarn.agent.wellbeing import Wellbeing, parts
+from forewarn.agent.config.address import Where
+from forewarn.agent.telemetry.health import Wellbeing, parts
+from forewarn.agent.telemetry.metrics import Counts, Health, exposition
+from forewarn.agent.telemetry.status import Picture, status
+from forewarn.support import guard
 
 MAX_CONNECTIONS = 16  # at once; more are closed at once
 MAX_HEAD = 8 * 1024  # bytes of a request; there is nothing but a head

@@ -18,8 +18,8 @@ from typing import Any, Literal, Protocol, TextIO
 import msgspec
 
 from forewarn.client.events import moment
-from forewarn.guard import wall_us
-from forewarn.words import escaped, visible
+from forewarn.support.guard import wall_us
+from forewarn.support.text import escaped, visible
 
 Level = Literal["debug", "info", "warning", "error"]
 LEVELS: Mapping[str, int] = {"debug": 7, "info": 6, "warning": 4, "error": 3}  # as systemd's

@@ -15,10 +15,10 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from forewarn import __version__
-from forewarn.agent.config import Hook
-from forewarn.agent.picture import Picture
-from forewarn.agent.telling import Tell
-from forewarn.client.contact import NONE_FOUND
+from forewarn.agent.config.model import Hook
+from forewarn.agent.telemetry.log import Tell
+from forewarn.agent.telemetry.status import Picture
+from forewarn.client.endpoint_state import NONE_FOUND
 from forewarn.client.steps import TROUBLES
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 
 from forewarn import __version__
-from forewarn.agent.planning import overdue_at, prepared
-from forewarn.agent.runs import Run
-from forewarn.agent.standing import standing
-from forewarn.agent.steps import Story
+from forewarn.agent.planning.attempts import standing
+from forewarn.agent.planning.plan import overdue_at, prepared
+from forewarn.agent.planning.steps import Story
+from forewarn.agent.state.runs import Run
 from forewarn.client.events import Event
-from forewarn.client.standing import Standing
-from forewarn.guard import monotonic
+from forewarn.client.status import Standing
+from forewarn.support.guard import monotonic
 
 
 class Picture(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@ often it is met in between."""
 
 from __future__ import annotations
 
-from forewarn.agent.telling import Tell
+from forewarn.agent.telemetry.log import Tell
 
 
 class Troubles:

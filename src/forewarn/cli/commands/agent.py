@@ -55,9 +55,9 @@ def agent(
 @app.command()
 def check(context: typer.Context, config: OwnConfigFile = None, json: Json = False) -> None:
     """Is everything there that it will need? Runs no hook; exit code 1 if there is a problem."""
-    from forewarn.cli import agent_health
+    from forewarn.cli.commands import agent_check
 
-    agent_health.check(config or context.obj, json)
+    agent_check.check(config or context.obj, json)
 
 
 @app.command("test")
@@ -75,15 +75,15 @@ def invent(
     json: Json = False,
 ) -> None:
     """What would be done about an event like this? Asks nobody, and runs nothing."""
-    from forewarn.cli import agent_health
+    from forewarn.cli.commands import agent_check
 
-    said = agent_health.Invented(type, source, duration, notice, peer, label or [])
-    agent_health.invent(config or context.obj, said, json)
+    said = agent_check.Invented(type, source, duration, notice, peer, label or [])
+    agent_check.invent(config or context.obj, said, json)
 
 
 @app.command()
 def status(context: typer.Context, config: OwnConfigFile = None, json: Json = False) -> None:
     """How the agent that runs here stands: its endpoint, its events, its hooks."""
-    from forewarn.cli import agent_health
+    from forewarn.cli.commands import agent_check
 
-    agent_health.status(config or context.obj, json)
+    agent_check.status(config or context.obj, json)

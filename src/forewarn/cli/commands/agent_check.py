@@ -11,18 +11,18 @@ import msgspec
 import typer
 
 from forewarn.cli.output import as_json, fail, fail_all, fields, moment, parsed, say, table
-from forewarn.words import SECOND, in_words, parse_duration
+from forewarn.support.text import SECOND, in_words, parse_duration
 
 if TYPE_CHECKING:
-    from forewarn.agent.listening import Where
-    from forewarn.agent.picture import CaseView, RunView, Status
+    from forewarn.agent.config.address import Where
+    from forewarn.agent.telemetry.status import CaseView, RunView, Status
 
 PATIENCE = 5.0  # seconds for an agent to say how it stands
 MAX_ANSWER = 16 * 1024 * 1024  # bytes of it
 
 
 def check(config: Path, json: bool) -> None:
-    from forewarn.agent.checking import findings
+    from forewarn.agent.check.check import findings
 
     found = []
     for finding in findings(config):
@@ -48,8 +48,8 @@ class Invented(NamedTuple):
 
 
 def invent(config: Path, said: Invented, json: bool) -> None:
-    from forewarn.agent.reading import ConfigError, read
-    from forewarn.agent.trying import done, tried
+    from forewarn.agent.check.explain_rules import done, tried
+    from forewarn.agent.config.read import ConfigError, read
     from forewarn.client.events import Event
 
     try:
@@ -88,9 +88,9 @@ def _label(text: str) -> tuple[str, str]:
 
 
 def status(config: Path, json: bool) -> None:
-    from forewarn.agent.listening import listens
-    from forewarn.agent.picture import Status
-    from forewarn.agent.reading import ConfigError, read
+    from forewarn.agent.config.address import listens
+    from forewarn.agent.config.read import ConfigError, read
+    from forewarn.agent.telemetry.status import Status
 
     try:
         said = read(config)

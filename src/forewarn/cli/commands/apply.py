@@ -17,13 +17,8 @@ from typing import Annotated
 import typer
 
 from forewarn.cli.output import Json, Url, as_json, fail, notes, say, service
-from forewarn.control.client import ControlClient, ControlError
-from forewarn.control.fleet_schema import (
-    MAX_FLEET_BYTES,
-    FleetCounts,
-    FleetDifference,
-    FleetItem,
-)
+from forewarn.control.client.client import ControlClient, ControlError
+from forewarn.control.schema.fleet import MAX_FLEET_BYTES, FleetCounts, FleetDifference, FleetItem
 
 APPLY_TIMEOUT = 600.0  # seconds that a service may take to apply a fleet
 SHOWN_ITEMS = 20  # of each kind, one by one; of more only how many
@@ -47,7 +42,7 @@ def apply(
 ) -> None:
     """Make hosts, groups and machines what a file says: all of it, or nothing."""
     if schema:
-        from forewarn.service.fleetentries import schema_text
+        from forewarn.service.fleet.shapes import schema_text
 
         typer.echo(schema_text(), nl=False)
         return

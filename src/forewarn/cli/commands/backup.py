@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from forewarn.cli.output import Json, Url, as_json, fail, fields, moment, notes, service
-from forewarn.control.backup_schema import BackupContents
+from forewarn.control.schema.backup import BackupContents
 
 Force = Annotated[bool, typer.Option("--force", help="Also if there is one already.")]
 
@@ -122,15 +122,17 @@ class _Server:
     """What only the server's packages can do, imported when it is needed."""
 
     def __init__(self) -> None:
-        from forewarn import guard
-        from forewarn.control.backup import shape
-        from forewarn.store import OutcomeUnknown, StoreUnusable, copying, restoring
-        from forewarn.store.checking import check_header
-        from forewarn.store.schema import SCHEMA_VERSION
+        from forewarn.control.routes.backup import shape
+        from forewarn.store import OutcomeUnknown, StoreUnusable
+        from forewarn.store.sqlite import copy
+        from forewarn.store.sqlite import restore as restoring
+        from forewarn.store.sqlite.check import check_header
+        from forewarn.store.sqlite.schema import SCHEMA_VERSION
+        from forewarn.support import guard
 
         self.shape, self.guard, self.StoreUnusable = shape, guard, StoreUnusable
         self.OutcomeUnknown = OutcomeUnknown
-        self.copying, self.restoring = copying, restoring
+        self.copying, self.restoring = copy, restoring
         self.check_header, self.SCHEMA_VERSION = check_header, SCHEMA_VERSION
 
 

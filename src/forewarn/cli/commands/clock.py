@@ -21,9 +21,9 @@ from forewarn.cli.output import (
     parsed,
     service,
 )
-from forewarn.control import schema as s
+from forewarn.control.schema import core as s
 from forewarn.core.time import SECOND
-from forewarn.words import parse_duration
+from forewarn.support.text import parse_duration
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -97,16 +97,16 @@ def _accept_offline(state: Path, url: str | None, json: bool) -> None:
         raise typer.BadParameter("pass either --state or --url (or FOREWARN_URL), not both")
     if not state.is_file():
         fail(f"{state}: there is no such state file")
-    from forewarn.cli.serving import need_server
+    from forewarn.cli.commands.serve import need_server
 
     need_server()
     from forewarn.core import Refused
-    from forewarn.service import narrating
-    from forewarn.service.offline import accept_clock
-    from forewarn.service.tokens import LOCAL_NAME
+    from forewarn.service.access.offline import accept_clock
+    from forewarn.service.access.tokens import LOCAL_NAME
+    from forewarn.service.telemetry import log
     from forewarn.store import OutcomeUnknown, StoreFailed, StoreUnusable
 
-    narrating.configure("console")
+    log.configure("console")
     try:
         accepted = asyncio.run(accept_clock(state, LOCAL_NAME))
     except (StoreUnusable, StoreFailed, OutcomeUnknown) as error:

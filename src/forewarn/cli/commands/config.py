@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from forewarn.cli.output import Json, as_json, fail_all, say, table
-from forewarn.cli.serving import (
+from forewarn.cli.commands.serve import (
     ConfigFile,
     Control,
     FleetFile,
@@ -21,9 +20,10 @@ from forewarn.cli.serving import (
     flags_of,
     need_server,
 )
+from forewarn.cli.output import Json, as_json, fail_all, say, table
 
 if TYPE_CHECKING:
-    from forewarn.cli.settings import Said
+    from forewarn.node.settings import Said
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -48,8 +48,8 @@ def check(
     """All that is wrong with the settings, and what may be; exit code 1 if they cannot be used."""
     flags = flags_of(fleet, metadata, control, state, record, no_front)
     need_server()
-    from forewarn.cli import settings as s
-    from forewarn.cli.surroundings import findings
+    from forewarn.node import settings as s
+    from forewarn.node.preflight.machine import findings
 
     problems: list[str] = []
     warnings: list[str] = []
@@ -84,7 +84,7 @@ def show(
     """Every setting, what it is, and where that comes from; without secrets."""
     flags = flags_of(fleet, metadata, control, state, record, no_front)
     need_server()
-    from forewarn.cli import settings as s
+    from forewarn.node import settings as s
 
     try:
         said = s.gather(config, os.environ, flags)

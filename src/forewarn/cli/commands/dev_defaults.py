@@ -9,20 +9,20 @@ from pathlib import Path
 
 import typer
 
-from forewarn import __version__, guard
-from forewarn.cli import settings
+from forewarn import __version__
 from forewarn.cli.output import fail
 from forewarn.core.time import Rules
-from forewarn.drivers.command import Program
-from forewarn.drivers.program import found
-from forewarn.metadata.limits import Limits
-from forewarn.metadata.seats import Identity
-from forewarn.node import Address, Config, Node
+from forewarn.drivers.command.driver import Program
+from forewarn.metadata.endpoint.callers import Identity
+from forewarn.metadata.endpoint.limits import Limits
+from forewarn.node import Address, Config, Node, settings
 from forewarn.node.dev import on_loopback, sample_fleet
-from forewarn.node.sockets import confined, local
-from forewarn.service import fleetfile
-from forewarn.service.fleetfile import Fleet, FleetError
-from forewarn.words import listing
+from forewarn.node.listening.sockets import confined, local
+from forewarn.service.fleet import read
+from forewarn.service.fleet.read import Fleet, FleetError
+from forewarn.support import guard
+from forewarn.support.program import found
+from forewarn.support.text import listing
 
 SHOWN_MACHINES = 12
 
@@ -45,7 +45,7 @@ def configure(
     front: bool,
 ) -> Config:
     try:
-        made = on_loopback(fleetfile.load(fleet) if fleet else sample_fleet())
+        made = on_loopback(read.load(fleet) if fleet else sample_fleet())
     except FleetError as error:
         fail(str(error))
     first, *more = _guest_addresses(metadata)

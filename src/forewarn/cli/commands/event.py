@@ -20,11 +20,11 @@ from forewarn.cli.output import (
     service,
     table,
 )
-from forewarn.control import schema as s
-from forewarn.control.client import ControlClient
+from forewarn.control.client.client import ControlClient
+from forewarn.control.schema import core as s
 from forewarn.core.events import EventType
 from forewarn.core.time import SECOND
-from forewarn.words import parse_duration
+from forewarn.support.text import parse_duration
 
 app = typer.Typer(no_args_is_help=True)
 TYPES = ", ".join(type.value for type in EventType)

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from forewarn.cli.output import Json, Url, as_json, fields, moment, parsed, say, service, table
-from forewarn.control import fault_schema as f
+from forewarn.control.schema import faults as f
 from forewarn.core.time import SECOND
-from forewarn.words import in_words, parse_duration
+from forewarn.support.text import in_words, parse_duration
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -109,7 +109,7 @@ def clear(
 @app.command()
 def kinds(json: Json = False) -> None:
     """What can go wrong."""
-    from forewarn.service.fault_kinds import KINDS
+    from forewarn.service.faults.kinds import KINDS
 
     if json:
         as_json({kind.value: nature.says for kind, nature in KINDS.items()})

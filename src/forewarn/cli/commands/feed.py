@@ -8,8 +8,8 @@ import msgspec
 import typer
 
 from forewarn.cli.output import Url, moment, say, service
-from forewarn.control.feed_schema import FeedChange, FeedCommit
-from forewarn.words import escaped
+from forewarn.control.schema.feed import FeedChange, FeedCommit
+from forewarn.support.text import escaped
 
 
 def feed(

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from forewarn.cli.events import told_all
+from forewarn.cli.commands.event import told_all
 from forewarn.cli.output import Json, Url, as_json, fields, pace, parsed, say, service, table
-from forewarn.control import schema as s
+from forewarn.control.schema import core as s
 from forewarn.core.time import SECOND
-from forewarn.words import in_words, parse_duration
+from forewarn.support.text import in_words, parse_duration
 
 app = typer.Typer(no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="A group's name.")]

@@ -12,9 +12,9 @@ from typing import IO, Annotated
 import typer
 
 from forewarn.cli.output import Url, fail, moment, pace, say, service, table
-from forewarn.control.client import ControlClient
-from forewarn.control.history_schema import HistoryRecord
-from forewarn.words import escaped
+from forewarn.control.client.client import ControlClient
+from forewarn.control.schema.history import HistoryRecord
+from forewarn.support.text import escaped
 
 LINES = 50  # records that are shown, unless somebody says how many
 

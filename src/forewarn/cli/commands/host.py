@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from forewarn.cli.events import timed, told_all, waiting
+from forewarn.cli.commands.event import timed, told_all, waiting
 from forewarn.cli.output import (
     Json,
     Url,
@@ -19,9 +19,9 @@ from forewarn.cli.output import (
     service,
     table,
 )
-from forewarn.control import schema as s
+from forewarn.control.schema import core as s
 from forewarn.core.time import SECOND
-from forewarn.words import parse_duration
+from forewarn.support.text import parse_duration
 
 app = typer.Typer(no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="A host's name.")]

@@ -20,7 +20,7 @@ def judge(
     json: Json = False,
 ) -> None:
     """Read recorded traffic and say what was broken: early starts, lost approvals, leaks, …"""
-    from forewarn.testing import judge as judging
+    from forewarn import judge as judging
 
     if rules:
         if json:
@@ -49,9 +49,9 @@ def judge(
 def _records(files: list[Path]) -> Iterator[Any]:
     """Yield the records of traces, and those made from documents in a text. Each file is opened
     only once, because it may be a pipe."""
-    from forewarn.testing.judge.trace import read_records
-    from forewarn.testing.recording.reading import read_text_file
-    from forewarn.verdict.recordings import rewindable
+    from forewarn.judge.trace import read_records
+    from forewarn.testing.recording.reader import read_text_file
+    from forewarn.verdict.files import rewindable
 
     for path in files:
         with rewindable(path) as file:

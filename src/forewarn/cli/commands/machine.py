@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from forewarn.cli.events import told
+from forewarn.cli.commands.event import told
 from forewarn.cli.output import Json, Url, as_json, fields, moment, notes, pace, say, service, table
-from forewarn.control import schema as s
+from forewarn.control.schema import core as s
 
 app = typer.Typer(no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="A machine's name.")]

@@ -15,11 +15,11 @@ import typer
 
 from forewarn.cli.output import fail, notes, say, say_text
 from forewarn.core.time import SECOND
+from forewarn.support.text import parse_duration
 from forewarn.wire.versions import BY_NAME, NEWEST
-from forewarn.words import parse_duration
 
 if TYPE_CHECKING:
-    from forewarn.testing.recording.reading import Recording
+    from forewarn.testing.recording.reader import Recording
     from forewarn.testing.recording.recorder import Ending, Recorder
 
 MIN_EVERY = 0.05  # seconds between two polls
@@ -55,7 +55,7 @@ def record(
 
     Exit code 0, also after Ctrl-C; 1 if there was never a document, or no room for it."""
     from forewarn.testing.recording.endpoint import DEFAULT_URL, BadUrl, Endpoint
-    from forewarn.testing.recording.keeping import CannotKeep, Keeping
+    from forewarn.testing.recording.file import CannotKeep, Keeping
     from forewarn.testing.recording.recorder import Ending, Recorder
 
     if version not in BY_NAME:
@@ -96,8 +96,8 @@ def record(
 
 
 def _poll(recorder: Recorder, interval: float, ending: Ending) -> None:
-    from forewarn import guard
-    from forewarn.testing.recording.telling import Telling
+    from forewarn.support import guard
+    from forewarn.testing.recording.live_text import Telling
 
     telling = Telling()
     with _told_to_stop(recorder) as stop:
@@ -156,7 +156,7 @@ def from_(
         raise typer.BadParameter(
             "what was recorded would be overwritten; name another file", param_hint="--output"
         )
-    from forewarn.testing.recording.reading import NotARecording
+    from forewarn.testing.recording.reader import NotARecording
     from forewarn.testing.recording.scenario import NoScenario, scenario_text
 
     try:
@@ -180,7 +180,7 @@ def from_(
 
 def read_any(files: list[Path]) -> Recording:
     """What files tell together; `-` is standard input."""
-    from forewarn.testing.recording.reading import Recording, read, read_data
+    from forewarn.testing.recording.reader import Recording, read, read_data
 
     named = read([file for file in files if file != STDIN])
     if STDIN not in files:

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from forewarn.cli.commands.rollout_output import going_on, show_plan, told, when_and_who
+from forewarn.cli.commands.rollout_watch import watch_on
 from forewarn.cli.output import (
     Json,
     Url,
@@ -18,11 +20,9 @@ from forewarn.cli.output import (
     service,
     table,
 )
-from forewarn.cli.rollout_output import going_on, show_plan, told, when_and_who
-from forewarn.cli.watching import watch_on
-from forewarn.control import rollout_schema as r
+from forewarn.control.schema import rollouts as r
 from forewarn.core.time import SECOND
-from forewarn.words import parse_duration
+from forewarn.support.text import parse_duration
 
 app = typer.Typer(no_args_is_help=True)
 

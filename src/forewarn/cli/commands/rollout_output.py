@@ -9,10 +9,10 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from forewarn.cli.output import as_json, fields, moment, pace, say, table
-from forewarn.control import rollout_schema as r
-from forewarn.control.client import ControlClient
+from forewarn.control.client.client import ControlClient
+from forewarn.control.schema import rollouts as r
 from forewarn.core.time import SECOND
-from forewarn.words import in_words, listing
+from forewarn.support.text import in_words, listing
 
 
 def told(found: r.RolloutReport, json: bool, client: ControlClient, steps: bool = False) -> None:

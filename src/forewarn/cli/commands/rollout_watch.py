@@ -11,8 +11,8 @@ import msgspec
 import typer
 
 from forewarn.cli.output import moment, say
-from forewarn.control import rollout_schema as r
-from forewarn.control.client import ControlClient, Unreachable
+from forewarn.control.client.client import ControlClient, Unreachable
+from forewarn.control.schema import rollouts as r
 
 LOOK_EVERY = 1.0  # seconds between two looks
 PATIENCE = 60  # looks in a row at a service that does not answer

@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 import typer
 
 from forewarn.cli.output import Url, fail, notes, say, service
-from forewarn.control.client import ControlClient, ControlError
-from forewarn.testing.enclosure.order import Network
+from forewarn.control.client.client import ControlClient, ControlError
+from forewarn.testing.enclosure.messages import Network
 
 if TYPE_CHECKING:
     from forewarn.testing.enclosure import FakeTime
@@ -141,7 +141,7 @@ def _faked(client: ControlClient, program: str, around: ExitStack) -> FakeTime:
 
 @contextmanager
 def _following(client: ControlClient, fake: FakeTime) -> Iterator[None]:
-    from forewarn.testing.enclosure.following import Following
+    from forewarn.testing.enclosure.follow_clock import Following
 
     def look() -> int | None:
         try:
@@ -178,11 +178,11 @@ def _beside(
     fake: FakeTime | None,
     blocked: set[signal.Signals | int],
 ) -> subprocess.Popen[Any]:
-    from forewarn.testing.enclosure import starting
+    from forewarn.testing.enclosure import start
 
     env = fake.environment() if fake is not None else dict(os.environ)
     env["FOREWARN_METADATA"] = f"http://{target[0]}:{target[1]}"
-    return starting.start(command, [], env=env, blocked=blocked)
+    return start.start(command, [], env=env, blocked=blocked)
 
 
 def _cannot(program: str, error: OSError) -> NoReturn:

@@ -1,7 +1,7 @@
 """`forewarn scenario`: what may happen to a program, played on a service of its own.
 
 What a scenario is, and how it is played, is `testing.scenarios`; what is shown meanwhile is
-`scenario_stage.py`.
+`scenario_display.py`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import msgspec
 import typer
 
+from forewarn.cli.commands.record import from_
+from forewarn.cli.commands.serve import need_server
 from forewarn.cli.output import Json, as_json, fail, say, say_text, table
-from forewarn.cli.recording import from_
-from forewarn.cli.serving import need_server
 from forewarn.core.time import MAX_SPEED, MIN_SPEED
-from forewarn.words import parse_duration
+from forewarn.support.text import parse_duration
 
 if TYPE_CHECKING:
     from forewarn.testing.scenarios import Result, Scenario
-    from forewarn.testing.scenarios.commands import Commands
+    from forewarn.testing.scenarios.engine.program import Commands
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -148,18 +148,18 @@ def run(
     if (netns or fake_time or each) and not command:
         raise typer.BadParameter("--netns, --fake-time and --each need a command: -- CMD")
     need_server()
-    from forewarn.cli.scenario_stage import stage
-    from forewarn.service.ledger import Hung
-    from forewarn.testing.errors import RefusedByService
-    from forewarn.testing.scenarios import engine
-    from forewarn.testing.scenarios.commands import CannotRun
+    from forewarn.cli.commands.scenario_display import stage
+    from forewarn.service.engine.ledger import Hung
+    from forewarn.testing.kit.errors import RefusedByService
+    from forewarn.testing.scenarios import runner
+    from forewarn.testing.scenarios.engine.program import CannotRun
 
     found = _spoken_for(_found(scenario, CANNOT), as_, each)
     with _also_when_told_to_end(), stage(found, quiet=json) as seen:
         program: Commands | None = None
         try:
             if command:
-                from forewarn.testing.scenarios.commands import Commands
+                from forewarn.testing.scenarios.engine.program import Commands
 
                 program = Commands(
                     command,
@@ -171,11 +171,11 @@ def run(
                     show=seen.output,
                     note=seen.note,
                 )
-            result = engine.run(
+            result = runner.run(
                 found,
                 speed=pace,
                 record=record,
-                wait=patience if patience is not None else (engine.WAIT if command else BY_HAND),
+                wait=patience if patience is not None else (runner.WAIT if command else BY_HAND),
                 react=reaction,
                 program=program,
                 prepared=lambda service: seen.begin(service, by_hand=not command),
@@ -274,7 +274,7 @@ def _spoken_for(scenario: Scenario, said: str | None, each: bool) -> Scenario:
         return msgspec.structs.replace(scenario, speakers=tuple(names))
     if said is None:
         return scenario
-    from forewarn.suggest import instead_of
+    from forewarn.support.suggest import instead_of
 
     wanted = tuple(dict.fromkeys(name.strip() for name in said.split(",")))
     for name in wanted:

@@ -13,12 +13,12 @@ import msgspec
 import typer
 
 from forewarn.cli.output import say
+from forewarn.support.text import in_words, visible
+from forewarn.testing.kit.service import Service
 from forewarn.testing.scenarios import Scenario
-from forewarn.testing.scenarios.fleets import in_a_line
-from forewarn.testing.service import Service
+from forewarn.testing.scenarios.file.fleets import in_a_line
 from forewarn.testing.timeline import Lanes, html, live, svg, text
-from forewarn.verdict.report import Verdict
-from forewarn.words import in_words, visible
+from forewarn.verdict.verdict import Verdict
 
 FRAMES = 8  # a second
 

@@ -14,14 +14,14 @@ import msgspec
 import typer
 
 from forewarn.cli.output import fail, fail_all, parsed
-from forewarn.core.announce import TIGHT_NOTICE
+from forewarn.core.deciding.announce import TIGHT_NOTICE
 from forewarn.core.events import PROMISES
 from forewarn.core.time import MAX_SPEED, MIN_SPEED, Rules
-from forewarn.words import in_words, listing, parse_duration
+from forewarn.support.text import in_words, listing, parse_duration
 
 if TYPE_CHECKING:
-    from forewarn.cli.settings import Said
     from forewarn.node import Config
+    from forewarn.node.settings import Said
 
 DEV_METADATA = "127.0.0.1:8169"
 DEV_CONTROL = "127.0.0.1:8170"
@@ -83,7 +83,7 @@ def dev(
         raise typer.BadParameter("a virtual clock has no speed; give one of the two")
     delay = parsed(parse_duration, enable_delay)
     need_server()
-    from forewarn.cli.development import configure, welcome
+    from forewarn.cli.commands.dev_defaults import configure, welcome
 
     with contextlib.ExitStack() as stack:
         if state is None:
@@ -126,10 +126,14 @@ def serve(
     # It means to read the settings anew, which is about to be done.
     signal.signal(signal.SIGHUP, lambda *_: None)
     need_server()
-    from forewarn.cli import settings as s
-    from forewarn.cli.supervising import become_if_wanted, take_sockets, tell_of_missing
     from forewarn.node import CannotListen
-    from forewarn.node.opening import with_handed
+    from forewarn.node import settings as s
+    from forewarn.node.daemon.become_supervisor import (
+        become_if_wanted,
+        take_sockets,
+        tell_of_missing,
+    )
+    from forewarn.node.listening.open_all import with_handed
 
     flags = flags_of(fleet, metadata, control, state, record, no_front)
     handed = take_sockets()
@@ -189,10 +193,10 @@ def _warn_of(speed: float) -> None:
 def _run(config: Config, welcome: Any, said: Said | None = None, load: Any = None) -> None:
     import uvloop
 
-    from forewarn.cli.running import note
-    from forewarn.cli.runtime import run
     from forewarn.node import CannotListen
-    from forewarn.service.tracing import TracesUnusable
+    from forewarn.node.daemon.discovery import note
+    from forewarn.node.daemon.run import run
+    from forewarn.service.engine.otel import TracesUnusable
     from forewarn.store import StoreFailed, StoreUnusable
 
     try:

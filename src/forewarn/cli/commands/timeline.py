@@ -26,8 +26,8 @@ def timeline(
     title: Annotated[str | None, typer.Option(help="What stands above it.")] = None,
 ) -> None:
     """Draw what happened: a lane for each machine, over time."""
+    from forewarn.judge.trace import read_lines
     from forewarn.testing import timeline
-    from forewarn.testing.judge.trace import read_lines
     from forewarn.testing.timeline import Lanes
 
     if output is not None and output.suffix.lower() not in KINDS:
@@ -67,7 +67,7 @@ def timeline(
 
 def _show(lanes: Lanes, title: str) -> None:
     from forewarn.testing.timeline import live, text
-    from forewarn.testing.timeline.cells import SHAPES
+    from forewarn.testing.timeline.terminal_lane import SHAPES
 
     if sys.stdout.isatty():
         from rich.console import Console
@@ -84,7 +84,7 @@ def _show(lanes: Lanes, title: str) -> None:
 
 def _verdict(lines: list[Mapping[str, Any]]) -> Any:
     """What the guests did about it, read off the same lines."""
-    from forewarn.testing.timeline.reading import moment
+    from forewarn.testing.timeline.lines import moment
     from forewarn.verdict.observer import Observer
 
     observer = Observer()

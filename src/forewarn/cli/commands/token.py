@@ -26,9 +26,9 @@ from forewarn.cli.output import (
     service,
     table,
 )
-from forewarn.control import token_schema as t
+from forewarn.control.schema import tokens as t
 from forewarn.core.time import SECOND
-from forewarn.words import parse_duration
+from forewarn.support.text import parse_duration
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -163,7 +163,7 @@ def _there(state: Path) -> None:
 def _listed(state: Path, url: str | None) -> list[t.Token]:
     """Without taking the file up, be it a copy or a service's."""
     _no_service(url)
-    from forewarn.cli.offline_tokens import listed
+    from forewarn.cli.commands.token_offline import listed
     from forewarn.store import StoreUnusable
 
     try:
@@ -177,18 +177,18 @@ def _listed(state: Path, url: str | None) -> list[t.Token]:
 def _no_service(url: str | None) -> None:
     if url is not None:
         raise typer.BadParameter("pass either --state or --url (or FOREWARN_URL), not both")
-    from forewarn.cli.serving import need_server
+    from forewarn.cli.commands.serve import need_server
 
     need_server()
 
 
 def _offline(state: Path, url: str | None, work: Callable[[Any], Awaitable[Any]]) -> Any:
     _no_service(url)
-    from forewarn.cli.offline_tokens import OfflineTokens, Refusal
-    from forewarn.service import narrating
+    from forewarn.cli.commands.token_offline import OfflineTokens, Refusal
+    from forewarn.service.telemetry import log
     from forewarn.store import OutcomeUnknown, StoreFailed, StoreUnusable
 
-    narrating.configure("console")  # on standard error: a token is piped from the other
+    log.configure("console")  # on standard error: a token is piped from the other
 
     async def done() -> Any:
         async with OfflineTokens.at(state) as there:

@@ -1,6 +1,6 @@
 """The verbs of `forewarn token` on a state file: the same shapes in and out as through the API.
 
-Needs the server's packages; `tokens.py` imports it when a state file is named.
+Needs the server's packages; `token.py` imports it when a state file is named.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Any
 
 import msgspec
 
-from forewarn import guard
-from forewarn.control import token_schema as t
-from forewarn.control.answers import RefusedError
-from forewarn.control.tokens import view, wanted
+from forewarn.control.http.errors import RefusedError
+from forewarn.control.routes.tokens import view, wanted
+from forewarn.control.schema import tokens as t
 from forewarn.core import Refused
 from forewarn.core.access import Token
-from forewarn.service import offline
-from forewarn.service.offline import opened
-from forewarn.service.tokens import LOCAL_NAME, Tokens
-from forewarn.service.writer import Writer
+from forewarn.service.access import offline
+from forewarn.service.access.offline import opened
+from forewarn.service.access.tokens import LOCAL_NAME, Tokens
+from forewarn.service.engine.writer import Writer
+from forewarn.support import guard
 
 
 class Refusal(Exception):

@@ -12,8 +12,8 @@ from typing import Annotated
 
 import typer
 
+from forewarn.cli.commands.serve import ConfigFile, need_server
 from forewarn.cli.output import Json, as_json, fail, fail_all, say
-from forewarn.cli.serving import ConfigFile, need_server
 
 
 def upgrade(
@@ -26,7 +26,7 @@ def upgrade(
     """Bring an older state file up to date, while no service runs."""
     need_server()
     from forewarn.store import StoreUnusable
-    from forewarn.store.upgrading import upgrade as bring_up_to_date
+    from forewarn.store.sqlite.upgrade import upgrade as bring_up_to_date
 
     file = state or _named(config)
     try:
@@ -44,7 +44,7 @@ def upgrade(
 
 
 def _named(config: Path | None) -> Path:
-    from forewarn.cli import settings as s
+    from forewarn.node import settings as s
 
     try:
         said = s.gather(config, os.environ)

@@ -10,7 +10,7 @@ import typer
 from forewarn.cli.output import Json, Url, as_json, fail, say, service, table
 
 if TYPE_CHECKING:
-    from forewarn.verdict.report import Verdict
+    from forewarn.verdict.verdict import Verdict
 
 COURSES = ("MACHINE", "SEEN", "AS", "READY", "IN TIME", "POLLS")
 CONDUCTS = ("MACHINE", "POLLS", "HOW OFTEN", "API-VERSION", "ANSWERED", "FAULTS", "USER-AGENT")
@@ -70,7 +70,7 @@ def _of_service(url: str | None, machine: str | None, event: str | None) -> Verd
 
 
 def _of_files(files: list[Path], machine: str | None, event: str | None) -> Verdict:
-    from forewarn.verdict.recordings import hear_files
+    from forewarn.verdict.files import hear_files
 
     try:
         heard = hear_files(files)

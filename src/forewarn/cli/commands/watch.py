@@ -1,7 +1,7 @@
 """`forewarn watch`: this machine's events as they come, for people, programs and scripts.
 
 A client and nothing else, so it works on forewarn and on Azure alike. What it looks like is
-`watch_words.py`, on a terminal `watch_live.py`; who is run for each change is `watch_exec.py`.
+`watch_text.py`, on a terminal `watch_live.py`; who is run for each change is `watch_exec.py`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forewarn import guard
 from forewarn.cli.output import fail, say
+from forewarn.support import guard
 
 if TYPE_CHECKING:
-    from forewarn.cli.watch_words import Told
+    from forewarn.cli.commands.watch_text import Told
     from forewarn.client import Client, Identity, Look
 
 LOOK_EVERY = 0.5  # seconds between two looks whether there is trouble
@@ -53,14 +53,14 @@ def watch(
         command = _command(exec_)
         run: Callable[[Told], None] = _nobody
         if command is not None:
-            from forewarn.cli.watch_exec import Commands
+            from forewarn.cli.commands.watch_exec import Commands
 
             run = stack.enter_context(Commands(command, finish=once)).run
         watching = Watching(client, mine_only=not all_)
         if once:
             _once(watching, json, run)
         elif command is None and not json and sys.stdout.isatty():
-            from forewarn.cli.watch_live import live
+            from forewarn.cli.commands.watch_live import live
 
             live(watching)
         else:
@@ -90,7 +90,7 @@ class Watching:
             yield look, self.told(look)
 
     def told(self, look: Look) -> list[Told]:
-        from forewarn.cli.watch_words import Told
+        from forewarn.cli.commands.watch_text import Told
 
         self._who()
         name = self.identity.name if self.identity else ""
@@ -127,7 +127,7 @@ def _lines(watching: Watching, json: bool, run: Callable[[Told], None]) -> None:
 
 
 def _once(watching: Watching, json: bool, run: Callable[[Told], None]) -> None:
-    from forewarn.cli.watch_words import table_of
+    from forewarn.cli.commands.watch_text import table_of
     from forewarn.client import ClientError
 
     try:
@@ -146,7 +146,7 @@ def _once(watching: Watching, json: bool, run: Callable[[Told], None]) -> None:
 
 def _tell(one: Told, json: bool) -> None:
     if json:
-        from forewarn.words import escaped
+        from forewarn.support.text import escaped
 
         typer.echo(escaped(one.as_json()))
     else:

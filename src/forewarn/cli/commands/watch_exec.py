@@ -13,8 +13,8 @@ import threading
 from collections.abc import Sequence
 from types import TracebackType
 
+from forewarn.cli.commands.watch_text import Told
 from forewarn.cli.output import say
-from forewarn.cli.watch_words import Told
 
 GRACE = 5.0  # seconds for a command to end when the watch does, until it is killed
 

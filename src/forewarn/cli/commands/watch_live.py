@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from forewarn.cli.watch_words import COLUMNS, Told, moment, row
+from forewarn.cli.commands.watch_text import COLUMNS, Told, moment, row
 from forewarn.client import Event, Standing
-from forewarn.words import visible
+from forewarn.support.text import visible
 
 if TYPE_CHECKING:
-    from forewarn.cli.watch import Watching
+    from forewarn.cli.commands.watch import Watching
 
 TICKS = 1  # in a second
 SHOWN_CHANGES = 8

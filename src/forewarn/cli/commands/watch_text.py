@@ -9,7 +9,7 @@ import msgspec
 
 from forewarn.cli.output import say, table
 from forewarn.client import Change, Event
-from forewarn.words import SECOND, in_words, listing
+from forewarn.support.text import SECOND, in_words, listing
 
 COLUMNS = (
     *("", "TYPE", "STATUS", "STARTS", "NOT BEFORE", "SOURCE", "MACHINES", "EVENT", "DESCRIPTION"),

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from forewarn import words
+from forewarn.support import text
 
 MAX_READ = 64 * 1024  # bytes of a file that is looked at
 
@@ -105,7 +105,7 @@ def _said(tried: Sequence[tuple[str, str]]) -> str:
     if not tried:
         return "there was no address to try"
     said = [f"{where} {_TROUBLES.get(trouble, trouble)}" for where, trouble in tried]
-    return words.visible(words.listing(said))
+    return text.visible(text.listing(said))
 
 
 def _why(tried: Sequence[tuple[str, str]], root: Path, environ: Mapping[str, str]) -> str:

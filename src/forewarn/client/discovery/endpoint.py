@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
-from forewarn import words
 from forewarn.client.errors import BadEndpoint
 from forewarn.client.steps import Place
+from forewarn.support import text
 
 VARIABLE = "FOREWARN_METADATA"
 WELL_KNOWN = Place("169.254.169.254")
@@ -23,7 +23,7 @@ _HOST = re.compile(r"[A-Za-z0-9._:%-]{1,255}", re.ASCII)
 
 def place(url: str) -> Place:
     """Of `http://host:port`, or of `host:port`."""
-    quoted = words.visible(re.sub(r"[^/]*@", "…@", url)[:MAX_QUOTED])  # no password of anybody's
+    quoted = text.visible(re.sub(r"[^/]*@", "…@", url)[:MAX_QUOTED])  # no password of anybody's
     try:
         parts = urlsplit(url if "//" in url else f"http://{url}")
         host, port = parts.hostname or "", 80 if parts.port is None else parts.port
@@ -53,7 +53,7 @@ def candidates() -> Iterator[Place]:
     """Where it may be, in the order in which it is looked for. Leases are read when it comes to
     them: the address may have changed since."""
     yield WELL_KNOWN
-    from forewarn.client import leases  # few ever come so far
+    from forewarn.client.discovery import leases  # few ever come so far
 
     for address in leases.offered():
         for port in PORTS:

@@ -18,9 +18,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from forewarn import guard
-from forewarn.client import lease_formats, registry
-from forewarn.client.lease_formats import Offer
+from forewarn.client.discovery import lease_formats, windows_registry
+from forewarn.client.discovery.lease_formats import Offer
+from forewarn.support import guard
 
 MAX_SIZE = 256 * 1024  # bytes of a file: of a longer one the end
 MAX_FILES = 64  # in one directory, the newest
@@ -61,7 +61,7 @@ def offered(root: Path = Path("/")) -> tuple[str, ...]:
     clock is wrong should find its endpoint all the same, and whoever asks there makes sure of it.
     """
     if sys.platform == "win32":
-        return _ranked(registry.offered())
+        return _ranked(windows_registry.offered())
     offers = [*_of_dhclient(root), *_of_keyed(root), *_of_packets(root)]
     if not _current(offers):
         offers += _of_network_manager(root)

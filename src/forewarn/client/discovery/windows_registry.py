@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from forewarn.client.lease_formats import OPTION, Offer, unicast
+from forewarn.client.discovery.lease_formats import OPTION, Offer, unicast
 
 INTERFACES = r"SYSTEM\CurrentControlSet\Services\Tcpip\Parameters\Interfaces"
 OPTIONS = "DhcpInterfaceOptions"

@@ -14,19 +14,19 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from forewarn.control import fault_schema as f
-from forewarn.control import following
-from forewarn.control import rollout_schema as r
-from forewarn.control import schema as s
-from forewarn.control import token_schema as t
-from forewarn.control.backup_schema import HEADER, BackupContents
-from forewarn.control.connecting import ControlError as ControlError
-from forewarn.control.connecting import Door
-from forewarn.control.connecting import Unreachable as Unreachable
-from forewarn.control.feed_schema import ChangesPage, FeedCommit
-from forewarn.control.fleet_schema import FleetDifference, FleetProgress
-from forewarn.control.history_schema import HistoryPage, HistoryRecord
-from forewarn.verdict.report import Verdict
+from forewarn.control.client import follow
+from forewarn.control.client.connection import ControlError as ControlError
+from forewarn.control.client.connection import Door
+from forewarn.control.client.connection import Unreachable as Unreachable
+from forewarn.control.schema import core as s
+from forewarn.control.schema import faults as f
+from forewarn.control.schema import rollouts as r
+from forewarn.control.schema import tokens as t
+from forewarn.control.schema.backup import HEADER, BackupContents
+from forewarn.control.schema.feed import ChangesPage, FeedCommit
+from forewarn.control.schema.fleet import FleetDifference, FleetProgress
+from forewarn.control.schema.history import HistoryPage, HistoryRecord
+from forewarn.verdict.verdict import Verdict
 
 TIMEOUT = 60.0  # seconds; winding a clock forward may take a while
 UNDER_WAY_TRIES = 30  # how often a request that was lost on the way and is under way is asked for
@@ -278,8 +278,8 @@ class ControlClient:
     ) -> Iterator[FeedCommit]:
         """Every change from now on, or after a commit, over restarts of the service: each commit
         once and in order. `away` is told when the service has to be waited for."""
-        self.timeout = following.SILENCE
-        return following.follow(self._connection, self.url, asked or {}, after, away)
+        self.timeout = follow.SILENCE
+        return follow.follow(self._connection, self.url, asked or {}, after, away)
 
     def backup(self, write: Callable[[bytes], object]) -> BackupContents:
         """A copy of the state, written as it comes; what is in it."""

@@ -14,9 +14,9 @@ from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
-from forewarn.control import schema as s
-from forewarn.control.connecting import ControlError, Unreachable
-from forewarn.control.feed_schema import FeedCommit, FeedHello
+from forewarn.control.client.connection import ControlError, Unreachable
+from forewarn.control.schema import core as s
+from forewarn.control.schema.feed import FeedCommit, FeedHello
 
 SILENCE = 60.0  # seconds without a word after which a stream is taken for dead
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0  # seconds before coming back; it doubles in between

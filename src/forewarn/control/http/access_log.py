@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-from forewarn import guard
-from forewarn.control.attempts import network_of
-from forewarn.control.desk import Desk
-from forewarn.logs import logger
-from forewarn.service import tracing
-from forewarn.service.secret import hidden
-from forewarn.service.seldom import Seldom
+from forewarn.control.http.context import Desk
+from forewarn.control.http.token_attempts import network_of
+from forewarn.service.access.secret import hidden
+from forewarn.service.engine import otel
+from forewarn.support import guard
+from forewarn.support.log_throttle import Seldom
+from forewarn.support.logs import logger
 
 LOOKS = ("GET", "HEAD", "OPTIONS")
 LASTING = ("/v1/feed", "/v1/changes")  # how long they last says nothing
@@ -51,7 +51,7 @@ class Calls:
                 seconds = guard.monotonic() - began
                 lasting = scope["path"] in LASTING
                 self._meter.called(method, status, None if lasting else seconds)
-                tracing.answered(span, status, _by(scope), f"{method} {_route(scope)}")
+                otel.answered(span, status, _by(scope), f"{method} {_route(scope)}")
                 if method not in LOOKS or status >= 500:
                     by = _by(scope)
                     times = 1 if by else self._strangers.again(scope, status)
@@ -77,10 +77,10 @@ class Strangers:
 
 
 def _span(scope: Any, method: str) -> Any:
-    if not tracing.active():
-        return tracing.span("")
+    if not otel.active():
+        return otel.span("")
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-    return tracing.call(method, headers, **{"http.request.method": method})
+    return otel.call(method, headers, **{"http.request.method": method})
 
 
 def _route(scope: Any) -> str:

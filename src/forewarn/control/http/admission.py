@@ -2,7 +2,7 @@
 somebody else's page, and who asks?
 
 It stands before everything, unknown paths too, and adds to every answer what keeps browsers from
-doing more with it than showing it. What a caller may is `access.py`.
+doing more with it than showing it. What a caller may is `authorization.py`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 import msgspec
 
-from forewarn.control.access import TokenEnded
-from forewarn.control.answers import problem
-from forewarn.control.attempts import Attempts
-from forewarn.control.desk import LOCAL, Caller, Desk
-from forewarn.control.document import PATH
-from forewarn.control.problems import PAGE
+from forewarn.control.http.authorization import TokenEnded
+from forewarn.control.http.context import LOCAL, Caller, Desk
+from forewarn.control.http.errors import problem
+from forewarn.control.http.problems import PAGE
+from forewarn.control.http.token_attempts import Attempts
+from forewarn.control.openapi.document import PATH
 from forewarn.core.access import local
-from forewarn.logs import logger
-from forewarn.service import secret
+from forewarn.service.access import secret
+from forewarn.support.logs import logger
 
 MAX_HIDDEN_ANSWER = 1024 * 1024  # bytes of an error that are looked through for secrets
 

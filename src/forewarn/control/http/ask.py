@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 from litestar import Request
 
-from forewarn.control import conditions
-from forewarn.control.answers import ProblemError
-from forewarn.control.desk import Asked, came_to
-from forewarn.control.envelope import heads_of
-from forewarn.control.idempotency import Keys
+from forewarn.control.http import preconditions
+from forewarn.control.http.context import Asked, came_to
+from forewarn.control.http.errors import ProblemError
+from forewarn.control.http.idempotency import Keys
+from forewarn.control.http.responses import heads_of
 
 
 async def ask(request: Request[Any, Any, Any]) -> Asked:
@@ -20,7 +20,7 @@ async def ask(request: Request[Any, Any, Any]) -> Asked:
     desk, state = came_to.get(), request.scope["state"]
     keys: Keys = state["keys"]
     key = await keys.taken(request)
-    unless = await conditions.expected(desk, request)
+    unless = await preconditions.expected(desk, request)
     asked = desk.ask(state["caller"], key, unless)
     return msgspec.structs.replace(asked, heads=heads_of(request.scope))
 

@@ -17,16 +17,16 @@ from litestar.connection import ASGIConnection
 from litestar.exceptions import NotAuthorizedException, PermissionDeniedException
 from litestar.handlers import BaseRouteHandler
 
-from forewarn.control.desk import Asked, Caller
-from forewarn.control.operation import Makes
+from forewarn.control.http.context import Asked, Caller
+from forewarn.control.openapi.operation import Makes
 from forewarn.core import Event, Machine, Refused
 from forewarn.core.access import Limit, Role
-from forewarn.core.holds import Hold
-from forewarn.core.rollout import Rollout
-from forewarn.service.drafting import Wanted
-from forewarn.service.explaining import Explanation, says
-from forewarn.service.secret import hidden
-from forewarn.words import listing
+from forewarn.core.deciding.holds import Hold
+from forewarn.core.rollouts.model import Rollout
+from forewarn.service.access.secret import hidden
+from forewarn.service.platform.explain import Explanation, says
+from forewarn.service.rollouts.request import Wanted
+from forewarn.support.text import listing
 
 OPEN: Mapping[str, Any] = {"open": True}  # to everybody, token or not
 ADMIN: Mapping[str, Any] = {"role": Role.ADMIN}

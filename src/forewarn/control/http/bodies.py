@@ -8,9 +8,9 @@ from typing import Any
 from litestar import Request, Response
 from litestar.exceptions import ClientException
 
-from forewarn.control import operations
-from forewarn.control import schema as s
-from forewarn.control.answers import problem
+from forewarn.control.http.errors import problem
+from forewarn.control.openapi import operations
+from forewarn.control.schema import core as s
 
 
 async def refuse_unread_body(request: Request[Any, Any, Any]) -> Response[s.Problem] | None:

@@ -2,7 +2,7 @@
 
 `Asked` binds the verbs to whoever asks: `by` for the history, what a token is limited to, the key
 that the caller has given its request, and what it expects to find. Handlers take it as their
-parameter `ask: Ask`; where it comes from is `asking.py`.
+parameter `ask: Ask`; where it comes from is `ask.py`.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from litestar.di import NamedDependency
 
 from forewarn.core import Machine, Time
 from forewarn.core.access import Limit, Role
-from forewarn.service.applying import Applying
-from forewarn.service.clock_acceptance import ClockAcceptance
-from forewarn.service.faults import Faults
-from forewarn.service.feed import Feed
-from forewarn.service.history import History
-from forewarn.service.hosts import Hosts
-from forewarn.service.leaving import Leaving
-from forewarn.service.measuring import Meter
-from forewarn.service.platform import Platform
-from forewarn.service.readings import Reading, Spreads
-from forewarn.service.rollouts import Rollouts
-from forewarn.service.tokens import LOCAL_NAME, Tokens
-from forewarn.service.wellbeing import Wellbeing
-from forewarn.service.winding import Winder
-from forewarn.service.writer import Check
+from forewarn.service.access.tokens import LOCAL_NAME, Tokens
+from forewarn.service.engine.feed import Feed
+from forewarn.service.engine.virtual_time import Winder
+from forewarn.service.engine.writer import Check
+from forewarn.service.faults.registry import Faults
+from forewarn.service.fleet.apply import Applying
+from forewarn.service.platform.hosts import Hosts
+from forewarn.service.platform.platform import Platform
+from forewarn.service.platform.removals import Leaving
+from forewarn.service.rollouts.rollouts import Rollouts
+from forewarn.service.telemetry.health import Wellbeing
+from forewarn.service.telemetry.metrics import Meter
+from forewarn.service.telemetry.samples import Reading, Spreads
+from forewarn.service.upkeep.clock_acceptance import ClockAcceptance
+from forewarn.service.upkeep.history import History
 from forewarn.store.port import Copy, Key, Store
 from forewarn.verdict.observer import Observer
 

@@ -15,17 +15,18 @@ import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, InternalServerException
 
-from forewarn.control import problems, views
-from forewarn.control import schema as s
-from forewarn.control.problems import BY_NAME, BY_STATUS, MEDIA_TYPE, Kind
+from forewarn.control.http import problems
+from forewarn.control.http.problems import BY_NAME, BY_STATUS, MEDIA_TYPE, Kind
+from forewarn.control.schema import core as s
+from forewarn.control.views import core
 from forewarn.core import Duration, Refused, Time
+from forewarn.core.labels import Selector, SelectorError, parse
 from forewarn.core.refusal import Reason, invalid
-from forewarn.core.selection import Selector, SelectorError, parse
 from forewarn.core.time import LAST, SECOND
-from forewarn.logs import logger
-from forewarn.service.platform import Outcome
+from forewarn.service.platform.platform import Outcome
 from forewarn.store.port import StoreFailed, StoreUnreadable
-from forewarn.words import listing, parse_duration
+from forewarn.support.logs import logger
+from forewarn.support.text import listing, parse_duration
 
 MAX_BODY = 1024 * 1024  # bytes, unless a call sets another limit; a body is read on the event loop
 SHOWN_VALUE = 40  # characters of a value that cannot be read
@@ -53,7 +54,7 @@ class ProblemError(Exception):
 
 
 def outcome(done: Outcome | Refused) -> s.Outcome:
-    return views.outcome(allowed(done))
+    return core.outcome(allowed(done))
 
 
 def allowed(done: Any) -> Any:

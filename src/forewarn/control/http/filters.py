@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from forewarn.control.paging import natural
+from forewarn.control.http.paging import natural
 from forewarn.core import Event, Group, Machine, Status, Time
 from forewarn.core.events import EventType, Source
 from forewarn.core.fleet import GroupKind, Health, Host
-from forewarn.core.rollout import caused
-from forewarn.core.selection import Selector, labels_of, matches
-from forewarn.service.platform import Platform
-from forewarn.service.rollouts import Summary
+from forewarn.core.labels import Selector, labels_of, matches
+from forewarn.core.rollouts.model import caused
+from forewarn.service.platform.platform import Platform
+from forewarn.service.rollouts.rollouts import Summary
 
 PAST_AT_ONCE = 500  # events that are over, read from the store at a time
 

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from litestar import Request, Response
 
-from forewarn.control import access, operations, recovering
-from forewarn.control.answers import ProblemError
-from forewarn.control.operation import Operation
-from forewarn.logs import logger
+from forewarn.control.http import authorization, replay
+from forewarn.control.http.errors import ProblemError
+from forewarn.control.openapi import operations
+from forewarn.control.openapi.operation import Operation
 from forewarn.store.port import Key, StoreFailed
+from forewarn.support.logs import logger
 
 if TYPE_CHECKING:
-    from forewarn.control.desk import Desk
+    from forewarn.control.http.context import Desk
 
 MAX_KEY = 200  # characters
 HEADER = "Idempotency-Key"
@@ -100,7 +101,7 @@ class Keys:
         else:
             status = operation.status
             try:
-                made = await recovering.answer(self._desk, operation, kept, named)
+                made = await replay.answer(self._desk, operation, kept, named)
             except StoreFailed as error:
                 raise ProblemError(
                     "unavailable",
@@ -110,7 +111,9 @@ class Keys:
             await self._answered(key, status, answer)
         ask = self._desk.ask(request.scope["state"]["caller"])
         said = msgspec.json.decode(answer)
-        await access.answered(ask, operation.makes, said, path, str(next(iter(named.values()), "")))
+        await authorization.answered(
+            ask, operation.makes, said, path, str(next(iter(named.values()), ""))
+        )
         self.release(request.scope)
         raise Replayed(status, answer, path)
 

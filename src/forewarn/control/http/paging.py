@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from litestar.params import QueryParameter
 
-from forewarn.control.answers import RefusedError
+from forewarn.control.http.errors import RefusedError
 from forewarn.core.refusal import invalid
 
 MAX_PAGE = 1_000_000  # things in one answer, and how many are unless somebody says

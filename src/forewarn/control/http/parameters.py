@@ -8,9 +8,9 @@ from typing import Any
 from litestar import Request, Response
 from litestar.params import QueryParameter
 
-from forewarn.control import schema as s
-from forewarn.control.answers import problem
-from forewarn.suggest import nearest
+from forewarn.control.http.errors import problem
+from forewarn.control.schema import core as s
+from forewarn.support.suggest import nearest
 
 MAX_SHOWN_PARAMETER = 40  # characters of a parameter that nobody knows
 

@@ -16,19 +16,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 from litestar import Request
 
-from forewarn.control import operations, views
-from forewarn.control.answers import ProblemError
+from forewarn.control.http.errors import ProblemError
+from forewarn.control.openapi import operations
+from forewarn.control.views import core
 from forewarn.core import Event, Group, Machine, Refused
 from forewarn.core.fleet import Host
 from forewarn.core.refusal import stale
-from forewarn.core.rollout import Rollout
-from forewarn.service.applying import inventory
-from forewarn.service.declaring import entry_of
-from forewarn.service.difference import declared
+from forewarn.core.rollouts.model import Rollout
+from forewarn.service.fleet.apply import inventory
+from forewarn.service.fleet.diff import declared
+from forewarn.service.fleet.export import entry_of
 from forewarn.store.port import States, Store
 
 if TYPE_CHECKING:
-    from forewarn.control.desk import Desk
+    from forewarn.control.http.context import Desk
 
 ANY = "*"
 SHOWN_TAG = 80  # characters of an If-Match that are repeated
@@ -39,12 +40,12 @@ _TAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"')
 
 
 def machine_tag(group: Group, machine: Machine) -> str:
-    shown = views.machine(group, machine, None, lambda _: "")
+    shown = core.machine(group, machine, None, lambda _: "")
     return _digest(shown, machine)
 
 
 def group_tag(group: Group) -> str:
-    return _digest(views.group(group), group.machines, group.place)
+    return _digest(core.group(group), group.machines, group.place)
 
 
 def host_tag(host: Host, machines: Iterable[Machine], events: Iterable[Event]) -> str:
@@ -53,7 +54,7 @@ def host_tag(host: Host, machines: Iterable[Machine], events: Iterable[Event]) -
 
 
 def event_tag(event: Event) -> str:
-    return _digest(views.event(event))
+    return _digest(core.event(event))
 
 
 def rollout_tag(rollout: Rollout, events: Iterable[Event]) -> str:

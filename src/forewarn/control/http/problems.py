@@ -9,7 +9,7 @@ from contextvars import ContextVar
 
 import msgspec
 
-from forewarn.control import schema as s
+from forewarn.control.schema import core as s
 
 PAGE = "/docs"  # where the kinds are told of; a problem's type is a place on it
 MEDIA_TYPE = "application/problem+json"

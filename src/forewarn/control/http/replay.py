@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from forewarn.control import rollouts, views
-from forewarn.control import schema as s
-from forewarn.control.answers import RefusedError
-from forewarn.control.operation import Makes, Operation
+from forewarn.control.http.errors import RefusedError
+from forewarn.control.openapi.operation import Makes, Operation
+from forewarn.control.routes import rollouts
+from forewarn.control.schema import core as s
+from forewarn.control.views import core
 from forewarn.core import Event, Refused
 from forewarn.core.refusal import unknown
 from forewarn.core.registry import RolloutPut
-from forewarn.service.platform import Outcome, Outcomes
+from forewarn.service.platform.platform import Outcome, Outcomes
 from forewarn.store.port import Commit, Keyed
 
 if TYPE_CHECKING:
-    from forewarn.control.desk import Desk
+    from forewarn.control.http.context import Desk
 
 
 async def answer(desk: Desk, operation: Operation, kept: Keyed, named: Mapping[str, Any]) -> object:
@@ -29,19 +30,19 @@ async def answer(desk: Desk, operation: Operation, kept: Keyed, named: Mapping[s
     match operation.makes:
         case Makes.OUTCOME:
             event = _asked_about(await platform.events(commit.about), operation, name)
-            return views.outcome(Outcome(_there(event, "its event"), commit.notes))
+            return core.outcome(Outcome(_there(event, "its event"), commit.notes))
         case Makes.OUTCOMES:
             events = await platform.events(commit.about)
-            return views.outcomes(Outcomes(tuple(events), commit.notes))
+            return core.outcomes(Outcomes(tuple(events), commit.notes))
         case Makes.ROLLOUT:
             ids = [put.rollout.id for put in commit.puts if isinstance(put, RolloutPut)]
             report = await desk.rollouts.report(ids[0] if ids else name)
             return rollouts.whole(_there(report, "its rollout"))
         case Makes.GROUP:
-            return views.group(_there(platform.inventory.group(name), "its group"))
+            return core.group(_there(platform.inventory.group(name), "its group"))
         case _:
             there, machine = _there(platform.inventory.machine(name), "its machine")
-            shown = views.machine(there, machine, platform.witness.polls(name), desk.url_of)
+            shown = core.machine(there, machine, platform.witness.polls(name), desk.url_of)
             return s.Restored(**msgspec.structs.asdict(shown), notes=notes)
 
 

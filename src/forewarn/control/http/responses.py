@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from forewarn.control import problems
-from forewarn.control.conditions import Expectation, matching
-from forewarn.control.idempotency import Keys
+from forewarn.control.http import problems
+from forewarn.control.http.idempotency import Keys
+from forewarn.control.http.preconditions import Expectation, matching
 
 REQUEST_ID = b"x-request-id"
 ENDLESS = "endless"  # in a request's state: its answer is a stream without an end

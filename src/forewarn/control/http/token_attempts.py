@@ -9,8 +9,8 @@ from __future__ import annotations
 import ipaddress
 from collections import OrderedDict
 
-from forewarn import guard
-from forewarn.logs import logger
+from forewarn.support import guard
+from forewarn.support.logs import logger
 
 MAX_FAILED = 20  # attempts from one address within the window; then it waits for the window's end
 FAILED_WINDOW = 60.0  # seconds

@@ -1,7 +1,7 @@
 """The API's own description, OpenAPI 3.1: made from the handlers and the words of `operations.py`.
 
 Parameters are those that the handlers declare, shapes are msgspec's own account of what it reads
-and writes, refusals are the kinds of `problems.py`. So it cannot say what is not so for long.
+and writes, refusals are the kinds of `http/problems.py`. So it cannot say what is not so for long.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from litestar.params import BodyKwarg, PathParameter, QueryParameter
 from litestar.types import Empty
 
 from forewarn import __version__
-from forewarn.control import schema as s
-from forewarn.control.access import role_for
-from forewarn.control.document_answers import UNIONS, answer_of, refusal, responses
-from forewarn.control.field_words import FIELDS
-from forewarn.control.idempotency import HEADER, MAX_KEY, PATTERN
-from forewarn.control.operation import Operation
-from forewarn.control.operations import OPERATIONS, TAGS
-from forewarn.control.parameter_words import SHAPES, of_path, of_query
-from forewarn.control.problems import BY_STATUS, PAGE
+from forewarn.control.http.authorization import role_for
+from forewarn.control.http.idempotency import HEADER, MAX_KEY, PATTERN
+from forewarn.control.http.problems import BY_STATUS, PAGE
+from forewarn.control.openapi.field_texts import FIELDS
+from forewarn.control.openapi.operation import Operation
+from forewarn.control.openapi.operations import OPERATIONS, TAGS
+from forewarn.control.openapi.parameter_texts import SHAPES, of_path, of_query
+from forewarn.control.openapi.responses import UNIONS, answer_of, refusal, responses
+from forewarn.control.schema import core as s
 from forewarn.core.access import Role
-from forewarn.service import fleetentries
+from forewarn.service.fleet import shapes as fleetentries
 
 PATH = "/schema/openapi.json"
 REFERENCE = "#/components/schemas/{name}"

@@ -13,9 +13,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from forewarn.control.operations import OPERATIONS
-from forewarn.control.page_style import STYLE
-from forewarn.control.problems import KINDS
+from forewarn.control.http.problems import KINDS
+from forewarn.control.openapi.operations import OPERATIONS
+from forewarn.control.openapi.page_style import STYLE
 
 _STYLE_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
 POLICY = (

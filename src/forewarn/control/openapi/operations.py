@@ -12,14 +12,14 @@ from typing import Any
 
 from litestar import Request
 
-from forewarn.control import (
+from forewarn.control.openapi import (
     operations_events,
     operations_faults,
     operations_machines,
     operations_service,
     operations_verdict,
 )
-from forewarn.control.operation import Operation
+from forewarn.control.openapi.operation import Operation
 
 OPERATIONS: Mapping[str, Operation] = {
     **operations_machines.OPERATIONS,

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from forewarn.control.operation import Link, Makes, Operation, event_links, listed, rollout_links
+from forewarn.control.openapi.operation import (
+    Link,
+    Makes,
+    Operation,
+    event_links,
+    listed,
+    rollout_links,
+)
 
 _SCHEDULE = {"type": "Reboot", "machines": ["web_0"], "notice": 1200}
 _ROLLOUT = {"type": "Reboot", "groups": ["web"], "notice": 1800, "bake": 300}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from forewarn.control.operation import (
+from forewarn.control.openapi.operation import (
     REPEATABLE,
     Link,
     Makes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from forewarn.control.operation import REPEATABLE, Link, Operation, listed
+from forewarn.control.openapi.operation import REPEATABLE, Link, Operation, listed
 
 _GROUP_TEXT = {"kind": "availability-set", "machines": [{"name": "app-0"}, {"name": "app-1"}]}
 

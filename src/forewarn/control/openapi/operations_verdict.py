@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from forewarn.control.operation import Operation
+from forewarn.control.openapi.operation import Operation
 
 OPERATIONS: Mapping[str, Operation] = {
     "GET /v1/verdict": Operation(

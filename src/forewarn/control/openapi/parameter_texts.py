@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from forewarn.control import schema_words as w
-from forewarn.control.paging import TIMED
+from forewarn.control.http.paging import TIMED
+from forewarn.control.schema import types as w
 from forewarn.core.history import What
-from forewarn.core.selection import MAX_TERMS
+from forewarn.core.labels import MAX_TERMS
 
 _NAME = r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?"
 _VALUE = r"([A-Za-z0-9]([A-Za-z0-9._/:@+-]{0,61}[A-Za-z0-9])?)?"

@@ -13,10 +13,10 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import PathParameter
 from litestar.response import Stream
 
-from forewarn.control.access import role_for
-from forewarn.control.idempotency import REPLAYED
-from forewarn.control.operation import Operation
-from forewarn.control.problems import BY_STATUS, MEDIA_TYPE, Kind
+from forewarn.control.http.authorization import role_for
+from forewarn.control.http.idempotency import REPLAYED
+from forewarn.control.http.problems import BY_STATUS, MEDIA_TYPE, Kind
+from forewarn.control.openapi.operation import Operation
 
 PROBLEM = "#/components/schemas/Problem"
 UNIONS = (typing.Union, types.UnionType)

@@ -17,16 +17,16 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.response import Stream
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
-from forewarn.control import access
-from forewarn.control import schema as s
-from forewarn.control.access import ADMIN
-from forewarn.control.answers import ProblemError, RefusedError
-from forewarn.control.backup_schema import HEADER, SQLITE, BackupContents
-from forewarn.control.desk import Ask, Asked, AtHand
+from forewarn.control.http import authorization
+from forewarn.control.http.authorization import ADMIN
+from forewarn.control.http.context import Ask, Asked, AtHand
+from forewarn.control.http.errors import ProblemError, RefusedError
+from forewarn.control.schema import core as s
+from forewarn.control.schema.backup import HEADER, SQLITE, BackupContents
 from forewarn.core import Time
 from forewarn.core.refusal import conflict
-from forewarn.logs import logger
 from forewarn.store.port import Contents, Copy, StoreFailed
+from forewarn.support.logs import logger
 
 BACKUP_CHUNK = 256 * 1024  # bytes of a copy that are sent at a time
 BACKUP_TAKEN_WITHIN = 30.0  # seconds in which those have to be taken
@@ -118,7 +118,7 @@ def _moment(at: Time | None) -> Any:
 async def _chunks(ask: Asked, copy: Copy, kept: contextlib.AsyncExitStack) -> AsyncIterator[bytes]:
     left = copy.size
     while left > 0 and (chunk := await asyncio.to_thread(copy.file.read, BACKUP_CHUNK)):
-        access.still_or_ended(ask)
+        authorization.still_or_ended(ask)
         left -= len(chunk)
         if left <= 0:  # whoever has all of it may ask for the next
             await kept.aclose()

@@ -8,18 +8,18 @@ import msgspec
 from litestar import get, post
 from litestar.params import JSONBody
 
-from forewarn import guard
-from forewarn.control import schema as s
-from forewarn.control.access import ADMIN, KEEPS_LIMITS
-from forewarn.control.answers import RefusedError, instant, length
-from forewarn.control.desk import Ask, Asked, AtHand, Desk
+from forewarn.control.http.authorization import ADMIN, KEEPS_LIMITS
+from forewarn.control.http.context import Ask, Asked, AtHand, Desk
+from forewarn.control.http.errors import RefusedError, instant, length
+from forewarn.control.schema import core as s
 from forewarn.core import Now, Refused, Time
-from forewarn.core.holds import clock_conflict
+from forewarn.core.deciding.holds import clock_conflict
 from forewarn.core.refusal import conflict, invalid
 from forewarn.core.time import LAST, SECOND
-from forewarn.logs import logger
-from forewarn.service.ledger import Hung
-from forewarn.service.winding import Winder
+from forewarn.service.engine.ledger import Hung
+from forewarn.service.engine.virtual_time import Winder
+from forewarn.support import guard
+from forewarn.support.logs import logger
 
 PLAY_FOR = 20.0  # seconds of guard time after which a call that plays is answered, done or not
 

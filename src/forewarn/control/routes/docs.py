@@ -12,12 +12,12 @@ import msgspec
 from litestar import Litestar, MediaType, Request, Response, get
 from litestar.response import Redirect
 
-from forewarn.control.access import OPEN
-from forewarn.control.conditions import bytes_tag
-from forewarn.control.document import PATH, document
-from forewarn.control.envelope import heads_of
-from forewarn.control.problems import PAGE
-from forewarn.control.rendering import POLICY, rendered
+from forewarn.control.http.authorization import OPEN
+from forewarn.control.http.preconditions import bytes_tag
+from forewarn.control.http.problems import PAGE
+from forewarn.control.http.responses import heads_of
+from forewarn.control.openapi.document import PATH, document
+from forewarn.control.openapi.html import POLICY, rendered
 
 ASK_AGAIN = "no-cache"  # it may be kept, and is compared with what there is before it is used
 

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 from litestar import Request, get, post
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
-from forewarn.control import access, lists, views
-from forewarn.control import schema as s
-from forewarn.control.access import KEEPS_LIMITS
-from forewarn.control.answers import (
+from forewarn.control.http import authorization, filters
+from forewarn.control.http.authorization import KEEPS_LIMITS
+from forewarn.control.http.context import Ask, AtHand, Desk
+from forewarn.control.http.errors import (
     RefusedError,
     allowed,
     id_of,
@@ -20,10 +20,11 @@ from forewarn.control.answers import (
     outcome,
     when,
 )
-from forewarn.control.conditions import event_tag
-from forewarn.control.desk import Ask, AtHand, Desk
-from forewarn.control.lists import EventsWanted
-from forewarn.control.paging import After, linked, timed_mark
+from forewarn.control.http.filters import EventsWanted
+from forewarn.control.http.paging import After, linked, timed_mark
+from forewarn.control.http.preconditions import event_tag
+from forewarn.control.schema import core as s
+from forewarn.control.views import core
 from forewarn.core import Event, EventType, Source, Status
 from forewarn.core.refusal import unknown
 
@@ -53,11 +54,11 @@ def handlers(desk: AtHand) -> list[Any]:
         """Those that are not over in the order they were raised; then, if `past` says so or the
         status wanted is one of theirs, those that are, the latest first."""
         if group is not None:
-            access.group(ask, group)
+            authorization.group(ask, group)
         if machine is not None:
-            access.machines(ask, machine)
+            authorization.machines(ask, machine)
         if host is not None:
-            access.host(ask, host, whole=False)
+            authorization.host(ask, host, whole=False)
         wanted = EventsWanted(
             group=group,
             machine=machine,
@@ -72,19 +73,19 @@ def handlers(desk: AtHand) -> list[Any]:
             sees=ask.sees,
         )
         page: list[Event] = []
-        async for event in lists.events(desk().platform, wanted, timed_mark(after)):
+        async for event in filters.events(desk().platform, wanted, timed_mark(after)):
             if len(page) == limit:
-                ends = lists.event_place(page[-1])
+                ends = filters.event_place(page[-1])
                 linked(ask.heads, request.url.path, request.scope["query_string"], ends)
                 break
             page.append(event)
         if not page:  # one that is no more may still have events that are over
             _known(desk(), group, machine, host)
-        return [views.event(event) for event in page]
+        return [core.event(event) for event in page]
 
     @post("/v1/events", status_code=201, opt=KEEPS_LIMITS)
     async def schedule(ask: Ask, data: JSONBody[s.ScheduleRequest]) -> s.Outcome:
-        access.machines(ask, *data.machines)
+        authorization.machines(ask, *data.machines)
         made = outcome(
             await ask.platform.schedule(
                 type=named(EventType, "type", data.type),
@@ -103,35 +104,37 @@ def handlers(desk: AtHand) -> list[Any]:
 
     @get("/v1/events/{id:str}", opt=KEEPS_LIMITS)
     async def event(ask: Ask, id: FromPath[str]) -> s.Event:
-        id = await access.event(ask, id)
+        id = await authorization.event(ask, id)
         found = allowed(await desk().platform.event(id))
         ask.heads["ETag"] = event_tag(found)
-        return views.event(found)
+        return core.event(found)
 
     @post("/v1/events/{id:str}/approve", status_code=200, opt=KEEPS_LIMITS)
     async def approve(ask: Ask, id: FromPath[str]) -> s.Outcome:
-        id = await access.event(ask, id, whole=True)
+        id = await authorization.event(ask, id, whole=True)
         return outcome(await ask.platform.approve(id, ask.by))
 
     @post("/v1/events/{id:str}/cancel", status_code=200, opt=KEEPS_LIMITS)
     async def cancel(ask: Ask, id: FromPath[str]) -> s.Outcome:
-        id = await access.event(ask, id, whole=True)
+        id = await authorization.event(ask, id, whole=True)
         return outcome(await ask.platform.cancel(id, ask.by))
 
     @post("/v1/events/{id:str}/retry", status_code=200, opt=KEEPS_LIMITS)
     async def retry(ask: Ask, id: FromPath[str]) -> s.Outcome:
-        id = await access.event(ask, id, whole=True)
+        id = await authorization.event(ask, id, whole=True)
         return outcome(await ask.platform.retry(id, ask.by))
 
     @post("/v1/events/{id:str}/finish", status_code=200, opt=KEEPS_LIMITS)
     async def finish(ask: Ask, id: FromPath[str], data: JSONBody[s.FinishRequest]) -> s.Outcome:
-        id = await access.event(ask, id, whole=True)
+        id = await authorization.event(ask, id, whole=True)
         return outcome(await ask.platform.finish(id, ask.by, data.reason))
 
     @get("/v1/events/{id:str}/explain", opt=KEEPS_LIMITS)
     async def explain(ask: Ask, id: FromPath[str]) -> s.Explanation:
-        id = await access.event(ask, id)
-        return views.explanation(access.explained(ask, allowed(await desk().platform.explain(id))))
+        id = await authorization.event(ask, id)
+        return core.explanation(
+            authorization.explained(ask, allowed(await desk().platform.explain(id)))
+        )
 
     return [events, schedule, event, approve, cancel, retry, finish, explain]
 

@@ -8,15 +8,15 @@ from typing import Any
 from litestar import Request, delete, get, post
 from litestar.params import FromPath, JSONBody
 
-from forewarn.control import fault_schema as f
-from forewarn.control.access import ADMIN
-from forewarn.control.answers import allowed, length
-from forewarn.control.desk import Ask, AtHand
-from forewarn.control.paging import MAX_PAGE, After, Limit, cut, linked, named_mark, natural
-from forewarn.control.schema import time_of
-from forewarn.logs import logger
-from forewarn.service.fault_accounts import Account
-from forewarn.service.fault_checking import NewFault
+from forewarn.control.http.authorization import ADMIN
+from forewarn.control.http.context import Ask, AtHand
+from forewarn.control.http.errors import allowed, length
+from forewarn.control.http.paging import MAX_PAGE, After, Limit, cut, linked, named_mark, natural
+from forewarn.control.schema import faults as f
+from forewarn.control.schema.core import time_of
+from forewarn.service.faults.model import Account
+from forewarn.service.faults.validate import NewFault
+from forewarn.support.logs import logger
 
 log = logger("forewarn.control")
 

@@ -17,16 +17,16 @@ from litestar import Request, Response, get
 from litestar.params import FromQuery, QueryParameter
 from litestar.response import Stream
 
-from forewarn.control import feed_schema as f
-from forewarn.control import feed_views
-from forewarn.control.access import KEEPS_LIMITS, still
-from forewarn.control.answers import ProblemError, RefusedError, named
-from forewarn.control.desk import Ask, Asked, AtHand
-from forewarn.control.envelope import ENDLESS
-from forewarn.control.problems import BY_NAME, MEDIA_TYPE, described
+from forewarn.control.http.authorization import KEEPS_LIMITS, still
+from forewarn.control.http.context import Ask, Asked, AtHand
+from forewarn.control.http.errors import ProblemError, RefusedError, named
+from forewarn.control.http.problems import BY_NAME, MEDIA_TYPE, described
+from forewarn.control.http.responses import ENDLESS
+from forewarn.control.schema import feed as f
+from forewarn.control.views import feed as feed_views
 from forewarn.core.history import What
 from forewarn.core.refusal import conflict, invalid
-from forewarn.service.feed import Feed, Lost, Told
+from forewarn.service.engine.feed import Feed, Lost, Told
 
 KEEP_ALIVE = 15.0  # seconds of guard time after which a stream that has nothing to say says so
 COME_BACK = 1_000  # milliseconds after which a client that was cut off is to come back

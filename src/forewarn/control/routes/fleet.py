@@ -14,17 +14,17 @@ from litestar.exceptions import HTTPException
 from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from litestar.params import FromPath, FromQuery
 
-from forewarn.control.access import KEEPS_LIMITS
-from forewarn.control.answers import RefusedError, allowed
-from forewarn.control.conditions import bytes_tag, fleet_tag
-from forewarn.control.desk import Ask, AtHand
-from forewarn.control.fleet_schema import MAX_FLEET_BYTES, FleetDifference, FleetProgress
+from forewarn.control.http.authorization import KEEPS_LIMITS
+from forewarn.control.http.context import Ask, AtHand
+from forewarn.control.http.errors import RefusedError, allowed
+from forewarn.control.http.preconditions import bytes_tag, fleet_tag
+from forewarn.control.schema.fleet import MAX_FLEET_BYTES, FleetDifference, FleetProgress
 from forewarn.core import Group, Refused
 from forewarn.core.fleet import Host
 from forewarn.core.refusal import invalid
-from forewarn.service import changing, fleetentries
-from forewarn.service.declaring import entry_of
-from forewarn.service.difference import Difference
+from forewarn.service.fleet import edit, shapes
+from forewarn.service.fleet.diff import Difference
+from forewarn.service.fleet.export import entry_of
 
 MAX_HOST_BYTES = 1024 * 1024  # of one host that is put
 JSON = "application/json"
@@ -59,14 +59,14 @@ def handlers(desk: AtHand) -> list[Any]:
 
     @get("/v1/fleet/schema", sync_to_thread=False, opt=KEEPS_LIMITS)
     def schema() -> dict[str, Any]:
-        return fleetentries.schema()
+        return shapes.schema()
 
     @get("/v1/fleet/progress", sync_to_thread=False)
     def progress() -> FleetProgress:
         now = desk().applying.progress
         return FleetProgress(now.stage, now.fraction)
 
-    async def changed(ask: Ask, change: changing.Change, *, force: bool) -> FleetDifference:
+    async def changed(ask: Ask, change: edit.Change, *, force: bool) -> FleetDifference:
         done = await desk().applying.change(change, by=ask.by, force=force, unless=ask.unless)
         return _shown(done, planned=False)
 
@@ -81,34 +81,32 @@ def handlers(desk: AtHand) -> list[Any]:
         request: Request[Any, Any, Any],
         force: FromQuery[bool] = False,
     ) -> FleetDifference:
-        return await changed(
-            ask, changing.put_group(name, await _text(request, "group")), force=force
-        )
+        return await changed(ask, edit.put_group(name, await _text(request, "group")), force=force)
 
     @delete("/v1/groups/{name:str}", status_code=200)
     async def remove_group(
         ask: Ask, name: FromPath[str], force: FromQuery[bool] = False
     ) -> FleetDifference:
-        return await changed(ask, changing.remove_group(name), force=force)
+        return await changed(ask, edit.remove_group(name), force=force)
 
     @put("/v1/hosts/{name:str}", status_code=200, request_max_body_size=MAX_HOST_BYTES)
     async def put_host(
         ask: Ask, name: FromPath[str], request: Request[Any, Any, Any]
     ) -> FleetDifference:
         text = await _text(request, "host", MAX_HOST_BYTES)
-        return await changed(ask, changing.put_host(name, text), force=False)
+        return await changed(ask, edit.put_host(name, text), force=False)
 
     @delete("/v1/hosts/{name:str}", status_code=200)
     async def remove_host(
         ask: Ask, name: FromPath[str], force: FromQuery[bool] = False
     ) -> FleetDifference:
-        return await changed(ask, changing.remove_host(name, host_of), force=force)
+        return await changed(ask, edit.remove_host(name, host_of), force=force)
 
     @delete("/v1/machines/{name:str}", status_code=200)
     async def remove_machine(
         ask: Ask, name: FromPath[str], force: FromQuery[bool] = False
     ) -> FleetDifference:
-        return await changed(ask, changing.remove_machine(name), force=force)
+        return await changed(ask, edit.remove_machine(name), force=force)
 
     return [
         *(put_fleet, fleet, schema, progress),

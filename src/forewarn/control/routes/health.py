@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 from litestar import Response, get
 
-from forewarn.control.access import OPEN
-from forewarn.control.desk import AtHand
-from forewarn.service.wellbeing import parts
+from forewarn.control.http.authorization import OPEN
+from forewarn.control.http.context import AtHand
+from forewarn.service.telemetry.health import parts
 
 
 class Wellness(msgspec.Struct, kw_only=True):

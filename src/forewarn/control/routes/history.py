@@ -11,13 +11,13 @@ from litestar import Request, get
 from litestar.params import FromQuery, QueryParameter
 from litestar.response import Stream
 
-from forewarn.control import access
-from forewarn.control import schema as s
-from forewarn.control.access import KEEPS_LIMITS
-from forewarn.control.answers import RefusedError, allowed, named, when
-from forewarn.control.desk import Ask, Asked, AtHand
-from forewarn.control.history_schema import HistoryPage, HistoryRecord
-from forewarn.control.paging import linked
+from forewarn.control.http import authorization
+from forewarn.control.http.authorization import KEEPS_LIMITS
+from forewarn.control.http.context import Ask, Asked, AtHand
+from forewarn.control.http.errors import RefusedError, allowed, named, when
+from forewarn.control.http.paging import linked
+from forewarn.control.schema import core as s
+from forewarn.control.schema.history import HistoryPage, HistoryRecord
 from forewarn.core.history import Record, What
 from forewarn.core.refusal import invalid
 from forewarn.store.port import Mark, Wanted
@@ -48,15 +48,15 @@ def handlers(desk: AtHand) -> list[Any]:
     ) -> dict[str, Any]:
         """Whoever is limited asks for what it sees, and is told of that only."""
         if group is not None:
-            access.group(ask, group)
+            authorization.group(ask, group)
         if machine is not None:
-            access.machines(ask, machine)
+            authorization.machines(ask, machine)
         if host is not None:
-            access.host(ask, host, whole=False)
+            authorization.host(ask, host, whole=False)
         if event is not None:
-            event = await access.event(ask, event)
+            event = await authorization.event(ask, event)
         asked = {"machine": machine, "group": group, "host": host, "event": event}
-        return {**asked, "groups": access.groups(ask)}
+        return {**asked, "groups": authorization.groups(ask)}
 
     @get("/v1/history", opt=KEEPS_LIMITS)
     async def history(
@@ -129,7 +129,7 @@ async def _lines(ask: Asked, records: AsyncIterator[Record]) -> AsyncIterator[by
     async for record in records:
         chunk += _encode(_shape(record)) + b"\n"
         if len(chunk) >= EXPORT_CHUNK:
-            access.still_or_ended(ask)
+            authorization.still_or_ended(ask)
             yield bytes(chunk)
             chunk.clear()
     if chunk:

@@ -9,65 +9,58 @@ from litestar import Request, Response, get, patch, post
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, FromQuery, JSONBody
 
-from forewarn.control import access, lists, views
-from forewarn.control import schema as s
-from forewarn.control.access import KEEPS_LIMITS
-from forewarn.control.answers import (
-    allowed,
-    aside,
-    instant,
-    length,
-    named,
-    outcome,
-    selector,
-)
-from forewarn.control.conditions import host_tag
-from forewarn.control.desk import Ask, AtHand
-from forewarn.control.paging import MAX_PAGE, After, Limit, cut, linked, named_mark
+from forewarn.control.http import authorization, filters
+from forewarn.control.http.authorization import KEEPS_LIMITS
+from forewarn.control.http.context import Ask, AtHand
+from forewarn.control.http.errors import allowed, aside, instant, length, named, outcome, selector
+from forewarn.control.http.paging import MAX_PAGE, After, Limit, cut, linked, named_mark
+from forewarn.control.http.preconditions import host_tag
+from forewarn.control.schema import core as s
+from forewarn.control.views import core
 from forewarn.core import EventType, Policy
 from forewarn.core.fleet import Health
-from forewarn.service.hosts import DEGRADED_NOTICE, How
+from forewarn.service.platform.hosts import DEGRADED_NOTICE, How
 
 
 def handlers(desk: AtHand) -> list[Any]:
     @post("/v1/machines/{name:str}/evict", status_code=200, opt=KEEPS_LIMITS)
     async def evict(ask: Ask, name: FromPath[str]) -> s.Outcome:
-        access.machines(ask, name)
+        authorization.machines(ask, name)
         return outcome(await ask.leaving.evict(name, ask.by))
 
     @post("/v1/machines/{name:str}/delete", status_code=200, opt=KEEPS_LIMITS)
     async def delete(ask: Ask, name: FromPath[str]) -> s.Outcome:
-        access.machines(ask, name)
+        authorization.machines(ask, name)
         return outcome(await ask.leaving.delete(name, ask.by))
 
     @post("/v1/machines/{name:str}/fail", status_code=200, opt=KEEPS_LIMITS)
     async def fail_machine(
         ask: Ask, name: FromPath[str], data: JSONBody[s.FailMachineRequest]
     ) -> s.Outcome:
-        access.machines(ask, name)
+        authorization.machines(ask, name)
         type = named(EventType, "type", data.type)
         return outcome(await ask.leaving.fail(name, type, ask.by))
 
     @post("/v1/groups/{name:str}/evict", status_code=200, opt=KEEPS_LIMITS)
     async def evict_group(ask: Ask, name: FromPath[str]) -> s.Outcomes:
-        access.scale_set(ask, name)
-        return views.outcomes(allowed(await ask.leaving.evict_all(name, ask.by)))
+        authorization.scale_set(ask, name)
+        return core.outcomes(allowed(await ask.leaving.evict_all(name, ask.by)))
 
     @post("/v1/groups/{name:str}/scale-in", status_code=200, opt=KEEPS_LIMITS)
     async def scale_in(
         ask: Ask, name: FromPath[str], data: JSONBody[s.ScaleInRequest]
     ) -> s.Outcomes:
-        access.scale_set(ask, name)
-        return views.outcomes(
+        authorization.scale_set(ask, name)
+        return core.outcomes(
             allowed(await ask.leaving.scale_in(name, ask.by, count=data.count, to=data.to))
         )
 
     @patch("/v1/groups/{name:str}/policy", status_code=200, opt=KEEPS_LIMITS)
     async def policy(ask: Ask, name: FromPath[str], data: JSONBody[s.PolicyRequest]) -> s.Group:
-        access.group(ask, name)
+        authorization.group(ask, name)
         _policy(Policy(), data)  # what cannot be meant is refused before anything is changed
         done = await ask.platform.set_policy(name, lambda was: _policy(was, data), ask.by)
-        return views.group(allowed(done))
+        return core.group(allowed(done))
 
     @get("/v1/hosts", responses={200: ResponseSpec(list[s.Host])}, opt=KEEPS_LIMITS)
     async def list_hosts(
@@ -81,38 +74,40 @@ def handlers(desk: AtHand) -> list[Any]:
         """By their names."""
         labels, ends = selector(label) or (), named_mark(after)
         wanted = None if health is None else named(Health, "health of a host", health)
-        there = [one for one in desk().hosts.hosts() if access.host_seen(ask, one.name)]
+        there = [one for one in desk().hosts.hosts() if authorization.host_seen(ask, one.name)]
         groups = [one for one in desk().platform.inventory.groups() if ask.sees(one.name)]
 
         def page() -> list[s.Host]:
-            found, more = cut(lists.hosts(there, labels, wanted, ends), limit)
+            found, more = cut(filters.hosts(there, labels, wanted, ends), limit)
             if more:
                 last = (found[-1].name,)
                 linked(ask.heads, request.url.path, request.scope["query_string"], last)
-            return views.hosts(found, groups)
+            return core.hosts(found, groups)
 
         return await aside(page)
 
     @get("/v1/hosts/{name:str}", sync_to_thread=False, opt=KEEPS_LIMITS)
     def host(ask: Ask, name: FromPath[str]) -> s.Host:
-        access.host(ask, name, whole=False)
+        authorization.host(ask, name, whole=False)
         hosts = desk().hosts
         found = allowed(hosts.host(name))
-        if access.host_is_ones_own(ask, name):  # else it would tell when others' things change
+        if authorization.host_is_ones_own(
+            ask, name
+        ):  # else it would tell when others' things change
             ask.heads["ETag"] = host_tag(found, hosts.machines_on(name), hosts.events_about(name))
-        return views.host(found, *access.on_host(ask, name))
+        return core.host(found, *authorization.on_host(ask, name))
 
     @get("/v1/hosts/{name:str}/explain", sync_to_thread=False, opt=KEEPS_LIMITS)
     def explain(ask: Ask, name: FromPath[str]) -> s.HostExplanation:
-        access.host(ask, name)
-        return views.host_explanation(allowed(desk().hosts.explain(name)))
+        authorization.host(ask, name)
+        return core.host_explanation(allowed(desk().hosts.explain(name)))
 
     @post("/v1/hosts/{name:str}/maintain", status_code=200, opt=KEEPS_LIMITS)
     async def maintain(
         ask: Ask, name: FromPath[str], data: JSONBody[s.MaintainRequest]
     ) -> s.Outcomes:
-        access.host(ask, name)
-        return views.outcomes(
+        authorization.host(ask, name)
+        return core.outcomes(
             allowed(
                 await ask.hosts.maintain(
                     name,
@@ -132,21 +127,21 @@ def handlers(desk: AtHand) -> list[Any]:
     async def degrade(
         ask: Ask, name: FromPath[str], data: JSONBody[s.DegradeRequest]
     ) -> s.Outcomes:
-        access.host(ask, name)
+        authorization.host(ask, name)
         notice = DEGRADED_NOTICE if data.notice is None else length("notice", data.notice)
-        return views.outcomes(
+        return core.outcomes(
             allowed(await ask.hosts.degrade(name, ask.by, notice=notice, note=data.note))
         )
 
     @post("/v1/hosts/{name:str}/fail", status_code=200, opt=KEEPS_LIMITS)
     async def fail_host(ask: Ask, name: FromPath[str], data: JSONBody[s.FailRequest]) -> s.Outcomes:
-        access.host(ask, name)
-        return views.outcomes(allowed(await ask.hosts.fail(name, ask.by, note=data.note)))
+        authorization.host(ask, name)
+        return core.outcomes(allowed(await ask.hosts.fail(name, ask.by, note=data.note)))
 
     @post("/v1/hosts/{name:str}/repair", status_code=200, opt=KEEPS_LIMITS)
     async def repair(ask: Ask, name: FromPath[str]) -> s.Outcomes:
-        access.host(ask, name)
-        return views.outcomes(allowed(await ask.hosts.repair(name, ask.by)))
+        authorization.host(ask, name)
+        return core.outcomes(allowed(await ask.hosts.repair(name, ask.by)))
 
     return [
         *(evict, delete, fail_machine, evict_group, scale_in, policy),

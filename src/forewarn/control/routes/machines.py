@@ -9,14 +9,15 @@ from litestar import Request, Response, get, post
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, FromQuery
 
-from forewarn.control import access, lists, views
-from forewarn.control import schema as s
-from forewarn.control.access import KEEPS_LIMITS
-from forewarn.control.answers import RefusedError, allowed, aside, named, outcome, selector
-from forewarn.control.conditions import group_tag, machine_tag
-from forewarn.control.desk import Ask, AtHand
-from forewarn.control.lists import MachinesWanted
-from forewarn.control.paging import MAX_PAGE, After, Limit, cut, linked, named_mark
+from forewarn.control.http import authorization, filters
+from forewarn.control.http.authorization import KEEPS_LIMITS
+from forewarn.control.http.context import Ask, AtHand
+from forewarn.control.http.errors import RefusedError, allowed, aside, named, outcome, selector
+from forewarn.control.http.filters import MachinesWanted
+from forewarn.control.http.paging import MAX_PAGE, After, Limit, cut, linked, named_mark
+from forewarn.control.http.preconditions import group_tag, machine_tag
+from forewarn.control.schema import core as s
+from forewarn.control.views import core
 from forewarn.core import EventType, Group, GroupKind
 from forewarn.core.fleet import Health
 from forewarn.core.refusal import unknown
@@ -39,9 +40,9 @@ def handlers(desk: AtHand) -> list[Any]:
         """By the names of their groups, then by their own; `health` is that of the host it is on,
         `listening` whether its group asks for its events."""
         if group is not None:
-            access.group(ask, group)
+            authorization.group(ask, group)
         if host is not None:
-            access.host(ask, host, whole=False)
+            authorization.host(ask, host, whole=False)
             allowed(desk().hosts.host(host))
         wanted = MachinesWanted(
             labels=selector(label) or (),
@@ -59,11 +60,11 @@ def handlers(desk: AtHand) -> list[Any]:
             return hosts[name].health if name in hosts else None
 
         def page() -> list[s.Machine]:
-            found, more = cut(lists.machines(there, wanted, health_of, ends), limit)
+            found, more = cut(filters.machines(there, wanted, health_of, ends), limit)
             if more:
                 last = (found[-1][0].name, found[-1][1].name)
                 linked(ask.heads, request.url.path, request.scope["query_string"], last)
-            return views.machines(found, desk().platform.witness.polls, desk().url_of)
+            return core.machines(found, desk().platform.witness.polls, desk().url_of)
 
         return await aside(page)
 
@@ -71,7 +72,7 @@ def handlers(desk: AtHand) -> list[Any]:
         found = desk().platform.inventory.machine(name)
         if found is None:
             raise RefusedError(unknown(desk().platform.inventory.unknown_machine(name)))
-        return views.machine(*found, desk().platform.witness.polls(name), desk().url_of)
+        return core.machine(*found, desk().platform.witness.polls(name), desk().url_of)
 
     def known_group(name: str) -> Group:
         found = desk().platform.inventory.group(name)
@@ -80,11 +81,11 @@ def handlers(desk: AtHand) -> list[Any]:
         return found
 
     def one_group(name: str) -> s.Group:
-        return views.group(known_group(name))
+        return core.group(known_group(name))
 
     @get("/v1/machines/{name:str}", sync_to_thread=False, opt=KEEPS_LIMITS)
     def machine(ask: Ask, name: FromPath[str]) -> s.Machine:
-        access.machines(ask, name)
+        authorization.machines(ask, name)
         shown = one_machine(name)
         found = desk().platform.inventory.machine(name)
         ask.heads["ETag"] = machine_tag(*found) if found else ""
@@ -92,17 +93,17 @@ def handlers(desk: AtHand) -> list[Any]:
 
     @post("/v1/machines/{name:str}/restart", status_code=200, opt=KEEPS_LIMITS)
     async def restart(ask: Ask, name: FromPath[str]) -> s.Outcome:
-        access.machines(ask, name)
+        authorization.machines(ask, name)
         return outcome(await ask.platform.maintain(name, EventType.REBOOT, ask.by))
 
     @post("/v1/machines/{name:str}/redeploy", status_code=200, opt=KEEPS_LIMITS)
     async def redeploy(ask: Ask, name: FromPath[str]) -> s.Outcome:
-        access.machines(ask, name)
+        authorization.machines(ask, name)
         return outcome(await ask.platform.maintain(name, EventType.REDEPLOY, ask.by))
 
     @post("/v1/machines/{name:str}/restore", status_code=200, opt=KEEPS_LIMITS)
     async def restore(ask: Ask, name: FromPath[str]) -> s.Restored:
-        access.machines(ask, name)
+        authorization.machines(ask, name)
         notes = list(allowed(await ask.platform.restore(name, ask.by)))
         return s.Restored(**msgspec.structs.asdict(one_machine(name)), notes=notes)
 
@@ -122,23 +123,23 @@ def handlers(desk: AtHand) -> list[Any]:
         there = [one for one in desk().platform.inventory.groups() if ask.sees(one.name)]
 
         def page() -> list[s.Group]:
-            found, more = cut(lists.groups(there, labels, wanted, enabled, ends), limit)
+            found, more = cut(filters.groups(there, labels, wanted, enabled, ends), limit)
             if more:
                 last = (found[-1].name,)
                 linked(ask.heads, request.url.path, request.scope["query_string"], last)
-            return [views.group(group) for group in found]
+            return [core.group(group) for group in found]
 
         return await aside(page)
 
     @get("/v1/groups/{name:str}", sync_to_thread=False, opt=KEEPS_LIMITS)
     def group(ask: Ask, name: FromPath[str]) -> s.Group:
-        access.group(ask, name)
+        authorization.group(ask, name)
         ask.heads["ETag"] = group_tag(known_group(name))
         return one_group(name)
 
     @post("/v1/groups/{name:str}/disable", status_code=200, opt=KEEPS_LIMITS)
     async def disable(ask: Ask, name: FromPath[str]) -> s.Group:
-        access.group(ask, name)
+        authorization.group(ask, name)
         allowed(await ask.platform.disable(name, ask.by))
         return one_group(name)
 

@@ -15,7 +15,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from forewarn.service.readings import Kind, Reading, Spreads
+from forewarn.service.telemetry.samples import Kind, Reading, Spreads
 
 CONTENT_TYPE = "text/plain; version=0.0.4"  # the charset is added when it is sent
 _FAMILIES = {Kind.COUNTER: CounterMetricFamily, Kind.GAUGE: GaugeMetricFamily}

@@ -8,27 +8,28 @@ import msgspec
 from litestar import Request, get, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 
-from forewarn.control import access, lists, views
-from forewarn.control import rollout_schema as r
-from forewarn.control.access import KEEPS_LIMITS, VIEWER
-from forewarn.control.answers import RefusedError, allowed, length, named
-from forewarn.control.conditions import shown_rollout
-from forewarn.control.desk import Ask, AtHand
-from forewarn.control.paging import MAX_PAGE, After, Limit, cut, linked, timed_mark
-from forewarn.control.schema import time_of
-from forewarn.control.schema_words import STATES
+from forewarn.control.http import authorization, filters
+from forewarn.control.http.authorization import KEEPS_LIMITS, VIEWER
+from forewarn.control.http.context import Ask, AtHand
+from forewarn.control.http.errors import RefusedError, allowed, length, named
+from forewarn.control.http.paging import MAX_PAGE, After, Limit, cut, linked, timed_mark
+from forewarn.control.http.preconditions import shown_rollout
+from forewarn.control.schema import rollouts as r
+from forewarn.control.schema.core import time_of
+from forewarn.control.schema.types import STATES
+from forewarn.control.views import core
 from forewarn.core import EventType
-from forewarn.core.forecast import Forecast
-from forewarn.core.lanes import MAX_SELECTED, Selection
+from forewarn.core.labels import Selector, parse
 from forewarn.core.refusal import invalid
-from forewarn.core.rollout import GATE_TIMEOUT, Gate, Rollout, Switch
-from forewarn.core.selection import Selector, parse
-from forewarn.core.standing import StepStands, Wait
+from forewarn.core.rollouts.forecast import Forecast
+from forewarn.core.rollouts.lanes import MAX_SELECTED, Selection
+from forewarn.core.rollouts.model import GATE_TIMEOUT, Gate, Rollout, Switch
+from forewarn.core.rollouts.progress import StepStands, Wait
+from forewarn.core.rollouts.window_syntax import parse_window
 from forewarn.core.time import SECOND, Time
-from forewarn.core.window_words import parse_window
-from forewarn.service.drafting import Wanted
-from forewarn.service.rollouts import Explained, Explanation, Report, Summary
-from forewarn.words import listing
+from forewarn.service.rollouts.request import Wanted
+from forewarn.service.rollouts.rollouts import Explained, Explanation, Report, Summary
+from forewarn.support.text import listing
 
 
 def handlers(desk: AtHand) -> list[Any]:
@@ -44,19 +45,21 @@ def handlers(desk: AtHand) -> list[Any]:
         if wanted is not None and wanted not in STATES:
             raise RefusedError(invalid(f"'{wanted}' is no state; there are {listing(STATES)}"))
         every = [
-            one for one in await desk().rollouts.list() if access.rollout_seen(ask, one.rollout)
+            one
+            for one in await desk().rollouts.list()
+            if authorization.rollout_seen(ask, one.rollout)
         ]
         ends = timed_mark(after)
-        found, more = cut(lists.rollouts(every, wanted, ends), limit)
+        found, more = cut(filters.rollouts(every, wanted, ends), limit)
         if more:
-            last = lists.rollout_place(found[-1])
+            last = filters.rollout_place(found[-1])
             linked(ask.heads, request.url.path, request.scope["query_string"], last)
         return [summary(one) for one in found]
 
     @post("/v1/rollouts", status_code=201, opt=KEEPS_LIMITS)
     async def rollout_start(ask: Ask, data: JSONBody[r.RolloutRequest]) -> r.RolloutReport:
         wanted = _wanted(data, ask.by)
-        access.selected(ask, wanted)
+        authorization.selected(ask, wanted)
         made = whole(allowed(await ask.rollouts.start(wanted)))
         ask.heads["Location"] = f"/v1/rollouts/{made.id}"
         return made
@@ -65,38 +68,38 @@ def handlers(desk: AtHand) -> list[Any]:
     async def rollout_plan(ask: Ask, data: JSONBody[r.RolloutRequest]) -> r.RolloutPlan:
         lasts = None if data.lasts is None else length("lasts", data.lasts)
         wanted = _wanted(data, ask.by)
-        access.selected(ask, wanted)
+        authorization.selected(ask, wanted)
         return planned(*allowed(await ask.rollouts.plan(wanted, lasts)))
 
     @get("/v1/rollouts/{id:str}", opt=KEEPS_LIMITS)
     async def rollout_show(ask: Ask, id: FromPath[str]) -> r.RolloutReport:
-        id = await access.rollout(ask, id)
+        id = await authorization.rollout(ask, id)
         found: Report = allowed(await desk().rollouts.report(id))
         ask.heads["ETag"] = await shown_rollout(desk(), found.rollout)
         return whole(found)
 
     @get("/v1/rollouts/{id:str}/explain", opt=KEEPS_LIMITS)
     async def rollout_explain(ask: Ask, id: FromPath[str]) -> r.RolloutExplanation:
-        id = await access.rollout(ask, id)
+        id = await authorization.rollout(ask, id)
         return explained(allowed(await desk().rollouts.explain(id)))
 
     @post("/v1/rollouts/{id:str}/pause", status_code=200, opt=KEEPS_LIMITS)
     async def rollout_pause(
         ask: Ask, id: FromPath[str], data: JSONBody[r.SwitchRequest]
     ) -> r.RolloutReport:
-        id = await access.rollout(ask, id)
+        id = await authorization.rollout(ask, id)
         return whole(allowed(await ask.rollouts.pause(id, ask.by, data.why)))
 
     @post("/v1/rollouts/{id:str}/resume", status_code=200, opt=KEEPS_LIMITS)
     async def rollout_resume(ask: Ask, id: FromPath[str]) -> r.RolloutReport:
-        id = await access.rollout(ask, id)
+        id = await authorization.rollout(ask, id)
         return whole(allowed(await ask.rollouts.resume(id, ask.by)))
 
     @post("/v1/rollouts/{id:str}/abort", status_code=200, opt=KEEPS_LIMITS)
     async def rollout_abort(
         ask: Ask, id: FromPath[str], data: JSONBody[r.SwitchRequest]
     ) -> r.RolloutReport:
-        id = await access.rollout(ask, id)
+        id = await authorization.rollout(ask, id)
         return whole(allowed(await ask.rollouts.abort(id, ask.by, data.why)))
 
     return [
@@ -218,7 +221,7 @@ def _explained(one: Explained) -> r.WaitExplained:
             event=event.id,
             status=event.status.value,
             says=says,
-            holds=[views.hold_view(hold) for hold in holds],
+            holds=[core.hold_view(hold) for hold in holds],
         )
         for event, holds, says in one.events
     ]

@@ -7,11 +7,11 @@ from typing import Any
 from litestar import Request, Response, get
 
 from forewarn import __version__
-from forewarn.control import metrics
-from forewarn.control import schema as s
-from forewarn.control.access import KEEPS_LIMITS
-from forewarn.control.clock import clock_of
-from forewarn.control.desk import Ask, AtHand
+from forewarn.control.http.authorization import KEEPS_LIMITS
+from forewarn.control.http.context import Ask, AtHand
+from forewarn.control.routes import metrics
+from forewarn.control.routes.clock import clock_of
+from forewarn.control.schema import core as s
 
 
 def handlers(desk: AtHand) -> list[Any]:

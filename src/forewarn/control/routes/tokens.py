@@ -8,17 +8,17 @@ import msgspec
 from litestar import Request, get, post
 from litestar.params import FromPath, JSONBody
 
-from forewarn.control import token_schema as t
-from forewarn.control.access import ADMIN
-from forewarn.control.answers import RefusedError, allowed, instant, length, named, selector
-from forewarn.control.desk import Ask, AtHand
-from forewarn.control.paging import MAX_PAGE, After, cut, linked, timed_mark
-from forewarn.control.paging import Limit as PageLimit
-from forewarn.control.schema import time_of
+from forewarn.control.http.authorization import ADMIN
+from forewarn.control.http.context import Ask, AtHand
+from forewarn.control.http.errors import RefusedError, allowed, instant, length, named, selector
+from forewarn.control.http.paging import MAX_PAGE, After, cut, linked, timed_mark
+from forewarn.control.http.paging import Limit as PageLimit
+from forewarn.control.schema import tokens as t
+from forewarn.control.schema.core import time_of
 from forewarn.core import Time
 from forewarn.core.access import Limit, Role, Token
 from forewarn.core.refusal import invalid
-from forewarn.service.tokens import NewToken
+from forewarn.service.access.tokens import NewToken
 
 
 def handlers(desk: AtHand) -> list[Any]:

@@ -8,13 +8,13 @@ import msgspec
 from litestar import get, post
 from litestar.params import FromQuery
 
-from forewarn.control import access
-from forewarn.control.access import KEEPS_LIMITS
-from forewarn.control.answers import RefusedError, allowed
-from forewarn.control.desk import Ask, Asked, AtHand, Desk
+from forewarn.control.http import authorization
+from forewarn.control.http.authorization import KEEPS_LIMITS
+from forewarn.control.http.context import Ask, Asked, AtHand, Desk
+from forewarn.control.http.errors import RefusedError, allowed
 from forewarn.core.refusal import conflict, unknown
 from forewarn.verdict.observer import Observer
-from forewarn.verdict.report import Verdict
+from forewarn.verdict.verdict import Verdict
 
 NOBODY = (
     "this service keeps no account of what guests do; start it with observe = true"
@@ -30,13 +30,13 @@ def handlers(desk: AtHand) -> list[Any]:
         """As things stand now: of everybody, of one machine, about one event."""
         found = _observer(desk()).verdict()
         if machine is not None:
-            access.machines(ask, machine)
+            authorization.machines(ask, machine)
             inventory = desk().platform.inventory
             if inventory.machine(machine) is None and not found.knows(machine):
                 raise RefusedError(unknown(inventory.unknown_machine(machine)))
             found = found.of(machine)
         if event is not None:
-            id = await access.event(ask, event)
+            id = await authorization.event(ask, event)
             found = found.about(allowed(await desk().platform.event(id)).id)
         return _within(ask, found)
 

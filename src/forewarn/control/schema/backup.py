@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from forewarn.control.schema_words import Moment
+from forewarn.control.schema.types import Moment
 
 HEADER = "Forewarn-Copy"  # of the answer that is the copy: this, as JSON
 SQLITE = "application/vnd.sqlite3"

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from forewarn.control import schema_words as w
+from forewarn.control.schema import types as w
 
 
 class Machine(msgspec.Struct, kw_only=True):

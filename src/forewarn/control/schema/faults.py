@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
-from forewarn.control.schema_words import Moment, documented
+from forewarn.control.schema.types import Moment, documented
 
 FAULT_KINDS = (
     *("slow", "throttled", "gone", "error", "empty", "no-events", "plain", "control-characters"),

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from forewarn.control.schema import Event, Problem
-from forewarn.control.schema_words import Moment
+from forewarn.control.schema.core import Event, Problem
+from forewarn.control.schema.types import Moment
 
 
 class FeedChange(msgspec.Struct, kw_only=True, omit_defaults=True):

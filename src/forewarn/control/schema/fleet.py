@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from forewarn.control.schema_words import documented
+from forewarn.control.schema.types import documented
 
 MAX_FLEET_BYTES = 64 * 1024 * 1024  # of a fleet that is put
 

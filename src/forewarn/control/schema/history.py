@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from forewarn.control.schema_words import Moment
+from forewarn.control.schema.types import Moment
 
 
 class HistoryRecord(msgspec.Struct, kw_only=True):

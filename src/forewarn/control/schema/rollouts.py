@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from forewarn.control import schema_words as w
-from forewarn.control.schema import Hold
+from forewarn.control.schema import types as w
+from forewarn.control.schema.core import Hold
 
 
 class RolloutRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

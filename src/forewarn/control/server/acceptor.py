@@ -14,11 +14,11 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from forewarn import guard
-from forewarn.control.crowd import Crowd, Visit
-from forewarn.control.protocol import FULL, OperatorsProtocol
-from forewarn.logs import logger
-from forewarn.service.seldom import Seldom
+from forewarn.control.server.connections import Crowd, Visit
+from forewarn.control.server.protocol import FULL, OperatorsProtocol
+from forewarn.support import guard
+from forewarn.support.log_throttle import Seldom
+from forewarn.support.logs import logger
 
 HANDSHAKE_TIMEOUT = 10.0  # seconds of guard time for a TLS handshake
 ACCEPTED_AT_ONCE = 64  # connections before the loop gets its turn

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from forewarn.control.crowd import Visit
-from forewarn.control.envelope import ENDLESS
-from forewarn.control.problems import BY_NAME, described
+from forewarn.control.http.problems import BY_NAME, described
+from forewarn.control.http.responses import ENDLESS
+from forewarn.control.server.connections import Visit
 
 MAX_OPERATOR_HEAD = 64 * 1024  # bytes of a request before its body
 OPERATOR_HEAD_TIMEOUT = 10.0  # seconds to send them

@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from forewarn.control import schema as s
-from forewarn.control.schema import time_of
+from forewarn.control.schema import core as s
+from forewarn.control.schema.core import time_of
 from forewarn.core import Event, Group, Machine
+from forewarn.core.deciding.holds import Hold
 from forewarn.core.fleet import Host
-from forewarn.core.holds import Hold
-from forewarn.core.selection import labels_of
+from forewarn.core.labels import labels_of
 from forewarn.core.time import SECOND
-from forewarn.service import platform as p
-from forewarn.service.explaining import Explanation
-from forewarn.service.hosts import HostReport
-from forewarn.service.witness import Polls
+from forewarn.service.indexes.polls import Polls
+from forewarn.service.platform import platform as p
+from forewarn.service.platform.explain import Explanation
+from forewarn.service.platform.hosts import HostReport
 
 
 def machines(

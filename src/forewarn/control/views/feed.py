@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from forewarn.control import feed_schema as f
-from forewarn.control import views
-from forewarn.control.schema import time_of
+from forewarn.control.schema import feed as f
+from forewarn.control.schema.core import time_of
+from forewarn.control.views import core
 from forewarn.core import Event
 from forewarn.core.changes import (
     Disabled,
@@ -20,7 +20,7 @@ from forewarn.core.fleet import Host, Machine
 from forewarn.core.history import Record
 from forewarn.core.registry import HostPut, HostRemoved, Put, RolloutPut, RolloutRemoved
 from forewarn.core.retelling import Reteller
-from forewarn.core.rollout import Rollout
+from forewarn.core.rollouts.model import Rollout
 from forewarn.store.port import Commit
 
 
@@ -51,7 +51,7 @@ def commit(commit: Commit) -> f.FeedCommit:
                     now.enabled = False
         if now != f.FeedGroup(name=group):
             made.groups.append(now)
-    made.events = [views.event(event) for event in events.values()]
+    made.events = [core.event(event) for event in events.values()]
     made.machines = [machine for machine in machines.values() if machine is not None]
     made.machines_removed = [name for name, machine in machines.items() if machine is None]
     return made

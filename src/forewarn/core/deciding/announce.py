@@ -28,7 +28,7 @@ from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.refusal import Refused, conflict, invalid, unknown
 from forewarn.core.time import SECOND, Duration, Now, Time, ceil_second
-from forewarn.words import in_words, listing
+from forewarn.support.text import in_words, listing
 
 TIGHT_NOTICE: Duration = 5 * SECOND  # below this a client that asks once a second is hard pressed
 

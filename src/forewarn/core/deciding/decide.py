@@ -1,8 +1,8 @@
 """Decisions: what a command does to a group, or why it is refused.
 
 Pure and total: nothing in here raises for what a caller may have said. Raising events is
-`announce.py`; what ends with a finished event is `aftermath.py`; starting is `settling.settle`;
-what the inventory says is `defining.py`.
+`announce.py`; what ends with a finished event is `finish.py`; starting is `settling.settle`;
+what the inventory says is `define.py`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from __future__ import annotations
 import msgspec
 
 from forewarn.core import commands as c
-from forewarn.core.aftermath import finished
-from forewarn.core.announce import announce, maintain, strike
 from forewarn.core.changes import (
     Change,
     Changes,
@@ -24,8 +22,12 @@ from forewarn.core.changes import (
     Seen,
     apply,
 )
-from forewarn.core.defining import define
-from forewarn.core.departures import delete, evict
+from forewarn.core.deciding.announce import announce, maintain, strike
+from forewarn.core.deciding.define import define
+from forewarn.core.deciding.finish import finished
+from forewarn.core.deciding.holds import clock_conflict
+from forewarn.core.deciding.removals import delete, evict
+from forewarn.core.deciding.start import bound, settle
 from forewarn.core.events import (
     MAX_READY_CHANGES,
     MAX_READY_NOTE,
@@ -37,12 +39,10 @@ from forewarn.core.events import (
     Status,
 )
 from forewarn.core.group import Group
-from forewarn.core.holds import clock_conflict
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.refusal import Refused, conflict, invalid, unknown
-from forewarn.core.settling import bound, settle
 from forewarn.core.time import MINUTE, SECOND, Duration, Now
-from forewarn.words import listing
+from forewarn.support.text import listing
 
 BACK_OFF_FIRST: Duration = 5 * SECOND
 BACK_OFF_MOST: Duration = 5 * MINUTE

@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 
 from forewarn.core import commands as c
-from forewarn.core.aftermath import moot, put_elsewhere
 from forewarn.core.changes import (
     Change,
     Changes,
@@ -15,11 +14,12 @@ from forewarn.core.changes import (
     MachineRemoved,
     apply,
 )
+from forewarn.core.deciding.finish import moot, put_elsewhere
 from forewarn.core.fleet import Machine
 from forewarn.core.group import Group
 from forewarn.core.refusal import Refused, conflict
 from forewarn.core.time import Now
-from forewarn.words import listing
+from forewarn.support.text import listing
 
 
 def define(group: Group, command: c.Define, now: Now) -> Changes | Refused:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from forewarn.core.deciding.holds import Floor, coupled, open_deletes, recalled, ripe_at, unasked
 from forewarn.core.events import Event, Status
 from forewarn.core.group import Group
-from forewarn.core.holds import Floor, coupled, open_deletes, recalled, ripe_at, unasked
 from forewarn.core.time import Now, Time
 
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import msgspec
 
 from forewarn.core.changes import Change, EventMoved, MachinePut, apply
+from forewarn.core.deciding.start import bound, ended
 from forewarn.core.events import Event, EventType, Status
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
-from forewarn.core.settling import bound, ended
 from forewarn.core.time import Now
 
 GONE = {EventType.PREEMPT: "evicted", EventType.TERMINATE: "deleted"}

@@ -1,4 +1,4 @@
-"""What holds an event back. The same predicates decide (`settling.py`) and explain.
+"""What holds an event back. The same predicates decide (`start.py`) and explain.
 
 An event may be held by its notice, by the pause after an outage or a restore, by a machine that is
 busy with another event, by its group's domain slot, by the other deletes it is coupled with, by a
@@ -15,7 +15,7 @@ import msgspec
 
 from forewarn.core.events import Event, EventType, Status
 from forewarn.core.time import Now, Time
-from forewarn.words import listing, utc
+from forewarn.support.text import listing, utc
 
 NEVER: Time = -1  # before every NotBefore
 NAMED_AT_MOST = 10  # other deletes that a waiting one names

@@ -14,13 +14,11 @@ from typing import cast
 
 import msgspec
 
-from forewarn.core.aftermath import finished
 from forewarn.core.changes import Change, Changes, EventMoved, apply
 from forewarn.core.commands import Command
-from forewarn.core.decide import decide_and_apply
-from forewarn.core.events import Event, Joint, Status
-from forewarn.core.group import Group
-from forewarn.core.holds import (
+from forewarn.core.deciding.decide import decide_and_apply
+from forewarn.core.deciding.finish import finished
+from forewarn.core.deciding.holds import (
     Floor,
     Hold,
     HoldKind,
@@ -33,11 +31,13 @@ from forewarn.core.holds import (
     with_clock,
     within,
 )
+from forewarn.core.deciding.start import settle, started
+from forewarn.core.events import Event, Joint, Status
+from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move
 from forewarn.core.refusal import Refused
-from forewarn.core.settling import settle, started
 from forewarn.core.time import Now, Time
-from forewarn.words import listing
+from forewarn.support.text import listing
 
 
 def members(groups: Mapping[str, Group], joint: Joint) -> dict[str, Event]:

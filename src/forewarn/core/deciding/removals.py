@@ -7,15 +7,15 @@ can be; else it happens at once, and is carried out by an event that nobody is s
 from __future__ import annotations
 
 from forewarn.core import commands as c
-from forewarn.core.announce import draft, wrong_id, wrong_machines
 from forewarn.core.changes import Changes, EventMoved
+from forewarn.core.deciding.announce import draft, wrong_id, wrong_machines
 from forewarn.core.events import PROMISES, Approval, Event, EventType, Source, Status
 from forewarn.core.fleet import GroupKind, Machine, Policy
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.refusal import Refused, conflict
 from forewarn.core.time import MINUTE, Duration, Now, ceil_second
-from forewarn.words import in_words, listing
+from forewarn.support.text import in_words, listing
 
 MIN_TERMINATE_NOTICE: Duration = 5 * MINUTE
 MAX_TERMINATE_NOTICE: Duration = 15 * MINUTE

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from forewarn.core.changes import Change, EventMoved, apply
-from forewarn.core.events import Approval, Attempt, Event, EventType, Source, Status
-from forewarn.core.group import Group
-from forewarn.core.holds import (
+from forewarn.core.deciding.holds import (
     Floor,
     Hold,
     HoldKind,
@@ -25,6 +23,8 @@ from forewarn.core.holds import (
     with_clock,
     within,
 )
+from forewarn.core.events import Approval, Attempt, Event, EventType, Source, Status
+from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.time import Now
 

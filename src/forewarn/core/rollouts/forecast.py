@@ -9,8 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from forewarn.core.events import Event, Source, Status
-from forewarn.core.rolling import Next, Seen, appointment, step
-from forewarn.core.rollout import Lane, Rollout, Step
+from forewarn.core.rollouts.model import Lane, Rollout, Step
+from forewarn.core.rollouts.next_step import Next, Seen, appointment, step
 from forewarn.core.time import DAY, MINUTE, Duration, Now, Time
 
 FORECAST_STEPS = 500  # that are looked ahead

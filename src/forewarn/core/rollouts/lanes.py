@@ -15,10 +15,10 @@ import msgspec
 from forewarn.core.events import PROMISES, EventType
 from forewarn.core.fleet import Host, Machine
 from forewarn.core.group import Group
+from forewarn.core.labels import Selector, labels_of, matches
 from forewarn.core.refusal import Refused, conflict, invalid, unknown
-from forewarn.core.rollout import Lane, Step, prefix
-from forewarn.core.selection import Selector, labels_of, matches
-from forewarn.words import listing
+from forewarn.core.rollouts.model import Lane, Step, prefix
+from forewarn.support.text import listing
 
 MAX_STEPS = 2_000  # of one rollout
 MAX_SELECTED = 100  # groups, selectors and hosts that a selection names

@@ -2,7 +2,7 @@
 
 Progress is a query over the events it caused: every step has a cause of its own
 (`Step.cause`), so a crash between "event over" and "rollout noted it" cannot repeat a step.
-What a rollout does next is decided in `rolling.py`, from these values; how a selection becomes
+What a rollout does next is decided in `next_step.py`, from these values; how a selection becomes
 lanes is `lanes.py`.
 """
 
@@ -11,8 +11,8 @@ from __future__ import annotations
 import msgspec
 
 from forewarn.core.events import PROMISES, UNKNOWN_DURATION, EventType
+from forewarn.core.rollouts.windows import Window
 from forewarn.core.time import MINUTE, Duration, Time
-from forewarn.core.windows import Window
 
 CAUSE = "rollout"  # what the causes of all steps begin with
 

@@ -2,7 +2,7 @@
 
 Nothing is remembered between two calls but what the gates have answered, and that may be
 forgotten: it is asked again. `explain` shows the same `waits` that decided. Where each step and
-lane stands is `standing.py`, which gates must have passed `proving.py`.
+lane stands is `progress.py`, which gates must have passed `proving.py`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,21 @@ from functools import cached_property
 
 import msgspec
 
+from forewarn.core.deciding.holds import ACCEPT_CLOCK, clock_conflict
 from forewarn.core.events import MAX_NOTICE, Event, Span, Status
-from forewarn.core.holds import ACCEPT_CLOCK, clock_conflict
-from forewarn.core.proving import proven_until
-from forewarn.core.rollout import Rollout, Step
-from forewarn.core.standing import LaneStands, StepState, Wait, WaitKind, lane_stands, what
+from forewarn.core.rollouts.model import Rollout, Step
+from forewarn.core.rollouts.progress import (
+    LaneStands,
+    StepState,
+    Wait,
+    WaitKind,
+    lane_stands,
+    what,
+)
+from forewarn.core.rollouts.proving import proven_until
+from forewarn.core.rollouts.windows import LOOK_AHEAD, next_span
 from forewarn.core.time import SECOND, Duration, Now, Time, ceil_second
-from forewarn.core.windows import LOOK_AHEAD, next_span
-from forewarn.words import in_words
+from forewarn.support.text import in_words
 
 GATE_EVERY: Duration = 10 * SECOND
 GATE_EVERY_LEAST: Duration = SECOND // 4  # however fast time is made to pass

@@ -1,6 +1,6 @@
 """Where the steps and lanes of a rollout stand, read off the events they caused.
 
-Also what one waits for, in words. What follows from it for the rollout is `rolling.py`.
+Also what one waits for, in words. What follows from it for the rollout is `next_step.py`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from forewarn.core.events import Event, Status
-from forewarn.core.rollout import Lane, Rollout, Step
+from forewarn.core.rollouts.model import Lane, Rollout, Step
 from forewarn.core.time import Time
-from forewarn.words import listing
+from forewarn.support.text import listing
 
 
 class StepState(enum.Enum):

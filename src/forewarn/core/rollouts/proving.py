@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from forewarn.core.rollout import Rollout
-from forewarn.core.standing import LaneStands
+from forewarn.core.rollouts.model import Rollout
+from forewarn.core.rollouts.progress import LaneStands
 from forewarn.core.time import Duration, Now, Time
 
 

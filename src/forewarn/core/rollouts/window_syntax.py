@@ -7,9 +7,9 @@ from __future__ import annotations
 import re
 from zoneinfo import ZoneInfoNotFoundError
 
+from forewarn.core.rollouts.windows import MINUTES_A_DAY, Window, zone_of
 from forewarn.core.time import MINUTE, Duration
-from forewarn.core.windows import MINUTES_A_DAY, Window, zone_of
-from forewarn.words import in_words
+from forewarn.support.text import in_words
 
 SHORTEST_WINDOW: Duration = 5 * MINUTE
 MAX_WINDOW_WORDS = 120  # characters of one window

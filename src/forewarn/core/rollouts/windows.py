@@ -3,7 +3,7 @@
 A window opens at the first instant at which the clocks there show its opening time or later,
 and closes at the first at which they show its closing time or later. So on the day on which an
 hour is left out it is shorter, or does not open at all, and on the day that has an hour twice
-the first of the two counts. How a window is written is `window_words.py`.
+the first of the two counts. How a window is written is `window_syntax.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """An operator's own program carries events out: what it is told, and what its exit codes mean.
 
 It is called with a verb as its last argument and the task as JSON on standard input. How a
-program is run is `program.py`; what follows from an answer is decided elsewhere.
+program is run is `support/program.py`; what follows from an answer is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 
 from forewarn.core import EventType, Time
 from forewarn.core.time import SECOND, Duration
-from forewarn.drivers.papers import NotStarted, StillAtWork, paper
+from forewarn.drivers.command.slots import Room
 from forewarn.drivers.port import (
     Again,
     Checked,
@@ -31,9 +31,9 @@ from forewarn.drivers.port import (
     Unknown,
     Veto,
 )
-from forewarn.drivers.program import Ended, ProgramUnusable, found, inherited, run
-from forewarn.drivers.room import Room
-from forewarn.words import in_words, listing, parse_duration
+from forewarn.support.program import Ended, ProgramUnusable, found, inherited, run
+from forewarn.support.task_file import NotStarted, StillAtWork, paper
+from forewarn.support.text import in_words, listing, parse_duration
 
 DONE, AGAIN, FAILED, HAPPENED, UNKNOWN = 0, 10, 20, 30, 40  # what a program ends with
 ASK_AGAIN: Duration = 30 * SECOND  # after which a program that said AGAIN is asked, if it says none

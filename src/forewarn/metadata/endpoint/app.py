@@ -9,21 +9,30 @@ from __future__ import annotations
 
 import asyncio
 
-from forewarn import guard
-from forewarn.logs import logger
-from forewarn.metadata import present
-from forewarn.metadata.beside import Beside
-from forewarn.metadata.boards import UNCHANGED, Boards, Page
-from forewarn.metadata.counts import ROWS, Counts
-from forewarn.metadata.fair_queue import FairQueue
-from forewarn.metadata.limits import Buffered, Crowd, Limits, Rates
-from forewarn.metadata.plans import Plan
-from forewarn.metadata.reply import CUT, HANG_UP, Gone, Receive, Reply, Scope, Send, refused
-from forewarn.metadata.seats import Seat, Seats
-from forewarn.metadata.standing import Standing
+from forewarn.metadata.endpoint import to_wire
+from forewarn.metadata.endpoint.callers import Seat, Seats
+from forewarn.metadata.endpoint.counts import ROWS, Counts
+from forewarn.metadata.endpoint.documents import UNCHANGED, Boards, Page
+from forewarn.metadata.endpoint.extensions import Beside
+from forewarn.metadata.endpoint.limits import Buffered, Crowd, Limits, Rates
+from forewarn.metadata.endpoint.reply import (
+    CUT,
+    HANG_UP,
+    Gone,
+    Receive,
+    Reply,
+    Scope,
+    Send,
+    refused,
+)
+from forewarn.metadata.endpoint.response_headers import Standing
+from forewarn.metadata.http.fair_queue import FairQueue
+from forewarn.metadata.http.known_polls import Plan
 from forewarn.metadata.upstream import GroupNews, Moment, NotTaken, OutcomeNotKnown, Upstream
-from forewarn.service.seldom import Seldom
-from forewarn.wire import beside, errors, requests
+from forewarn.support import guard
+from forewarn.support.log_throttle import Seldom
+from forewarn.support.logs import logger
+from forewarn.wire import errors, extensions, requests
 from forewarn.wire.errors import Problem
 from forewarn.wire.instance import Found, NeedsText, NoSuchElement, answer, versions_body
 from forewarn.wire.versions import Version
@@ -152,10 +161,12 @@ class MetadataApp:
         )
         if seat is None:
             return refused(errors.NOT_FOUND)
-        ask = beside.read(scope["method"], scope["path"], scope["query_string"], scope["headers"])
+        ask = extensions.read(
+            scope["method"], scope["path"], scope["query_string"], scope["headers"]
+        )
         if not self._rates.admit(seat.name):
             self.counts.hit("throttle", seat.name)
-            if isinstance(ask, requests.GetDocument | beside.Wait) and seat.board.enabled:
+            if isinstance(ask, requests.GetDocument | extensions.Wait) and seat.board.enabled:
                 self._upstream.alive(seat.group)
             return refused(errors.THROTTLED)
         match ask:
@@ -168,7 +179,7 @@ class MetadataApp:
             case requests.GetVersions():
                 return Reply(200, versions_body())
             case requests.GetInstance(version=version, path=path, format=format):
-                facts = present.facts(seat.machine, seat.group, seat.place)
+                facts = to_wire.facts(seat.machine, seat.group, seat.place)
                 match answer(facts, version, path, format):
                     case Found(body=body, content_type=content_type):
                         return Reply(200, body, content_type)
@@ -176,13 +187,13 @@ class MetadataApp:
                         return refused(errors.LEAF_WITHOUT_TEXT)
                     case NoSuchElement():
                         return refused(errors.NOT_FOUND)
-            case beside.GetReadiness():
+            case extensions.GetReadiness():
                 return await self.beside.readiness(seat, ask)
-            case beside.Wait() | beside.PutReadiness():
+            case extensions.Wait() | extensions.PutReadiness():
                 said = await self._body(seat, scope, receive)
                 if isinstance(said, Problem):
                     return refused(said)
-                if isinstance(ask, beside.PutReadiness):
+                if isinstance(ask, extensions.PutReadiness):
                     return await self.beside.prepare(seat, ask, said)
                 return await self.beside.wait(seat, ask, scope, receive)
 

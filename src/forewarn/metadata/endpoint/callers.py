@@ -10,8 +10,8 @@ import msgspec
 
 from forewarn.core import Machine
 from forewarn.core.fleet import Place
-from forewarn.metadata.boards import Board
-from forewarn.metadata.limits import STRANGER
+from forewarn.metadata.endpoint.documents import Board
+from forewarn.metadata.endpoint.limits import STRANGER
 from forewarn.metadata.upstream import GroupNews
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from forewarn.logs import logger
-from forewarn.metadata.limits import OPEN_FILES, Limits
+from forewarn.metadata.endpoint.limits import OPEN_FILES, Limits
+from forewarn.support.logs import logger
 from forewarn.wire.versions import VERSIONS
 
 ROWS = {version.name: 2 * n for n, version in enumerate(VERSIONS)}

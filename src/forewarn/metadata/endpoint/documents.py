@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from forewarn.metadata import present
+from forewarn.metadata.endpoint import to_wire
 from forewarn.metadata.upstream import GroupNews
 from forewarn.wire.document import Document, etag, render
 from forewarn.wire.errors import JSON
@@ -75,7 +75,7 @@ class Board:
     def _rendered(self, version: Version) -> Page:
         if not self.view.events:
             return self._empty(self.incarnation)
-        document = present.document(self.view, version)
+        document = to_wire.document(self.view, version)
         return Page(render(document, version), tuple(event.id for event in document.events))
 
 

@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from forewarn import guard
-from forewarn.metadata import present
-from forewarn.metadata.boards import Board, Page
-from forewarn.metadata.reply import HALF_CLOSED, Gone, Receive, Reply, Scope, refused
-from forewarn.metadata.seats import Seat, Seats
+from forewarn.metadata.endpoint import to_wire
+from forewarn.metadata.endpoint.callers import Seat, Seats
+from forewarn.metadata.endpoint.documents import Board, Page
+from forewarn.metadata.endpoint.reply import HALF_CLOSED, Gone, Receive, Reply, Scope, refused
 from forewarn.metadata.upstream import (
     MAX_CHANGES,
     MAX_NOTE,
@@ -27,7 +26,8 @@ from forewarn.metadata.upstream import (
     TooOften,
     Upstream,
 )
-from forewarn.wire import beside, errors, requests
+from forewarn.support import guard
+from forewarn.wire import errors, extensions, requests
 from forewarn.wire.errors import Problem
 from forewarn.wire.versions import Version
 
@@ -122,7 +122,7 @@ class Beside:
             self._stopping = True
             self.waits.wake_all()
 
-    async def wait(self, seat: Seat, ask: beside.Wait, scope: Scope, receive: Receive) -> Reply:
+    async def wait(self, seat: Seat, ask: extensions.Wait, scope: Scope, receive: Receive) -> Reply:
         """The document as soon as it is none that the caller knows; 304 when its time is up."""
         end = guard.monotonic() + ask.timeout
         tags, patient, begun = ask.tags, True, False
@@ -148,8 +148,8 @@ class Beside:
                     self._sign_of_life(seat, ask.version, page)
                 patient = await self.waits.until(seat.group, end, receive)
 
-    async def prepare(self, seat: Seat, ask: beside.PutReadiness, body: bytes) -> Reply:
-        word = beside.read_word(body, MAX_NOTE)
+    async def prepare(self, seat: Seat, ask: extensions.PutReadiness, body: bytes) -> Reply:
+        word = extensions.read_word(body, MAX_NOTE)
         if isinstance(word, Problem):
             return refused(word)
         say = self._upstream.prepare(seat.name, seat.group, ask.event, word.ready, word.note)
@@ -158,7 +158,7 @@ class Beside:
         except TooOften:
             return refused(errors.changed_too_often(MAX_CHANGES))
 
-    async def readiness(self, seat: Seat, ask: beside.GetReadiness) -> Reply:
+    async def readiness(self, seat: Seat, ask: extensions.GetReadiness) -> Reply:
         return _told_of(await self._upstream.prepared(seat.group, ask.event))
 
     @contextmanager
@@ -197,4 +197,4 @@ class Beside:
 def _told_of(prepared: Prepared | None) -> Reply:
     if prepared is None:
         return refused(errors.NOT_FOUND)
-    return Reply(200, beside.render(present.readiness(prepared.event, prepared.alive)))
+    return Reply(200, extensions.render(to_wire.readiness(prepared.event, prepared.alive)))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from forewarn import guard
+from forewarn.support import guard
 
 OPEN_FILES = "open_files"  # the system's own limit, counted among ours
 STRANGER = "at "  # what the name of a caller begins with that is no machine

@@ -7,13 +7,13 @@ from collections.abc import MutableMapping
 from typing import Any
 from urllib.parse import quote
 
-from forewarn import guard
-from forewarn.metadata.app import MetadataApp
-from forewarn.metadata.reply import FAULT, Receive, Scope, Send
-from forewarn.metadata.seats import Seats
-from forewarn.metadata.spoiling import Spoiling
+from forewarn.metadata.endpoint.app import MetadataApp
+from forewarn.metadata.endpoint.callers import Seats
+from forewarn.metadata.endpoint.reply import FAULT, Receive, Scope, Send
+from forewarn.metadata.faults.inject import Spoiling
 from forewarn.metadata.upstream import Upstream
-from forewarn.service.trace import Trace
+from forewarn.service.telemetry.event_trace import Trace
+from forewarn.support import guard
 
 
 class Recorder:

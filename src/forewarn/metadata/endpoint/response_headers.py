@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from http import HTTPStatus
 
 from forewarn import __version__
-from forewarn.metadata import present
+from forewarn.metadata.endpoint import to_wire
 from forewarn.wire.errors import JSON, Problem
 
 SERVER = f"IMDS/{__version__}"
@@ -34,7 +34,7 @@ class Standing:
         """It is this instant now."""
         second = at // 1_000_000
         if second != self._second:
-            self._second, self._date = second, present.date(at)
+            self._second, self._date = second, to_wire.date(at)
             self._write()
 
     def start_over(self) -> bytes:

@@ -9,8 +9,8 @@ from collections.abc import Collection
 from forewarn.core import Event, GroupKind, GroupView, Machine, Status
 from forewarn.core.fleet import Place
 from forewarn.core.time import SECOND, Time
-from forewarn.wire import beside
 from forewarn.wire import document as wire
+from forewarn.wire import extensions
 from forewarn.wire.instance import Facts, host_name_of
 from forewarn.wire.times import rfc1123
 from forewarn.wire.versions import Version
@@ -69,12 +69,14 @@ def facts(machine: Machine, group: str, place: Place) -> Facts:
     )
 
 
-def readiness(event: Event, alive: Collection[str]) -> beside.Readiness:
+def readiness(event: Event, alive: Collection[str]) -> extensions.Readiness:
     """Who has said to be ready, and on whom of those it is about one is still waiting."""
     ready = {said.machine for said in event.ready}
-    return beside.Readiness(
+    return extensions.Readiness(
         event.id,
-        tuple(beside.ReadyMachine(said.machine, date(said.at), said.note) for said in event.ready),
+        tuple(
+            extensions.ReadyMachine(said.machine, date(said.at), said.note) for said in event.ready
+        ),
         tuple(name for name in event.resources if name in alive and name not in ready),
     )
 

@@ -13,10 +13,10 @@ from contextlib import asynccontextmanager
 from itertools import count
 
 from forewarn.core.time import SECOND
-from forewarn.metadata.reply import HALF_CLOSED, IN_PROCESS, UNWOUND, Gone, Receive, Scope
-from forewarn.service.clock import Clock, VirtualClock
-from forewarn.service.ledger import Ledger
-from forewarn.service.scheduler import Scheduler
+from forewarn.metadata.endpoint.reply import HALF_CLOSED, IN_PROCESS, UNWOUND, Gone, Receive, Scope
+from forewarn.service.engine.clock import Clock, VirtualClock
+from forewarn.service.engine.ledger import Ledger
+from forewarn.service.engine.scheduler import Scheduler
 
 MAX_UNWOUND = 10.0  # real seconds that somebody in process waits for a clock that nobody winds
 AT_ONCE = 0.0  # an instant of the loop's time that has long passed

@@ -1,9 +1,9 @@
 """Answers that go wrong on purpose: between what records them and the endpoint.
 
-Asks `service/faults.py` about every request for the document, a long-poll too, and every approval
-whose head is well formed; all others pass. A caller that got a spoiled document has not seen it:
-nothing is noted but, where it was answered 200, a sign of life. What is spoiled is marked for
-whoever records.
+Asks `service/faults/registry.py` about every request for the document, a long-poll too, and every
+approval whose head is well formed; all others pass. A caller that got a spoiled document has not
+seen it: nothing is noted but, where it was answered 200, a sign of life. What is spoiled is marked
+for whoever records.
 """
 
 from __future__ import annotations
@@ -11,18 +11,27 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import Any, TypeAlias
 
-from forewarn.metadata.app import MetadataApp
-from forewarn.metadata.holding import Holding
-from forewarn.metadata.reply import CUT, FAULT, IN_PROCESS, Gone, Receive, Reply, Scope, Send
-from forewarn.metadata.seats import Seat, Seats
+from forewarn.metadata.endpoint.app import MetadataApp
+from forewarn.metadata.endpoint.callers import Seat, Seats
+from forewarn.metadata.endpoint.reply import (
+    CUT,
+    FAULT,
+    IN_PROCESS,
+    Gone,
+    Receive,
+    Reply,
+    Scope,
+    Send,
+)
+from forewarn.metadata.faults.delay import Holding
 from forewarn.metadata.upstream import NotTaken
-from forewarn.service.fault_accounts import Fault
-from forewarn.service.fault_kinds import MAX_HELD, Kind
-from forewarn.service.faults import Faults
-from forewarn.service.mischief import Mischief
-from forewarn.wire import beside, errors, requests, spoiled
+from forewarn.service.faults.event_faults import Mischief
+from forewarn.service.faults.kinds import MAX_HELD, Kind
+from forewarn.service.faults.model import Fault
+from forewarn.service.faults.registry import Faults
+from forewarn.wire import errors, extensions, fault_bodies, requests
 
-Asked: TypeAlias = requests.GetDocument | beside.Wait | requests.PostApproval
+Asked: TypeAlias = requests.GetDocument | extensions.Wait | requests.PostApproval
 
 KEEP = frozenset({Kind.SLOW, Kind.INCARNATION})  # what is answered in the end is in order
 
@@ -46,7 +55,9 @@ class Spoiling:
             await self._app(scope, receive, send)
             return
         seat = _seat(self._app.seats, scope)
-        ask = beside.read(scope["method"], scope["path"], scope["query_string"], scope["headers"])
+        ask = extensions.read(
+            scope["method"], scope["path"], scope["query_string"], scope["headers"]
+        )
         if seat is None or not isinstance(ask, Asked):
             await self._app(scope, receive, send)
             return
@@ -136,12 +147,12 @@ class Spoiling:
             case Kind.EMPTY:
                 await self._answer(send, Reply(200))
             case Kind.NO_EVENTS:
-                await self._answer(send, Reply(200, spoiled.without_events(body)))
+                await self._answer(send, Reply(200, fault_bodies.without_events(body)))
             case Kind.PLAIN:
                 said = body if fault.body is None else fault.body.encode()
-                await self._answer(send, Reply(200, said, spoiled.PLAIN))
+                await self._answer(send, Reply(200, said, fault_bodies.PLAIN))
             case Kind.CONTROL_CHARACTERS:
-                await self._answer(send, Reply(200, spoiled.with_control_characters(body)))
+                await self._answer(send, Reply(200, fault_bodies.with_control_characters(body)))
             case Kind.TRUNCATED:
                 await self._answer(send, Reply(200, body), half=True)
                 _cut(scope)
@@ -155,13 +166,13 @@ class Spoiling:
             case Kind.THROTTLED:
                 await self._answer(send, Reply(429, errors.THROTTLED.body))
             case Kind.GONE:
-                await self._answer(send, Reply(410, spoiled.GONE))
+                await self._answer(send, Reply(410, fault_bodies.GONE))
             case Kind.STALLED:
                 await self._stall(fault, scope, receive)
             case Kind.RESET:
                 _cut(scope, hard=True)
             case _:
-                said = spoiled.ERROR if fault.body is None else fault.body.encode()
+                said = fault_bodies.ERROR if fault.body is None else fault.body.encode()
                 await self._answer(send, Reply(fault.status or 500, said))
 
     async def _stall(self, fault: Fault, scope: Scope, receive: Receive) -> None:

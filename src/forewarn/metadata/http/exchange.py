@@ -11,10 +11,10 @@ from collections.abc import MutableMapping
 from http import HTTPStatus
 from typing import Any, Protocol
 
-from forewarn.logs import logger
-from forewarn.metadata.reply import CUT, HALF_CLOSED, Scope
-from forewarn.metadata.request_parser import Request
-from forewarn.service.seldom import Seldom
+from forewarn.metadata.endpoint.reply import CUT, HALF_CLOSED, Scope
+from forewarn.metadata.http.request_parser import Request
+from forewarn.support.log_throttle import Seldom
+from forewarn.support.logs import logger
 from forewarn.wire.errors import NOT_TAKEN, Problem
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"

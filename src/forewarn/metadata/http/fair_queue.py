@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeAlias
 
-from forewarn.logs import logger
-from forewarn.service.seldom import Seldom
+from forewarn.support.log_throttle import Seldom
+from forewarn.support.logs import logger
 
 Job: TypeAlias = Callable[[], int]  # returns its cost
 

@@ -18,12 +18,10 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from os import read, write
 
-from forewarn import guard
-from forewarn.logs import logger
-from forewarn.metadata.app import MetadataApp
-from forewarn.metadata.limits import OPEN_FILES, Limits, Room, share_of
-from forewarn.metadata.plans import ALLOWED, MAX_PLAN, known, learn
-from forewarn.metadata.protocol import (
+from forewarn.metadata.endpoint.app import MetadataApp
+from forewarn.metadata.endpoint.limits import OPEN_FILES, Limits, Room, share_of
+from forewarn.metadata.http.known_polls import ALLOWED, MAX_PLAN, known, learn
+from forewarn.metadata.http.protocol import (
     DISCARD_BYTES,
     DISCARD_SECONDS,
     LINGER,
@@ -31,6 +29,8 @@ from forewarn.metadata.protocol import (
     MetadataProtocol,
 )
 from forewarn.metadata.upstream import Moment
+from forewarn.support import guard
+from forewarn.support.logs import logger
 
 CHUNK = MAX_PLAN + 1  # bytes that are read at a time: more cannot be a poll that has a plan
 SMALL = 448  # bytes that almost every poll fits into, and that are had without malloc

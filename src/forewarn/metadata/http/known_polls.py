@@ -12,8 +12,8 @@ from typing import Any
 
 import httptools
 
-from forewarn.metadata.boards import CLOSE
-from forewarn.metadata.counts import ROWS
+from forewarn.metadata.endpoint.counts import ROWS
+from forewarn.metadata.endpoint.documents import CLOSE
 from forewarn.wire import requests
 from forewarn.wire.versions import Version
 

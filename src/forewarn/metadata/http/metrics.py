@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from forewarn.metadata.app import MetadataApp
-from forewarn.service.readings import Kind, Reading
+from forewarn.metadata.endpoint.app import MetadataApp
+from forewarn.service.telemetry.samples import Kind, Reading
 
 if TYPE_CHECKING:
-    from forewarn.metadata.front import Front
+    from forewarn.metadata.http.front import Front
 
 
 def readings(app: MetadataApp, front: Front | None) -> list[Reading]:

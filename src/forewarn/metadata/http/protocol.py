@@ -16,12 +16,12 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from forewarn import guard
-from forewarn.metadata.app import READ_SIZE, MetadataApp
-from forewarn.metadata.exchange import Exchange
-from forewarn.metadata.limits import Room, share_of
-from forewarn.metadata.reply import HALF_CLOSED, Scope
-from forewarn.metadata.request_parser import Malformed, Request, RequestParser
+from forewarn.metadata.endpoint.app import READ_SIZE, MetadataApp
+from forewarn.metadata.endpoint.limits import Room, share_of
+from forewarn.metadata.endpoint.reply import HALF_CLOSED, Scope
+from forewarn.metadata.http.exchange import Exchange
+from forewarn.metadata.http.request_parser import Malformed, Request, RequestParser
+from forewarn.support import guard
 from forewarn.wire.errors import BUSY, MALFORMED, TOO_MANY_CONNECTIONS, Problem
 
 LINGER = 1.5  # seconds that an idle connection is kept when somebody else goes on with the socket

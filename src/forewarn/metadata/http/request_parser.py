@@ -12,7 +12,7 @@ import urllib.parse
 
 import httptools
 
-from forewarn.metadata.limits import Limits
+from forewarn.metadata.endpoint.limits import Limits
 
 SLICE = 16 * 1024  # bytes that one call consumes at most, so that others get their turn
 END = b"\r\n\r\n"  # of a head

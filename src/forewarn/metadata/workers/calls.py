@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from forewarn import guard
-from forewarn.logs import logger
-from forewarn.metadata.lines import (
+from forewarn.metadata.upstream import LocalUpstream, NotTaken, TooOften
+from forewarn.metadata.workers.messages import (
     Answer,
     Approve,
     AskPrepared,
@@ -18,8 +17,9 @@ from forewarn.metadata.lines import (
     Report,
     ToControl,
 )
-from forewarn.metadata.upstream import LocalUpstream, NotTaken, TooOften
-from forewarn.service.seldom import Seldom
+from forewarn.support import guard
+from forewarn.support.log_throttle import Seldom
+from forewarn.support.logs import logger
 
 MAX_CALLS = 4_096  # of one worker under way at a time
 

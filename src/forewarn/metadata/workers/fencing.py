@@ -13,7 +13,7 @@ import os
 import signal
 from collections.abc import Callable, Iterable
 
-from forewarn import guard
+from forewarn.support import guard
 
 ENDED_WITHIN = 1.0  # seconds in which a killed process is gone; it answers nobody in any case
 

@@ -13,15 +13,15 @@ import asyncio
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
-from forewarn import __version__, guard
+from forewarn import __version__
 from forewarn.core import Group
 from forewarn.core.registry import ClockAccepted
-from forewarn.logs import logger
-from forewarn.metadata import telling
-from forewarn.metadata.attendance import Attendance
-from forewarn.metadata.away import Away
-from forewarn.metadata.calls import Calls, Member
-from forewarn.metadata.lines import (
+from forewarn.metadata.upstream import LocalUpstream
+from forewarn.metadata.workers import updates
+from forewarn.metadata.workers.availability import Attendance
+from forewarn.metadata.workers.calls import Calls, Member
+from forewarn.metadata.workers.fencing import Away
+from forewarn.metadata.workers.messages import (
     MAX_GREETING,
     PROTOCOL,
     BrokenLine,
@@ -41,11 +41,12 @@ from forewarn.metadata.lines import (
     Whole,
     frame,
 )
-from forewarn.metadata.tally import Tally, of_workers
-from forewarn.metadata.upstream import LocalUpstream
-from forewarn.service.clock import STALL, Clock
-from forewarn.service.readings import Reading, Spread, Spreads, spread
+from forewarn.metadata.workers.metrics import Tally, of_workers
+from forewarn.service.engine.clock import STALL, Clock
+from forewarn.service.telemetry.samples import Reading, Spread, Spreads, spread
 from forewarn.store.port import Commit, Store
+from forewarn.support import guard
+from forewarn.support.logs import logger
 
 GATHER = 3.0  # seconds that a worker which may be answering guests, but is not here, is waited for
 HEARD_WITHIN = 5.0  # seconds in which a worker has to hear of a change; then it is ended
@@ -174,8 +175,8 @@ class Hub:
         changed = await self._changes(after)
         if not changed:
             return
-        short = await _framed(telling.news(seq, changed))
-        full = await _framed(telling.news(seq, telling.in_full(changed, after)))
+        short = await _framed(updates.news(seq, changed))
+        full = await _framed(updates.news(seq, updates.in_full(changed, after)))
         self._pending = full  # from here on without a pause, or somebody would miss it
         whole = {member.number for member in self._members.values() if member.whole}
         for member in list(self._members.values()):
@@ -186,7 +187,7 @@ class Hub:
     async def _changes(self, after: Mapping[str, Group]) -> list[Changed]:
         found = []
         for n, group in enumerate(after.values(), 1):
-            one = telling.changed(self._store.groups.get(group.name), group)
+            one = updates.changed(self._store.groups.get(group.name), group)
             if one is not None:
                 found.append(one)
             if n % LOOK_SLICE == 0:
@@ -297,7 +298,7 @@ class Hub:
         """All groups, then leave to show them as soon as nobody shows anything older."""
         line = member.line
         try:
-            for groups in telling.stock(self._store.groups):
+            for groups in updates.stock(self._store.groups):
                 line.say(groups)
                 await line.drain()
                 await guard.pause(0)

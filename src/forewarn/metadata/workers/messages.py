@@ -16,7 +16,7 @@ import msgspec
 from forewarn.core import Duration, GroupView, Machine, Rules, Time
 from forewarn.core.fleet import Place
 from forewarn.metadata.upstream import GroupNews, Prepared
-from forewarn.service.readings import Reading
+from forewarn.service.telemetry.samples import Reading
 
 PROTOCOL = 2
 MAX_FRAME = 64 * 1024 * 1024  # bytes; a group with all the events it may have fits

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from forewarn.service.readings import Kind, Reading, counter, gauge
+from forewarn.service.telemetry.samples import Kind, Reading, counter, gauge
 
 POLLS = "forewarn_polls"
 

@@ -14,10 +14,10 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeAlias
 
-from forewarn import __version__, guard
+from forewarn import __version__
 from forewarn.core import Now, Rules, Time
-from forewarn.logs import logger
-from forewarn.metadata.lines import (
+from forewarn.metadata.upstream import GroupNews, NotTaken, OutcomeNotKnown, Prepared, TooOften
+from forewarn.metadata.workers.messages import (
     PROTOCOL,
     Answer,
     Approve,
@@ -40,11 +40,12 @@ from forewarn.metadata.lines import (
     Welcome,
     Whole,
 )
-from forewarn.metadata.seen import Seen
-from forewarn.metadata.stage import Stage
-from forewarn.metadata.upstream import GroupNews, NotTaken, OutcomeNotKnown, Prepared, TooOften
-from forewarn.service.clock import Clock, FollowedClock
-from forewarn.service.readings import Reading
+from forewarn.metadata.workers.poll_report import Seen
+from forewarn.metadata.workers.staged_views import Stage
+from forewarn.service.engine.clock import Clock, FollowedClock
+from forewarn.service.telemetry.samples import Reading
+from forewarn.support import guard
+from forewarn.support.logs import logger
 
 DIAL_FIRST, DIAL_MOST = 0.05, 1.0  # seconds between two attempts to reach control
 GREETED_WITHIN = 10.0  # seconds in which control has to answer a hello

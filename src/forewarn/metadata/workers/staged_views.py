@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from forewarn import guard
 from forewarn.core import GroupView
 from forewarn.core.fleet import Place
-from forewarn.metadata.lines import BrokenLine, Changed
 from forewarn.metadata.upstream import GroupNews
+from forewarn.metadata.workers.messages import BrokenLine, Changed
+from forewarn.support import guard
 
 SHOW_SLICE = 16  # groups that are shown before the loop gets its turn
 

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from forewarn.cli.output import fail, fail_all, say
 
 if TYPE_CHECKING:
-    from forewarn.cli.settings import Said
     from forewarn.node import Config
-    from forewarn.node.handed import Handed
+    from forewarn.node.listening.handed_over import Handed
+    from forewarn.node.settings import Said
 
-PROGRAM = "forewarn.cli.supervisor"
+PROGRAM = "forewarn.node.daemon.supervisor_main"
 
 
 def take_sockets() -> Handed:
     """What whoever started us has opened for us."""
     from forewarn.node import CannotListen
-    from forewarn.node.handed import Handed
+    from forewarn.node.listening.handed_over import Handed
 
     try:
         return Handed.taken_from(os.environ)
@@ -36,7 +36,7 @@ def take_sockets() -> Handed:
 
 def tell_of_missing(made: Config, handed: Handed) -> None:
     """Print a note for each address in the settings on which nothing will listen."""
-    from forewarn.node.opening import not_handed_over
+    from forewarn.node.listening.open_all import not_handed_over
 
     for address in not_handed_over(made, handed):
         say(
@@ -52,7 +52,7 @@ def become_if_wanted(
 ) -> None:
     """Does not return if the settings want workers. Settings that are wrong are somebody else's
     to complain of."""
-    from forewarn.cli import settings as s
+    from forewarn.node import settings as s
 
     try:
         if not s.gather(config, os.environ, flags).settings.workers:
@@ -80,8 +80,8 @@ def become(
     import msgspec
 
     from forewarn.node import CannotListen
-    from forewarn.node.child import interpreter
-    from forewarn.node.opening import open_all
+    from forewarn.node.listening.open_all import open_all
+    from forewarn.node.processes.child import interpreter
 
     tell_of_missing(made, handed)
     try:

@@ -22,23 +22,23 @@ from typing import Any
 import msgspec
 import typer
 
-from forewarn import guard
-from forewarn.cli.managed import status, wrong
 from forewarn.cli.output import fail, fail_all
-from forewarn.cli.reloading import Reloading, Report
-from forewarn.cli.runtime import COLLECT, logging_as
-from forewarn.cli.runtime import _within_the_open_files as fitted
-from forewarn.cli.runtime import run as run_node
-from forewarn.cli.settings import Said, Settings, SettingsError
-from forewarn.cli.settings import config as checked
-from forewarn.cli.settings import load as load_settings
-from forewarn.logs import logger
-from forewarn.metadata.remote import NotWelcome
+from forewarn.metadata.workers.remote_upstream import NotWelcome
 from forewarn.node import Address, CannotListen, Config, Node
-from forewarn.node.child import ALIVE, FOR_GOOD, READY, REREAD, SETTINGS, UNWELL
-from forewarn.node.handed import adopted
-from forewarn.node.worker import Worker
+from forewarn.node.daemon.reload import Reloading, Report
+from forewarn.node.daemon.run import COLLECT, logging_as
+from forewarn.node.daemon.run import _within_the_open_files as fitted
+from forewarn.node.daemon.run import run as run_node
+from forewarn.node.daemon.service_manager import status, wrong
+from forewarn.node.listening.handed_over import adopted
+from forewarn.node.processes.child import ALIVE, FOR_GOOD, READY, REREAD, SETTINGS, UNWELL
+from forewarn.node.processes.worker import Worker
+from forewarn.node.settings import Said, Settings, SettingsError
+from forewarn.node.settings import config as checked
+from forewarn.node.settings import load as load_settings
 from forewarn.store import StoreFailed, StoreUnusable
+from forewarn.support import guard
+from forewarn.support.logs import logger
 
 SIGN_OF_LIFE = 2.0  # seconds between two signs of life for the supervisor
 

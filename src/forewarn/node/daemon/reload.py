@@ -12,15 +12,15 @@ from typing import Any
 
 import msgspec
 
-from forewarn.cli.settings import Said, Settings, SettingsError
 from forewarn.core import Refused
-from forewarn.drivers.command import Command
-from forewarn.logs import logger
-from forewarn.metadata import front
-from forewarn.metadata.app import MetadataApp
-from forewarn.metadata.limits import Limits
+from forewarn.drivers.command.driver import Command
+from forewarn.metadata.endpoint.app import MetadataApp
+from forewarn.metadata.endpoint.limits import Limits
+from forewarn.metadata.http import front
 from forewarn.node import CannotListen, Config, Node
-from forewarn.words import listing
+from forewarn.node.settings import Said, Settings, SettingsError
+from forewarn.support.logs import logger
+from forewarn.support.text import listing
 
 LIMITS = tuple(field.name for field in msgspec.structs.fields(Limits))
 RULES = ("silence", "start_grace", "enable_delay")

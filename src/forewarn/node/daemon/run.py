@@ -15,16 +15,17 @@ from contextlib import AbstractContextManager
 import msgspec
 import typer
 
-from forewarn.cli.managed import managed
-from forewarn.cli.reloading import Reloading, Report
-from forewarn.cli.settings import Said, Settings
-from forewarn.control.crowd import MAX_OPERATOR_CONNECTIONS
-from forewarn.logs import logger
+from forewarn.control.server.connections import MAX_OPERATOR_CONNECTIONS
 from forewarn.node import Config, Node
+from forewarn.node.daemon.reload import Reloading, Report
+from forewarn.node.daemon.service_manager import managed
 from forewarn.node.notifying import Notifier
-from forewarn.service import narrating, tracing
-from forewarn.service.narrating import Narrator
+from forewarn.node.settings import Said, Settings
+from forewarn.service.engine import otel
+from forewarn.service.telemetry import log as narrating
+from forewarn.service.telemetry.log import Narrator
 from forewarn.store import OutcomeUnknown
+from forewarn.support.logs import logger
 
 COLLECT = (50_000, 20, 100)  # what ten thousand connections bring along is no garbage yet
 FILES_OF_A_PROGRAM = 4  # its input, its output, itself
@@ -148,4 +149,4 @@ def logging_as(settings: Settings | None) -> None:
 
 def _traced(settings: Settings | None) -> AbstractContextManager[None]:
     """Traces are sent while this lasts, if somebody wants them."""
-    return tracing.sent_to(settings.traces if settings is not None else "")
+    return otel.sent_to(settings.traces if settings is not None else "")

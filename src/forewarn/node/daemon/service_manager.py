@@ -9,12 +9,12 @@ import contextlib
 import signal
 from collections.abc import AsyncIterator
 
-from forewarn import guard
-from forewarn.cli.reloading import Reloading, Report
-from forewarn.logs import logger
 from forewarn.node import Node
+from forewarn.node.daemon.reload import Reloading, Report
 from forewarn.node.notifying import Notifier
-from forewarn.words import listing
+from forewarn.support import guard
+from forewarn.support.logs import logger
+from forewarn.support.text import listing
 
 log = logger("forewarn")
 

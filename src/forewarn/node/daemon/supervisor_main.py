@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import forewarn
-from forewarn.cli.running import note
-from forewarn.logs import logger
-from forewarn.node.child import CONTROL, Child
+from forewarn.node.daemon.discovery import note
 from forewarn.node.notifying import WATCH_SHARE, Notifier
-from forewarn.node.supervisor import LOOK_EVERY, Supervisor
-from forewarn.service import narrating
+from forewarn.node.processes.child import CONTROL, Child
+from forewarn.node.processes.supervisor import LOOK_EVERY, Supervisor
+from forewarn.service.telemetry import log as narrating
+from forewarn.support.logs import logger
 
 log = logger("forewarn")
 

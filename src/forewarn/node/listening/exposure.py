@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import socket
 
-from forewarn import guard
 from forewarn.core.time import DAY, Duration
-from forewarn.logs import logger
 from forewarn.node.config import Config
-from forewarn.node.sockets import CannotListen, local
-from forewarn.service.tokens import Tokens
-from forewarn.words import in_words
+from forewarn.node.listening.sockets import CannotListen, local
+from forewarn.service.access.tokens import Tokens
+from forewarn.support import guard
+from forewarn.support.logs import logger
+from forewarn.support.text import in_words
 
 ADMIN_ENDS_SOON: Duration = 14 * DAY  # before the last token of an admin expires, it is warned of
 ADMIN_EVERY = 86_400.0  # seconds of guard time between two looks

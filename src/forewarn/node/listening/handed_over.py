@@ -13,8 +13,8 @@ from collections.abc import MutableMapping
 
 import msgspec
 
-from forewarn.node.sockets import CannotListen
-from forewarn.words import listing
+from forewarn.node.listening.sockets import CannotListen
+from forewarn.support.text import listing
 
 FIRST = 3  # the first descriptor that is handed over
 METADATA, CONTROL = "metadata", "control"

@@ -9,9 +9,9 @@ import socket
 import msgspec
 
 from forewarn.node.config import Address, Config
-from forewarn.node.handed import Handed, adopted, enough_for, where
-from forewarn.node.sockets import CannotListen, all_or_none, confined, open_one
-from forewarn.node.spreading import open_several, spread
+from forewarn.node.listening.handed_over import Handed, adopted, enough_for, where
+from forewarn.node.listening.reuseport import open_several, spread
+from forewarn.node.listening.sockets import CannotListen, all_or_none, confined, open_one
 
 
 class Opened(msgspec.Struct, frozen=True):

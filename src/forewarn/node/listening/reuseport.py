@@ -14,7 +14,14 @@ from array import array
 from collections.abc import Sequence
 
 from forewarn.node.config import Address
-from forewarn.node.sockets import BACKLOG, TCP, CannotListen, all_or_none, open_one, why_not
+from forewarn.node.listening.sockets import (
+    BACKLOG,
+    TCP,
+    CannotListen,
+    all_or_none,
+    open_one,
+    why_not,
+)
 
 ATTACH = 51  # SO_ATTACH_REUSEPORT_CBPF
 NETWORK = 0xFFF00000  # SKF_NET_OFF: where the network's header begins, whatever has been read

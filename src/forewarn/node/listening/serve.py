@@ -10,16 +10,16 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
-from forewarn import guard
-from forewarn.logs import logger
-from forewarn.metadata.app import MetadataApp
+from forewarn.metadata.endpoint.app import MetadataApp
 from forewarn.node.config import Address, Config
 from forewarn.node.heap import trim_after_use
-from forewarn.service.seldom import Seldom
+from forewarn.support import guard
+from forewarn.support.log_throttle import Seldom
+from forewarn.support.logs import logger
 
 if TYPE_CHECKING:  # what serves on sockets is imported when something does
-    from forewarn.metadata.front import Front
-    from forewarn.node.servers import InnerServer, Open
+    from forewarn.metadata.http.front import Front
+    from forewarn.node.listening.server import InnerServer, Open
 
 SWEEP_SLICE = 64  # connections that are looked at before the loop gets its turn
 SWEEP_EVERY = 1.0  # seconds of guard time between two looks for callers that are too slow
@@ -38,8 +38,8 @@ async def serve_guests(
     outlived: Callable[[], bool] = lambda: False,
 ) -> Front | None:
     """`outlived`: will somebody else answer on these sockets when we have stopped?"""
-    from forewarn.metadata import front
-    from forewarn.metadata.protocol import protocol
+    from forewarn.metadata.http import front
+    from forewarn.metadata.http.protocol import protocol
 
     told = config.record is not None or config.observe  # of every exchange
     fronted = config.front and front.possible(config.limits) and not told
@@ -62,7 +62,7 @@ async def serve(
     http: Any = "httptools",
     door: Open | None = None,
 ) -> InnerServer:
-    from forewarn.node.servers import server
+    from forewarn.node.listening.server import server
 
     inner = server(app, http=http, door=door)
     running = tasks.start(inner.serve(list(sockets)), "server")

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import uvicorn
 
-from forewarn import guard
+from forewarn.support import guard
 
 # Something that accepts connections, given the sockets and what makes protocols; it can be closed.
 Open: TypeAlias = Callable[[Sequence[socket.socket], Callable[[], Any]], Any]

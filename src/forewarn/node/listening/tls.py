@@ -11,11 +11,11 @@ import ssl
 import stat
 from pathlib import Path
 
-from forewarn import guard
-from forewarn.logs import logger
-from forewarn.node.certificates import EXPIRES_SOON, Pair, examine
 from forewarn.node.config import Tls
-from forewarn.node.sockets import CannotListen
+from forewarn.node.listening.certificates import EXPIRES_SOON, Pair, examine
+from forewarn.node.listening.sockets import CannotListen
+from forewarn.support import guard
+from forewarn.support.logs import logger
 
 CERTIFICATE_WARNED = 86_400.0  # seconds of guard time between two warnings of its end
 CERTIFICATE_EVERY = 2.0  # seconds of guard time between two looks at the files

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from forewarn.cli.settings import Said
+from forewarn.node.settings import Said
 
 
 class Finding(msgspec.Struct, frozen=True):

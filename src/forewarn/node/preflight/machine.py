@@ -15,19 +15,19 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from forewarn import guard
-from forewarn.cli.finding import Finding, fatal, warning
-from forewarn.cli.runtime import FILES_OF_A_PROGRAM, SPARE_FILES
-from forewarn.cli.settings import Said
-from forewarn.cli.surroundings_state import (
+from forewarn.node import Address, Config
+from forewarn.node.daemon.run import FILES_OF_A_PROGRAM, SPARE_FILES
+from forewarn.node.listening.certificates import EXPIRES_SOON, examine
+from forewarn.node.preflight.finding import Finding, fatal, warning
+from forewarn.node.preflight.state_file import (
     directory_findings,
     held,
     state_findings,
     writable_by_others,
 )
-from forewarn.node import Address, Config
-from forewarn.node.certificates import EXPIRES_SOON, examine
-from forewarn.words import listing
+from forewarn.node.settings import Said
+from forewarn.support import guard
+from forewarn.support.text import listing
 
 _IN_USE = (
     "If that is systemd's socket for this service, all is well; else stop whoever listens there"

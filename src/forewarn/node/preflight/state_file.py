@@ -12,14 +12,15 @@ from pathlib import Path
 
 import msgspec
 
-from forewarn import guard
-from forewarn.cli.finding import Finding, fatal, warning
-from forewarn.cli.settings import Said
 from forewarn.core.access import Role, Token
 from forewarn.node import Address, Config
-from forewarn.node.sockets import local
-from forewarn.store import StoreUnusable, checking
-from forewarn.store.locking import watched
+from forewarn.node.listening.sockets import local
+from forewarn.node.preflight.finding import Finding, fatal, warning
+from forewarn.node.settings import Said
+from forewarn.store import StoreUnusable
+from forewarn.store.sqlite import check
+from forewarn.store.sqlite.lock import watched
+from forewarn.support import guard
 
 MADE_BY_THE_UNIT = {"state": Path("/var/lib"), "upstream": Path("/run")}  # directories in these
 
@@ -80,17 +81,17 @@ def _unusable(state: Path) -> str:
     unless a service has it: that has looked, and changes it meanwhile."""
     try:
         if state.exists() and held(state):
-            checking.check_header(state)
-            with checking.reading(state) as connection:
-                found: str | None = checking.schema_of(connection, state)
+            check.check_header(state)
+            with check.reading(state) as connection:
+                found: str | None = check.schema_of(connection, state)
         else:
-            found = checking.check_file(state)
+            found = check.check_file(state)
         if found is not None:
-            checking.check_schema(state, found, migrate=False)
+            check.check_schema(state, found, migrate=False)
     except StoreUnusable as error:
         return str(error)
     except sqlite3.DatabaseError as error:
-        return f"{state} is damaged ({error}): {checking.INSTEAD}"
+        return f"{state} is damaged ({error}): {check.INSTEAD}"
     except OSError as error:
         return f"{error.filename or state}: {error.strerror}"
     return ""
@@ -119,7 +120,7 @@ def _tokens(state: Path) -> list[Token]:
     if not state.exists():
         return []
     try:
-        with checking.reading(state) as connection:
+        with check.reading(state) as connection:
             rows = connection.execute("SELECT body FROM tokens").fetchall()
         return [msgspec.json.decode(body, type=Token) for (body,) in rows]
     except (sqlite3.DatabaseError, msgspec.MsgspecError):

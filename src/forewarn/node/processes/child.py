@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from forewarn import guard
+from forewarn.support import guard
 
 RESTART_FIRST, RESTART_MOST = 0.1, 2.0  # seconds before what has died is started again
 LIVED_WELL = 5.0  # seconds after which a death says nothing of the next life
@@ -24,7 +24,7 @@ MAX_LINE = 1024 * 1024  # bytes of a line that a process says of itself
 
 CONTROL = "control"
 FOR_GOOD = signal.SIGUSR2  # stop, and nobody comes after you: answer whoever is in line
-PROGRAM = ("-m", "forewarn.cli.process")
+PROGRAM = ("-m", "forewarn.node.daemon.process_main")
 
 # What it says of itself: a word and a value (JSON), each on a line of its own.
 READY = "ready"  # where it is to be asked

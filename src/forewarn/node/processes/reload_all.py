@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Sequence
 
-from forewarn.node.child import Child
+from forewarn.node.processes.child import Child
 
 REREAD_WITHIN = 60.0  # seconds after which whoever asked for it is told that it is over, regardless
 

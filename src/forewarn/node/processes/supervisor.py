@@ -14,9 +14,9 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from forewarn import guard
-from forewarn.node.child import CONTROL, FOR_GOOD, Child
-from forewarn.node.rereading import Rereading
+from forewarn.node.processes.child import CONTROL, FOR_GOOD, Child
+from forewarn.node.processes.reload_all import Rereading
+from forewarn.support import guard
 
 STOP_WITHIN = 20.0  # seconds that a process is given to end before it is killed
 HUNG = 60.0  # seconds without a sign of life, after which a process is killed and replaced

@@ -13,12 +13,12 @@ import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from forewarn import guard
-from forewarn.logs import logger
-from forewarn.metadata.hub import WATCH_EVERY, Hub
-from forewarn.metadata.remote import Dial
-from forewarn.node.sockets import CannotListen
-from forewarn.node.worker_marks import Mark, marked, peer
+from forewarn.metadata.workers.hub import WATCH_EVERY, Hub
+from forewarn.metadata.workers.remote_upstream import Dial
+from forewarn.node.listening.sockets import CannotListen
+from forewarn.node.processes.worker_marks import Mark, marked, peer
+from forewarn.support import guard
+from forewarn.support.logs import logger
 
 MAX_SOCKET_PATH = 107  # bytes of a UNIX socket's path, set by the kernel
 ANSWERS_WITHIN = 1.0  # seconds in which somebody who listens is reached

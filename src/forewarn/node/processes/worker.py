@@ -11,22 +11,22 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from forewarn import guard
-from forewarn.logs import logger
-from forewarn.metadata.app import MetadataApp
-from forewarn.metadata.numbers import readings
-from forewarn.metadata.recorder import Recorder
-from forewarn.metadata.remote import RemoteUpstream
-from forewarn.metadata.seats import Seats
+from forewarn.metadata.endpoint.app import MetadataApp
+from forewarn.metadata.endpoint.callers import Seats
+from forewarn.metadata.endpoint.recorder import Recorder
+from forewarn.metadata.http.metrics import readings
+from forewarn.metadata.workers.remote_upstream import RemoteUpstream
 from forewarn.node.config import Config
-from forewarn.node.listening import serve_guests
-from forewarn.node.local_line import dialler, whose
-from forewarn.node.worker_marks import Mark
-from forewarn.service.clock import FollowedClock
-from forewarn.service.trace import FileTrace
+from forewarn.node.listening.serve import serve_guests
+from forewarn.node.processes.unix_socket import dialler, whose
+from forewarn.node.processes.worker_marks import Mark
+from forewarn.service.engine.clock import FollowedClock
+from forewarn.service.telemetry.event_trace import FileTrace
+from forewarn.support import guard
+from forewarn.support.logs import logger
 
 if TYPE_CHECKING:
-    from forewarn.metadata.front import Front
+    from forewarn.metadata.http.front import Front
 
 log = logger("forewarn")
 

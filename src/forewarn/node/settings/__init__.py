@@ -1,12 +1,10 @@
-"""The settings of `forewarn serve`: one door to the rooms about them.
+"""The settings of `forewarn serve`.
 
-`settings_shape` says which there are, `settings_reading` gathers them from file, environment and
-flags, `settings_checking` makes of them what a node is told.
+`model` declares them, `sources` collects them from file, environment and flags, and `validate`
+turns them into the configuration of a node.
 """
 
-from forewarn.cli.settings_checking import config, load
-from forewarn.cli.settings_reading import gather, read
-from forewarn.cli.settings_shape import (
+from forewarn.node.settings.model import (
     OTHER_VARIABLES,
     CommandTable,
     Origin,
@@ -15,7 +13,9 @@ from forewarn.cli.settings_shape import (
     SettingsError,
     Source,
 )
-from forewarn.cli.settings_values import gates
+from forewarn.node.settings.sources import gather, read
+from forewarn.node.settings.validate import config, load
+from forewarn.node.settings.values import gates
 
 __all__ = [
     "OTHER_VARIABLES",

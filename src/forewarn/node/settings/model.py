@@ -1,6 +1,6 @@
 """The settings of `forewarn serve`: which there are, what each is if nobody says, and where a
-value came from. Where they are read is `settings_reading.py`; what they mean to a node is
-`settings_checking.py`.
+value came from. Where they are read is `gather.py`; what they mean to a node is
+`validate.py`.
 """
 
 from __future__ import annotations

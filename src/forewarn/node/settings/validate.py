@@ -1,6 +1,6 @@
 """From settings to what a node is told. All that cannot be used is told at once, each with its
 place. Looks at the files that are named, and at nothing else of the machine: what else may be
-wrong there is `configuring.py`.
+wrong there is `cli/commands/config.py`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from forewarn.cli import settings_values as values
-from forewarn.cli.settings_reading import gather
-from forewarn.cli.settings_shape import (
+from forewarn.core.time import HOUR, MINUTE, SECOND, Rules
+from forewarn.drivers.command.driver import Program
+from forewarn.metadata.endpoint.limits import Limits
+from forewarn.node.config import Address, Config
+from forewarn.node.listening.sockets import confined, local
+from forewarn.node.settings import values
+from forewarn.node.settings.model import (
     DEFAULT,
     DRIVERS,
     LOG_LEVELS,
@@ -22,18 +26,14 @@ from forewarn.cli.settings_shape import (
     Settings,
     SettingsError,
 )
-from forewarn.core.time import HOUR, MINUTE, SECOND, Rules
-from forewarn.drivers.command import Program
-from forewarn.drivers.program import ProgramUnusable, found
-from forewarn.metadata.limits import Limits
-from forewarn.node.config import Address, Config
-from forewarn.node.sockets import confined, local
-from forewarn.service import fleetfile
-from forewarn.service.clock import STEP, ClockLimits
-from forewarn.service.fleetfile import Fleet, FleetError
-from forewarn.service.history import HISTORY, HISTORY_LEAST
-from forewarn.suggest import instead_of
-from forewarn.words import in_words
+from forewarn.node.settings.sources import gather
+from forewarn.service.engine.clock import STEP, ClockLimits
+from forewarn.service.fleet import read
+from forewarn.service.fleet.read import Fleet, FleetError
+from forewarn.service.upkeep.history import HISTORY, HISTORY_LEAST
+from forewarn.support.program import ProgramUnusable, found
+from forewarn.support.suggest import instead_of
+from forewarn.support.text import in_words
 
 AT_LEAST_ONE = (
     "max_head",
@@ -250,7 +250,7 @@ class _Checking:
         if not self._settings.fleet or not self._with_fleet:
             return None
         try:
-            return fleetfile.load(Path(self._settings.fleet))
+            return read.load(Path(self._settings.fleet))
         except FleetError as error:
             raise SettingsError(str(error)) from error
 

@@ -9,10 +9,10 @@ from itertools import combinations
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from forewarn.cli.settings_shape import Settings, SettingsError
-from forewarn.drivers.program import ProgramUnusable, found
 from forewarn.node.config import Address, Tls
-from forewarn.words import in_words, parse_duration
+from forewarn.node.settings.model import Settings, SettingsError
+from forewarn.support.program import ProgramUnusable, found
+from forewarn.support.text import in_words, parse_duration
 
 MAX_GUEST_ADDRESSES = 8  # in `metadata`; with workers, each worker opens a socket for each
 

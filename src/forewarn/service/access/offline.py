@@ -14,16 +14,17 @@ import msgspec
 
 from forewarn.core import Refused, Rules, Time
 from forewarn.core.access import Token
-from forewarn.service import restoring
-from forewarn.service.clock import Clock, ClockLimits, RealClock
-from forewarn.service.clock_acceptance import Accepted, ClockAcceptance
-from forewarn.service.ledger import Ledger
-from forewarn.service.tokens import Tokens
-from forewarn.service.witness import Witness
-from forewarn.service.writer import Writer
-from forewarn.store import Store, StoreUnusable, checking
-from forewarn.store.naming import beside
-from forewarn.store.sqlite import SqliteStore
+from forewarn.service.access.tokens import Tokens
+from forewarn.service.engine.clock import Clock, ClockLimits, RealClock
+from forewarn.service.engine.ledger import Ledger
+from forewarn.service.engine.writer import Writer
+from forewarn.service.indexes.polls import Witness
+from forewarn.service.upkeep import after_restore
+from forewarn.service.upkeep.clock_acceptance import Accepted, ClockAcceptance
+from forewarn.store import Store, StoreUnusable
+from forewarn.store.sqlite import check
+from forewarn.store.sqlite.engine import SqliteStore
+from forewarn.store.sqlite.naming import beside
 
 _decode = msgspec.json.Decoder(Token).decode
 
@@ -31,14 +32,14 @@ _decode = msgspec.json.Decoder(Token).decode
 def listed(path: Path) -> list[tuple[Token, Time | None]]:
     """The tokens in a state file, the newest last, and when each was last used. It is only read,
     also while a service has it. Raises StoreUnusable."""
-    checking.check_header(path)
+    check.check_header(path)
     try:
-        with checking.reading(path) as connection:
-            checking.check_schema(path, checking.schema_of(connection, path), migrate=False)
+        with check.reading(path) as connection:
+            check.check_schema(path, check.schema_of(connection, path), migrate=False)
             bodies = connection.execute("SELECT body FROM tokens").fetchall()
             used = dict(connection.execute("SELECT id, used FROM token_uses"))
     except sqlite3.DatabaseError as error:
-        raise StoreUnusable(f"{path} is damaged ({error}): {checking.INSTEAD}") from error
+        raise StoreUnusable(f"{path} is damaged ({error}): {check.INSTEAD}") from error
     found = [_decode(body) for (body,) in bodies]
     found.sort(key=lambda token: (token.created_at, token.id))
     return [(token, used.get(token.id)) for token in found]
@@ -76,7 +77,7 @@ async def _taken_up(
         copied = sightings.copied is not None
         clock.resume(served_until or None, lost, floor=served_until, copied=copied)
         writer = Writer(store, clock, Rules(), Ledger())
-        await restoring.take_up(store, writer, sightings, served_until)
+        await after_restore.take_up(store, writer, sightings, served_until)
         yield store, writer, clock, witness
     finally:
         await store.close()

@@ -16,14 +16,14 @@ from forewarn.core.access import Limit, Role, Token, forgettable
 from forewarn.core.refusal import conflict, invalid, unknown
 from forewarn.core.registry import TokenPut, TokenRemoved
 from forewarn.core.time import DAY, Duration
-from forewarn.service import secret
-from forewarn.service.fleetentries import MAX_NAME
-from forewarn.service.secret import Secret
-from forewarn.service.witness import Witness
-from forewarn.service.writer import Plan, Writer
+from forewarn.service.access import secret
+from forewarn.service.access.secret import Secret
+from forewarn.service.engine.writer import Plan, Writer
+from forewarn.service.fleet.shapes import MAX_NAME
+from forewarn.service.indexes.polls import Witness
 from forewarn.store.port import States, Store
-from forewarn.suggest import instead_of
-from forewarn.words import in_words, listing
+from forewarn.support.suggest import instead_of
+from forewarn.support.text import in_words, listing
 
 MAX_TOKENS = 1_000  # in all; those that are no longer valid make room
 MAX_TOKEN_NAME = 64  # characters

@@ -12,11 +12,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from forewarn import guard
 from forewarn.core import Group, Now
 from forewarn.core.changes import MachinePut, MachineRemoved
-from forewarn.service.ledger import Hung
+from forewarn.service.engine.ledger import Hung
 from forewarn.store.port import Commit, Store
+from forewarn.support import guard
 
 ATTENTIVE = 5.0  # seconds of guard time: whoever was answered within them is waited for
 TURNS = 2  # answers: the first shows what has changed, the next says that its reader is done

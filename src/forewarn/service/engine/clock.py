@@ -17,9 +17,9 @@ from typing import Protocol
 
 import msgspec
 
-from forewarn import guard
 from forewarn.core.time import DAY, MINUTE, SECOND, Duration, Now, Rules, Time, UntrustedClock
-from forewarn.words import LONGEST
+from forewarn.support import guard
+from forewarn.support.text import LONGEST
 
 STEP: Duration = 2 * SECOND  # the wall clock may drift; more than this at once is a step
 STALL: Duration = 10 * SECOND  # so long without being asked the time: nobody was serving

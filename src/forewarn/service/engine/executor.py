@@ -10,23 +10,23 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from forewarn import guard
 from forewarn.core import Event, Group, Machine, Status, Time
 from forewarn.core.changes import EventMoved
 from forewarn.core.commands import Again, Answer, Done, Failed, Outcome, Unclear
-from forewarn.core.joint import members
+from forewarn.core.deciding.joint import members
 from forewarn.core.lifecycle import Move
 from forewarn.core.registry import ClockAccepted
 from forewarn.core.retiming import Correction
 from forewarn.drivers.port import Driver, Happened, Observed, Part, Task, TaskMachine, Unknown
-from forewarn.logs import logger
-from forewarn.service import tracing
-from forewarn.service.ledger import Ledger
-from forewarn.service.mentioning import about
-from forewarn.service.places import Places
-from forewarn.service.seldom import Seldom
-from forewarn.service.writer import Writer
+from forewarn.service.engine import otel
+from forewarn.service.engine.ledger import Ledger
+from forewarn.service.engine.writer import Writer
+from forewarn.service.indexes.hosts import Places
+from forewarn.service.telemetry.mentioning import about
 from forewarn.store.port import Commit, Store, StoreFailed
+from forewarn.support import guard
+from forewarn.support.log_throttle import Seldom
+from forewarn.support.logs import logger
 
 RETRY_AFTER = 1.0  # seconds of guard time before an answer that could not be stored is sent again
 
@@ -140,9 +140,9 @@ class Carrier:
     async def _run(self, event: Event, what: str, *, observe: bool, doubtful: bool) -> None:
         corrected = len(self._corrections)
         try:
-            with tracing.attempt(event) as span:
+            with otel.attempt(event) as span:
                 outcome = await self._tried(event, observe=observe, doubtful=doubtful)
-                tracing.note(span, result=type(outcome).__name__.lower())
+                otel.note(span, result=type(outcome).__name__.lower())
                 await self._answer(event, outcome, corrected)
         finally:
             self._ledger.release(what)

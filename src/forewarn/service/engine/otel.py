@@ -15,10 +15,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from forewarn import __version__, guard
+from forewarn import __version__
 from forewarn.core import Event, Refused
 from forewarn.core.changes import Change, EventMoved
 from forewarn.store.port import Commit
+from forewarn.support import guard
 
 REMEMBERED = 10_000  # events of which it is known in which trace they were set going
 COMPLAIN_EVERY = 60.0  # seconds of guard time between two lines about an exporter that fails

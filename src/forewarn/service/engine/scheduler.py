@@ -10,17 +10,17 @@ import asyncio
 import heapq
 from collections.abc import Awaitable, Callable, Mapping
 
-from forewarn import guard
 from forewarn.core import Changes, Group, Time, due
 from forewarn.core.changes import EventMoved
 from forewarn.core.commands import Tick
-from forewarn.core.joint import joint_due
-from forewarn.logs import logger
-from forewarn.service.clock import Clock, VirtualClock
-from forewarn.service.ledger import Ledger
-from forewarn.service.seldom import Seldom
-from forewarn.service.writer import Writer
+from forewarn.core.deciding.joint import joint_due
+from forewarn.service.engine.clock import Clock, VirtualClock
+from forewarn.service.engine.ledger import Ledger
+from forewarn.service.engine.writer import Writer
 from forewarn.store.port import Commit, Store
+from forewarn.support import guard
+from forewarn.support.log_throttle import Seldom
+from forewarn.support.logs import logger
 
 RETRY_AFTER = 1.0  # seconds of guard time before a Tick that could not be stored is sent again
 

@@ -11,14 +11,14 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 
-from forewarn import guard
 from forewarn.core import Time
 from forewarn.core.time import LAST, SECOND
-from forewarn.logs import logger
-from forewarn.service.attention import ATTENTIVE, Attention, Stopped
-from forewarn.service.clock import VirtualClock
-from forewarn.service.ledger import Hung, Ledger
-from forewarn.service.scheduler import Scheduler
+from forewarn.service.engine.catch_up import ATTENTIVE, Attention, Stopped
+from forewarn.service.engine.clock import VirtualClock
+from forewarn.service.engine.ledger import Hung, Ledger
+from forewarn.service.engine.scheduler import Scheduler
+from forewarn.support import guard
+from forewarn.support.logs import logger
 
 BEAT = 0.05  # seconds of guard time between two moves of a clock that runs by itself
 MAX_RUNNING_SPEED = 86_400.0  # seconds of a clock that runs by itself in one of guard time

@@ -9,12 +9,12 @@ import msgspec
 
 from forewarn.core import Changes, Command, Group, Now, Refused, Rules, Time
 from forewarn.core.commands import Approve
-from forewarn.core.joint import decide_together
+from forewarn.core.deciding.joint import decide_together
 from forewarn.core.refusal import Reason
 from forewarn.core.registry import Put
-from forewarn.service import tracing
-from forewarn.service.clock import Clock
-from forewarn.service.ledger import Ledger
+from forewarn.service.engine import otel
+from forewarn.service.engine.clock import Clock
+from forewarn.service.engine.ledger import Ledger
 from forewarn.store.port import Batch, Entry, Key, States, Store
 
 Check: TypeAlias = Callable[[States], Refused | None]
@@ -105,7 +105,7 @@ class Writer:
                 refusal.append(decided)
                 return Batch(now.at, now.lost)
             decisions.extend(decided.decisions)
-            tracing.remember(span, decided.items)
+            otel.remember(span, decided.items)
             entries = [Entry(n, d.changes.items) for n, d in known.items() if d.changes.items]
             entries += [Entry(group, items) for group, items in decided.items.items()]
             after = {**decided.after, **{name: one.after for name, one in known.items()}}
@@ -117,9 +117,9 @@ class Writer:
                 about=tuple(dict.fromkeys(one.event for one in decided.decisions if one.event)),
             )
 
-        with self._ledger.hold("command"), tracing.span("commit") as span:
+        with self._ledger.hold("command"), otel.span("commit") as span:
             commit = await self._store.transact(work)
-            tracing.committed(span, commit, refusal)
+            otel.committed(span, commit, refusal)
         return refusal[0] if refusal else decisions
 
     async def approve(self, group: str, ids: Collection[str], by: str) -> Changes | Refused:

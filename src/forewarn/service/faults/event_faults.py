@@ -20,14 +20,14 @@ from forewarn.core import commands as c
 from forewarn.core.changes import EventMoved
 from forewarn.core.lifecycle import Move
 from forewarn.core.time import SECOND
-from forewarn.logs import logger
-from forewarn.service.fault_accounts import Fault
-from forewarn.service.fault_kinds import Kind
-from forewarn.service.faults import Faults
-from forewarn.service.scheduler import Scheduler
-from forewarn.service.witness import Witness
-from forewarn.service.writer import Writer
+from forewarn.service.engine.scheduler import Scheduler
+from forewarn.service.engine.writer import Writer
+from forewarn.service.faults.kinds import Kind
+from forewarn.service.faults.model import Fault
+from forewarn.service.faults.registry import Faults
+from forewarn.service.indexes.polls import Witness
 from forewarn.store.port import Store
+from forewarn.support.logs import logger
 
 log = logger("forewarn")
 

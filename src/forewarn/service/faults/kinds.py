@@ -1,7 +1,7 @@
 """The kinds of faults that clients meet on the real service, and what may be said about each.
 
-A table, and nothing that acts: who is met by a fault is `faults.py`, what an answer looks like
-then is `metadata/spoiling.py`, and what becomes of an event is `mischief.py`.
+A table, and nothing that acts: who is met by a fault is `registry.py`, what an answer looks like
+then is `metadata/faults/inject.py`, and what becomes of an event is `event_faults.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One fault, and the account of it: whom it has met so far, and whether it still will.
 
-Which faults there are, and who asks them, is `faults.py`.
+Which faults there are, and who asks them, is `registry.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Collection
 import msgspec
 
 from forewarn.core import Time
-from forewarn.service.fault_kinds import KINDS, Kind, Nature
+from forewarn.service.faults.kinds import KINDS, Kind, Nature
 
 STATES = ("waiting", "active", "used up", "over")
 MAX_MET = 1_000  # machines of which one fault remembers how often it has met them

@@ -2,8 +2,8 @@
 
 In memory, gone with the process. Whoever answers, or raises an event, asks here whether a fault
 meets it; of several that would, the one that was added first does, and the others do not hear
-of it. One of them is `fault_accounts.py`; which kinds there are is `fault_kinds.py`, what may be
-asked for `fault_checking.py`.
+of it. One of them is `model.py`; which kinds there are is `kinds.py`, what may be
+asked for `validate.py`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from itertools import count
 
 from forewarn.core import Group, Now, Refused
 from forewarn.core.refusal import conflict, unknown
-from forewarn.service.fault_accounts import STATES, Account, Fault, Standing
-from forewarn.service.fault_checking import NewFault, wrong
-from forewarn.service.fault_kinds import KINDS, Kind
-from forewarn.service.inventory import Inventory
-from forewarn.service.readings import Reading, counter, gauge
+from forewarn.service.faults.kinds import KINDS, Kind
+from forewarn.service.faults.model import STATES, Account, Fault, Standing
+from forewarn.service.faults.validate import NewFault, wrong
+from forewarn.service.indexes.machines import Inventory
+from forewarn.service.telemetry.samples import Reading, counter, gauge
 from forewarn.store.port import Commit, Store
-from forewarn.words import listing
+from forewarn.support.text import listing
 
 MAX_FAULTS = 1_000  # that are listed, those that are used up too
 

@@ -10,10 +10,10 @@ from forewarn.core import Duration, Refused
 from forewarn.core.events import MAX_NOTICE
 from forewarn.core.refusal import invalid, unknown
 from forewarn.core.time import SECOND
-from forewarn.service.fault_kinds import KINDS, MAX_HELD, Nature
-from forewarn.service.inventory import Inventory
-from forewarn.suggest import instead_of
-from forewarn.words import listing
+from forewarn.service.faults.kinds import KINDS, MAX_HELD, Nature
+from forewarn.service.indexes.machines import Inventory
+from forewarn.support.suggest import instead_of
+from forewarn.support.text import listing
 
 MAX_FAULT_TIMES = 1_000_000  # of `times` and `skip`
 MAX_FAULT_TARGETS = 1_000  # machines and groups that one fault may name

@@ -17,12 +17,13 @@ from forewarn.core import Group, Refused, apply, decide
 from forewarn.core.commands import Define
 from forewarn.core.fleet import Host
 from forewarn.core.refusal import conflict, invalid
-from forewarn.service import fleetfile, rechecking
-from forewarn.service.difference import Difference, Found, compare, declared, with_carried
-from forewarn.service.fleetbuilding import Fleet
-from forewarn.service.fleetlines import FleetError
-from forewarn.service.writer import Check, Decided, Plan, Writer
+from forewarn.service.engine.writer import Check, Decided, Plan, Writer
+from forewarn.service.fleet import read as fleetfile
+from forewarn.service.fleet import recheck
+from forewarn.service.fleet.build import Fleet
+from forewarn.service.fleet.diff import Difference, Found, compare, declared, with_carried
 from forewarn.store.port import States, Store
+from forewarn.support.yaml_positions import FleetError
 
 READ, COMPARED, DECIDED = 0.4, 0.5, 0.65  # how much of the work is done then, as a rule
 
@@ -117,7 +118,7 @@ class Applying:
             if isinstance(found, Refused) or plan or found.difference.nothing:
                 return found if isinstance(found, Refused) else found.difference
             if found.difference.in_the_way and not force:
-                return rechecking.in_the_way(found.difference.in_the_way)
+                return recheck.in_the_way(found.difference.in_the_way)
             return await self._committed(found, groups, by=by, force=force, unless=unless)
 
     async def _committed(
@@ -141,15 +142,15 @@ class Applying:
                     name: with_carried(define, found.moved, states)
                     for name, define in commands.items()
                 }
-            in_the_way, stays = rechecking.since_then(states, groups, fresh, found.puts)
+            in_the_way, stays = recheck.since_then(states, groups, fresh, found.puts)
             if stays:
-                return rechecking.stranded(stays)
+                return recheck.stranded(stays)
             if in_the_way and not force:
-                return rechecking.in_the_way(in_the_way)
+                return recheck.in_the_way(in_the_way)
             hosts = states.registry.hosts
-            warnings = rechecking.arriving(fresh, states, hosts)
+            warnings = recheck.arriving(fresh, states, hosts)
             difference = msgspec.structs.replace(found.difference, warnings=warnings)
-            puts = rechecking.as_they_are(found.puts, hosts, by)
+            puts = recheck.as_they_are(found.puts, hosts, by)
             return Plan(tuple(fresh.items()), puts, {} if stale else decided)
 
         done = await self._writer.under(None, unless).submit_planned(plan)
@@ -181,8 +182,8 @@ class Applying:
         tell(0)
         found = compare(groups, hosts, fleet, tell)
         if found.stranded:
-            return rechecking.stranded(found.stranded)
-        warnings = rechecking.arriving(found.defines, groups, hosts)
+            return recheck.stranded(found.stranded)
+        warnings = recheck.arriving(found.defines, groups, hosts)
         difference = msgspec.structs.replace(found.difference, warnings=warnings)
         return msgspec.structs.replace(found, difference=difference)
 

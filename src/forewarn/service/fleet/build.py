@@ -15,13 +15,17 @@ import msgspec
 
 from forewarn.core import GroupKind, Machine, Policy
 from forewarn.core.commands import Define
-from forewarn.core.departures import MAX_TERMINATE_NOTICE, MIN_TERMINATE_NOTICE, policy_wrong
+from forewarn.core.deciding.removals import (
+    MAX_TERMINATE_NOTICE,
+    MIN_TERMINATE_NOTICE,
+    policy_wrong,
+)
 from forewarn.core.fleet import Host, Place
-from forewarn.core.selection import wrong_labels
-from forewarn.service import fleetentries as e
-from forewarn.service.fleetentries import MAX_ADDRESSES, MAX_DOMAIN, MAX_NAME, MAX_TAGS
-from forewarn.service.fleetlines import FleetError, Where
-from forewarn.words import in_words, parse_duration
+from forewarn.core.labels import wrong_labels
+from forewarn.service.fleet import shapes as e
+from forewarn.service.fleet.shapes import MAX_ADDRESSES, MAX_DOMAIN, MAX_NAME, MAX_TAGS
+from forewarn.support.text import in_words, parse_duration
+from forewarn.support.yaml_positions import FleetError, Where
 
 DEFAULT_DOMAINS = 5  # over which machines are spread that name none
 MAX_PLACEMENT_GROUP = 100  # machines in one placement group of a scale set

@@ -15,8 +15,8 @@ from forewarn.core import Group, Machine
 from forewarn.core.commands import Define
 from forewarn.core.fleet import Host
 from forewarn.core.registry import HostPut, HostRemoved, Put
-from forewarn.service.fleetbuilding import Fleet
-from forewarn.words import in_words
+from forewarn.service.fleet.build import Fleet
+from forewarn.support.text import in_words
 
 MAX_DETAILED = 1_000  # hosts, groups and machines, each, that are told one by one
 

@@ -10,10 +10,10 @@ import msgspec
 
 from forewarn.core import Refused
 from forewarn.core.refusal import conflict, unknown
-from forewarn.service.fleetbuilding import Fleet
-from forewarn.service.fleetfile import parse_group, parse_host
-from forewarn.suggest import instead_of
-from forewarn.words import listing
+from forewarn.service.fleet.build import Fleet
+from forewarn.service.fleet.read import parse_group, parse_host
+from forewarn.support.suggest import instead_of
+from forewarn.support.text import listing
 
 Change: TypeAlias = Callable[[Fleet], Fleet | Refused]
 

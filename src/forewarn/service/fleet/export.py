@@ -6,8 +6,8 @@ from forewarn.core import Machine
 from forewarn.core.commands import Define
 from forewarn.core.fleet import Host, Policy
 from forewarn.core.time import SECOND
-from forewarn.service.fleetbuilding import Fleet
-from forewarn.service.fleetentries import (
+from forewarn.service.fleet.build import Fleet
+from forewarn.service.fleet.shapes import (
     FleetEntry,
     GroupEntry,
     HostEntry,

@@ -1,8 +1,8 @@
 """The fleet file: text in, a fleet out: commands that define groups, and hosts. Every error names
 line and field.
 
-The shapes are `fleetentries.py`, what they mean together is `fleetbuilding.py`, YAML is
-`fleetyaml.py`, what a library complains of is put into words by `suggest.py`.
+The shapes are `shapes.py`, what they mean together is `build.py`, YAML is
+`support/yaml_events.py`, what a library complains of is put into words by `support/suggest.py`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import yaml
 from forewarn.core.commands import Define
 from forewarn.core.events import PROMISES
 from forewarn.core.fleet import GroupKind, Host
-from forewarn.service import fleetentries as e
-from forewarn.service.fleetbuilding import (
+from forewarn.service.fleet import shapes as e
+from forewarn.service.fleet.build import (
     MAX_PLACEMENT_GROUP,
     PLACED,
     Building,
@@ -26,10 +26,10 @@ from forewarn.service.fleetbuilding import (
     host_of,
     named,
 )
-from forewarn.service.fleetentries import MAX_DOMAIN, MAX_NAME
-from forewarn.service.fleetlines import FleetError, Where, placed
-from forewarn.service.fleetyaml import MAX_DEPTH, MERGE, Events, streams
-from forewarn.suggest import complaint
+from forewarn.service.fleet.shapes import MAX_DOMAIN, MAX_NAME
+from forewarn.support.suggest import complaint
+from forewarn.support.yaml_events import MAX_DEPTH, MERGE, Events, streams
+from forewarn.support.yaml_positions import FleetError, Where, placed
 
 __all__ = [
     "MAX_DEPTH",

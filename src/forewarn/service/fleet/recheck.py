@@ -12,14 +12,14 @@ import msgspec
 
 from forewarn.core import Group, Machine, Refused
 from forewarn.core.commands import Define
-from forewarn.core.defining import placed
+from forewarn.core.deciding.define import placed
 from forewarn.core.fleet import Host
 from forewarn.core.refusal import conflict
 from forewarn.core.registry import HostPut, HostRemoved, Put
-from forewarn.service.difference import InTheWay, about_hosts
-from forewarn.service.health import unwell
+from forewarn.service.fleet.diff import InTheWay, about_hosts
+from forewarn.service.platform.host_health import unwell
 from forewarn.store.port import States
-from forewarn.words import listing
+from forewarn.support.text import listing
 
 
 def as_they_are(puts: Sequence[Put], hosts: Mapping[str, Host], by: str) -> tuple[Put, ...]:

@@ -1,7 +1,7 @@
 """What may stand in a fleet file, as shapes, and the JSON Schema that is made of them.
 
-Needs nothing but msgspec and the core. Which values make sense together is `fleetfile.py`; how the
-text is read is `fleetyaml.py`.
+Needs nothing but msgspec and the core. Which values make sense together is `read.py`; how the
+text is read is `support/yaml_events.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from forewarn.core.events import PROMISES, EventType
 from forewarn.core.fleet import GroupKind
-from forewarn.core.selection import (
+from forewarn.core.labels import (
     LABEL_NAME,
     LABEL_VALUE,
     MAX_LABEL_NAME,

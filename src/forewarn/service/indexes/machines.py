@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from forewarn.core import Group, Machine
 from forewarn.store.port import Commit, Store
-from forewarn.suggest import instead_of, shortened
+from forewarn.support.suggest import instead_of, shortened
 
 
 class Inventory:

@@ -1,7 +1,7 @@
 """Where an event stands, in words a tired operator understands.
 
-What a Scheduled event waits for is said by the predicates that hold it (core/holds.py,
-core/joint.py); what a Started one waits for is read off its attempt.
+What a Scheduled event waits for is said by the predicates that hold it (core/deciding/holds.py,
+core/deciding/joint.py); what a Started one waits for is read off its attempt.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from forewarn.core import Event, Status, Time
-from forewarn.core.holds import Hold, HoldKind
-from forewarn.core.settling import bound
+from forewarn.core.deciding.holds import Hold, HoldKind
+from forewarn.core.deciding.start import bound
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from forewarn.core.refusal import conflict, unknown
 from forewarn.core.registry import HostPut, Put
 from forewarn.core.time import Time
 from forewarn.store.port import States
-from forewarn.words import listing
+from forewarn.support.text import listing
 
 Check = Callable[[States], Refused | None]
 

@@ -7,9 +7,9 @@ from typing import TypeAlias
 
 from forewarn.core import Group, Machine, Refused, Status
 from forewarn.core.refusal import conflict
-from forewarn.service.places import Places
+from forewarn.service.indexes.hosts import Places
 from forewarn.store.port import States, Store
-from forewarn.words import listing
+from forewarn.support.text import listing
 
 Affected: TypeAlias = list[tuple[Group, list[Machine]]]
 

@@ -2,7 +2,7 @@
 sudden failure, repair.
 
 A host is worked on once: its maintenance is one event for each group on it, and all of them go
-together (core/joint.py). Machines that can go separately get separate events.
+together (core/deciding/joint.py). Machines that can go separately get separate events.
 """
 
 from __future__ import annotations
@@ -14,21 +14,28 @@ import msgspec
 
 from forewarn.core import Event, EventType, Machine, Refused, Status, Time
 from forewarn.core import commands as c
+from forewarn.core.deciding.holds import Hold
 from forewarn.core.events import UNKNOWN_DURATION, Joint, Span
 from forewarn.core.fleet import Health, Host
-from forewarn.core.holds import Hold
+from forewarn.core.labels import Selector, matches
 from forewarn.core.refusal import conflict, unknown
 from forewarn.core.registry import Put
-from forewarn.core.selection import Selector, matches
 from forewarn.core.time import DAY, Duration
-from forewarn.service.affected import Affected, affected_by, changed, not_listening
-from forewarn.service.explaining import says
-from forewarn.service.health import Check, another, any_of, became, cannot_become, overtaken
-from forewarn.service.places import Places
-from forewarn.service.platform import Outcomes, Platform
+from forewarn.service.indexes.hosts import Places
+from forewarn.service.platform.explain import says
+from forewarn.service.platform.host_health import (
+    Check,
+    another,
+    any_of,
+    became,
+    cannot_become,
+    overtaken,
+)
+from forewarn.service.platform.host_impact import Affected, affected_by, changed, not_listening
+from forewarn.service.platform.platform import Outcomes, Platform
 from forewarn.store.port import States, Store
-from forewarn.suggest import instead_of
-from forewarn.words import listing
+from forewarn.support.suggest import instead_of
+from forewarn.support.text import listing
 
 DEGRADED_NOTICE: Duration = 7 * DAY
 

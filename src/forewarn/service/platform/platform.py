@@ -22,31 +22,31 @@ from forewarn.core import (
     Status,
     apply,
     decide,
-    joint,
     why,
 )
 from forewarn.core import commands as c
 from forewarn.core.changes import EventMoved
-from forewarn.core.departures import policy_wrong
+from forewarn.core.deciding import joint
+from forewarn.core.deciding.holds import Hold, with_clock
+from forewarn.core.deciding.joint import members
+from forewarn.core.deciding.removals import policy_wrong
 from forewarn.core.events import MAX_EVENT_MACHINES, UNKNOWN_DURATION
 from forewarn.core.fleet import Health
-from forewarn.core.holds import Hold, with_clock
-from forewarn.core.joint import members
 from forewarn.core.lifecycle import Move
 from forewarn.core.refusal import conflict, invalid, unknown
 from forewarn.core.registry import Put
 from forewarn.core.time import Duration, Time
-from forewarn.service.active import Active
-from forewarn.service.carrier import Carrier
-from forewarn.service.explaining import Explanation, says, under_way
-from forewarn.service.feed import Feed
-from forewarn.service.health import host_of_gone, unwell
-from forewarn.service.inventory import Inventory
-from forewarn.service.mischief import Mischief
-from forewarn.service.witness import Witness
-from forewarn.service.writer import Check, Plan, Writer
+from forewarn.service.engine.executor import Carrier
+from forewarn.service.engine.feed import Feed
+from forewarn.service.engine.writer import Check, Plan, Writer
+from forewarn.service.faults.event_faults import Mischief
+from forewarn.service.indexes.events import Active
+from forewarn.service.indexes.machines import Inventory
+from forewarn.service.indexes.polls import Witness
+from forewarn.service.platform.explain import Explanation, says, under_way
+from forewarn.service.platform.host_health import host_of_gone, unwell
 from forewarn.store.port import Key, States, Store
-from forewarn.words import listing
+from forewarn.support.text import listing
 
 MAX_MEANT = 20  # events that are over, of which the beginning of an id may say which
 

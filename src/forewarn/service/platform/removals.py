@@ -7,8 +7,8 @@ from collections.abc import Callable
 from forewarn.core import EventType, Group, GroupKind, Refused
 from forewarn.core import commands as c
 from forewarn.core.refusal import conflict, invalid, unknown
-from forewarn.service.platform import Outcome, Outcomes, Platform
-from forewarn.words import listing
+from forewarn.service.platform.platform import Outcome, Outcomes, Platform
+from forewarn.support.text import listing
 
 
 class Leaving:

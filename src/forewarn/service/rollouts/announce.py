@@ -11,12 +11,12 @@ import enum
 from forewarn.core import Refused
 from forewarn.core import commands as c
 from forewarn.core.refusal import conflict
-from forewarn.core.rollout import Rollout, Step
+from forewarn.core.rollouts.model import Rollout, Step
 from forewarn.core.time import Now
-from forewarn.service.appointments import moved_on, when_to_start
-from forewarn.service.hosts import Hosts, How
-from forewarn.service.platform import Outcomes, Platform
-from forewarn.service.presence import Presence
+from forewarn.service.platform.hosts import Hosts, How
+from forewarn.service.platform.platform import Outcomes, Platform
+from forewarn.service.rollouts.appointments import moved_on, when_to_start
+from forewarn.service.rollouts.step_machines import Presence
 from forewarn.store.port import States, Store
 
 ANNOUNCE_TRIES = 5  # in a row, each undone by a change in the very moment of the commit

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from forewarn.core.events import Span
-from forewarn.core.rolling import appointment
-from forewarn.core.rollout import Rollout
+from forewarn.core.rollouts.model import Rollout
+from forewarn.core.rollouts.next_step import appointment
 from forewarn.core.time import SECOND, Duration, Now, Time
 
 SLACK = SECOND  # a driver is asked between planning and announcing; the notice must still be whole

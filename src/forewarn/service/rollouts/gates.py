@@ -20,11 +20,11 @@ import msgspec
 
 from forewarn.core import Refused
 from forewarn.core.refusal import invalid, unknown
-from forewarn.core.rollout import Gate
+from forewarn.core.rollouts.model import Gate
 from forewarn.core.time import DAY, SECOND, Duration
-from forewarn.drivers import program
-from forewarn.drivers.papers import NotStarted
-from forewarn.words import in_words, listing
+from forewarn.support import program
+from forewarn.support.task_file import NotStarted
+from forewarn.support.text import in_words, listing
 
 GATE_TRY = 10.0  # seconds of guard time for one answer
 MAX_GATE_URL = 2_048  # characters

@@ -3,7 +3,7 @@
 A reconciler. It keeps no progress, only a copy of the events that rollouts have caused and what
 gates have answered; after a crash the first is read again and the second asked again. One task
 at a time works for a rollout, woken by commits that touch it or the machines it has looked for,
-by an alarm, and by its gate. How a step is announced is `announcing.py`.
+by an alarm, and by its gate. How a step is announced is `announce.py`.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from forewarn import guard
 from forewarn.core import Event, Group, Refused, Status
 from forewarn.core import commands as c
 from forewarn.core.changes import EventMoved
 from forewarn.core.registry import ClockAccepted, RolloutPut, RolloutRemoved
 from forewarn.core.retiming import Correction
-from forewarn.core.rolling import Next, Seen, step
-from forewarn.core.rollout import BY_ITSELF, Gate, Rollout, Step, Switch, caused
-from forewarn.core.standing import covered
+from forewarn.core.rollouts.model import BY_ITSELF, Gate, Rollout, Step, Switch, caused
+from forewarn.core.rollouts.next_step import Next, Seen, step
+from forewarn.core.rollouts.progress import covered
 from forewarn.core.time import Time
-from forewarn.logs import logger
-from forewarn.service import tracing
-from forewarn.service.announcing import Announcer, Came
-from forewarn.service.gates import Answer, Gates
-from forewarn.service.hosts import Hosts
-from forewarn.service.ledger import Ledger
-from forewarn.service.platform import Platform
-from forewarn.service.presence import Presence, Touched, touched_by
-from forewarn.service.scheduler import Scheduler
-from forewarn.service.writer import Plan, Writer
+from forewarn.service.engine import otel
+from forewarn.service.engine.ledger import Ledger
+from forewarn.service.engine.scheduler import Scheduler
+from forewarn.service.engine.writer import Plan, Writer
+from forewarn.service.platform.hosts import Hosts
+from forewarn.service.platform.platform import Platform
+from forewarn.service.rollouts.announce import Announcer, Came
+from forewarn.service.rollouts.gates import Answer, Gates
+from forewarn.service.rollouts.step_machines import Presence, Touched, touched_by
 from forewarn.store.port import Commit, States, Store, StoreFailed
+from forewarn.support import guard
+from forewarn.support.logs import logger
 
 RETRY_AFTER = 1.0  # seconds of guard time before what could not be stored is tried again
 
@@ -233,7 +233,7 @@ class Conductor:
             if current is None or not current.going:
                 return
             said = {"forewarn.rollout": rollout.id, "forewarn.step": wanted.cause}
-            with tracing.span("rollout announce", **said):
+            with otel.span("rollout announce", **said):
                 came = await self._announcer.announce(rollout, wanted)
             match came:
                 case Came.ANNOUNCED:

@@ -12,16 +12,16 @@ from forewarn.core.events import (
     PROMISES,
     UNKNOWN_DURATION,
 )
-from forewarn.core.lanes import Selection, lanes
 from forewarn.core.refusal import invalid
-from forewarn.core.rolling import appointment
-from forewarn.core.rollout import Gate, Rollout
+from forewarn.core.rollouts.lanes import Selection, lanes
+from forewarn.core.rollouts.model import Gate, Rollout
+from forewarn.core.rollouts.next_step import appointment
+from forewarn.core.rollouts.window_syntax import MAX_WINDOWS
+from forewarn.core.rollouts.windows import LOOK_AHEAD, Window
 from forewarn.core.time import DAY, Duration, Now
-from forewarn.core.window_words import MAX_WINDOWS
-from forewarn.core.windows import LOOK_AHEAD, Window
-from forewarn.service.gates import Gates
+from forewarn.service.rollouts.gates import Gates
 from forewarn.store.port import Store
-from forewarn.words import in_words
+from forewarn.support.text import in_words
 
 MAX_AT_ONCE = 1_000  # lanes
 MAX_BAKE: Duration = 7 * DAY

@@ -1,6 +1,6 @@
 """The operators' verbs for rollouts: plan, start, look, pause, resume, abort, explain.
 
-What they change is the plan and the switches; carrying out is `conductor.py`.
+What they change is the plan and the switches; carrying out is `reconciler.py`.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from forewarn import guard
 from forewarn.core import Refused
+from forewarn.core.deciding.holds import Hold
 from forewarn.core.events import Event
-from forewarn.core.forecast import TYPICAL, Forecast, forecast
-from forewarn.core.holds import Hold
 from forewarn.core.refusal import conflict, invalid, unknown
 from forewarn.core.registry import RolloutPut, RolloutRemoved
-from forewarn.core.rolling import ABORTED as WAS_ABORTED
-from forewarn.core.rolling import DONE, Next
-from forewarn.core.rollout import Rollout, Switch
-from forewarn.core.standing import StepState, Wait
+from forewarn.core.rollouts.forecast import TYPICAL, Forecast, forecast
+from forewarn.core.rollouts.model import Rollout, Switch
+from forewarn.core.rollouts.next_step import ABORTED as WAS_ABORTED
+from forewarn.core.rollouts.next_step import DONE, Next
+from forewarn.core.rollouts.progress import StepState, Wait
 from forewarn.core.time import DAY, Duration
-from forewarn.service.conductor import ABORTED, Conductor, put, withdrawals
-from forewarn.service.drafting import Wanted, drafted, wrong_words
-from forewarn.service.explaining import says
-from forewarn.service.gates import Gates
-from forewarn.service.platform import Platform
-from forewarn.service.writer import Plan
+from forewarn.service.engine.writer import Plan
+from forewarn.service.platform.explain import says
+from forewarn.service.platform.platform import Platform
+from forewarn.service.rollouts.gates import Gates
+from forewarn.service.rollouts.reconciler import ABORTED, Conductor, put, withdrawals
+from forewarn.service.rollouts.request import Wanted, drafted, wrong_words
 from forewarn.store.port import States, Store
-from forewarn.words import in_words, listing
+from forewarn.support import guard
+from forewarn.support.text import in_words, listing
 
 MAX_RUNNING = 100  # rollouts that are not over
 KEPT_ROLLOUTS = 1_000  # in all; the oldest that are over are forgotten

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from forewarn.core import Group, Status
 from forewarn.core.changes import EventMoved, MachinePut, MachineRemoved
-from forewarn.core.rollout import Step
-from forewarn.service.hosts import Hosts
-from forewarn.service.inventory import Inventory
+from forewarn.core.rollouts.model import Step
+from forewarn.service.indexes.machines import Inventory
+from forewarn.service.platform.hosts import Hosts
 from forewarn.store.port import Commit, Store
 
 

@@ -13,16 +13,16 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from forewarn import guard
 from forewarn.core import Event, Group, Time
 from forewarn.core.changes import Disabled, EventMoved, MachinePut, MachineRemoved
 from forewarn.core.events import EventType
 from forewarn.core.lifecycle import SHOWN, Move
 from forewarn.core.time import SECOND, Rules
 from forewarn.drivers.simulated import Impact, World, private
-from forewarn.logs import logger
-from forewarn.service.clock import Clock, Interruption
+from forewarn.service.engine.clock import Clock, Interruption
 from forewarn.store.port import Commit, Store
+from forewarn.support import guard
+from forewarn.support.logs import logger
 
 log = logger("forewarn")
 

@@ -16,9 +16,9 @@ from forewarn.core.events import Source
 from forewarn.core.fleet import Health
 from forewarn.core.lifecycle import Move
 from forewarn.core.registry import HostPut, HostRemoved, RolloutPut, RolloutRemoved
-from forewarn.core.rollout import Rollout
+from forewarn.core.rollouts.model import Rollout
 from forewarn.core.time import SECOND, Time
-from forewarn.service.readings import Reading, Spread, Spreads, counter, gauge
+from forewarn.service.telemetry.samples import Reading, Spread, Spreads, counter, gauge
 from forewarn.store.port import Commit, Store
 
 NOTICES = (30.0, 60.0, 300.0, 600.0, 900.0, 3_600.0, 21_600.0, 86_400.0, 604_800.0)  # seconds

@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from forewarn import guard
-from forewarn.core.holds import clock_conflict
+from forewarn.core.deciding.holds import clock_conflict
 from forewarn.core.time import Time
-from forewarn.logs import logger
-from forewarn.service.scheduler import Scheduler
-from forewarn.service.writer import Writer
+from forewarn.service.engine.scheduler import Scheduler
+from forewarn.service.engine.writer import Writer
 from forewarn.store.port import Store
+from forewarn.support import guard
+from forewarn.support.logs import logger
 
 LOOK_EVERY = 1.0  # seconds of guard time between two looks
 LOOP_PATIENCE = 10.0  # seconds since the last look after which the loop is said to stand still

@@ -16,17 +16,17 @@ from typing import Any, TextIO, cast
 
 import msgspec
 
-from forewarn import guard
 from forewarn.core import Event, Group, Status
 from forewarn.core.changes import Disabled, Enabled, EventMoved
 from forewarn.core.lifecycle import SHOWN, Move
 from forewarn.core.time import Time
-from forewarn.service.mentioning import about
-from forewarn.service.outlet import Outlet
-from forewarn.service.secret import hidden
-from forewarn.service.unadorned import structlog
+from forewarn.service.access.secret import hidden
+from forewarn.service.telemetry.mentioning import about
+from forewarn.service.telemetry.stderr import Outlet
+from forewarn.service.telemetry.unadorned import structlog
 from forewarn.store.port import Commit, Store
-from forewarn.words import escaped, visible
+from forewarn.support import guard
+from forewarn.support.text import escaped, visible
 
 FORMATS = ("auto", "console", "json")
 LEVELS = ("debug", "info", "warning", "error")

@@ -1,5 +1,5 @@
 """How the log mentions an event: the fields of every line about one. The lines themselves are
-`narrating.py`'s, and those of whoever has something to say."""
+`log.py`'s, and those of whoever has something to say."""
 
 from __future__ import annotations
 

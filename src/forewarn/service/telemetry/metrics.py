@@ -1,7 +1,7 @@
 """What the service measures of its own work: commits, driver calls, control calls, lost time.
 
 Others tell it; it keeps the numbers and gives them as readings. How many there are of everything
-is `census.py`; what guests ask for is counted by their face.
+is `fleet_counts.py`; what guests ask for is counted by their face.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pathlib import Path
 from forewarn import __version__
 from forewarn.core import Now
 from forewarn.core.time import SECOND, Time
-from forewarn.service.census import Census
-from forewarn.service.clock import Clock, Interruption
-from forewarn.service.feed import Feed
-from forewarn.service.readings import Reading, Spread, Spreads, counter, gauge, spread
-from forewarn.service.scheduler import Scheduler
-from forewarn.service.wellbeing import Wellbeing
+from forewarn.service.engine.clock import Clock, Interruption
+from forewarn.service.engine.feed import Feed
+from forewarn.service.engine.scheduler import Scheduler
+from forewarn.service.telemetry.fleet_counts import Census
+from forewarn.service.telemetry.health import Wellbeing
+from forewarn.service.telemetry.samples import Reading, Spread, Spreads, counter, gauge, spread
 from forewarn.store.port import Store
 
 # Bounds in seconds.

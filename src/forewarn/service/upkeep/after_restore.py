@@ -2,8 +2,8 @@
 
 Numbers go on beyond all that can have been shown since, rollouts wait for an operator, and it
 is put on record. Time since the copy counts as an outage, as after any stop; events from before
-wait for `start_grace`, since they may have been cancelled (`core/holds.py`), and are observed
-before they are carried out (`carrier.py`).
+wait for `start_grace`, since they may have been cancelled (`core/deciding/holds.py`), and are
+observed before they are carried out (`engine/executor.py`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import msgspec
 
 from forewarn.core import Time
 from forewarn.core.registry import Put, RolloutPut, StateRestored
-from forewarn.core.restoring import beyond_commits, renumbered
-from forewarn.core.rollout import Switch
-from forewarn.logs import logger
-from forewarn.service.writer import Writer
+from forewarn.core.renumbering import beyond_commits, renumbered
+from forewarn.core.rollouts.model import Switch
+from forewarn.service.engine.writer import Writer
 from forewarn.store.port import Batch, Entry, Sightings, States, Store, StoreFailed, StoreUnusable
+from forewarn.support.logs import logger
 
 BY = "restore"
 WHY = "the state was restored from a copy; what was done since is not known"

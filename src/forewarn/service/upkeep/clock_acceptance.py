@@ -15,12 +15,12 @@ from forewarn.core import Event, Refused, Time
 from forewarn.core.refusal import conflict
 from forewarn.core.registry import ClockAccepted, Put
 from forewarn.core.retiming import Correction, announced_after
-from forewarn.logs import logger
-from forewarn.service.clock import Clock, RealClock
-from forewarn.service.witness import Witness
-from forewarn.service.writer import Writer
+from forewarn.service.engine.clock import Clock, RealClock
+from forewarn.service.engine.writer import Writer
+from forewarn.service.indexes.polls import Witness
 from forewarn.store.port import Batch, Entry, States, Store, StoreFailed
-from forewarn.words import listing
+from forewarn.support.logs import logger
+from forewarn.support.text import listing
 
 TRUSTED = "the wall clock is trusted already; there is nothing to accept"
 

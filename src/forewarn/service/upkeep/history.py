@@ -11,19 +11,19 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 
-from forewarn import guard
 from forewarn.core import Event, Refused
 from forewarn.core.access import forgettable
 from forewarn.core.history import Record
 from forewarn.core.refusal import conflict, invalid, unknown
 from forewarn.core.registry import Put, RolloutRemoved, TokenRemoved
-from forewarn.core.rollout import caused
+from forewarn.core.rollouts.model import caused
 from forewarn.core.time import DAY, HOUR, Duration
-from forewarn.service.inventory import Inventory
-from forewarn.service.writer import Writer
+from forewarn.service.engine.writer import Writer
+from forewarn.service.indexes.machines import Inventory
 from forewarn.store.port import Mark, Store, Wanted
-from forewarn.suggest import instead_of
-from forewarn.words import listing
+from forewarn.support import guard
+from forewarn.support.suggest import instead_of
+from forewarn.support.text import listing
 
 HISTORY: Duration = 90 * DAY  # how long it is kept, unless somebody says otherwise
 HISTORY_LEAST: Duration = 24 * HOUR  # what may be said

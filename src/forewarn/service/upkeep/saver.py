@@ -7,12 +7,12 @@ anything knows how it stands.
 
 from __future__ import annotations
 
-from forewarn import guard
-from forewarn.logs import logger
-from forewarn.service.history import PRUNE_EVERY, History
-from forewarn.service.witness import SAVE_EVERY, Witness
-from forewarn.service.writer import Writer
+from forewarn.service.engine.writer import Writer
+from forewarn.service.indexes.polls import SAVE_EVERY, Witness
+from forewarn.service.upkeep.history import PRUNE_EVERY, History
 from forewarn.store.port import Store
+from forewarn.support import guard
+from forewarn.support.logs import logger
 
 REMIND_EVERY = 60.0  # seconds of guard time between two lines about the same trouble
 

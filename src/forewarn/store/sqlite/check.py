@@ -1,7 +1,7 @@
 """A look at a state file before anything is done to it: is it one, is it whole, whose is it?
 
 Nothing here writes, nor leaves anything beside the file. What is wrong is said in one line, with
-what to do about it. The look at every row is for copies (`verifying.py`).
+what to do about it. The look at every row is for copies (`verify.py`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from forewarn.store import log
-from forewarn.store.locking import in_use, watched
-from forewarn.store.naming import beside
 from forewarn.store.port import StoreUnusable
-from forewarn.store.schema import SCHEMA_VERSION, metadata
+from forewarn.store.sqlite import wal_check
+from forewarn.store.sqlite.lock import in_use, watched
+from forewarn.store.sqlite.naming import beside
+from forewarn.store.sqlite.schema import SCHEMA_VERSION, metadata
 
 MAGIC = b"SQLite format 3\x00"
 
@@ -49,13 +49,13 @@ def check_file(path: Path) -> str | None:
         if holder is not None:
             raise in_use(path, holder)
         check_header(path)
-        log.check_header(path, wal)
+        wal_check.check_header(path, wal)
         try:
             with reading(path, watched_already=True) as connection:
                 found = schema_of(connection, path)
                 if known(found):
                     check_parts(connection, path)
-                log.check_frames(path, wal)
+                wal_check.check_frames(path, wal)
                 _check_pages(connection, path)
         except sqlite3.DatabaseError as error:
             raise StoreUnusable(f"{path} is damaged ({error}): {INSTEAD}") from error

@@ -15,11 +15,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from forewarn.core import Time
-from forewarn.logs import logger
-from forewarn.store import checking, copying, durability
-from forewarn.store import schema as s
-from forewarn.store.locking import Lock, locked
 from forewarn.store.port import StoreUnusable
+from forewarn.store.sqlite import check, copy, durability
+from forewarn.store.sqlite import schema as s
+from forewarn.store.sqlite.lock import Lock, locked
+from forewarn.support.logs import logger
 
 Told = Callable[[str, str, Path], None]
 
@@ -29,12 +29,12 @@ log = logger("forewarn")
 def opened(path: Path, *, migrate: bool, told: Told) -> Lock:
     """The lock, once the file is there and of this schema. `told` hears of an upgrade: from
     which schema, to which, and where the file is kept as it was."""
-    found = checking.check_file(path)
+    found = check.check_file(path)
     if found is not None:
-        checking.check_schema(path, found, migrate=migrate)
+        check.check_schema(path, found, migrate=migrate)
     lock = locked(path)
     try:
-        copying.sweep(path)
+        copy.sweep(path)
         if durability.rewrite_log(path):
             log.info(
                 "the state was not closed cleanly by the last process that used it; its log was"
@@ -60,8 +60,8 @@ def engine(path: Path) -> sa.Engine:
 
 
 def _create(path: Path) -> None:
-    with copying.temporary(path) as unfinished:
-        copying.new(unfinished)
+    with copy.temporary(path) as unfinished:
+        copy.new(unfinished)
         plain = sa.create_engine(f"sqlite:///{unfinished}")
         with plain.begin() as connection:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
@@ -73,21 +73,21 @@ def _create(path: Path) -> None:
                 "INSERT INTO alembic_version VALUES (?)", (s.SCHEMA_VERSION,)
             )
         plain.dispose()
-        copying.sync(unfinished)
+        copy.sync(unfinished)
         unfinished.rename(path)
-        copying.sync(path.parent)
+        copy.sync(path.parent)
 
 
 def _up_to_date(path: Path, *, migrate: bool, told: Told) -> None:
-    with checking.reading(path, watched_already=True) as connection:
-        found = checking.schema_of(connection, path)
+    with check.reading(path, watched_already=True) as connection:
+        found = check.schema_of(connection, path)
         at = _ends(connection)
-    checking.check_schema(path, found, migrate=migrate)
+    check.check_schema(path, found, migrate=migrate)
     if found == s.SCHEMA_VERSION:
         return
-    from forewarn.store.migrate import run
+    from forewarn.store.sqlite.migrate import run
 
-    kept = copying.keep(path, f".schema-{found}", at)
+    kept = copy.keep(path, f".schema-{found}", at)
     with contextlib.ExitStack() as stack:
         made = engine(path)
         stack.callback(made.dispose)
@@ -108,8 +108,8 @@ def _ends(connection: sqlite3.Connection) -> Time:
 
 def _check_columns(path: Path) -> None:
     """A file may say what it is and not be it: one that some unfinished version has written."""
-    with checking.reading(path, watched_already=True) as connection:
-        for lacks in checking.missing_columns(connection):
+    with check.reading(path, watched_already=True) as connection:
+        for lacks in check.missing_columns(connection):
             raise StoreUnusable(
                 f"{path} says that it is of revision {s.SCHEMA_VERSION}, but has no {lacks}: an"
                 " unfinished version has written it; choose another file"

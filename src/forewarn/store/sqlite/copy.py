@@ -1,7 +1,7 @@
 """Copies of a state file: made at one moment beside whoever writes it, whole, and marked as copies.
 
 A copy is one SQLite file without a log. Whoever serves a state that is marked as a copy knows
-that things may have happened of which it does not tell. Putting one in its place is `restoring.py`.
+that things may have happened of which it does not tell. Putting one in its place is `restore.py`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from forewarn.core import Time
-from forewarn.store import checking, verifying
-from forewarn.store.naming import beside
 from forewarn.store.port import Contents, Copy, StoreUnusable
-from forewarn.store.rows import COPIED
+from forewarn.store.sqlite import check, verify
+from forewarn.store.sqlite.naming import beside
+from forewarn.store.sqlite.write import COPIED
 
 TEMPORARY = ".unfinished-"  # in the names of copies that are being made
 _MARK = "INSERT OR IGNORE INTO service (key, value) VALUES (?, ?)"
@@ -27,15 +27,15 @@ _MARK = "INSERT OR IGNORE INTO service (key, value) VALUES (?, ?)"
 def copy(state: Path, target: Path, at: Time) -> Contents:
     """Make the file `target` a copy of the state, on disk and checked; it must be new."""
     try:
-        with checking.reading(state) as source:
-            checking.schema_of(source, state)
+        with check.reading(state) as source:
+            check.schema_of(source, state)
             new(target)
             source.execute("VACUUM INTO ?", (str(target),))
         with contextlib.closing(sqlite3.connect(target)) as made, made:
             made.execute(_MARK, (COPIED, at))
-        with checking.reading(target) as made:
-            verifying.check_pages(made, target)
-            found = verifying.contents(made, target)
+        with check.reading(target) as made:
+            verify.check_pages(made, target)
+            found = verify.contents(made, target)
         sync(target)
     except sqlite3.DatabaseError as error:
         raise StoreUnusable(f"{state} could not be copied: {error}") from error

@@ -25,7 +25,7 @@ import os
 import sqlite3
 from pathlib import Path
 
-from forewarn.store.naming import beside
+from forewarn.store.sqlite.naming import beside
 
 REWRITE_BYTES = 1024 * 1024  # bytes of the log that are read and written at a time
 

@@ -3,7 +3,7 @@
 The thread is the only one that touches the connection, so reads queue behind commits and see
 them. Only the history and past commits are read beside it, in a thread and through a connection
 of its own: what may take long must not keep a commit waiting. The file belongs to one process at
-a time; how it becomes usable is `opening.py`, and what a failed COMMIT means `durability.py`.
+a time; how it becomes usable is `connect.py`, and what a failed COMMIT means `durability.py`.
 
 Before each write, and in `check`, the names of the files are compared with the files that are open.
 If the log or its index was removed or replaced, its contents are still available through the open
@@ -26,13 +26,7 @@ import sqlalchemy as sa
 
 from forewarn.core import Event, Group, Time
 from forewarn.core.history import Record
-from forewarn.logs import logger
-from forewarn.store import asking, copying, durability, loading, opening, pruning, rows
-from forewarn.store import schema as s
-from forewarn.store.batching import BatchingStore
-from forewarn.store.identity import Identity
-from forewarn.store.locking import Lock
-from forewarn.store.naming import beside
+from forewarn.store.base import BatchingStore
 from forewarn.store.port import (
     Commit,
     Copy,
@@ -46,6 +40,22 @@ from forewarn.store.port import (
     StoreUnusable,
     Wanted,
 )
+from forewarn.store.sqlite import (
+    connect,
+    copy,
+    durability,
+    history_query,
+    load,
+    prune,
+)
+from forewarn.store.sqlite import schema as s
+from forewarn.store.sqlite import (
+    write as rows,
+)
+from forewarn.store.sqlite.file_identity import Identity
+from forewarn.store.sqlite.lock import Lock
+from forewarn.store.sqlite.naming import beside
+from forewarn.support.logs import logger
 
 PAGE = 256  # commits read at a time
 PAGE_BYTES = 4 * 1024 * 1024  # unless they are larger than that together
@@ -152,7 +162,7 @@ class SqliteStore(BatchingStore):
         return await self._read(read)
 
     async def history(self, wanted: Wanted) -> Sequence[Record]:
-        query = asking.statement(wanted)
+        query = history_query.statement(wanted)
         return await self._read(self._read_history, query, thread=self._reading)
 
     async def prune(self, cutoff: Time, keeps: Callable[[Event], bool]) -> int:
@@ -180,7 +190,7 @@ class SqliteStore(BatchingStore):
     async def copy(self, at: Time) -> Copy | None:
         try:
             await self.check()
-            made = await asyncio.to_thread(copying.stream, self.path, at)
+            made = await asyncio.to_thread(copy.stream, self.path, at)
             try:
                 await self.check()  # which of the two was copied is unknown
             except BaseException:
@@ -292,8 +302,8 @@ class SqliteStore(BatchingStore):
                 self._reading.submit(self._close_reader).result()
                 connection.exec_driver_sql("PRAGMA journal_mode=DELETE")
                 connection.exec_driver_sql("PRAGMA journal_mode=WAL")
-                loading.newest(connection)  # which opens the log
-            copying.sync(self.path.parent)
+                load.newest(connection)  # which opens the log
+            copy.sync(self.path.parent)
         except (sa.exc.DBAPIError, OSError) as error:
             raise StoreFailed(
                 f"{log_path} was removed, replaced or truncated while in use, and its contents"
@@ -313,10 +323,10 @@ class SqliteStore(BatchingStore):
 
     def _open(self) -> None:
         try:
-            self._lock = opening.opened(self.path, migrate=self._migrate, told=_upgraded)
-            self._engine = opening.engine(self.path)
+            self._lock = connect.opened(self.path, migrate=self._migrate, told=_upgraded)
+            self._engine = connect.engine(self.path)
             self._load()
-            copying.sync(self.path.parent)  # SQLite ignores a failure of this sync
+            copy.sync(self.path.parent)  # SQLite ignores a failure of this sync
             self._files = Identity.of(self.path)
         except (OSError, sqlite3.DatabaseError, sa.exc.DatabaseError, msgspec.MsgspecError) as e:
             self._close()
@@ -336,9 +346,9 @@ class SqliteStore(BatchingStore):
 
     def _load(self) -> None:
         with self._connection() as connection:
-            self._groups = loading.groups(connection)
-            self._registry = loading.registry(connection)
-            self._seq = loading.newest(connection)
+            self._groups = load.groups(connection)
+            self._registry = load.registry(connection)
+            self._seq = load.newest(connection)
 
     def _write(
         self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
@@ -351,11 +361,11 @@ class SqliteStore(BatchingStore):
         self, cutoff: Time, after: Mark, keeps: Callable[[Event], bool]
     ) -> tuple[int, Mark | None]:
         with self._writing() as connection:
-            return pruning.prune_history(connection, cutoff, after, keeps, PRUNE_SLICE)
+            return prune.prune_history(connection, cutoff, after, keeps, PRUNE_SLICE)
 
     def _prune_commits(self, cutoff: Time, newest: int) -> bool:
         with self._writing() as connection:
-            return pruning.prune_commits(connection, cutoff, newest, PRUNE_SLICE)
+            return prune.prune_commits(connection, cutoff, newest, PRUNE_SLICE)
 
     async def _events(self, query: sa.Select[Any]) -> Sequence[Event]:
         def read() -> list[Event]:
@@ -415,7 +425,7 @@ class SqliteStore(BatchingStore):
 
     def _read_history(self, query: sa.Select[Any]) -> list[Record]:
         with self._beside() as connection:
-            return list(asking.records(connection.execute(query)))
+            return list(history_query.records(connection.execute(query)))
 
     def _page(self, after: int, until: int) -> list[Commit]:
         """Some of them; fewer if they are large."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from forewarn.store.naming import beside
+from forewarn.store.sqlite.naming import beside
 
 
 class Identity(msgspec.Struct, frozen=True):

@@ -15,8 +15,8 @@ import sqlalchemy as sa
 
 from forewarn.core import Event
 from forewarn.core.history import Record, What
-from forewarn.store import schema as s
 from forewarn.store.port import Wanted
+from forewarn.store.sqlite import schema as s
 
 _event = msgspec.json.Decoder(Event)
 

@@ -9,8 +9,8 @@ from forewarn.core import Event, Group, Machine
 from forewarn.core.access import Token
 from forewarn.core.fleet import Host
 from forewarn.core.registry import Registry
-from forewarn.core.rollout import Rollout
-from forewarn.store import schema as s
+from forewarn.core.rollouts.model import Rollout
+from forewarn.store.sqlite import schema as s
 
 _group = msgspec.json.Decoder(Group)
 _machine = msgspec.json.Decoder(Machine)

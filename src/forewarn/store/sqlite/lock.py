@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-from forewarn.store.naming import beside
 from forewarn.store.port import StoreUnusable
+from forewarn.store.sqlite.naming import beside
 
 LOOKERS_WITHIN = 10.0  # seconds that a start waits for those who only look at the file
 LOOK_AGAIN = 0.05  # seconds between two tries

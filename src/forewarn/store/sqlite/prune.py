@@ -14,8 +14,8 @@ import sqlalchemy as sa
 
 from forewarn.core import Event, Time
 from forewarn.core.history import What
-from forewarn.store import schema as s
 from forewarn.store.port import Mark
+from forewarn.store.sqlite import schema as s
 
 _ENDS = frozenset(what.value for what in What if what.ends)
 _event = msgspec.json.Decoder(Event)

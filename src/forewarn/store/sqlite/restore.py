@@ -15,10 +15,10 @@ from pathlib import Path
 import msgspec
 
 from forewarn.core import Time
-from forewarn.store import checking, copying, verifying
-from forewarn.store.locking import locked
-from forewarn.store.naming import beside
 from forewarn.store.port import Contents, OutcomeUnknown, StoreUnusable
+from forewarn.store.sqlite import check, copy, verify
+from forewarn.store.sqlite.lock import locked
+from forewarn.store.sqlite.naming import beside
 
 KEPT = ".before-restore"
 
@@ -35,10 +35,10 @@ def restore(backup: Path, state: Path, at: Time, *, force: bool = False) -> Rest
     found = _checked(backup, state)
     with contextlib.closing(locked(state)):
         _hand_over(beside(state, ".lock"), state)
-        copying.sweep(state)
+        copy.sweep(state)
         replaces = _there(state, force=force)
-        with copying.temporary(state) as made:
-            copying.copy(backup, made, at)
+        with copy.temporary(state) as made:
+            copy.copy(backup, made, at)
             _hand_over(made, state)
             kept = _set_aside(state) if replaces else None
             made.replace(state)
@@ -48,7 +48,7 @@ def restore(backup: Path, state: Path, at: Time, *, force: bool = False) -> Rest
 
 def _sync_name(state: Path) -> None:
     try:
-        copying.sync(state.parent)
+        copy.sync(state.parent)
     except OSError as error:
         raise OutcomeUnknown(
             f"{state} was replaced by the backup, but it is unknown whether that is on disk"
@@ -64,9 +64,9 @@ def _checked(backup: Path, state: Path) -> Contents:
             raise StoreUnusable(f"{backup} is the state itself; name a backup of it")
         if state.is_dir():
             raise StoreUnusable(f"{state} is a directory; name a file")
-        checking.check_header(backup)
-        with checking.reading(backup) as connection:
-            return verifying.verify(connection, backup)
+        check.check_header(backup)
+        with check.reading(backup) as connection:
+            return verify.verify(connection, backup)
     except sqlite3.DatabaseError as error:
         raise StoreUnusable(f"{backup} is damaged ({error})") from error
 
@@ -87,13 +87,13 @@ def _set_aside(state: Path) -> Path:
     with contextlib.suppress(sqlite3.DatabaseError):  # a damaged one is kept as it is
         _take_in_log(state)
     _forget_second_names(state)
-    kept = copying.link(state, state, KEPT) if state.exists() else _free(state)
+    kept = copy.link(state, state, KEPT) if state.exists() else _free(state)
     for ending in ("-wal", "-journal"):
         part = beside(state, ending)
         if part.exists():
             part.rename(beside(kept, ending))
     beside(state, "-shm").unlink(missing_ok=True)
-    copying.sync(state.parent)
+    copy.sync(state.parent)
     return kept
 
 

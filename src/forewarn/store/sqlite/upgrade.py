@@ -13,10 +13,10 @@ from pathlib import Path
 import msgspec
 import sqlalchemy as sa
 
-from forewarn.store import loading, opening
-from forewarn.store.naming import beside
 from forewarn.store.port import StoreUnusable
-from forewarn.store.schema import SCHEMA_VERSION
+from forewarn.store.sqlite import connect, load
+from forewarn.store.sqlite.naming import beside
+from forewarn.store.sqlite.schema import SCHEMA_VERSION
 
 
 class Upgraded(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ def upgrade(state: Path) -> Upgraded:
     try:
         with contextlib.ExitStack() as stack:
             stack.callback(lambda: _hand_over(state, done[-1].kept))
-            stack.callback(opening.opened(state, migrate=True, told=told).close)
+            stack.callback(connect.opened(state, migrate=True, told=told).close)
             _read_all(state)
     except (OSError, sqlite3.DatabaseError, sa.exc.DatabaseError, msgspec.MsgspecError) as error:
         why = str(getattr(error, "orig", None) or error)
@@ -50,11 +50,11 @@ def upgrade(state: Path) -> Upgraded:
 
 def _read_all(state: Path) -> None:
     """As the service will: better now than when it is to start."""
-    engine = opening.engine(state)
+    engine = connect.engine(state)
     try:
         with engine.begin() as connection:
-            loading.groups(connection)
-            loading.registry(connection)
+            load.groups(connection)
+            load.registry(connection)
     finally:
         engine.dispose()
 

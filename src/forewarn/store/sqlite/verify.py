@@ -15,11 +15,11 @@ from forewarn.core import Event, Group, Machine, apply
 from forewarn.core.access import Token
 from forewarn.core.fleet import Host
 from forewarn.core.registry import Registry, StateRestored
-from forewarn.core.rollout import Rollout
-from forewarn.store import checking
+from forewarn.core.rollouts.model import Rollout
 from forewarn.store.port import Commit, Contents, StoreUnusable
-from forewarn.store.rows import COPIED
-from forewarn.store.schema import SCHEMA_VERSION
+from forewarn.store.sqlite import check
+from forewarn.store.sqlite.schema import SCHEMA_VERSION
+from forewarn.store.sqlite.write import COPIED
 
 BODIES: dict[str, Any] = {
     "groups": Group,
@@ -32,8 +32,8 @@ BODIES: dict[str, Any] = {
 
 
 def contents(connection: sqlite3.Connection, path: Path) -> Contents:
-    schema = checking.schema_of(connection, path)
-    checking.check_schema(path, schema, migrate=True)
+    schema = check.schema_of(connection, path)
+    check.check_schema(path, schema, migrate=True)
     marks = dict(connection.execute("SELECT key, value FROM service"))
     newest = connection.execute("SELECT max(seq), max(at) FROM commits").fetchone()
     until = [at for at in (newest[1], marks.get("served_until")) if at is not None]
@@ -61,8 +61,8 @@ def verify(connection: sqlite3.Connection, path: Path) -> Contents:
     try:
         check_pages(connection, path)
         found = contents(connection, path)
-        checking.check_parts(connection, path)
-        if found.schema == SCHEMA_VERSION and (lacks := checking.missing_columns(connection)):
+        check.check_parts(connection, path)
+        if found.schema == SCHEMA_VERSION and (lacks := check.missing_columns(connection)):
             raise StoreUnusable(
                 f"{path} says it is of schema {found.schema}, but has no {lacks[0]}"
             )

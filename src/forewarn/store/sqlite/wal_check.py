@@ -10,8 +10,8 @@ import os
 import struct
 from pathlib import Path
 
-from forewarn.store.naming import beside
 from forewarn.store.port import StoreUnusable
+from forewarn.store.sqlite.naming import beside
 
 HEADER = 32  # bytes
 FRAME = 24  # bytes before each page

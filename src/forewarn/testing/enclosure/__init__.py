@@ -6,6 +6,6 @@ program's clock follow the service's. Both are for Linux, and for programs one d
 
 from forewarn.testing.enclosure.enclosure import INSIDE, CannotEnclose, Enclosure
 from forewarn.testing.enclosure.fake_time import FakeTime, NoFakeTime
-from forewarn.testing.enclosure.order import Network
+from forewarn.testing.enclosure.messages import Network
 
 __all__ = ["INSIDE", "CannotEnclose", "Enclosure", "FakeTime", "Network", "NoFakeTime"]

@@ -16,8 +16,8 @@ from typing import Any, Self
 
 import msgspec
 
-from forewarn.testing.enclosure import kernel, reasons, starting
-from forewarn.testing.enclosure.order import Network, Order, Ready
+from forewarn.testing.enclosure import diagnose, kernel, start
+from forewarn.testing.enclosure.messages import Network, Order, Ready
 
 INSIDE = "http://169.254.169.254"
 
@@ -39,7 +39,7 @@ class Enclosure:
         self.notes: tuple[str, ...] = ()
 
     def __enter__(self) -> Self:
-        if says := reasons.no_linux():
+        if says := diagnose.no_linux():
             raise CannotEnclose(says)
         self._line, theirs = socket.socketpair()
         with theirs:
@@ -83,7 +83,7 @@ class Enclosure:
 
         `env` is all of its environment (ours, if not given); FOREWARN_METADATA is added."""
         around = {**(os.environ if env is None else env), "FOREWARN_METADATA": INSIDE}
-        return starting.start(argv, self._namespaces, env=around, blocked=blocked, **details)
+        return start.start(argv, self._namespaces, env=around, blocked=blocked, **details)
 
     def close(self) -> None:
         """End whatever is inside; returns when nothing is left of it."""

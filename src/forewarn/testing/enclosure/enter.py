@@ -1,6 +1,6 @@
 """Entering namespaces and becoming a program: run as a script, in a process of its own.
 
-`python -I -S entering.py SPEC PROGRAM [ARGUMENT…]`, where SPEC is JSON: which namespaces (open
+`python -I -S enter.py SPEC PROGRAM [ARGUMENT…]`, where SPEC is JSON: which namespaces (open
 files and their kinds), which signals to block, what to preload, and where to say why not.
 Standard library only: this starts in the time that Python needs to start.
 """

@@ -2,7 +2,7 @@
 
 The time of day alone: it stands still until it is set anew, while sleeping, timeouts and the
 monotonic clock stay real. Whoever has the service's clock at hand calls `set` when it moves;
-`following.py` does so for a service in another process.
+`follow_clock.py` does so for a service in another process.
 """
 
 from __future__ import annotations

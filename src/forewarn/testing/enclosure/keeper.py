@@ -18,8 +18,8 @@ from pathlib import Path
 
 import msgspec
 
-from forewarn import guard
-from forewarn.testing.enclosure import loopback, reasons, surroundings
+from forewarn.support import guard
+from forewarn.testing.enclosure import diagnose, loopback, uplink
 from forewarn.testing.enclosure.anchor import (
     METADATA_ADDRESS,
     METADATA_PORT,
@@ -28,7 +28,7 @@ from forewarn.testing.enclosure.anchor import (
     drop,
     opened_inside,
 )
-from forewarn.testing.enclosure.order import Network, Order, Ready
+from forewarn.testing.enclosure.messages import Network, Order, Ready
 from forewarn.testing.enclosure.relay import Relay
 
 END_WITHIN = 2.0  # seconds after which those inside that were asked to end are killed
@@ -55,7 +55,7 @@ def _keep(line: socket.socket, order: Order) -> None:
     try:
         anchor = drop()
     except NoNamespace as error:
-        line.send(msgspec.json.encode(Ready(refused=reasons.why(error.error))))
+        line.send(msgspec.json.encode(Ready(refused=diagnose.why(error.error))))
         return
     with contextlib.ExitStack() as ending:
         relay = Relay()
@@ -82,7 +82,7 @@ def _say_ready(line: socket.socket, anchor: Anchor, network: str, notes: tuple[s
     socket.send_fds(line, [msgspec.json.encode(Ready(network=network, notes=notes))], fds)
 
 
-def _name(network: Network, around: surroundings.Surroundings | None) -> str:
+def _name(network: Network, around: uplink.Surroundings | None) -> str:
     if around is not None:
         return around.name
     return "none" if network is Network.NONE else "loopback"
@@ -90,15 +90,15 @@ def _name(network: Network, around: surroundings.Surroundings | None) -> str:
 
 def _surround(
     network: Network, anchor: Anchor
-) -> tuple[surroundings.Surroundings | None, tuple[str, ...]]:
+) -> tuple[uplink.Surroundings | None, tuple[str, ...]]:
     """The rest of the network, or why there is none."""
     if network not in (Network.AUTO, Network.FULL):
         return None, ()
     notes = []
-    for name in surroundings.available():
+    for name in uplink.available():
         try:
-            return surroundings.surround(name, anchor), ()
-        except (surroundings.NoNetwork, OSError) as error:
+            return uplink.surround(name, anchor), ()
+        except (uplink.NoNetwork, OSError) as error:
             notes.append(f"{name} does not work here: {error}")
     if network is Network.FULL:
         return None, tuple(notes or [f"there is no network to be had {INSTALL}"])

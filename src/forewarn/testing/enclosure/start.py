@@ -15,9 +15,9 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from forewarn.testing.enclosure import entering
+from forewarn.testing.enclosure import enter
 
-_SCRIPT = str(Path(entering.__file__))
+_SCRIPT = str(Path(enter.__file__))
 
 
 def start(

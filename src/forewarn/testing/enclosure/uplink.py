@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from forewarn.testing.enclosure import kernel, starting
+from forewarn.testing.enclosure import kernel, start
 from forewarn.testing.enclosure.anchor import Anchor
 
 NETWORK_WITHIN = 10.0  # seconds that pasta or slirp4netns may take to be ready
@@ -89,7 +89,7 @@ def _started(argv: list[str], anchor: Anchor, *fds: int) -> Iterator[subprocess.
         namespaces = []
         if anchor.user is not None and not _enters_by_itself(anchor):
             namespaces.append((anchor.user, kernel.NEW_USER))
-        process = starting.start(
+        process = start.start(
             argv, namespaces, stdin=subprocess.DEVNULL, stdout=said, stderr=said, pass_fds=fds
         )
         try:

@@ -1,7 +1,7 @@
 """The service's time, in a test's hands.
 
 Winding itself is the service's: here it is asked for, from whatever thread the test runs in.
-Python's own time is `patching.py`'s.
+Python's own time is `time_patch.py`'s.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from forewarn.core.time import LAST, Duration, Time
-from forewarn.service.attention import ATTENTIVE, Stopped
-from forewarn.service.winding import Winder
-from forewarn.testing.errors import RefusedByService
-from forewarn.testing.patching import Patch
-from forewarn.words import parse_duration
+from forewarn.service.engine.catch_up import ATTENTIVE, Stopped
+from forewarn.service.engine.virtual_time import Winder
+from forewarn.support.text import parse_duration
+from forewarn.testing.kit.errors import RefusedByService
+from forewarn.testing.kit.time_patch import Patch
 
 if TYPE_CHECKING:
-    from forewarn.testing.service import Service
+    from forewarn.testing.kit.service import Service
 
 REAL = "this service runs on real time: it can be neither wound nor followed (real_time=False)"
 IN_A_LOOP = (

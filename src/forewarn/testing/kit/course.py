@@ -12,11 +12,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from forewarn.core import Status, Time
-from forewarn.testing.errors import RefusedByService
+from forewarn.testing.kit.errors import RefusedByService
 
 if TYPE_CHECKING:
-    from forewarn.testing.events import Event
-    from forewarn.testing.service import Service
+    from forewarn.testing.kit.events import Event
+    from forewarn.testing.kit.service import Service
 
 MAX_STEPS = 1_000  # instants at which something is due, before an event is said not to end
 

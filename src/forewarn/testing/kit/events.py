@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from forewarn.core import Event as Record
 from forewarn.core import EventType, Source, Time
-from forewarn.testing.errors import RefusedByService, allowed
-from forewarn.words import parse_duration
+from forewarn.support.text import parse_duration
+from forewarn.testing.kit.errors import RefusedByService, allowed
 
 if TYPE_CHECKING:
-    from forewarn.testing.inprocess import Answer
-    from forewarn.testing.machines import Machine
-    from forewarn.testing.service import Service
+    from forewarn.testing.kit.inprocess import Answer
+    from forewarn.testing.kit.machines import Machine
+    from forewarn.testing.kit.service import Service
 
 
 AnEvent: TypeAlias = "Event | Record | str"  # whatever says which
@@ -182,14 +182,14 @@ class Event:
 
     def until_started(self, *, approve: bool = False, play: bool = False) -> Event:
         """Wind the clock to its NotBefore, or approve it; refused if it does not start then."""
-        from forewarn.testing import course
+        from forewarn.testing.kit import course
 
         course.to_start(self._service, self, approve=approve, play=play)
         return self
 
     def until_over(self, *, play: bool = False) -> Event:
         """Wind the clock until guests see it gone."""
-        from forewarn.testing import course
+        from forewarn.testing.kit import course
 
         course.to_end(self._service, self, play=play)
         return self

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from forewarn.words import in_words, visible
+from forewarn.support.text import in_words, visible
 
 MAX_LINES = 200  # that are kept; the end of a story is what a failed test is about
 SHOWN_ID = 8  # characters of an event's id

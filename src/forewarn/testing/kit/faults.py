@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from forewarn.core import Duration, Refused
-from forewarn.metadata.holding import MAX_UNWOUND
-from forewarn.service.fault_accounts import Account
-from forewarn.service.fault_checking import NewFault
-from forewarn.testing.errors import RefusedByService
-from forewarn.words import parse_duration
+from forewarn.metadata.faults.delay import MAX_UNWOUND
+from forewarn.service.faults.model import Account
+from forewarn.service.faults.validate import NewFault
+from forewarn.support.text import parse_duration
+from forewarn.testing.kit.errors import RefusedByService
 
 if TYPE_CHECKING:
-    from forewarn.testing.machines import Group, Machine
-    from forewarn.testing.service import Service
+    from forewarn.testing.kit.machines import Group, Machine
+    from forewarn.testing.kit.service import Service
 
 
 class Fault:

@@ -15,11 +15,11 @@ from forewarn.core import GroupKind, Refused
 from forewarn.core.commands import Define
 from forewarn.core.fleet import Host
 from forewarn.core.refusal import conflict, invalid
-from forewarn.service import fleetentries as e
-from forewarn.service.fleetbuilding import MAX_PLACEMENT_GROUP, Building, Fleet, host_of
-from forewarn.service.fleetlines import FleetError
-from forewarn.testing.events import event_type
-from forewarn.words import listing
+from forewarn.service.fleet import shapes as e
+from forewarn.service.fleet.build import MAX_PLACEMENT_GROUP, Building, Fleet, host_of
+from forewarn.support.text import listing
+from forewarn.support.yaml_positions import FleetError
+from forewarn.testing.kit.events import event_type
 
 MAX_MACHINES = 10_000  # of one scale set in a test
 

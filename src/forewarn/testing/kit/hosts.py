@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from forewarn.core.fleet import Host as Record
-from forewarn.service.hosts import DEGRADED_NOTICE, How
-from forewarn.testing.errors import RefusedByService, allowed
-from forewarn.testing.events import Event, duration_of
-from forewarn.testing.machines import Machine
+from forewarn.service.platform.hosts import DEGRADED_NOTICE, How
+from forewarn.testing.kit.errors import RefusedByService, allowed
+from forewarn.testing.kit.events import Event, duration_of
+from forewarn.testing.kit.machines import Machine
 
 if TYPE_CHECKING:
-    from forewarn.testing.service import Service
+    from forewarn.testing.kit.service import Service
 
 
 class Host:

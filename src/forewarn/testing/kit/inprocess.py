@@ -14,11 +14,11 @@ from urllib.parse import unquote
 
 import msgspec
 
-from forewarn.metadata.reply import CUT, FAULT, IN_PROCESS, UNWOUND
-from forewarn.testing.faults import broken_off, never_wound
+from forewarn.metadata.endpoint.reply import CUT, FAULT, IN_PROCESS, UNWOUND
+from forewarn.testing.kit.faults import broken_off, never_wound
 
 if TYPE_CHECKING:
-    from forewarn.testing.service import Service
+    from forewarn.testing.kit.service import Service
 
 
 PATIENCE = 30.0  # seconds for an answer over a socket

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import msgspec
 
-from forewarn import guard
 from forewarn.core import Event as Record
 from forewarn.core import Group as CoreGroup
 from forewarn.core import Machine as CoreMachine
-from forewarn.testing.errors import RefusedByService, allowed
-from forewarn.testing.events import AnEvent, Announcement, Event, event_type, id_of
-from forewarn.testing.inprocess import Answer, Asgi
-from forewarn.wire.beside import READY, Word
-from forewarn.wire.service_versions import INSTANCE_VERSIONS
+from forewarn.support import guard
+from forewarn.testing.kit.errors import RefusedByService, allowed
+from forewarn.testing.kit.events import AnEvent, Announcement, Event, event_type, id_of
+from forewarn.testing.kit.inprocess import Answer, Asgi
+from forewarn.wire.extensions import READY, Word
+from forewarn.wire.instance_versions import INSTANCE_VERSIONS
 
 if TYPE_CHECKING:
-    from forewarn.testing.service import Service
+    from forewarn.testing.kit.service import Service
 
 NEWEST = "2020-07-01"
 ASKED_WITHIN = 30.0  # real seconds in which a client that was started asks for the first time
@@ -191,7 +191,7 @@ class Machine:
     def inside(self) -> AbstractContextManager[Machine]:
         """In the block, this process is inside the machine: what it connects to at
         169.254.169.254 is this machine's endpoint, for clients that know no other address."""
-        from forewarn.testing.inside import Inside
+        from forewarn.testing.kit.socket_patch import Inside
 
         return Inside(self)
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from forewarn.node import Address
-from forewarn.testing.clock import Clock
-from forewarn.testing.errors import RefusedByService
-from forewarn.testing.events import AnEvent, id_of
-from forewarn.testing.inprocess import Answer, exchange, over_socket
-from forewarn.testing.living import Living
-from forewarn.testing.machines import NEWEST
+from forewarn.testing.kit.clock import Clock
+from forewarn.testing.kit.errors import RefusedByService
+from forewarn.testing.kit.events import AnEvent, id_of
+from forewarn.testing.kit.inprocess import Answer, exchange, over_socket
+from forewarn.testing.kit.machines import NEWEST
+from forewarn.testing.kit.session import Living
 from forewarn.wire.requests import write_approval
 
 LOOPBACK = Address("127.0.0.1", 0)

@@ -2,8 +2,8 @@
 
 Requests go to it in process, or over real sockets for clients that need them. It answers as
 the machine one names; everything a test makes happen is done and visible when the call returns.
-Its life is `living.py`, how it is asked `asking.py`; what it hands out is `machines.py`, `hosts.py`
-and `events.py`.
+Its life is `session.py`, how it is asked `requests.py`; what it hands out is `machines.py`,
+`hosts.py` and `events.py`.
 """
 
 from __future__ import annotations
@@ -14,35 +14,28 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from forewarn.core import EventType, GroupKind, Rules
 from forewarn.drivers.port import Driver
-from forewarn.metadata.limits import Limits
-from forewarn.metadata.seats import Identity
+from forewarn.metadata.endpoint.callers import Identity
+from forewarn.metadata.endpoint.limits import Limits
 from forewarn.node import Config, Node
 from forewarn.node.config import Tls
 from forewarn.node.dev import on_loopback
-from forewarn.service import fleetfile
-from forewarn.service.attention import ATTENTIVE
-from forewarn.service.fleetfile import Fleet
-from forewarn.service.platform import Outcome, Outcomes, new_id
+from forewarn.service.engine.catch_up import ATTENTIVE
+from forewarn.service.fleet import read
+from forewarn.service.fleet.read import Fleet
+from forewarn.service.platform.platform import Outcome, Outcomes, new_id
 from forewarn.store import Store
-from forewarn.testing import fleets
-from forewarn.testing.asking import LOOPBACK, Asking
-from forewarn.testing.clock import Clock
-from forewarn.testing.course import During
-from forewarn.testing.errors import RefusedByService, allowed
-from forewarn.testing.events import (
-    AnEvent,
-    Announcement,
-    Event,
-    announced,
-    event_type,
-    id_of,
-)
-from forewarn.testing.faults import Faults
-from forewarn.testing.fleets import Details
-from forewarn.testing.hosts import Host
-from forewarn.testing.machines import NEWEST, Group, Machine
-from forewarn.testing.story import Story
-from forewarn.verdict.report import Verdict
+from forewarn.testing.kit import fleets
+from forewarn.testing.kit.clock import Clock
+from forewarn.testing.kit.course import During
+from forewarn.testing.kit.errors import RefusedByService, allowed
+from forewarn.testing.kit.events import AnEvent, Announcement, Event, announced, event_type, id_of
+from forewarn.testing.kit.failure_report import Story
+from forewarn.testing.kit.faults import Faults
+from forewarn.testing.kit.fleets import Details
+from forewarn.testing.kit.hosts import Host
+from forewarn.testing.kit.machines import NEWEST, Group, Machine
+from forewarn.testing.kit.requests import LOOPBACK, Asking
+from forewarn.verdict.verdict import Verdict
 
 if TYPE_CHECKING:
     from forewarn.testing.scenarios import Result, Scenario
@@ -74,7 +67,7 @@ class Service(Asking):
         new_id: Callable[[], str] = new_id,
     ) -> None:
         text = fleet.read_text() if isinstance(fleet, Path) else fleet
-        made = fleetfile.parse(text) if isinstance(text, str) else text
+        made = read.parse(text) if isinstance(text, str) else text
         if made is None and state is None and store is None:
             made = Fleet({})  # there is nothing yet, and that is as it should be
         made = on_loopback(made) if made is not None else None

@@ -15,10 +15,10 @@ from concurrent.futures import CancelledError, Future
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
-from forewarn import guard
 from forewarn.node import Node
-from forewarn.testing.clock import one_voice
-from forewarn.testing.errors import RefusedByService
+from forewarn.support import guard
+from forewarn.testing.kit.clock import one_voice
+from forewarn.testing.kit.errors import RefusedByService
 
 P = ParamSpec("P")
 T = TypeVar("T")

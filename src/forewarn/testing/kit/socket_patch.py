@@ -16,10 +16,10 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from forewarn.testing.errors import RefusedByService
+from forewarn.testing.kit.errors import RefusedByService
 
 if TYPE_CHECKING:
-    from forewarn.testing.machines import Machine
+    from forewarn.testing.kit.machines import Machine
 
 WELL_KNOWN = "169.254.169.254"
 PORT = 80

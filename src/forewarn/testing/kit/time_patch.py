@@ -15,8 +15,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from forewarn.core.time import SECOND
-from forewarn.service.clock import VirtualClock
-from forewarn.testing.errors import RefusedByService
+from forewarn.service.engine.clock import VirtualClock
+from forewarn.testing.kit.errors import RefusedByService
 
 if TYPE_CHECKING:
     import time_machine

@@ -1,5 +1,5 @@
 """What went wrong with answers in a recording, in the words of faults: `gone` five times, from then
-on. What became of events is `lives.py`.
+on. What became of events is `event_lives.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from forewarn.testing.recording.documents import sheet
-from forewarn.testing.recording.lives import about_events, document_of, moment
+from forewarn.testing.recording.event_lives import about_events, document_of, moment
 
 SLOW = 3.0  # seconds after which a good answer counts as late
 MAX_SLOW = 120.0  # that an answer is held in a replay

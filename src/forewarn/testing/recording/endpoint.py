@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from forewarn.client.endpoint import place
+from forewarn.client.connection import Line
+from forewarn.client.discovery.endpoint import place
 from forewarn.client.errors import BadEndpoint
 from forewarn.client.exchange import MAX_ANSWER, headers_of
-from forewarn.client.line import Line
 from forewarn.client.steps import Answer as Answered
 from forewarn.client.steps import Ask
 

@@ -1,7 +1,7 @@
 """What became of every event in a recording: when it appeared, started and was gone.
 
 Read off the documents that somebody was shown, or, more exactly, off a service's own `event` lines
-where there are some. What went wrong with answers is `troubles.py`.
+where there are some. What went wrong with answers is `answer_faults.py`.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from typing import Any, Self
 
 import msgspec
 
-from forewarn.testing.recording.lives import moment
-from forewarn.testing.recording.reading import is_trace
+from forewarn.testing.recording.event_lives import moment
+from forewarn.testing.recording.reader import is_trace
 
 _PIECE = 64 * 1024
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from forewarn.testing.recording import dating
+from forewarn.testing.recording import log_times
 from forewarn.testing.recording.documents import MAX_DEPTH, Sheet, sheet_of
 
 MAX_DOCUMENTS = 10_000  # that are taken from one text
@@ -106,7 +106,7 @@ class _Searching:
             if document is None:
                 continue
             self._notes += [f"line {here}: {flaw}; left out" for flaw in document.flaws]
-            above = self._lines[max(previous, here - 1 - dating.LOOK_BACK_HEADERS) : here - 1]
+            above = self._lines[max(previous, here - 1 - log_times.LOOK_BACK_HEADERS) : here - 1]
             t = self._when(document, head, [line[:MAX_HEAD] for line in above], here)
             found.append(Found(line=here, value=value, sheet=document, t=t, stated=t is not None))
             previous = self._line(end) if taken else _line_starts_line(self._bare, end)
@@ -115,8 +115,8 @@ class _Searching:
     def _when(self, document: Sheet, head: str, above: list[str], line: int) -> float | None:
         due = [event.not_before for event in document.events if event.not_before is not None]
         year = datetime.fromtimestamp(min(due), UTC).year if due else None
-        t = dating.before(head, above, year)
-        if t is not None and due and abs(min(due) - t) > dating.PLAUSIBLE:
+        t = log_times.before(head, above, year)
+        if t is not None and due and abs(min(due) - t) > log_times.PLAUSIBLE:
             self._notes.append(f"line {line}: the time before it does not fit its NotBefore")
             return None
         return t

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from forewarn.testing.recording.lives import Life, Told
+from forewarn.testing.recording.event_lives import Life, Told
 
 _MEMBER = re.compile(r"(.*)_(?:0|[1-9][0-9]{0,8})")
 _INSTANCE = re.compile(r".+_IN_[0-9]+")

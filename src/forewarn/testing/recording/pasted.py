@@ -1,7 +1,7 @@
 """Documents that were pasted into a text, as trace lines: in an order and at times that are taken
 from the text or, failing that, assumed. Every assumption is in the notes.
 
-How they are found is `searching.py`, how their times are `dating.py`.
+How they are found is `find_documents.py`, how their times are `log_times.py`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import msgspec
 from forewarn.core.events import PROMISES, EventType
 from forewarn.core.time import SECOND
 from forewarn.testing.recording.documents import Sheet, compact, fitting
-from forewarn.testing.recording.lives import PASTED, PATH
-from forewarn.testing.recording.searching import Found, searched
+from forewarn.testing.recording.event_lives import PASTED, PATH
+from forewarn.testing.recording.find_documents import Found, searched
 from forewarn.wire.versions import NEWEST
 
 MAX_TEXT = 16 * 1024 * 1024  # bytes of a text that is looked through

@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import msgspec
 
-from forewarn.testing.recording.lives import moment
+from forewarn.testing.recording.event_lives import moment
 from forewarn.testing.recording.pasted import MAX_TEXT, pasted
 
 MAX_RECORDING = 256 * 1024 * 1024  # bytes of a trace that is made a scenario of

@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from forewarn import guard
+from forewarn.support import guard
 from forewarn.testing.recording.documents import Sheet, sheet
 from forewarn.testing.recording.endpoint import Answered, Endpoint
-from forewarn.testing.recording.lives import PATH
-from forewarn.wire.ticking import Ticking
+from forewarn.testing.recording.event_lives import PATH
+from forewarn.wire.server_clock import Ticking
 from forewarn.wire.versions import NEWEST
 
 HEARTBEAT = 60.0  # real seconds after which the same is told again

@@ -21,10 +21,10 @@ from forewarn.core.events import (
     EventType,
 )
 from forewarn.core.time import SECOND
+from forewarn.testing.recording.answer_faults import Trouble, troubles
+from forewarn.testing.recording.event_lives import Life, Told, told
 from forewarn.testing.recording.fleets import Crew, crew
-from forewarn.testing.recording.lives import Life, Told, told
-from forewarn.testing.recording.troubles import Trouble, troubles
-from forewarn.testing.scenarios.entries import MAX_STEPS
+from forewarn.testing.scenarios.file.shapes import MAX_STEPS
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*|[0-9]+[smhd][0-9smhd.]*|-?[0-9]+")

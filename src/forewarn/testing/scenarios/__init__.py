@@ -1,32 +1,32 @@
 """Scenarios: a fleet, what happens to it and when, and what is expected of whoever lives in it.
 
-`reading` makes one from YAML, `shelf` has those that come with the package, `engine` plays one on a
-real service, and `result` says what came of it. Names are imported when they are first used.
+`file` reads one from YAML, `shipped_list` finds those that come with the package, `runner` plays
+one on a real service, and `result` holds the outcome. Names are imported when they are first used.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from forewarn.testing.scenarios.engine import play, run
+    from forewarn.testing.scenarios.file.json_schema import schema, schema_text
+    from forewarn.testing.scenarios.file.read import ScenarioError, load, parse
     from forewarn.testing.scenarios.model import Scenario
-    from forewarn.testing.scenarios.published import schema, schema_text
-    from forewarn.testing.scenarios.reading import ScenarioError, load, parse
     from forewarn.testing.scenarios.result import Result
-    from forewarn.testing.scenarios.shelf import find, names
+    from forewarn.testing.scenarios.runner import play, run
+    from forewarn.testing.scenarios.shipped_list import find, names
 
 _ROOMS = {
     "Result": "result",
     "Scenario": "model",
-    "ScenarioError": "reading",
-    "find": "shelf",
-    "load": "reading",
-    "names": "shelf",
-    "parse": "reading",
-    "play": "engine",
-    "run": "engine",
-    "schema": "published",
-    "schema_text": "published",
+    "ScenarioError": "file.read",
+    "find": "shipped_list",
+    "load": "file.read",
+    "names": "shipped_list",
+    "parse": "file.read",
+    "play": "runner",
+    "run": "runner",
+    "schema": "file.json_schema",
+    "schema_text": "file.json_schema",
 }
 __all__ = [
     "Result",

@@ -1,5 +1,5 @@
 """A scenario as values: what happens when, and what is expected. How it is written down is
-`entries.py`; here durations are microseconds and every name is known to stand for something."""
+`file/shapes.py`; here durations are microseconds and every name is known to stand for something."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from forewarn.core.time import Duration
-from forewarn.service.fleetfile import Fleet
+from forewarn.service.fleet.read import Fleet
 
 ANY = "any"  # whoever it is
 EACH = "each"  # every machine that the event is about
@@ -45,7 +45,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     line: int  # where it stands in its file
     when: When
     verb: str
-    words: Any  # the entry of the verb's own kind, see `entries.py`
+    words: Any  # the entry of the verb's own kind, see `testing/scenarios/file/shapes.py`
     name: str = ""
     every: Duration = 0
     times: int = 1

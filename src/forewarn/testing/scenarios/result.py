@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 
 import msgspec
 
-from forewarn.testing.scenarios.finding import Ended, Finding
-from forewarn.verdict.report import Verdict
-from forewarn.words import visible
+from forewarn.support.text import visible
+from forewarn.testing.scenarios.engine.check_expectations import Ended, Finding
+from forewarn.verdict.verdict import Verdict
 
 
 class Played(msgspec.Struct, frozen=True, kw_only=True):

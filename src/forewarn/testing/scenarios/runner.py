@@ -10,21 +10,22 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from forewarn import guard
 from forewarn.core import Refused
 from forewarn.core.time import Rules
-from forewarn.service.attention import ATTENTIVE
-from forewarn.service.clock import VirtualClock
-from forewarn.testing.errors import RefusedByService
-from forewarn.testing.scenarios import shelf, verbs
-from forewarn.testing.scenarios.finding import Ended
-from forewarn.testing.scenarios.hearing import Hearing
+from forewarn.service.engine.catch_up import ATTENTIVE
+from forewarn.service.engine.clock import VirtualClock
+from forewarn.support import guard
+from forewarn.support.text import listing
+from forewarn.testing.kit.errors import RefusedByService
+from forewarn.testing.kit.service import Service
+from forewarn.testing.scenarios import shipped_list
+from forewarn.testing.scenarios.engine import verbs
+from forewarn.testing.scenarios.engine.check_expectations import Ended
+from forewarn.testing.scenarios.engine.event_tracker import Hearing
+from forewarn.testing.scenarios.engine.pace import LOOK_EVERY, Pace, Passing, Wound
+from forewarn.testing.scenarios.engine.player import Playing
 from forewarn.testing.scenarios.model import Scenario
-from forewarn.testing.scenarios.pacing import LOOK_EVERY, Pace, Passing, Wound
-from forewarn.testing.scenarios.playing import Playing
 from forewarn.testing.scenarios.result import Result
-from forewarn.testing.service import Service
-from forewarn.words import listing
 
 WAIT = 30.0  # real seconds in which the machines under test have to ask for the first time
 
@@ -63,7 +64,7 @@ def run(
     """Start a service with the scenario's fleet, and play it there. With a `speed` in real time,
     with durations divided by it; else on a virtual clock. `prepared` is called when the service
     is there and nothing has happened yet."""
-    found = scenario if isinstance(scenario, Scenario) else shelf.find(scenario)
+    found = scenario if isinstance(scenario, Scenario) else shipped_list.find(scenario)
     service = Service(
         found.fleet,
         sockets=True,
@@ -103,7 +104,7 @@ def play(
     whoever asks from elsewhere is waited for, at the beginning for `wait` seconds. `react` are
     real seconds that clients get at every change to approve, if they take their time.
     """
-    found = scenario if isinstance(scenario, Scenario) else shelf.find(scenario)
+    found = scenario if isinstance(scenario, Scenario) else shipped_list.find(scenario)
     _settle_in(service, found)
     trace = service.node.trace
     if trace is None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from importlib import resources
 from pathlib import Path
 
-from forewarn.suggest import instead_of
-from forewarn.testing.scenarios.entries import MAX_SIZE
+from forewarn.support.suggest import instead_of
+from forewarn.testing.scenarios.file.read import ScenarioError, load, parse
+from forewarn.testing.scenarios.file.shapes import MAX_SIZE
 from forewarn.testing.scenarios.model import Scenario
-from forewarn.testing.scenarios.reading import ScenarioError, load, parse
 
 _SHIPPED = resources.files("forewarn.testing.scenarios").joinpath("shipped")
 SUFFIX = ".yaml"

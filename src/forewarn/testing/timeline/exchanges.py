@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from forewarn.testing.timeline import reading
-from forewarn.testing.timeline.keeping import KeptEvent, KeptLane
+from forewarn.testing.timeline import lines
+from forewarn.testing.timeline.kept import KeptEvent, KeptLane
+from forewarn.testing.timeline.lines import word
 from forewarn.testing.timeline.memory import Memory
-from forewarn.testing.timeline.reading import word
 from forewarn.testing.timeline.values import STRANGERS
-from forewarn.verdict.heard import number
+from forewarn.verdict.trace_lines import number
 from forewarn.wire.versions import Version
 
 SOMEBODY = "client"  # who asked, where a recording does not say
@@ -24,12 +24,12 @@ def exchange(memory: Memory, line: Mapping[str, Any], t: float) -> None:
     lane = memory.lane(_caller(memory, line))
     if lane is None:
         return
-    path, version = reading.place(line.get("target"))
+    path, version = lines.place(line.get("target"))
     method, fault = word(line.get("method")), word(line.get("fault"))
     status = number(line.get("status"))
     answered = "no answer" if status is None else f"{status:g}"
-    asks = method == "GET" and path in (reading.DOCUMENT, reading.WAIT)
-    approves = method == "POST" and path == reading.DOCUMENT
+    asks = method == "GET" and path in (lines.DOCUMENT, lines.WAIT)
+    approves = method == "POST" and path == lines.DOCUMENT
     what = "a poll" if asks else "an approval" if approves else f"{method} {path}"
     if asks:
         lane.poll(t)
@@ -37,12 +37,12 @@ def exchange(memory: Memory, line: Mapping[str, Any], t: float) -> None:
         lane.mark(t, "fault", f"fault {fault}: {what} got {answered}")
         memory.say(t, f"{what} of {lane.machine} met the fault {fault}: {answered}")
     if asks and status == 200:
-        _document(memory, lane, reading.content(line, "answer"), t, version)
+        _document(memory, lane, lines.content(line, "answer"), t, version)
     elif approves and status == 200:
-        for id in reading.approvals(reading.content(line, "body")):
+        for id in lines.approvals(lines.content(line, "body")):
             memory.approved(id, lane.machine, t, lane)
-    elif method == "PUT" and path.startswith(reading.READY) and status in (200, 204):
-        id = path.removeprefix(reading.READY).upper()
+    elif method == "PUT" and path.startswith(lines.READY) and status in (200, 204):
+        id = path.removeprefix(lines.READY).upper()
         lane.mark(t, "ready", f"said about {id[:8]} whether it is ready")
     elif not fault and (status is None or status >= 400):
         how = "got no answer" if status is None else f"was refused: {answered}"
@@ -60,7 +60,7 @@ def _document(memory: Memory, lane: KeptLane, answer: bytes, t: float, version: 
     known = len(answer), hash(answer)
     if known == lane.answer:
         return
-    shown = reading.document(answer)
+    shown = lines.document(answer)
     if shown is None:
         return
     lane.answer = known

@@ -9,16 +9,16 @@ import base64
 import hashlib
 from collections.abc import Iterator
 
+from forewarn.support.text import listing
 from forewarn.testing.timeline import wording
 from forewarn.testing.timeline.axis import after, exact, length, of_day
+from forewarn.testing.timeline.drawing.markup import escape, tag
+from forewarn.testing.timeline.drawing.picture import TITLE, draw
+from forewarn.testing.timeline.drawing.style import COLOURS, PAGE, PICTURE
 from forewarn.testing.timeline.lanes import Lanes
-from forewarn.testing.timeline.markup import escape, tag
-from forewarn.testing.timeline.style import COLOURS, PAGE, PICTURE
 from forewarn.testing.timeline.values import Happening, Picture, Sight
-from forewarn.testing.timeline.vector import TITLE, draw
-from forewarn.verdict.report import Complaint, Verdict
 from forewarn.verdict.rules import WRONG
-from forewarn.words import listing
+from forewarn.verdict.verdict import Complaint, Verdict
 
 MAX_ROWS = 1_000  # machines' courses in the table
 MAX_COMPLAINTS = 500  # on a page

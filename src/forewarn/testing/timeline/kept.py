@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from forewarn.testing.timeline.reading import Shown
+from forewarn.testing.timeline.lines import Shown
 from forewarn.testing.timeline.values import (
     MAX_MARKS,
     MAX_ONLOOKERS,

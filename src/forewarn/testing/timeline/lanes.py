@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from forewarn.testing.timeline import exchanges, steps
+from forewarn.testing.timeline.lines import moment
 from forewarn.testing.timeline.memory import Memory
-from forewarn.testing.timeline.reading import moment
 from forewarn.testing.timeline.values import Happening, Picture
 
 Hearing: TypeAlias = Callable[[Memory, Mapping[str, Any], float], None]

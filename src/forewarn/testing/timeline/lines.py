@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from forewarn.testing.timeline.values import MAX_DOCUMENT, MAX_NAME, MAX_RESOURCES
-from forewarn.verdict.heard import number
+from forewarn.verdict.trace_lines import number
 from forewarn.wire.requests import read_approval
 from forewarn.wire.times import parse_iso8601, parse_rfc1123
 from forewarn.wire.versions import BY_NAME, NEWEST, Version

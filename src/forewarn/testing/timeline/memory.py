@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from forewarn.testing.timeline.keeping import KeptEvent, KeptLane
+from forewarn.support.text import listing, visible
+from forewarn.testing.timeline.kept import KeptEvent, KeptLane
 from forewarn.testing.timeline.values import (
     MAX_AWAY,
     MAX_EVENTS,
@@ -17,7 +18,6 @@ from forewarn.testing.timeline.values import (
     MAX_NEWEST,
     Away,
 )
-from forewarn.words import listing, visible
 
 
 class Memory:

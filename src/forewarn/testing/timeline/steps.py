@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from forewarn.testing.timeline import reading
-from forewarn.testing.timeline.keeping import KeptEvent
+from forewarn.support.text import listing
+from forewarn.testing.timeline import lines
+from forewarn.testing.timeline.kept import KeptEvent
+from forewarn.testing.timeline.lines import moment, word
 from forewarn.testing.timeline.memory import Memory
-from forewarn.testing.timeline.reading import moment, word
 from forewarn.testing.timeline.values import Impact
-from forewarn.verdict.heard import number
-from forewarn.words import listing
+from forewarn.verdict.trace_lines import number
 
 
 def fleet(memory: Memory, line: Mapping[str, Any], t: float) -> None:
@@ -19,8 +19,8 @@ def fleet(memory: Memory, line: Mapping[str, Any], t: float) -> None:
     memory.fleet = True
     memory.addresses.clear()
     missed = 0
-    for key, said in reading.mapping(line.get("machines")).items():
-        facts, name = reading.mapping(said), word(key)
+    for key, said in lines.mapping(line.get("machines")).items():
+        facts, name = lines.mapping(said), word(key)
         lane = memory.lane(name)
         if lane is None:
             missed += bool(name)
@@ -28,7 +28,7 @@ def fleet(memory: Memory, line: Mapping[str, Any], t: float) -> None:
         lane.group = word(facts.get("group"))
         domain = number(facts.get("update_domain"))
         lane.domain = "" if domain is None else f"{domain:g}"
-        for address in reading.words(facts.get("addresses")):
+        for address in lines.words(facts.get("addresses")):
             memory.addresses[address] = name
     memory.unheard = max(memory.unheard, missed)
 
@@ -42,7 +42,7 @@ def event(memory: Memory, line: Mapping[str, Any], t: float) -> None:
     kept.type = word(line.get("type")) or kept.type
     kept.source = word(line.get("source")) or kept.source
     kept.group = word(line.get("group")) or kept.group
-    kept.machines = reading.words(line.get("machines")) or kept.machines
+    kept.machines = lines.words(line.get("machines")) or kept.machines
     not_before = moment(line.get("not_before"))
     kept.not_before = kept.not_before if not_before is None else not_before
     for name in kept.machines:
@@ -81,12 +81,12 @@ def impact(memory: Memory, line: Mapping[str, Any], t: float) -> None:
         return
     kept = memory.event(id)
     kept.type = kept.type or word(line.get("type"))
-    machines = reading.words(line.get("machines"))
+    machines = lines.words(line.get("machines"))
     kept.machines = kept.machines or machines
     for name in machines:
         memory.lane(name)
     seconds = number(line.get("seconds")) or 0.0
-    kept.struck(Impact(t, machines, min(max(seconds, 0.0), reading.LAST - t)))
+    kept.struck(Impact(t, machines, min(max(seconds, 0.0), lines.LAST - t)))
     memory.say(t, f"{kept.type or 'an event'} is done to {listing(machines)}")
 
 
@@ -100,7 +100,7 @@ def unannounced(memory: Memory, line: Mapping[str, Any], t: float) -> None:
     kept.type = word(line.get("type")) or kept.type
     kept.source = word(line.get("source")) or kept.source
     kept.group = word(line.get("group")) or kept.group
-    kept.machines = reading.words(line.get("machines")) or kept.machines
+    kept.machines = lines.words(line.get("machines")) or kept.machines
     for name in kept.machines:
         memory.lane(name)
     kept.started = t if kept.started is None else kept.started

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
+from forewarn.support.text import visible
 from forewarn.testing.timeline.axis import Axis, axis_of, exact, length, of_day
-from forewarn.testing.timeline.cells import EMPTY, SHAPES, cells, state
-from forewarn.testing.timeline.choosing import MAX_DRAWN, choose
+from forewarn.testing.timeline.choose_lanes import MAX_DRAWN, choose
 from forewarn.testing.timeline.lanes import Lanes
-from forewarn.testing.timeline.reading import whole
+from forewarn.testing.timeline.lines import whole
+from forewarn.testing.timeline.terminal_lane import EMPTY, SHAPES, cells, state
 from forewarn.testing.timeline.values import Lane, Picture
-from forewarn.words import visible
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from forewarn.testing.errors import RefusedByService
+from forewarn.testing.kit.errors import RefusedByService
 from forewarn.testing.timeline.lanes import Lanes
 
 if TYPE_CHECKING:
-    from forewarn.testing.service import Service
+    from forewarn.testing.kit.service import Service
 
 
 def watch(service: Service, tell: Callable[[float, str], None] | None = None) -> Lanes:

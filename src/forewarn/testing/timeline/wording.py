@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from forewarn.support.text import listing
 from forewarn.testing.timeline.axis import after, exact, length, of_day
 from forewarn.testing.timeline.values import STRANGERS, Happening, Lane, Picture
-from forewarn.words import listing
 
 DESCRIBED = 30  # events in the description of a picture; the others are counted
 

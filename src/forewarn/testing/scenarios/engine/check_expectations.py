@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import msgspec
 
 from forewarn.core.time import SECOND, Duration
-from forewarn.testing.scenarios.hearing import Told
+from forewarn.support.text import in_words, listing
+from forewarn.testing.scenarios.engine.event_tracker import Told
 from forewarn.testing.scenarios.model import (
     ANY,
     EACH,
@@ -19,8 +20,7 @@ from forewarn.testing.scenarios.model import (
     Expected,
     Moment,
 )
-from forewarn.verdict.report import Verdict
-from forewarn.words import in_words, listing
+from forewarn.verdict.verdict import Verdict
 
 MAX_SAID = 5  # events or complaints that one finding tells one by one
 

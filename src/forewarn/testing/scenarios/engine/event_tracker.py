@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from forewarn import guard
+from forewarn.support import guard
 from forewarn.testing.scenarios.model import Moment
 from forewarn.wire.errors import Problem
 from forewarn.wire.requests import read_approval

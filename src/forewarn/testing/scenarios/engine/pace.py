@@ -7,11 +7,11 @@ import contextlib
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
-from forewarn import guard
 from forewarn.core.time import SECOND, Time
-from forewarn.service.faults import Faults
-from forewarn.testing.scenarios.hearing import Hearing
-from forewarn.testing.service import Service
+from forewarn.service.faults.registry import Faults
+from forewarn.support import guard
+from forewarn.testing.kit.service import Service
+from forewarn.testing.scenarios.engine.event_tracker import Hearing
 
 LAST_LOOK = 3.0  # real seconds at the end of a scenario in real time, for clients to see it
 LOOK_EVERY = 0.2  # real seconds between two looks at what cannot be heard

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from forewarn.core.time import SECOND, Duration, Time
-from forewarn.testing.scenarios.hearing import Told
+from forewarn.testing.scenarios.engine.event_tracker import Told
 from forewarn.testing.scenarios.model import Moment, Step, When
 from forewarn.testing.scenarios.result import Played
 

@@ -1,23 +1,23 @@
 """A timeline as it is played: what is due is done, what it raised is known by its name, and at the
-end it is said what came of it. How time passes meanwhile is `pacing.py`."""
+end it is said what came of it. How time passes meanwhile is `pace.py`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from forewarn import guard
 from forewarn.core import Refused
 from forewarn.core.time import SECOND, Duration, Time
-from forewarn.testing.scenarios import pending as p
-from forewarn.testing.scenarios import verbs
-from forewarn.testing.scenarios.finding import Ended, Facts, find
-from forewarn.testing.scenarios.hearing import Hearing, Told
+from forewarn.support import guard
+from forewarn.support.text import in_words
+from forewarn.testing.kit.service import Service
+from forewarn.testing.scenarios.engine import pending as p
+from forewarn.testing.scenarios.engine import verbs
+from forewarn.testing.scenarios.engine.check_expectations import Ended, Facts, find
+from forewarn.testing.scenarios.engine.event_tracker import Hearing, Told
+from forewarn.testing.scenarios.engine.pace import Pace
+from forewarn.testing.scenarios.engine.pending import Pending
 from forewarn.testing.scenarios.model import Scenario, Step, When
-from forewarn.testing.scenarios.pacing import Pace
-from forewarn.testing.scenarios.pending import Pending
 from forewarn.testing.scenarios.result import Played, Result
-from forewarn.testing.service import Service
-from forewarn.words import in_words
 
 LEAST_WITHIN: Duration = 2 * SECOND  # however fast: a client asks once a second
 

@@ -17,11 +17,11 @@ from contextlib import ExitStack
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from forewarn import guard
-from forewarn.service.clock import VirtualClock
-from forewarn.testing.enclosure import CannotEnclose, Enclosure, FakeTime, NoFakeTime, starting
-from forewarn.testing.scenarios.finding import Ended
-from forewarn.testing.service import Service
+from forewarn.service.engine.clock import VirtualClock
+from forewarn.support import guard
+from forewarn.testing.enclosure import CannotEnclose, Enclosure, FakeTime, NoFakeTime, start
+from forewarn.testing.kit.service import Service
+from forewarn.testing.scenarios.engine.check_expectations import Ended
 
 MAX_COMMANDS = 50  # that are run at once
 GRACE = 5.0  # real seconds between being told to end and being killed
@@ -146,7 +146,7 @@ class Commands:
             "start_new_session": True,  # a Ctrl-C is for us, who end it
         }
         if not self._netns:
-            return starting.start(self._argv, [], env=env, **details)
+            return start.start(self._argv, [], env=env, **details)
         parts = urlsplit(where)
         target = parts.hostname or "", parts.port or 80
         inside = self._around.enter_context(Enclosure(target))

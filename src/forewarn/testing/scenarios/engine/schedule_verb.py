@@ -10,9 +10,9 @@ from forewarn.core.events import PROMISES, UNKNOWN_DURATION, Span
 from forewarn.core.refusal import conflict
 from forewarn.core.time import Duration
 from forewarn.node import Node
-from forewarn.service.platform import Outcome
-from forewarn.testing.scenarios import doings as d
-from forewarn.words import parse_duration
+from forewarn.service.platform.platform import Outcome
+from forewarn.support.text import parse_duration
+from forewarn.testing.scenarios.file import timeline_shapes as d
 
 BY = "scenario"
 

@@ -12,22 +12,22 @@ import msgspec
 
 from forewarn.core import EventType, Refused
 from forewarn.core.events import UNKNOWN_DURATION
-from forewarn.core.lanes import Selection
+from forewarn.core.labels import parse as parse_selector
 from forewarn.core.refusal import conflict
-from forewarn.core.rollout import prefix
-from forewarn.core.selection import parse as parse_selector
+from forewarn.core.rollouts.lanes import Selection
+from forewarn.core.rollouts.model import prefix
 from forewarn.core.time import Duration
 from forewarn.node import Node
-from forewarn.service.clock import VirtualClock
-from forewarn.service.drafting import Wanted
-from forewarn.service.hosts import How
-from forewarn.service.platform import Outcome, Outcomes
-from forewarn.testing.scenarios import doings as d
-from forewarn.testing.scenarios import raising
+from forewarn.service.engine.clock import VirtualClock
+from forewarn.service.platform.hosts import How
+from forewarn.service.platform.platform import Outcome, Outcomes
+from forewarn.service.rollouts.request import Wanted
+from forewarn.support.text import parse_duration
+from forewarn.testing.scenarios.engine import schedule_verb
+from forewarn.testing.scenarios.file import timeline_shapes as d
 from forewarn.testing.scenarios.model import Step
-from forewarn.words import parse_duration
 
-BY = raising.BY
+BY = schedule_verb.BY
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,7 +117,7 @@ _VERBS: dict[str, Callable[[Node, Any], Awaitable[Outcome | Outcomes | Refused]]
     ),
     "repair": lambda node, words: node.hosts.repair(words.host, BY),
     "maintain": _maintain,
-    "schedule": raising.schedule,
+    "schedule": schedule_verb.schedule,
 }
 
 

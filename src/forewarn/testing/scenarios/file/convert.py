@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from forewarn.core.time import Duration
-from forewarn.service.fleetlines import FleetError, Where
-from forewarn.suggest import IN_WORDS, instead_of, nearest
-from forewarn.words import listing, parse_duration
+from forewarn.support.suggest import IN_WORDS, instead_of, nearest
+from forewarn.support.text import listing, parse_duration
+from forewarn.support.yaml_positions import FleetError, Where
 
 E = TypeVar("E", bound=msgspec.Struct)
 

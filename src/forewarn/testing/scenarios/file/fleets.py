@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from forewarn.service import fleetfile
-from forewarn.service.fleetfile import MAX_PLACEMENT_GROUP, Fleet, FleetError
-from forewarn.service.fleetlines import Where
-from forewarn.testing.scenarios.entries import MAX_COUNT
-from forewarn.testing.scenarios.shaping import mapping
-from forewarn.words import listing
+from forewarn.service.fleet import read
+from forewarn.service.fleet.read import MAX_PLACEMENT_GROUP, Fleet, FleetError
+from forewarn.support.text import listing
+from forewarn.support.yaml_positions import Where
+from forewarn.testing.scenarios.file.convert import mapping
+from forewarn.testing.scenarios.file.shapes import MAX_COUNT
 
 _NAMES = {"scale-set": "{}_{}", "cloud-service": "{}_IN_{}"}
 _SPREAD = ("update_domains", "hosts")  # over which a counted group's machines are spread
@@ -24,7 +24,7 @@ def fleet(raw: Any, beside: Path | None) -> Fleet:
     said = mapping(raw, ("fleet",), "a fleet")
     counted = _counted(said)
     try:
-        made = fleetfile.parse(msgspec.json.encode(counted).decode())
+        made = read.parse(msgspec.json.encode(counted).decode())
     except FleetError as error:
         raise FleetError(error.says, ("fleet", *error.path)) from error
     except (TypeError, msgspec.EncodeError) as error:
@@ -38,7 +38,7 @@ def _from_file(name: str, beside: Path | None) -> Fleet:
     if beside is None:
         raise FleetError("only a scenario that is a file can name another file", ("fleet",))
     try:
-        return fleetfile.load(beside / name)
+        return read.load(beside / name)
     except FleetError as error:
         raise FleetError(str(error), ("fleet",)) from error
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from forewarn.service import fleetentries
-from forewarn.testing.scenarios import doings as d
-from forewarn.testing.scenarios import entries as e
+from forewarn.service.fleet import shapes
+from forewarn.testing.scenarios.file import shapes as e
+from forewarn.testing.scenarios.file import timeline_shapes as d
 
 _REF = "#/$defs/{name}"
 _WHEN = [{"required": ["at"]}, {"required": ["after"]}, {"required": ["when-approved"]}]
@@ -22,7 +22,7 @@ _EITHER = {
 
 def schema() -> dict[str, Any]:
     expected = [e.EventExpected, e.ComplaintsExpected, e.CommandExpected]
-    kinds = [e.ScenarioEntry, d.FaultEntry, *d.VERBS.values(), *expected, fleetentries.FleetEntry]
+    kinds = [e.ScenarioEntry, d.FaultEntry, *d.VERBS.values(), *expected, shapes.FleetEntry]
     _, parts = msgspec.json.schema_components(kinds, ref_template=_REF)
     made: dict[str, Any] = dict(parts)
     for kind in d.VERBS.values():

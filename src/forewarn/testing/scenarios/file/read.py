@@ -7,19 +7,19 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from forewarn.core.selection import parse as parse_selector
-from forewarn.service.fault_checking import wrong_in_itself
-from forewarn.service.fault_kinds import Kind
-from forewarn.service.fleetentries import MAX_NAME, NAME
-from forewarn.service.fleetfile import Fleet, FleetError
-from forewarn.service.fleetlines import Where, lines, locate, placed
-from forewarn.service.fleetyaml import Events
-from forewarn.testing.scenarios import doings as d
-from forewarn.testing.scenarios import entries as e
-from forewarn.testing.scenarios import fleets
-from forewarn.testing.scenarios.expecting import expectation
+from forewarn.core.labels import parse as parse_selector
+from forewarn.service.faults.kinds import Kind
+from forewarn.service.faults.validate import wrong_in_itself
+from forewarn.service.fleet.read import Fleet, FleetError
+from forewarn.service.fleet.shapes import MAX_NAME, NAME
+from forewarn.support.yaml_events import Events
+from forewarn.support.yaml_positions import Where, lines, locate, placed
+from forewarn.testing.scenarios.file import fleets
+from forewarn.testing.scenarios.file import shapes as e
+from forewarn.testing.scenarios.file import timeline_shapes as d
+from forewarn.testing.scenarios.file.convert import duration, entry, known, mapping, named
+from forewarn.testing.scenarios.file.read_expectations import expectation
 from forewarn.testing.scenarios.model import Moment, Scenario, Step, When
-from forewarn.testing.scenarios.shaping import duration, entry, known, mapping, named
 
 _NAME = re.compile(NAME)
 _AFTER = re.compile(rf"\s*({NAME})\s+([a-z]+)(?:\s+by\s+({NAME}))?\s*")

@@ -1,12 +1,13 @@
-"""What a scenario expects, read from its file. Whether it came true is `finding.py`."""
+"""What a scenario expects, read from its file. It is checked by `engine/check_expectations.py`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from typing import Any
 
-from forewarn.service.fleetlines import FleetError, Where
-from forewarn.testing.scenarios import entries as e
+from forewarn.support.yaml_positions import FleetError, Where
+from forewarn.testing.scenarios.file import shapes as e
+from forewarn.testing.scenarios.file.convert import duration, entry, known, mapping
 from forewarn.testing.scenarios.model import (
     ANY,
     EACH,
@@ -18,7 +19,6 @@ from forewarn.testing.scenarios.model import (
     Expected,
     Moment,
 )
-from forewarn.testing.scenarios.shaping import duration, entry, known, mapping
 from forewarn.verdict.rules import RULES
 
 _FORMS = "{event: <name>, …}, {command: …}, {complaints: […]} or no-complaints"

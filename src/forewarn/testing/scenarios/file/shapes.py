@@ -1,5 +1,5 @@
 """What may stand in a scenario file, as shapes: the whole, and what can be expected. Lines of the
-timeline are `doings.py`; which values make sense together is `reading.py`."""
+timeline are `timeline_shapes.py`; which values make sense together is `read.py`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from forewarn.service.fleetentries import MAX_NAME, NAME
+from forewarn.service.fleet.shapes import MAX_NAME, NAME
 
 MAX_STEPS = 1_000  # lines of a timeline, and faults
 MAX_EXPECTATIONS = 1_000

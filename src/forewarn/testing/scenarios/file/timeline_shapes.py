@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 import msgspec
 
 from forewarn.core.time import Duration
-from forewarn.service.fault_checking import NewFault
-from forewarn.service.fault_kinds import Kind
-from forewarn.service.fleetentries import NAME
-from forewarn.testing.scenarios.entries import MAX_REPEATS, Entry, Length, Name, says
-from forewarn.words import parse_duration
+from forewarn.service.faults.kinds import Kind
+from forewarn.service.faults.validate import NewFault
+from forewarn.service.fleet.shapes import NAME
+from forewarn.support.text import parse_duration
+from forewarn.testing.scenarios.file.shapes import MAX_REPEATS, Entry, Length, Name, says
 
 MOMENTS = "raised|seen|prepared|approved|started|over|finished|withdrawn"
 AFTER = rf"^\s*{NAME}\s+({MOMENTS})(\s+by\s+{NAME})?\s*$"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import unicodedata
 
-from forewarn.testing.timeline import signs, wording
+from forewarn.testing.timeline import wording
 from forewarn.testing.timeline.axis import Axis, exact, length
-from forewarn.testing.timeline.markup import escape, number, tag
+from forewarn.testing.timeline.drawing import symbols
+from forewarn.testing.timeline.drawing.markup import escape, number, tag
 from forewarn.testing.timeline.values import Happening, Lane, Mark, Picture
 
 LEFT, RIGHT = 196.0, 1_176.0  # the axis, in pixels of the drawing
@@ -101,29 +102,29 @@ class Strip:
                 wide = self._x(impact.t + impact.seconds) - x
                 if wide > 1:
                     made.append(tag("rect", x=x, y=bar + 4, width=wide, height=6, class_="struck"))
-                made.append(signs.impact(x, bar + BAR / 2))
+                made.append(symbols.impact(x, bar + BAR / 2))
                 self.used.add("impact")
         if event.not_before is not None and _awaited(event):
             x, now = self._x(event.not_before), self._x(self._now)
             if event.started is None and event.over is None and x > now:
                 ahead = f"M{number(now)} {number(bar + BAR / 2)}H{number(x)}"
                 made.append(tag("path", d=ahead, class_="ahead"))
-            made.append(signs.due(x, bar - 1, BAR + 10))
+            made.append(symbols.due(x, bar - 1, BAR + 10))
             self.used.add("due")
         if event.approved is not None:
             x = self._x(event.approved)
             struck = [self._x(impact.t) for impact in event.impacts if name in impact.machines]
-            aside = any(abs(x - at) < signs.REACH for at in struck)  # else one hides the other
-            made.append(signs.approved(x - signs.REACH * aside, bar + BAR / 2))
+            aside = any(abs(x - at) < symbols.REACH for at in struck)  # else one hides the other
+            made.append(symbols.approved(x - symbols.REACH * aside, bar + BAR / 2))
             self.used.add("approved")
         sight = event.sight(name)
         if sight is not None and sight.seen is not None:
-            made.append(signs.sight(self._x(sight.seen), bar + BAR + 1))
+            made.append(symbols.sight(self._x(sight.seen), bar + BAR + 1))
             self.used.add("sight")
         if event.ending == "withdrawn" and event.over is not None:
-            made.append(signs.cross(self._x(event.over), bar + BAR / 2))
+            made.append(symbols.cross(self._x(event.over), bar + BAR / 2))
             self.used.add("withdrawn")
-        return signs.titled(wording.course(event, name), *made)
+        return symbols.titled(wording.course(event, name), *made)
 
     def _stretches(self, event: Happening, bar: float) -> list[str]:
         end = self._end(event)
@@ -175,14 +176,14 @@ class Strip:
             return ""
         self.used.add("poll")
         hit = tag("rect", x=LEFT, y=y, width=RIGHT - LEFT, height=9, class_="hit")
-        return signs.titled(wording.polling(self._lane), hit, *made)
+        return symbols.titled(wording.polling(self._lane), hit, *made)
 
     def _approval(self, t: float, id: str, y: float) -> str:
         self.used.add("approved")
         event = self._known.get(id)
         what = f"{event.type} {id}" if event is not None else id
         says = f"{self._lane.machine} approved {what} at {exact(t)}"
-        return signs.titled(says, signs.approved(self._x(t), y))
+        return symbols.titled(says, symbols.approved(self._x(t), y))
 
     def _mark(self, mark: Mark, y: float) -> str:
         self.used.add(mark.kind)
@@ -192,8 +193,8 @@ class Strip:
         if end - x > 2:
             path = f"M{number(x)} {number(y)}H{number(end)}"
             made.append(tag("path", d=path, class_=f"reach {mark.kind}"))
-        made.append(signs.mark(mark.kind, x, y))
-        return signs.titled(f"{mark.says} ({exact(mark.t)}{often})", *made)
+        made.append(symbols.mark(mark.kind, x, y))
+        return symbols.titled(f"{mark.says} ({exact(mark.t)}{often})", *made)
 
 
 def x_of(axis: Axis, t: float) -> float:

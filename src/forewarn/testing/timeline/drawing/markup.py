@@ -8,7 +8,7 @@ from __future__ import annotations
 import html as entities
 import re
 
-from forewarn.words import visible
+from forewarn.support.text import visible
 
 # XML 1.0 has no way to write these, not even escaped.
 _ILLEGAL = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")

@@ -5,13 +5,14 @@ Where things stand is decided here; what a lane looks like is in `strips`, the s
 
 from __future__ import annotations
 
-from forewarn.testing.timeline import signs, wording
+from forewarn.testing.timeline import wording
 from forewarn.testing.timeline.axis import Axis, axis_of, exact, length
-from forewarn.testing.timeline.choosing import MAX_DRAWN, choose
+from forewarn.testing.timeline.choose_lanes import MAX_DRAWN, choose
+from forewarn.testing.timeline.drawing import symbols
+from forewarn.testing.timeline.drawing.lane import LEFT, RIGHT, Strip, clipped, extent, x_of
+from forewarn.testing.timeline.drawing.markup import escape, number, tag
+from forewarn.testing.timeline.drawing.style import COLOURS, PICTURE
 from forewarn.testing.timeline.lanes import Lanes
-from forewarn.testing.timeline.markup import escape, number, tag
-from forewarn.testing.timeline.strips import LEFT, RIGHT, Strip, clipped, extent, x_of
-from forewarn.testing.timeline.style import COLOURS, PICTURE
 from forewarn.testing.timeline.values import Picture
 
 WIDTH = RIGHT + 24
@@ -129,7 +130,7 @@ def _folds(axis: Axis, bottom: float) -> list[str]:
 
 def _fold(middle: float, bottom: float, lasts: str) -> str:
     teeth = "".join("l5 6l-10 12l5 6" for _ in range(int((bottom - 92) / 24)))
-    return signs.titled(
+    return symbols.titled(
         f"{lasts} in which nothing happens are left out",
         tag("path", d=f"M{number(middle)} 92{teeth}", class_="fold"),
         tag("text", escape(f"… {lasts} …"), x=middle, y=72, class_="axis folded"),
@@ -143,7 +144,7 @@ def _away(picture: Picture, axis: Axis, bottom: float) -> list[str]:
         wide = max(x_of(axis, away.end) - x, 2.0)
         box = tag("rect", x=x, y=92, width=wide, height=bottom - 92, class_="away")
         says = f"{away.says}: {exact(away.start)} to {exact(away.end)}"
-        made.append(signs.titled(says, box))
+        made.append(symbols.titled(says, box))
     return made
 
 
@@ -153,20 +154,20 @@ def _now(picture: Picture, axis: Axis, bottom: float) -> str:
     x = x_of(axis, picture.now)
     line = tag("path", d=f"M{number(x)} 74V{number(bottom)}", class_="now")
     said = tag("text", "now", x=x - 4, y=74, class_="axis before")
-    return signs.titled(f"the recording ends here: {exact(picture.now)}", line, said)
+    return symbols.titled(f"the recording ends here: {exact(picture.now)}", line, said)
 
 
 def _legend(used: set[str], y: float) -> tuple[str, float]:
     """What the signs mean that are to be seen; and where the picture ends."""
     made = []
     x, y = 26.0, y + 8
-    for kind, means in signs.LEGEND:
+    for kind, means in symbols.LEGEND:
         if kind not in used:
             continue
         wide = extent(means) * 1.1 + 36
         if x + wide > RIGHT and x > 26:
             x, y = 26.0, y + LEGEND_STEP
-        made.append(signs.sample(kind, x, y))
+        made.append(symbols.sample(kind, x, y))
         made.append(tag("text", means, x=x + 15, y=y + 4, class_="soft"))
         x += wide
     return tag("g", *made) if made else "", y + 22

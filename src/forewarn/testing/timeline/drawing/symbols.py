@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forewarn.testing.timeline.markup import escape, number, tag
+from forewarn.testing.timeline.drawing.markup import escape, number, tag
 
 REACH = 7.0  # half of the widest sign
 

@@ -1,7 +1,7 @@
 """Reading the settings: what nobody says is the default, over that goes the file, over that the
 environment, over that the flags. Everything that is wrong is told at once, each with its place.
 
-Only the shape is looked at here; whether a value can be used is `settings_checking.py`.
+Only the shape is looked at here; whether a value can be used is `validate.py`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
-from forewarn.cli.settings_lines import lines
-from forewarn.cli.settings_shape import (
+from forewarn.node.settings.model import (
     BELOW,
     OTHER_VARIABLES,
     PATHS,
@@ -29,7 +28,8 @@ from forewarn.cli.settings_shape import (
     SettingsError,
     Source,
 )
-from forewarn.suggest import complaint, instead_of
+from forewarn.node.settings.toml_lines import lines
+from forewarn.support.suggest import complaint, instead_of
 
 MAX_SETTINGS_BYTES = 1024 * 1024  # of a settings file
 

@@ -1,0 +1,1 @@
+"""Approving events, alone or together with other machines."""

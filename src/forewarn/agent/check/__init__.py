@@ -1,0 +1,1 @@
+"""`forewarn agent check` and `forewarn agent test`."""

@@ -1,0 +1,1 @@
+"""The next steps of each case. Pure functions."""

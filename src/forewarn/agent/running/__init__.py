@@ -1,0 +1,1 @@
+"""Running the commands of hooks."""

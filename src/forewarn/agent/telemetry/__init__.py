@@ -1,0 +1,1 @@
+"""The agent's log, metrics, health and status."""

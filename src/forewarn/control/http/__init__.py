@@ -1,0 +1,1 @@
+"""What every call of the control API has in common: admission, errors, conditions, paging."""

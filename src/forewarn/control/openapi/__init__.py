@@ -1,0 +1,1 @@
+"""The OpenAPI document and the manual that is rendered from it."""

@@ -1,0 +1,1 @@
+"""The routes of the control API, a module for each subject."""

@@ -1,0 +1,1 @@
+"""From the service's values to those of the control API."""

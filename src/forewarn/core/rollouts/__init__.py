@@ -1,0 +1,1 @@
+"""Rollouts: their plan, their windows and lanes, their progress, and the next step. Pure."""

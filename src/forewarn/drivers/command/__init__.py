@@ -1,0 +1,1 @@
+"""The driver that runs an operator's own program."""

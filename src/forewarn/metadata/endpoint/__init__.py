@@ -1,0 +1,1 @@
+"""The metadata endpoint as an ASGI application."""

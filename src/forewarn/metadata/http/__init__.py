@@ -1,0 +1,1 @@
+"""The guests' HTTP server."""

@@ -1,0 +1,1 @@
+"""Guests served by worker processes, which learn the documents from a control process."""

@@ -1,0 +1,1 @@
+"""Running a node as a process: signals, reloading, and the service manager."""

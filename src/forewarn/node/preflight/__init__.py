@@ -1,0 +1,1 @@
+"""Checks of settings against the machine they are for."""

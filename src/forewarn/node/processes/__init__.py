@@ -1,0 +1,1 @@
+"""A service of several processes: a supervisor, a control process and workers."""

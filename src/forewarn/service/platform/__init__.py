@@ -1,0 +1,1 @@
+"""What the platform and its operators can do to machines and hosts."""

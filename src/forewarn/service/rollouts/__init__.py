@@ -1,0 +1,1 @@
+"""Carrying rollouts out."""

@@ -1,0 +1,1 @@
+"""Maintenance of the stored state: pruning, history, and what follows a restore."""

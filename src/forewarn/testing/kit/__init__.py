@@ -1,0 +1,1 @@
+"""The service inside a test."""

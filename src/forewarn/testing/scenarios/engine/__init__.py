@@ -1,0 +1,1 @@
+"""Playing a scenario on a service."""

@@ -1,0 +1,1 @@
+"""Reading scenario files."""
