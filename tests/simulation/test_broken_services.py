@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Any, TypeAlias
 
 import msgspec
@@ -25,7 +24,7 @@ from forewarn.core import (
     changes,
     group,
 )
-from forewarn.core.deciding import announce, holds, joint, start
+from forewarn.core.deciding import announce, due, holds, joint, start
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.time import DAY, MINUTE
 from forewarn.drivers.simulated import World
@@ -298,8 +297,8 @@ def starts_what_is_due_as_soon_as_it_is_back(patch: pytest.MonkeyPatch) -> None:
 
 
 def deletes_one_without_the_other(patch: pytest.MonkeyPatch) -> None:
-    for name in ("settling", "due"):  # the package has a function of the latter's name
-        patch.setattr(import_module(f"forewarn.core.{name}"), "coupled", lambda *_: ())
+    for module in (start, due):
+        patch.setattr(module, "coupled", lambda *_: ())
 
 
 def starts_a_host_without_asking_everybody(patch: pytest.MonkeyPatch) -> None:
