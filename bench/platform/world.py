@@ -18,7 +18,7 @@ import structlog
 from forewarn.core import Duration, Group, Machine
 from forewarn.core.commands import Define, Enable
 from forewarn.core.fleet import GroupKind, Host
-from forewarn.drivers.simulated import Simulated, World
+from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
 from forewarn.node import Config, Node
 from forewarn.node.config import Address
 from forewarn.node.daemon.run import COLLECT
@@ -102,7 +102,7 @@ async def running(
     config = Config(
         fleet=fleet(machines, each), metadata=Address("127.0.0.1", 0) if listening else None
     )
-    async with Node(config, store=kept, driver=Simulated(World(), _at_once)) as node:
+    async with Node(config, store=kept, driver=SimulatedDriver(ImpactJournal(), _at_once)) as node:
         names = list(node.store.groups)
         for first in range(0, len(names), AT_ONCE):
             some = names[first : first + AT_ONCE]

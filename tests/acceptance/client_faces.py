@@ -10,7 +10,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from typing import Any, Protocol
 
-from forewarn.client import AsyncClient, Change, Client, Event, Standing
+from forewarn.client import AsyncClient, Change, Client, EndpointStatus, Event
 from forewarn.client.identity import Identity
 
 INTERVAL = 0.05  # seconds between two polls
@@ -25,7 +25,7 @@ class Face(Protocol):
     @property
     def client(self) -> Client | AsyncClient: ...
     @property
-    def standing(self) -> Standing: ...
+    def standing(self) -> EndpointStatus: ...
 
 
 class Blocking:
@@ -46,7 +46,7 @@ class Blocking:
         return next(self._watch)
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> EndpointStatus:
         return self.client.standing
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ class Looping:
         return change
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> EndpointStatus:
         return self.client.standing
 
     def close(self) -> None:

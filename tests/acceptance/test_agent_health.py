@@ -20,17 +20,17 @@ from polling import until
 from forewarn.agent.config.address import listens
 from forewarn.agent.telemetry import health as wellbeing
 from forewarn.agent.telemetry import http
-from forewarn.agent.telemetry.health import Wellbeing
-from forewarn.agent.telemetry.http import Face
-from forewarn.agent.telemetry.metrics import Counts
-from forewarn.agent.telemetry.status import Picture
+from forewarn.agent.telemetry.health import AgentHealth
+from forewarn.agent.telemetry.http import StatusServer
+from forewarn.agent.telemetry.metrics import AgentMetrics
+from forewarn.agent.telemetry.status import AgentStatus
 from forewarn.cli.commands import agent_check
-from forewarn.client.status import Standing
+from forewarn.client.status import EndpointStatus
 from forewarn.support import guard
 from forewarn.testing import Machine, Service
 
 NOON = datetime(2027, 1, 15, 12, tzinfo=UTC)
-STANDING = Standing(
+STANDING = EndpointStatus(
     endpoint="http://127.0.0.1",
     version="2020-07-01",
     long_poll=False,
@@ -39,7 +39,7 @@ STANDING = Standing(
     answers=1,
     troubles=0,
 )
-PICTURE = Picture(now=NOON, machine="web_0", dry=False, standing=STANDING)
+PICTURE = AgentStatus(now=NOON, machine="web_0", dry=False, standing=STANDING)
 
 RULE = """
 [[rule]]
@@ -130,14 +130,14 @@ def test_an_event_from_its_beginning_to_its_end_as_others_see_it(
 def test_a_state_directory_that_cannot_be_written_is_noticed(tmp_path: Path) -> None:
     """Not ready, but healthy: another start would mend nothing."""
     (tmp_path / "taken").write_text("a file is no directory")
-    wellness = Wellbeing(lambda: STANDING, tmp_path / "taken")
+    wellness = AgentHealth(lambda: STANDING, tmp_path / "taken")
     assert wellness.ready(PICTURE)["state"] == "it cannot be written: Not a directory"
     assert wellness.ailing() == ""
 
 
 def test_whoever_stands_still_or_asks_nothing_any_more_is_not_healthy() -> None:
     now, stands, looking = [0.0], [STANDING], [False]
-    wellness = Wellbeing(lambda: stands[0], None, lambda: looking[0], lambda: now[0])
+    wellness = AgentHealth(lambda: stands[0], None, lambda: looking[0], lambda: now[0])
 
     def after(seconds: float, *, beat: bool = True) -> str:
         now[0] += seconds
@@ -156,7 +156,7 @@ def test_whoever_stands_still_or_asks_nothing_any_more_is_not_healthy() -> None:
 
 
 def test_an_endpoint_that_is_silent_for_long_makes_it_not_ready() -> None:
-    wellness = Wellbeing(lambda: STANDING, None)
+    wellness = AgentHealth(lambda: STANDING, None)
     ill = msgspec.structs.replace(STANDING, trouble="no answer came in time")
     for seconds, says in ((30, ""), (31, "no good answer for 31 s: no answer came in time")):
         seen = msgspec.structs.replace(PICTURE, standing=ill, now=NOON + timedelta(seconds=seconds))
@@ -173,8 +173,8 @@ Ask = Callable[[bytes], Coroutine[Any, Any, bytes]]
 
 
 @asynccontextmanager
-async def faced(see: Callable[[], Picture] = lambda: PICTURE) -> AsyncIterator[Ask]:
-    face = Face(see, Wellbeing(lambda: STANDING, None), Counts())
+async def faced(see: Callable[[], AgentStatus] = lambda: PICTURE) -> AsyncIterator[Ask]:
+    face = StatusServer(see, AgentHealth(lambda: STANDING, None), AgentMetrics())
     await face.listen(listens("127.0.0.1:0"))
 
     async def ask(said: bytes) -> bytes:
@@ -229,7 +229,7 @@ def test_a_socket_at_which_another_agent_answers_is_not_taken_from_it(tmp_path: 
     where = listens(str(tmp_path / "socket"))
 
     async def listening() -> None:
-        face = Face(lambda: PICTURE, Wellbeing(lambda: STANDING, None), Counts())
+        face = StatusServer(lambda: PICTURE, AgentHealth(lambda: STANDING, None), AgentMetrics())
         with socket.socket(socket.AF_UNIX) as another:
             another.bind(where.path)
             another.listen()
@@ -258,7 +258,7 @@ def test_a_picture_that_takes_long_to_see_is_shown_for_longer(
 ) -> None:
     now, seen = [100.0], 0
 
-    def see() -> Picture:
+    def see() -> AgentStatus:
         nonlocal seen
         seen += 1
         now[0] += 0.1

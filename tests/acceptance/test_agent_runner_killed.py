@@ -19,7 +19,7 @@ from forewarn.agent.config.model import Hook, Rule
 from forewarn.agent.running.start import spawn
 from forewarn.agent.state import cases
 from forewarn.agent.state.runs import Run, State
-from forewarn.agent.state.store import Shelf
+from forewarn.agent.state.store import StateStore
 from forewarn.client.events import Event
 
 POINTS = Path(__file__).with_name("runner_points.py")
@@ -46,7 +46,7 @@ class Hooked:
     def __init__(self, directory: Path, script: str) -> None:
         directory.mkdir(exist_ok=True)
         self.effects = directory / "effects"
-        self.shelf = Shelf(directory / "state")
+        self.shelf = StateStore(directory / "state")
         command = ("sh", "-c", script.format(directory))
         self.hook = Hook(name="hook", commands={"prepare": command}, stages=("prepare",))
         rule = Rule(name="all", hooks=("hook",))

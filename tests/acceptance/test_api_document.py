@@ -29,7 +29,7 @@ from forewarn.core.rollouts.lanes import MAX_SELECTED
 from forewarn.core.rollouts.progress import StepState, WaitKind
 from forewarn.core.rollouts.window_syntax import MAX_WINDOWS
 from forewarn.core.time import SECOND
-from forewarn.service.platform.hosts import How
+from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.service.rollouts import gates, request
 from forewarn.testing import SAMPLE, Service
 
@@ -86,7 +86,7 @@ def test_what_the_document_says_of_names_and_bounds_is_what_is_decided_by() -> N
         (words.SOURCES, Source),
         (words.KINDS, GroupKind),
         (words.HEALTHS, Health),
-        (words.HOWS, How),
+        (words.HOWS, MaintenanceMode),
         (words.STEP_STATES, StepState),
         (words.HOLDS, HoldKind),
         (words.WAITS, WaitKind),

@@ -27,7 +27,7 @@ from forewarn.cli.app import app
 from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.control.http.errors import not_stored
 from forewarn.control.schema.backup import HEADER
-from forewarn.core import Event, EventType, Refused, Rules, Status
+from forewarn.core import Durations, Event, EventType, Refused, Status
 from forewarn.core.history import What
 from forewarn.core.renumbering import DOCUMENTS_LEAST, DOCUMENTS_PER_SECOND
 from forewarn.core.rollouts.lanes import Selection
@@ -44,9 +44,9 @@ from forewarn.drivers.port import (
     Task,
     Unknown,
 )
-from forewarn.service.rollouts.request import Wanted
+from forewarn.service.rollouts.request import RolloutRequest
 from forewarn.store.port import Copy, StoreUnreadable
-from forewarn.store.port import Wanted as Records
+from forewarn.store.port import HistoryQuery as Records
 from forewarn.testing import SAMPLE, Service
 from forewarn.testing.kit.service import START
 
@@ -639,7 +639,7 @@ def test_a_crash_right_after_the_restore_forgets_none_of_it(tmp_path: Path) -> N
 
 def test_rollouts_wait_for_an_operator(tmp_path: Path) -> None:
     life = Life(tmp_path)
-    wanted = Wanted(type=EventType.REBOOT, selection=Selection(groups=("web",)), by="test")
+    wanted = RolloutRequest(type=EventType.REBOOT, selection=Selection(groups=("web",)), by="test")
     with life.serving() as service:
         service.get("web_0")
         report = service.run(service.node.rollouts.start(wanted))
@@ -664,7 +664,7 @@ def test_rollouts_wait_for_an_operator(tmp_path: Path) -> None:
 
 
 def test_time_since_the_copy_counts_as_an_outage(tmp_path: Path) -> None:
-    life = Life(tmp_path, rules=Rules(silence=DAY))
+    life = Life(tmp_path, rules=Durations(silence=DAY))
     with life.serving() as service:
         service.get("web_0")
         life.copy(service)

@@ -29,13 +29,13 @@ from guests import (
 from polling import GET, asked, metrics, until
 from raw import Line, Raw, request
 
+from forewarn.core import Durations
 from forewarn.core import Group as State
-from forewarn.core import Rules
 from forewarn.core.commands import Define, Delete
 from forewarn.core.events import MAX_READY_NOTE
 from forewarn.core.time import DAY, HOUR, MINUTE
 from forewarn.judge import judge_files
-from forewarn.metadata.endpoint.counts import Counts
+from forewarn.metadata.endpoint.counts import EndpointCounts
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.node.listening import serve, server
 from forewarn.store import MemoryStore, StoreFailed
@@ -396,7 +396,7 @@ def test_a_wait_that_enables_may_then_wait(groups: Groups, service: Service) -> 
 
 @WAYS
 def test_enabling_takes_the_time_it_takes(front: bool) -> None:
-    rules = Rules(silence=None, enable_delay=2 * MINUTE)
+    rules = Durations(silence=None, enable_delay=2 * MINUTE)
     with Service(fleet_of(1), sockets=True, front=front, rules=rules) as service:
         guest = Guest(service, "web0_0")
         with guest.line() as line:
@@ -445,7 +445,7 @@ def test_an_answered_wait_counts_as_one_document(groups: Groups, service: Servic
 
 @WAYS
 def test_a_group_whose_machines_only_wait_is_never_silent(front: bool) -> None:
-    rules = Rules(silence=DAY)
+    rules = Durations(silence=DAY)
     with Service(fleet_of(2), sockets=True, front=front, rules=rules) as service:
         waiter, sleeper = Guest(service, "web0_0"), Guest(service, "web1_0")
         sleeper.get()
@@ -463,15 +463,15 @@ def test_a_group_whose_machines_only_wait_is_never_silent(front: bool) -> None:
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Guard time in a test's hands, and how often the sweep has come by, which it does oftener."""
-    seen, tell = [1_000.0, 0.0], Counts.tell
+    seen, tell = [1_000.0, 0.0], EndpointCounts.tell
 
-    def told(counts: Counts, now: float) -> None:
+    def told(counts: EndpointCounts, now: float) -> None:
         tell(counts, now)
         seen[1] += 1
 
     monkeypatch.setattr(guard, "monotonic", lambda: seen[0])
     monkeypatch.setattr(serve, "SWEEP_EVERY", 0.01)
-    monkeypatch.setattr(Counts, "tell", told)
+    monkeypatch.setattr(EndpointCounts, "tell", told)
     return seen
 
 
@@ -808,7 +808,7 @@ def test_a_wait_without_a_socket_waits_as_well() -> None:
 
 def test_the_judge_has_nothing_against_a_life_of_waiting(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
-    rules = Rules(silence=2 * HOUR)
+    rules = Durations(silence=2 * HOUR)
     with (
         contextlib.ExitStack() as at_the_end,
         Service(fleet_of(1), sockets=True, record=trace, rules=rules) as service,

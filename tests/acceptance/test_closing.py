@@ -200,13 +200,13 @@ def test_a_fault_of_ours_is_answered_500_and_told_of_once(
 ) -> None:
     from forewarn.metadata.endpoint.app import MetadataApp
     from forewarn.metadata.http import exchange
-    from forewarn.support.log_throttle import Seldom
+    from forewarn.support.log_throttle import LogThrottle
 
     async def fails(*_: object) -> None:
         raise RuntimeError("a fault of ours")
 
     monkeypatch.setattr(MetadataApp, "_reply", fails)
-    monkeypatch.setattr(exchange, "_failed", Seldom())
+    monkeypatch.setattr(exchange, "_failed", LogThrottle())
     with capture_logs() as lines:
         for _ in range(5):
             with guest.line() as line:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from forewarn.cli.app import app
 from forewarn.core import Event, Status
 from forewarn.core.changes import EventMoved
-from forewarn.drivers.command.driver import Command, Program
+from forewarn.drivers.command.driver import CommandDriver, Program
 from forewarn.node import settings
 from forewarn.service.engine.ledger import Hung
 from forewarn.support.program import MAX_SAID
@@ -35,8 +35,8 @@ class Carry:
         self.path.write_text(f"#!/bin/sh\necho $1 $FOREWARN_EVENT >> {self._log}\n{text}\n")
         self.path.chmod(0o755)
 
-    def driver(self, **settings: Any) -> Command:
-        return Command(Program(words=(str(self.path),), **settings))
+    def driver(self, **settings: Any) -> CommandDriver:
+        return CommandDriver(Program(words=(str(self.path),), **settings))
 
     @property
     def calls(self) -> list[str]:

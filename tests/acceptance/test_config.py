@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from forewarn.cli.app import app
 from forewarn.node.preflight import machine
-from forewarn.node.settings import Said, Settings, config
+from forewarn.node.settings import LoadedSettings, Settings, config
 
 RUNNER = CliRunner()
 SCHEMAS = Path(__file__).parents[1] / "contract/schemas"
@@ -34,7 +34,7 @@ def run(*argv: str, env: dict[str, str] | None = None) -> Any:
 
 def findings(**settings: Any) -> list[str]:
     """With what is wrong marked as such."""
-    said = Said(Settings(metadata="127.0.0.1:0", control="127.0.0.1:0", **settings))
+    said = LoadedSettings(Settings(metadata="127.0.0.1:0", control="127.0.0.1:0", **settings))
     found = machine.findings(said, config(said), None)
     return [f"{'!' if one.fatal else '?'} {one.says}" for one in found]
 
@@ -221,7 +221,7 @@ def test_programs_that_others_can_change_are_warned_of(tmp_path: Path, state: st
 
 
 def test_addresses_that_are_not_here_are_warned_of(state: str) -> None:
-    said = Said(Settings(state=state, metadata="169.254.1.2:80", control="127.0.0.1:0"))
+    said = LoadedSettings(Settings(state=state, metadata="169.254.1.2:80", control="127.0.0.1:0"))
     (warned, *_) = machine.findings(said, config(said), None)
     assert "169.254.1.2 is not an address of this machine" in warned.says
     assert "ip address add 169.254.1.2/32 dev lo" in warned.says
@@ -231,7 +231,7 @@ def test_every_address_where_guests_ask_is_looked_at_and_shown(state: str) -> No
     with socket.create_server(("127.0.0.1", 0)) as taken:
         second = f"127.0.0.1:{taken.getsockname()[1]}"
         addresses = ["127.0.0.1:0", second]
-        said = Said(Settings(state=state, metadata=addresses, control="127.0.0.1:0"))
+        said = LoadedSettings(Settings(state=state, metadata=addresses, control="127.0.0.1:0"))
         (warned,) = machine.findings(said, config(said), None)
     assert f"{second} is in use" in warned.says
     words = [word for address in addresses for word in ("--metadata", address)]

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from forewarn.cli.app import app
 from forewarn.node.preflight import machine
-from forewarn.node.settings import Said, Settings, config
+from forewarn.node.settings import LoadedSettings, Settings, config
 
 RUNNER = CliRunner()
 
@@ -30,7 +30,9 @@ def typed(*argv: object, env: dict[str, str] | None = None) -> Any:
 
 
 def findings(**settings: Any) -> list[str]:
-    said = Said(Settings(**{"metadata": "127.0.0.1:0", "control": "127.0.0.1:0", **settings}))
+    said = LoadedSettings(
+        Settings(**{"metadata": "127.0.0.1:0", "control": "127.0.0.1:0", **settings})
+    )
     found = machine.findings(said, config(said), None)
     return [f"{'!' if one.fatal else '?'} {one.says}" for one in found]
 

@@ -9,8 +9,8 @@ import pytest
 from guests import METADATA, NEWEST, Groups, Guest, approval, events, fleet_of
 from raw import request
 
-from forewarn.core import EventType, Rules
-from forewarn.core.commands import Strike
+from forewarn.core import Durations, EventType
+from forewarn.core.commands import Fail
 from forewarn.core.time import DAY, MINUTE
 from forewarn.testing import Service
 from forewarn.testing.kit.service import RefusedByService
@@ -39,7 +39,7 @@ POLICIES = """
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
     with Service(
-        fleet_of(COUNT) + POLICIES, sockets=True, front=True, rules=Rules(silence=DAY)
+        fleet_of(COUNT) + POLICIES, sockets=True, front=True, rules=Durations(silence=DAY)
     ) as service:
         yield service
 
@@ -91,7 +91,7 @@ def test_a_failure_nobody_foresaw_appears_as_started(groups: Groups, service: Se
     group = groups.awake()
     other = service.schedule("Reboot", group[1].name)
     group[1].approve(other.id)
-    failure = Strike(
+    failure = Fail(
         id="00000000-0000-4000-8000-0000000000FA",
         type=EventType.REDEPLOY,
         machines=(group[0].name,),
@@ -344,7 +344,7 @@ def test_after_an_outage_nothing_starts_by_its_time_for_a_minute(
 
 def test_a_first_answer_may_take_its_time() -> None:
     with Service(
-        fleet_of(1), sockets=True, front=True, rules=Rules(enable_delay=2 * MINUTE)
+        fleet_of(1), sockets=True, front=True, rules=Durations(enable_delay=2 * MINUTE)
     ) as service:
         first, second = Guest(service, "web0_0"), Guest(service, "web0_1")
         with first.line() as one, second.line() as other:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from guests import THROTTLED, Guest, fleet_of
 
-from forewarn.core import Rules
+from forewarn.core import Durations
 from forewarn.core.time import DAY
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.support import guard
@@ -34,7 +34,11 @@ def stands() -> Iterator[Stands]:
 @pytest.fixture(scope="module")
 def throttled(stands: Stands) -> Iterator[Service]:
     with Service(
-        fleet_of(2), sockets=True, front=True, limits=Limits(throttle=5), rules=Rules(silence=DAY)
+        fleet_of(2),
+        sockets=True,
+        front=True,
+        limits=Limits(throttle=5),
+        rules=Durations(silence=DAY),
     ) as service:
         yield service
 

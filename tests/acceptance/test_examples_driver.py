@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.drivers.command.driver import Command, Program
+from forewarn.drivers.command.driver import CommandDriver, Program
 from forewarn.testing import RefusedByService, Service
 
 DRIVER = Path(__file__).parents[2] / "examples/drivers/local_machines.py"
@@ -75,7 +75,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 
 @pytest.fixture
 def service(machine: Machine, tmp_path: Path) -> Iterator[Service]:
-    driver = Command(Program(words=(str(DRIVER), str(tmp_path / "fleet"))))
+    driver = CommandDriver(Program(words=(str(DRIVER), str(tmp_path / "fleet"))))
     with Service(FLEET, driver=driver) as service:
         service.get("web_0")
         yield service

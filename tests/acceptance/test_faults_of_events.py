@@ -15,11 +15,11 @@ import pytest
 from forewarn.core import EventType
 from forewarn.core.history import Record
 from forewarn.drivers.port import Checked, Task, Veto
-from forewarn.drivers.simulated import Simulated, World
+from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
 from forewarn.judge import judge, judge_files
 from forewarn.service.platform.platform import Outcome
-from forewarn.service.upkeep.history import Page
-from forewarn.store.port import Wanted
+from forewarn.service.upkeep.history import HistoryPage
+from forewarn.store.port import HistoryQuery
 from forewarn.testing import RefusedByService, Service
 from forewarn.testing.kit.events import Event
 from forewarn.wire.requests import write_approval
@@ -48,8 +48,8 @@ def seconds_of_notice(service: Service, event: Event) -> float:
 
 
 def recorded(service: Service, event: Event) -> list[Record]:
-    page = service.run(service.node.history.page(Wanted(event=event.id)))
-    assert isinstance(page, Page)
+    page = service.run(service.node.history.page(HistoryQuery(event=event.id)))
+    assert isinstance(page, HistoryPage)
     return list(page.records)
 
 
@@ -197,11 +197,11 @@ def test_whoever_raises_an_event_is_told_what_became_of_it(service: Service) -> 
     assert f"fault {fault.id} (sudden): an event is Started without" in done.notes[0]
 
 
-class Unwilling(Simulated):
+class Unwilling(SimulatedDriver):
     """Does not carry out what it is asked for."""
 
     def __init__(self) -> None:
-        super().__init__(World(), lambda duration: duration)
+        super().__init__(ImpactJournal(), lambda duration: duration)
 
     async def check(self, task: Task) -> Checked:
         return Veto("not on a Sunday")

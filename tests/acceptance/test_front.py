@@ -37,7 +37,7 @@ from polling import GET, LAST, ODD, asked, metrics, real_time, until
 from raw import Line, Raw, request
 from running import Running
 
-from forewarn.core import Rules
+from forewarn.core import Durations
 from forewarn.core.time import DAY
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.metadata.http.front import Front
@@ -315,7 +315,7 @@ def test_what_is_known_of_a_machine_is_the_same_on_both_ways(
 
 
 def test_to_poll_on_a_kept_connection_keeps_a_group_listening() -> None:
-    with Service(fleet_of(1), sockets=True, front=True, rules=Rules(silence=DAY)) as service:
+    with Service(fleet_of(1), sockets=True, front=True, rules=Durations(silence=DAY)) as service:
         guest = Guest(service, "web0_0")
         guest.get()
         service.schedule("Reboot", guest.name, notice="30d")

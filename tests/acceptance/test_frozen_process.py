@@ -19,7 +19,7 @@ import pytest
 from netns import require
 
 from forewarn.core import Status
-from forewarn.drivers.command.driver import Command, Program
+from forewarn.drivers.command.driver import CommandDriver, Program
 from forewarn.testing import RefusedByService, Service
 
 EXAMPLE = Path(__file__).parents[2] / "examples/drivers/local_processes.py"
@@ -153,7 +153,7 @@ def _hierarchy(version: str) -> tuple[Path, str]:
 def test_an_open_connection_survives_a_freeze_of_a_real_process(
     machine: Machine, frozen_by: str, tmp_path: Path
 ) -> None:
-    driver = Command(Program(words=(str(EXAMPLE), str(tmp_path / "fleet"))))
+    driver = CommandDriver(Program(words=(str(EXAMPLE), str(tmp_path / "fleet"))))
     with Service(FLEET, driver=driver) as service:
         assert machine.echoes(b"before the event")
         service.get("web_0")
@@ -185,7 +185,7 @@ def test_an_open_connection_survives_a_freeze_of_a_real_process(
 
 def test_what_cannot_be_frozen_is_not_announced(tmp_path: Path) -> None:
     (tmp_path / "fleet").mkdir()
-    driver = Command(Program(words=(str(EXAMPLE), str(tmp_path / "fleet"))))
+    driver = CommandDriver(Program(words=(str(EXAMPLE), str(tmp_path / "fleet"))))
     with Service(FLEET, driver=driver) as service:
         with pytest.raises(RefusedByService, match=r"there is no .*/fleet/web_0/pid"):
             service.schedule("Freeze", "web_0")
@@ -199,7 +199,7 @@ def test_a_reboot_replaces_the_process_and_ends_its_connections(
     start = tmp_path / "fleet/web_0/start"
     start.write_text("#!/bin/sh\nexec sleep 1000\n")
     start.chmod(0o755)
-    driver = Command(Program(words=(str(EXAMPLE), str(tmp_path / "fleet"))))
+    driver = CommandDriver(Program(words=(str(EXAMPLE), str(tmp_path / "fleet"))))
     with Service(FLEET, driver=driver) as service:
         service.get("web_0")
         service.approve("web_0", service.schedule("Reboot", "web_0"))

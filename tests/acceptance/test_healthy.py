@@ -20,7 +20,7 @@ from serving import made, serving
 
 from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.core.access import Role
-from forewarn.drivers.command.driver import Command, Program
+from forewarn.drivers.command.driver import CommandDriver, Program
 from forewarn.service.access.tokens import NewToken
 from forewarn.service.engine.clock import VirtualClock
 from forewarn.service.telemetry import health
@@ -209,7 +209,7 @@ def test_a_program_that_is_gone_makes_it_unready(tmp_path: Path) -> None:
     program = tmp_path / "carry-out"
     program.write_text("#!/bin/sh\nexit 0\n")
     program.chmod(0o755)
-    driver = Command(Program(words=(str(program),)))
+    driver = CommandDriver(Program(words=(str(program),)))
     with Service(SAMPLE, sockets=True, driver=driver) as service:
         assert wrong(service, "readyz") == {}
         program.rename(tmp_path / "away")

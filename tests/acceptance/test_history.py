@@ -20,13 +20,13 @@ from forewarn.core import Event, EventType, Group, Refused, apply
 from forewarn.core import commands as c
 from forewarn.core.access import Role, Token
 from forewarn.core.fleet import Host
-from forewarn.core.history import Record, Scribe, What
+from forewarn.core.history import HistoryWriter, Record, What
 from forewarn.core.registry import HostPut, HostRemoved, RolloutPut, StateRestored, TokenPut
 from forewarn.core.rollouts.model import Lane, Rollout, Step, prefix
 from forewarn.core.time import DAY
 from forewarn.node.settings import Settings, SettingsError, config
 from forewarn.service.upkeep import history as service_history
-from forewarn.store.port import Wanted
+from forewarn.store.port import HistoryQuery
 from forewarn.support import guard
 from forewarn.testing import SAMPLE, Service
 from forewarn.testing.kit.service import START
@@ -54,7 +54,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 
 def records(service: Service, **wanted: Any) -> list[Record]:
-    found = service.run(service.node.store.history(Wanted(**{"limit": 10_000, **wanted})))
+    found = service.run(service.node.store.history(HistoryQuery(**{"limit": 10_000, **wanted})))
     return list(found)
 
 
@@ -123,7 +123,7 @@ def test_each_kind_of_record_comes_about_once_in_a_real_service(service: Service
     submit(service, "jump", c.Prepare(id=waiting.id, machine="jump"))
     service.cancel(waiting)
     # A failure; an eviction, undone; a redeploy that settles what was planned for the old host.
-    struck = c.Strike(id="S", type=EventType.REBOOT, machines=("jump",), by="test")
+    struck = c.Fail(id="S", type=EventType.REBOOT, machines=("jump",), by="test")
     submit(service, "jump", struck)
     submit(service, "web", c.Evict(id="E", machine="web_2", by="test"))
     service.clock.advance("30m")
@@ -230,7 +230,7 @@ def test_all_but_first_sights_can_be_written_anew_from_the_commits(service: Serv
 
     async def anew() -> list[Record]:
         groups: dict[str, Group] = {}
-        scribe = Scribe(groups, {})
+        scribe = HistoryWriter(groups, {})
         found: list[Record] = []
         async for commit in service.node.store.commits(0):
             changed = [(entry.group, entry.items) for entry in commit.entries]
@@ -327,7 +327,7 @@ def test_what_cannot_be_meant_is_refused_with_one_line(
 
 def test_an_id_cut_too_short_names_those_it_could_be(service: Service) -> None:
     for id in ("AAA1", "AAA2"):
-        submit(service, "jump", c.Strike(id=id, type=EventType.REBOOT, machines=("jump",), by="x"))
+        submit(service, "jump", c.Fail(id=id, type=EventType.REBOOT, machines=("jump",), by="x"))
     assert "'AAA' could be AAA1, AAA2" in typed(service, "--event", "AAA").stderr
     assert typed(service, "--event", "AAA1").exit_code == 0
 
@@ -467,7 +467,7 @@ def test_an_export_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) 
         async def export() -> None:
             nonlocal pages
             waiting = tasks.start(others(), "others")
-            exported = await service.node.history.export(Wanted())
+            exported = await service.node.history.export(HistoryQuery())
             assert not isinstance(exported, Refused)
             taken = [record async for record in exported]
             pages = len(taken) // 3
@@ -486,7 +486,7 @@ def test_an_export_holds_one_page_in_memory(
     sizes: list[int] = []
     ask = service.node.store.history
 
-    async def counted(wanted: Wanted) -> Any:
+    async def counted(wanted: HistoryQuery) -> Any:
         found = await ask(wanted)
         sizes.append(len(found))
         return found
@@ -494,7 +494,7 @@ def test_an_export_holds_one_page_in_memory(
     monkeypatch.setattr(service.node.store, "history", counted)
 
     async def take(count: int) -> list[Record]:
-        exported = await service.node.history.export(Wanted())
+        exported = await service.node.history.export(HistoryQuery())
         assert not isinstance(exported, Refused)
         found = []
         async for record in exported:
@@ -508,7 +508,7 @@ def test_an_export_holds_one_page_in_memory(
     sizes.clear()
     whole = service.run(take(10_000))
     assert max(sizes) == 3
-    assert [r.seq for r in whole] == [r.seq for r in service.run(ask(Wanted(limit=10_000)))]
+    assert [r.seq for r in whole] == [r.seq for r in service.run(ask(HistoryQuery(limit=10_000)))]
 
 
 def test_an_export_that_breaks_off_is_no_export(
@@ -518,7 +518,7 @@ def test_an_export_that_breaks_off_is_no_export(
     monkeypatch.setattr(control_client, "READ_AT_ONCE", 10)
     ask = service.node.store.history
 
-    async def broken(wanted: Wanted) -> Any:
+    async def broken(wanted: HistoryQuery) -> Any:
         if wanted.after is not None:
             raise OSError("the disk is gone")
         return await ask(wanted)

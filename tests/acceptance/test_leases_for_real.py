@@ -20,7 +20,7 @@ from pyroute2 import IPRoute  # type: ignore[import-untyped]
 
 from forewarn.node import Address, Config, Node
 from forewarn.service.fleet import read
-from forewarn.testing.kit.session import Living
+from forewarn.testing.kit.session import Session
 
 NETWORKD = Path("/usr/lib/systemd/systemd-networkd")
 # Unpacked, not installed: it would manage the network of whoever runs the tests, after a reboot.
@@ -226,7 +226,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             more_metadata=tuple(Address(*place) for place in PLACES[1:]),
             metadata_fds=tuple(listener.fileno() for listener in site.listeners),
         )
-        with Living(Node(config)):
+        with Session(Node(config)):
             yield site
     finally:
         site.close()

@@ -30,9 +30,9 @@ from polling import CHUNKED, GET, LAST, ODD, asked, metrics, real_time, until
 from raw import Line, Raw, exchange, request
 from running import Running
 
-from forewarn.core import Rules
+from forewarn.core import Durations
 from forewarn.core.time import MINUTE
-from forewarn.metadata.endpoint.counts import Counts
+from forewarn.metadata.endpoint.counts import EndpointCounts
 from forewarn.metadata.endpoint.limits import OPEN_FILES, STRANGERS, Limits
 from forewarn.node import Node, settings
 from forewarn.node.listening import serve
@@ -75,16 +75,16 @@ class Guard:
 
 @pytest.fixture(scope="module")
 def time() -> Iterator[Guard]:
-    time, tell = Guard(), Counts.tell
+    time, tell = Guard(), EndpointCounts.tell
 
-    def told(counts: Counts, now: float) -> None:
+    def told(counts: EndpointCounts, now: float) -> None:
         tell(counts, now)
         time.sweeps += 1
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(guard, "monotonic", time)
         patch.setattr(serve, "SWEEP_EVERY", 0.01)
-        patch.setattr(Counts, "tell", told)
+        patch.setattr(EndpointCounts, "tell", told)
         yield time
 
 
@@ -93,7 +93,7 @@ def service(request: pytest.FixtureRequest, time: Guard) -> Iterator[Service]:
     with Service(
         fleet_of(3),
         sockets=True,
-        rules=Rules(silence=None, enable_delay=MINUTE),
+        rules=Durations(silence=None, enable_delay=MINUTE),
         front=request.param,
     ) as service:
         for name in ("web0_0", "web1_0"):

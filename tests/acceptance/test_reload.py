@@ -20,10 +20,10 @@ from certifying import Authority
 from manager import Manager
 from serving import FLEET, Serving, made, serving
 
-from forewarn.core.time import DAY, SECOND, Rules
-from forewarn.drivers.command.driver import Command, Program
+from forewarn.core.time import DAY, SECOND, Durations
+from forewarn.drivers.command.driver import CommandDriver, Program
 from forewarn.node.config import Tls
-from forewarn.node.daemon.reload import Reloading, Report
+from forewarn.node.daemon.reload import Reloader, Report
 from forewarn.node.settings import Settings, config, load
 from forewarn.testing import SAMPLE, Service
 
@@ -142,7 +142,7 @@ class Reloaded:
         self._service = service
         self._file.write_text(before)
         said, _ = load(self._file, {})
-        self.reloading = Reloading(said, lambda: load(self._file, {}))
+        self.reloading = Reloader(said, lambda: load(self._file, {}))
 
     def __call__(self, text: str) -> Report:
         self._file.write_text(text)
@@ -167,7 +167,7 @@ def test_a_longer_grace_holds_for_the_outage_there_was_and_a_shorter_one_frees_a
 
 
 def test_a_shorter_silence_disables_a_group_when_it_has_passed(tmp_path: Path) -> None:
-    with Service(SAMPLE, rules=Rules(silence=DAY)) as service:
+    with Service(SAMPLE, rules=Durations(silence=DAY)) as service:
         reload = Reloaded(tmp_path, service)
         service.document("web_0")
         service.clock.advance("2h")
@@ -206,7 +206,7 @@ def test_limits_hold_for_connections_there_are_but_not_below_what_the_short_way_
 
 
 def test_gates_and_programs_are_others_from_the_next_call_on(tmp_path: Path) -> None:
-    driver = Command(Program(words=("/bin/false",)))
+    driver = CommandDriver(Program(words=("/bin/false",)))
     before = 'driver = "command"\n[command]\nprogram = ["false"]\n'
     with Service(SAMPLE, driver=driver) as service:
         reload = Reloaded(tmp_path, service, before)

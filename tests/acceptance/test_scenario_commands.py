@@ -26,7 +26,7 @@ from forewarn.service.engine.ledger import Hung
 from forewarn.testing import RefusedByService, Service, scenarios
 from forewarn.testing.enclosure import NoFakeTime, fake_time
 from forewarn.testing.kit.service import START
-from forewarn.testing.scenarios.engine.program import Commands
+from forewarn.testing.scenarios.engine.program import ProgramRunner
 
 APP = """\
 import json, os, signal, sys, time, urllib.request
@@ -223,7 +223,7 @@ def test_a_command_that_has_ended_well_is_not_waited_for(tmp_path: Path) -> None
     file.write_text(APP.replace("            approved.add", "            sys.exit(0)\n#"))
     found = scenarios.find("rolling-update")
     patience = 20.0
-    program = Commands([sys.executable, "-S", str(file)], found.speakers)
+    program = ProgramRunner([sys.executable, "-S", str(file)], found.speakers)
     result = scenarios.run(found, program=program, patience=patience).check()
     assert [(one.code, one.told_to) for one in result.ended] == [(0, False)] * 3
     assert result.took < patience, "nobody's patience came to its end"
@@ -238,7 +238,7 @@ def test_a_command_that_does_not_end_is_killed_with_all_it_has_started(tmp_path:
     )
     stubborn.write_text(body)
     said: list[str] = []
-    program = Commands(
+    program = ProgramRunner(
         [sys.executable, "-S", str(stubborn)],
         ["web_0"],
         grace=0.1,
@@ -269,7 +269,7 @@ def test_somebody_who_cannot_wait_interrupts_it_twice(tmp_path: Path) -> None:
     stubborn = (
         f"trap '' TERM; echo $$ > {pids}.new; mv {pids}.new {pids}; while :; do sleep 1; done"
     )
-    program = Commands(["sh", "-c", stubborn], ["web_0"], grace=60)
+    program = ProgramRunner(["sh", "-c", stubborn], ["web_0"], grace=60)
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

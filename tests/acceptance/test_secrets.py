@@ -215,11 +215,11 @@ def test_a_fault_of_ours_tells_no_secret(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_the_client_says_nothing_of_its_token_when_it_fails() -> None:
     from forewarn.control.client.client import ControlClient, ControlError
-    from forewarn.control.client.connection import Door
+    from forewarn.control.client.connection import ServiceAddress
 
     token = "fw_0123abcd_" + "s3cret" * 8
     for url, bad in (("http://127.0.0.1:1", token), ("http://127.0.0.1:1", token + "\r\nX: y")):
-        client = ControlClient(Door(url, bad))
+        client = ControlClient(ServiceAddress(url, bad))
         with pytest.raises(ControlError) as error:
             client.status()
         assert "s3cret" not in str(error.value) + repr(error.value) + repr(client.__dict__)

@@ -23,9 +23,9 @@ from running import Running
 
 from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.control.schema.core import AdvanceRequest, ScheduleRequest
-from forewarn.core import Rules
-from forewarn.drivers.simulated import FileWorld
-from forewarn.service.telemetry.event_trace import FileTrace
+from forewarn.core import Durations
+from forewarn.drivers.simulated import FileImpactJournal
+from forewarn.service.telemetry.event_trace import FileEventTrace
 from forewarn.wire.requests import write_approval
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
@@ -219,11 +219,11 @@ def test_on_a_disk_that_is_full_or_read_only_nothing_is_started(disk: Disk) -> N
 TORN = """
 import resource, signal, sys
 from pathlib import Path
-from forewarn.drivers.simulated import FileWorld, Impact
+from forewarn.drivers.simulated import FileImpactJournal, Impact
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 path = Path(sys.argv[1])
-world = FileWorld(path)
+world = FileImpactJournal(path)
 world.strike(Impact(1.0, "A", "Reboot", ("web_0",)))
 size = path.stat().st_size
 hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
@@ -239,7 +239,7 @@ for room in (0, 1, size - 1):
 resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 world.strike(Impact(3.0, "B", "Reboot", ("web_1",)))
 world.close()
-world = FileWorld(path)
+world = FileImpactJournal(path)
 assert world.impact("A").t == 1.0 and world.impact("B").t == 3.0
 world.close()
 print(path.read_text().count("\\n"))
@@ -255,12 +255,12 @@ def test_an_impact_that_found_no_room_did_not_happen(tmp_path: Path) -> None:
 RECORDED = """
 import resource, signal, sys
 from pathlib import Path
-from forewarn.core import Rules
-from forewarn.service.telemetry.event_trace import FileTrace
+from forewarn.core import Durations
+from forewarn.service.telemetry.event_trace import FileEventTrace
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 path = Path(sys.argv[1])
-trace = FileTrace(path, Rules())
+trace = FileEventTrace(path, Durations())
 trace.write("up", 1)
 hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
 resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 5, hard))
@@ -283,8 +283,8 @@ def test_what_lies_beside_the_state_is_its_owners_alone_unless_it_was_there(tmp_
     before = os.umask(0)
     try:
         for directory, mode in ((made, 0o600), (old, 0o640)):
-            FileWorld(directory / "impacts").close()
-            FileTrace(directory / "trace", Rules()).close()
+            FileImpactJournal(directory / "impacts").close()
+            FileEventTrace(directory / "trace", Durations()).close()
             assert {file.stat().st_mode & 0o777 for file in directory.iterdir()} == {mode}
     finally:
         os.umask(before)

@@ -148,7 +148,7 @@ def test_a_process_that_is_not_well_says_so_and_gives_no_sign_of_life(
 ) -> None:
     said: list[tuple[str, object]] = []
     monkeypatch.setattr(process_main, "_say", lambda *words: said.append(words))
-    life = process_main.Life()
+    life = process_main.ProcessLife()
     life.show_once()
     life.status = lambda: "3 machines"
     life.show_once()

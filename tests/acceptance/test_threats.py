@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from forewarn.cli.app import app
 from forewarn.core.events import MAX_READY_CHANGES
-from forewarn.drivers.command.driver import Command, Program
+from forewarn.drivers.command.driver import CommandDriver, Program
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.support import guard
 from forewarn.testing import Service
@@ -243,7 +243,7 @@ def test_no_word_of_anybody_reaches_a_programs_command_line(tmp_path: Path) -> N
     carry.write_text(f"#!/bin/sh\n{WRITES_DOWN}")
     carry.chmod(0o755)
     prose = f"$(touch {tmp_path}/pwned); `touch {tmp_path}/pwned` | touch {tmp_path}/pwned\n--force"
-    driver = Command(Program(words=(str(carry),)))
+    driver = CommandDriver(Program(words=(str(carry),)))
     with Service(fleet_of(1), sockets=True, front=True, driver=driver) as service:
         guest = Guest(service, "web0_0")
         guest.get()

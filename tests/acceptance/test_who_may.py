@@ -301,7 +301,7 @@ def test_what_is_open_to_all_is_open_to_a_wrong_token_as_well(service: Service, 
 
 
 def test_the_count_of_failures_is_bounded_and_takes_networks_for_one() -> None:
-    kept = token_attempts.Attempts()
+    kept = token_attempts.TokenAttempts()
     for n in range(token_attempts.MAX_FAILED):
         kept.failed(f"2001:db8::{n:x}", "")
     assert kept.wait("2001:db8::ffff") > 0

@@ -21,7 +21,7 @@ from forewarn.core.time import DAY
 from forewarn.node import Config, Node
 from forewarn.service.engine.clock import ClockLimits, RealClock
 from forewarn.service.fleet.read import parse
-from forewarn.store.port import Wanted
+from forewarn.store.port import HistoryQuery
 from forewarn.store.sqlite import check
 from forewarn.store.sqlite.verify import verify
 from forewarn.support import guard
@@ -54,7 +54,7 @@ async def lived(state: Path, clock: RealClock) -> tuple[bool, str, list[Record]]
         for event in await node.store.past():
             assert event.ended_at is not None
             assert event.ended_at <= node.writer.now().at
-        records = await node.store.history(Wanted())
+        records = await node.store.history(HistoryQuery())
         return node.writer.now().untrusted is None, answer.body.decode(), list(records)
 
 

@@ -265,7 +265,7 @@ def lived(path: Path, say: Callable[[str], None], names: Sequence[str] = "abcde"
     from test_copies import NOW, defining
 
     from forewarn.store import OutcomeUnknown, StoreFailed, StoreUnusable
-    from forewarn.store.port import Sightings
+    from forewarn.store.port import PollSightings
     from forewarn.store.sqlite.engine import SqliteStore
 
     async def told(name: str, doing: Any) -> None:
@@ -306,7 +306,7 @@ def lived(path: Path, say: Callable[[str], None], names: Sequence[str] = "abcde"
         first, *together, fourth, last = list(names)
         await told(first, store.transact(defining(first)))
         await asyncio.gather(*(told(n, store.transact(defining(n))) for n in together))
-        await quietly(store.save(Sightings(seen={"a": 1}, served_until=NOW.at)))
+        await quietly(store.save(PollSightings(seen={"a": 1}, served_until=NOW.at)))
         await told(fourth, store.transact(defining(fourth)))
         await quietly(store.prune(NOW.at + 1, lambda _: False))
         await quietly(copied(store))

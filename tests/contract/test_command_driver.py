@@ -16,8 +16,8 @@ import uvloop
 
 from forewarn.core import EventType, Source
 from forewarn.core.time import SECOND
-from forewarn.drivers.command.driver import Command, Program
-from forewarn.drivers.command.slots import GROUP_SHARE, Room
+from forewarn.drivers.command.driver import CommandDriver, Program
+from forewarn.drivers.command.slots import GROUP_SHARE, Slots
 from forewarn.drivers.port import (
     Again,
     Done,
@@ -49,9 +49,9 @@ TASK = Task(
 )
 
 
-def shell(text: str, **settings: Any) -> Command:
+def shell(text: str, **settings: Any) -> CommandDriver:
     """A program that is these words of shell; $1 is the verb."""
-    return Command(Program(words=("/bin/sh", "-c", text, "carry"), **settings))
+    return CommandDriver(Program(words=("/bin/sh", "-c", text, "carry"), **settings))
 
 
 def perform(text: str, **settings: Any) -> object:
@@ -266,7 +266,7 @@ def test_what_a_program_leaves_running_is_not_waited_for() -> None:
 
 
 def test_a_program_that_is_not_there_any_more_did_nothing(tmp_path: Path) -> None:
-    driver = Command(Program(words=(str(tmp_path / "gone"),)))
+    driver = CommandDriver(Program(words=(str(tmp_path / "gone"),)))
     performed = asyncio.run(driver.perform(TASK))
     assert isinstance(performed, Failed)
     assert "could not be started" in performed.why
@@ -369,7 +369,7 @@ def test_one_group_runs_only_so_many_programs_at_a_time(tmp_path: Path) -> None:
 
     async def body() -> None:
         at_work, most = 0, 0
-        room = Room(8)
+        room = Slots(8)
         gate = asyncio.Event()
 
         async def work() -> None:
@@ -401,12 +401,12 @@ def test_a_program_of_an_earlier_life_is_waited_for_before_another_is_started(
 
     async def body() -> None:
         async with asyncio.TaskGroup() as tasks:
-            earlier = tasks.create_task(Command(program, tmp_path / "papers").perform(TASK))
+            earlier = tasks.create_task(CommandDriver(program, tmp_path / "papers").perform(TASK))
             writer = await asyncio.to_thread(os.open, release, os.O_WRONLY)  # it is at work
-            later = Command(program, tmp_path / "papers")
+            later = CommandDriver(program, tmp_path / "papers")
             seen = tasks.create_task(later.observe(TASK))
             impatient = msgspec.structs.replace(program, timeout=LOOK_EVERY * 2)
-            unknown = await Command(impatient, tmp_path / "papers").observe(TASK)
+            unknown = await CommandDriver(impatient, tmp_path / "papers").observe(TASK)
             assert isinstance(unknown, Unknown)
             assert "is still at work" in unknown.why
             os.close(writer)

@@ -14,7 +14,7 @@ import pytest
 
 from forewarn.core import EventType, Source
 from forewarn.core.time import MINUTE, SECOND
-from forewarn.drivers.command.driver import Command, Program
+from forewarn.drivers.command.driver import CommandDriver, Program
 from forewarn.drivers.port import (
     Again,
     Done,
@@ -26,7 +26,13 @@ from forewarn.drivers.port import (
     TaskMachine,
     Veto,
 )
-from forewarn.drivers.simulated import KEPT_IMPACTS, FileWorld, Impact, Simulated, World
+from forewarn.drivers.simulated import (
+    KEPT_IMPACTS,
+    FileImpactJournal,
+    Impact,
+    ImpactJournal,
+    SimulatedDriver,
+)
 
 START = 1_800_000_000 * SECOND
 PRETENDING = Path(__file__).with_name("pretending.py")
@@ -38,18 +44,18 @@ class Place:
     def __init__(self, kind: str, directory: Path) -> None:
         self._kind = kind
         self._file = directory / "impacts"
-        self._world: World | None = None
+        self._world: ImpactJournal | None = None
 
     def driver(self) -> Driver:
         """Another each time, with the same past: as after a crash."""
         if self._kind == "program":
             words = (sys.executable, str(PRETENDING), str(self._file))
-            return Command(Program(words=words), self._file.with_name("papers"))
+            return CommandDriver(Program(words=words), self._file.with_name("papers"))
         if self._kind == "file" and self._world is not None:
             self._world.close()
         if self._kind == "file" or self._world is None:
-            self._world = FileWorld(self._file) if self._kind == "file" else World()
-        return Simulated(self._world, lambda duration: duration)
+            self._world = FileImpactJournal(self._file) if self._kind == "file" else ImpactJournal()
+        return SimulatedDriver(self._world, lambda duration: duration)
 
     def impacts(self) -> int:
         if self._kind == "memory":
@@ -156,8 +162,8 @@ def test_it_would_not_carry_out_what_concerns_nobody(place: Place) -> None:
 def test_a_world_remembers_what_was_done_to_whom_and_when_it_was_done_first(tmp_path: Path) -> None:
     async def body() -> None:
         for after, attempt in ((0, 1), (MINUTE, 2)):
-            world = FileWorld(tmp_path / "impacts")
-            await Simulated(world, lambda duration: duration).perform(
+            world = FileImpactJournal(tmp_path / "impacts")
+            await SimulatedDriver(world, lambda duration: duration).perform(
                 task(after=after, attempt=attempt)
             )
             impact = world.impact("E")
@@ -171,17 +177,17 @@ def test_a_world_remembers_what_was_done_to_whom_and_when_it_was_done_first(tmp_
 
 def test_a_line_torn_by_a_crash_did_not_count(tmp_path: Path) -> None:
     path = tmp_path / "impacts"
-    whole = FileWorld(path)
+    whole = FileImpactJournal(path)
     whole.strike(Impact(1.0, "E1", "Reboot", ("web_0",)))
     whole.close()
     with path.open("ab") as file:
         file.write(b'{"kind":"impact","t":2.0,"event":"E2","ty')
-    again = FileWorld(path)
+    again = FileImpactJournal(path)
     assert again.impact("E1") is not None
     assert again.impact("E2") is None
     again.strike(Impact(3.0, "E3", "Reboot", ("web_0",)))
     again.close()
-    third = FileWorld(path)
+    third = FileImpactJournal(path)
     assert third.impact("E3") is not None
     third.close()
 
@@ -190,5 +196,5 @@ def test_the_file_does_not_grow_for_ever(tmp_path: Path) -> None:
     path = tmp_path / "impacts"
     line = msgspec.json.encode(Impact(1.0, "E", "Reboot", ("web_0",))) + b"\n"
     path.write_bytes(line * (KEPT_IMPACTS + 5))
-    FileWorld(path).close()
+    FileImpactJournal(path).close()
     assert path.read_bytes().count(b"\n") == KEPT_IMPACTS

@@ -22,7 +22,7 @@ from forewarn.core.fleet import Host
 from forewarn.core.history import Record, What
 from forewarn.core.rollouts.model import Rollout
 from forewarn.store import StoreUnusable
-from forewarn.store.port import Commit, Keyed, Sightings, Wanted
+from forewarn.store.port import Commit, HistoryQuery, Keyed, PollSightings
 from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.store.sqlite.schema import SCHEMA_VERSION
 from forewarn.testing import Service
@@ -42,7 +42,7 @@ class Then(msgspec.Struct):
     seq: int
     groups: dict[str, Group]
     past: list[Event]
-    sightings: Sightings
+    sightings: PollSightings
     documents: dict[str, dict[str, str]]
     hosts: dict[str, Host] = {}
     rollouts: dict[str, Rollout] = {}
@@ -59,7 +59,7 @@ class Now(msgspec.Struct):
     tokens: dict[str, Token]
     seq: int
     past: Sequence[Event]
-    sightings: Sightings
+    sightings: PollSightings
     history: Sequence[Record]
     commits: list[Commit]
 
@@ -88,7 +88,7 @@ def found(path: Path, *, migrate: bool = True) -> Now:
                 seq=store.seq,
                 past=await store.past(limit=1_000),
                 sightings=await store.sightings(),
-                history=await store.history(Wanted(limit=100_000)),
+                history=await store.history(HistoryQuery(limit=100_000)),
                 commits=[commit async for commit in store.commits(0)],
             )
         finally:

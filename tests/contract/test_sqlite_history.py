@@ -16,7 +16,7 @@ from forewarn.core.fleet import Host
 from forewarn.core.history import What
 from forewarn.core.registry import HostPut
 from forewarn.store import Batch
-from forewarn.store.port import Wanted
+from forewarn.store.port import HistoryQuery
 from forewarn.store.sqlite import engine, history_query
 from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.store.sqlite.migrate import run as migrate
@@ -120,7 +120,7 @@ def test_the_history_of_an_old_file_is_written_when_it_is_brought_up_to_date(
     async def look() -> None:
         store = SqliteStore(tmp_path / "state.db")
         await store.open()
-        found = await store.history(Wanted())
+        found = await store.history(HistoryQuery())
         assert [(r.what.value, r.by, r.event, r.machines) for r in found] == [
             ("group-changed", "", "", ()),
             ("machine-added", "", "", ("web_0",)),
@@ -134,7 +134,7 @@ def test_the_history_of_an_old_file_is_written_when_it_is_brought_up_to_date(
             ("raised", "operator", "B", ("web_0", "web_1")),
         ]
         assert found[8].note == "from rack-1 to rack-2"
-        of_machine = await store.history(Wanted(machine="web_1", what=(What.RAISED,)))
+        of_machine = await store.history(HistoryQuery(machine="web_1", what=(What.RAISED,)))
         assert [record.event for record in of_machine] == ["A", "B"]
         # And the state is what it was.
         assert [(e.id, e.status) for e in store.groups["web"].events] == [("B", Status.SCHEDULED)]
@@ -184,19 +184,19 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "wanted",
     [
-        Wanted(machine="m7"),
-        Wanted(machine="m7", since=AT + 5, what=(What.RAISED,), newest_first=True),
-        Wanted(group="g7"),
-        Wanted(group="g7", since=AT + 500, before=(AT + 90_000, 90_000), newest_first=True),
-        Wanted(host="h7"),
-        Wanted(event="E77"),
-        Wanted(since=AT + 99_000),
-        Wanted(until=AT + 50_000, newest_first=True),
-        Wanted(after=(AT + 99_000, 99_000)),
+        HistoryQuery(machine="m7"),
+        HistoryQuery(machine="m7", since=AT + 5, what=(What.RAISED,), newest_first=True),
+        HistoryQuery(group="g7"),
+        HistoryQuery(group="g7", since=AT + 500, before=(AT + 90_000, 90_000), newest_first=True),
+        HistoryQuery(host="h7"),
+        HistoryQuery(event="E77"),
+        HistoryQuery(since=AT + 99_000),
+        HistoryQuery(until=AT + 50_000, newest_first=True),
+        HistoryQuery(after=(AT + 99_000, 99_000)),
     ],
 )
 def test_among_many_records_what_is_asked_for_is_found_by_an_index(
-    large: Path, wanted: Wanted
+    large: Path, wanted: HistoryQuery
 ) -> None:
     made = sa.create_engine(f"sqlite:///{large}")
     text = history_query.statement(wanted).compile(made, compile_kwargs={"literal_binds": True})
@@ -212,7 +212,7 @@ def test_among_many_records_those_of_a_machine_are_found(large: Path) -> None:
     async def look() -> None:
         store = SqliteStore(large)
         await store.open()
-        found = await store.history(Wanted(machine="m7", limit=1_000))
+        found = await store.history(HistoryQuery(machine="m7", limit=1_000))
         await store.close()
         assert [record.event for record in found] == [
             "",

@@ -21,7 +21,7 @@ from test_copies import WRECKS, defining, groups_in, grown, killed, names, sql
 
 from forewarn.core import Now
 from forewarn.store import MemoryStore, OutcomeUnknown, StoreFailed, StoreUnusable
-from forewarn.store.port import Sightings, StoreUnreadable, Wanted
+from forewarn.store.port import HistoryQuery, PollSightings, StoreUnreadable
 from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.store.sqlite.naming import beside
 
@@ -246,7 +246,7 @@ def test_a_file_that_was_removed_takes_no_commits_until_it_is_back(tmp_path: Pat
             await store.transact(defining("b"))
         assert "removed or replaced" in store.healthy()
         with pytest.raises(StoreFailed, match="removed or replaced"):
-            await store.save(Sightings(seen={"a": 1}))
+            await store.save(PollSightings(seen={"a": 1}))
         assert set(store.groups) == {"a"}  # what is in memory is still shown
         (tmp_path / "elsewhere.db").rename(path)
         await store.transact(defining("c"))
@@ -315,14 +315,14 @@ def test_a_log_that_is_lost_while_in_use_loses_nothing(
     path = tmp_path / "home" / "state.db"
 
     async def body(store: SqliteStore) -> None:
-        assert await store.history(Wanted())  # through a connection of its own
+        assert await store.history(HistoryQuery())  # through a connection of its own
         LOSSES[how](path)
         if watched:
             await store.check()
             assert await found_in(crashed(path, tmp_path / "first")) == {"a"}
         await store.transact(defining("b"))
         assert store.healthy() == ""
-        assert len(await store.history(Wanted())) == 2
+        assert len(await store.history(HistoryQuery())) == 2
         assert await found_in(crashed(path, tmp_path / "second")) == {"a", "b"}
         copy = await store.copy(NOW.at)
         assert copy is not None
@@ -411,10 +411,10 @@ def test_a_save_tells_whether_there_is_room_again(tmp_path: Path) -> None:
         await store._in_thread(limit, 0)
         many = {f"group-{n}": n for n in range(2_000)}
         with pytest.raises(StoreFailed, match="full"):
-            await store.save(Sightings(seen=many))
+            await store.save(PollSightings(seen=many))
         assert "full" in store.healthy()
         await store._in_thread(limit, 10_000)
-        await store.save(Sightings(seen=many))
+        await store.save(PollSightings(seen=many))
         assert store.healthy() == ""
 
     run(troubled(tmp_path / "state.db", body)())
@@ -424,7 +424,7 @@ def test_a_page_that_cannot_be_read_is_told_as_such_and_harms_nothing_else(tmp_p
     path = tmp_path / "state.db"
 
     async def body(store: SqliteStore) -> None:
-        assert await store.history(Wanted())
+        assert await store.history(HistoryQuery())
         assert store._engine is not None
         await store._in_thread(_checkpoint, store)
         with contextlib.closing(sqlite3.connect(path)) as connection:
@@ -436,7 +436,7 @@ def test_a_page_that_cannot_be_read_is_told_as_such_and_harms_nothing_else(tmp_p
             file.write(b"\xff" * 4096)
         store._close_reader()  # which has the page in its cache
         with pytest.raises(StoreUnreadable, match="malformed"):
-            await store.history(Wanted(since=1))
+            await store.history(HistoryQuery(since=1))
         assert set(store.groups) == {"a"}
 
     run(troubled(path, body)())
@@ -477,12 +477,12 @@ def test_a_commit_of_unknown_outcome_stops_the_service_though_its_caller_has_giv
         assert store._engine is not None
         sa.event.listen(store._engine, "commit", fail_once)
         async with asyncio.TaskGroup() as group:
-            given_up = group.create_task(store.save(Sightings(seen={}, served_until=1)))
+            given_up = group.create_task(store.save(PollSightings(seen={}, served_until=1)))
             await asyncio.to_thread(committing.wait)
             given_up.cancel()
         asyncio.get_running_loop().call_soon(let_go.set)  # by then the next one is in the queue
         with pytest.raises(StoreFailed, match="disk I/O error"):
-            await store.save(Sightings(seen={}, served_until=2))
+            await store.save(PollSightings(seen={}, served_until=2))
         await store.close()
 
     run(body())

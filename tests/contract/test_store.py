@@ -17,7 +17,7 @@ from forewarn.core.history import Record, What, seen
 from forewarn.core.registry import HostPut
 from forewarn.store import Batch, Commit, Entry, MemoryStore, Store, StoreFailed
 from forewarn.store.memory import Disk
-from forewarn.store.port import Sightings, States, Wanted, Work
+from forewarn.store.port import HistoryQuery, PollSightings, States, Work
 from forewarn.store.sqlite.engine import SqliteStore
 
 Reopen: TypeAlias = Callable[[], Store]
@@ -257,12 +257,12 @@ def test_the_latest_that_is_over_comes_first(engine: Reopen) -> None:
 
 def test_sightings_are_kept_and_a_later_saving_adds_to_them(engine: Reopen) -> None:
     async def save(store: Store) -> None:
-        await store.save(Sightings(seen={"web": 5, "sql": 6}, served_until=100, lost=1))
-        await store.save(Sightings(seen={"web": 7}, served_until=200, lost=2))
+        await store.save(PollSightings(seen={"web": 5, "sql": 6}, served_until=100, lost=1))
+        await store.save(PollSightings(seen={"web": 7}, served_until=200, lost=2))
 
     async def look(store: Store) -> None:
         found = await store.sightings()
-        assert found == Sightings(seen={"web": 7, "sql": 6}, served_until=200, lost=2)
+        assert found == PollSightings(seen={"web": 7, "sql": 6}, served_until=200, lost=2)
 
     run(using(engine(), save))
     run(using(engine(), look))
@@ -270,7 +270,7 @@ def test_sightings_are_kept_and_a_later_saving_adds_to_them(engine: Reopen) -> N
 
 def test_a_new_store_has_seen_nothing(engine: Reopen) -> None:
     async def look(store: Store) -> None:
-        assert await store.sightings() == Sightings(seen={})
+        assert await store.sightings() == PollSightings(seen={})
         assert store.seq == 0
         assert dict(store.groups) == {}
 
@@ -298,7 +298,7 @@ LATEST = Now(at=NOW.at + 2_000_000)
 
 
 async def everything(store: Store, **wanted: Any) -> list[str]:
-    found = await store.history(Wanted(**{"limit": 1_000, **wanted}))
+    found = await store.history(HistoryQuery(**{"limit": 1_000, **wanted}))
     return [
         f"{record.what.value} {record.event or record.machine or record.host}" for record in found
     ]
@@ -346,7 +346,7 @@ def test_the_history_is_asked_by_machine_group_host_event_kind_and_time(engine: 
 def test_a_record_says_what_there_is_to_know(engine: Reopen) -> None:
     async def look(store: Store) -> None:
         await a_history(store)
-        (over,) = await store.history(Wanted(what=(What.WITHDRAWN,)))
+        (over,) = await store.history(HistoryQuery(what=(What.WITHDRAWN,)))
         assert over == Record(
             seq=over.seq,
             at=LATER.at,
@@ -366,15 +366,15 @@ def test_a_record_says_what_there_is_to_know(engine: Reopen) -> None:
 def test_the_history_is_read_page_by_page_in_both_directions(engine: Reopen) -> None:
     async def look(store: Store) -> None:
         await a_history(store)
-        whole = await store.history(Wanted())
+        whole = await store.history(HistoryQuery())
         for newest_first in (False, True):
             found: list[Record] = []
             mark: tuple[int, int] | None = None
             while True:
                 page = await store.history(
-                    Wanted(limit=2, newest_first=True, before=mark)
+                    HistoryQuery(limit=2, newest_first=True, before=mark)
                     if newest_first
-                    else Wanted(limit=2, after=mark)
+                    else HistoryQuery(limit=2, after=mark)
                 )
                 found += page
                 if len(page) < 2:
@@ -390,9 +390,9 @@ def test_the_history_outlives_the_engine_and_goes_on_counting(engine: Reopen) ->
         await a_history(store)
 
     async def look(store: Store) -> None:
-        before = [record.seq for record in await store.history(Wanted())]
+        before = [record.seq for record in await store.history(HistoryQuery())]
         await store.transact(doing("web", c.Cancel(id="B", by="ann"), LATEST))
-        after = [record.seq for record in await store.history(Wanted())]
+        after = [record.seq for record in await store.history(HistoryQuery())]
         assert before == list(range(1, 8))
         assert after == list(range(1, 9))
 
@@ -404,15 +404,15 @@ def test_after_a_number_records_come_in_the_order_of_writing(engine: Reopen) -> 
     async def body(store: Store) -> None:
         await a_history(store)
         shown = seen(store.groups["web"].events[0], "web_1", NOW.at)
-        await store.save(Sightings(seen={}, firsts=(shown,)))
-        by_number = await store.history(Wanted(after_seq=2))
+        await store.save(PollSightings(seen={}, firsts=(shown,)))
+        by_number = await store.history(HistoryQuery(after_seq=2))
         assert [record.seq for record in by_number] == [3, 4, 5, 6, 7, 8]
         assert by_number[-1].what is What.SEEN
-        by_time = await store.history(Wanted())
+        by_time = await store.history(HistoryQuery())
         assert by_time[-1].what is not What.SEEN
-        few = await store.history(Wanted(after_seq=0, group="web", limit=2))
+        few = await store.history(HistoryQuery(after_seq=0, group="web", limit=2))
         assert [record.seq for record in few] == [1, 2]
-        assert list(await store.history(Wanted(after_seq=8))) == []
+        assert list(await store.history(HistoryQuery(after_seq=8))) == []
 
     run(using(engine(), body))
 
@@ -420,7 +420,7 @@ def test_after_a_number_records_come_in_the_order_of_writing(engine: Reopen) -> 
 def test_who_was_shown_an_event_first_is_written_down_once(engine: Reopen) -> None:
     async def sight(store: Store, by: str, at: int) -> None:
         event = store.groups["web"].events[0]
-        await store.save(Sightings(seen={}, firsts=(seen(event, by, at),)))
+        await store.save(PollSightings(seen={}, firsts=(seen(event, by, at),)))
 
     async def live(store: Store) -> None:
         await store.transact(doing("web", web("web_0", "web_1")))
@@ -430,7 +430,7 @@ def test_who_was_shown_an_event_first_is_written_down_once(engine: Reopen) -> No
 
     async def again(store: Store) -> None:
         await sight(store, "web_0", NOW.at + 7)
-        (first,) = await store.history(Wanted(what=(What.SEEN,)))
+        (first,) = await store.history(HistoryQuery(what=(What.SEEN,)))
         assert (first.by, first.at, first.event) == ("web_1", NOW.at + 5, "A")
         assert await everything(store, machine="web_1", event="A") == ["seen A"]
         assert await everything(store, machine="web_0", event="A") == ["raised A", "seen A"]
@@ -470,7 +470,7 @@ def test_pruning_forgets_what_was_over_and_nothing_else(engine: Reopen) -> None:
         assert [event.id for event in store.groups["web"].events] == ["B"]
         assert await everything(store) == ["raised B", "host-added rack-1"]
         await store.transact(doing("web", c.Cancel(id="B", by="ann"), LATEST))
-        assert (await store.history(Wanted(newest_first=True)))[0].seq == 8
+        assert (await store.history(HistoryQuery(newest_first=True)))[0].seq == 8
 
     run(using(engine(), live))
     run(using(engine(), look))
@@ -512,7 +512,7 @@ def test_pruned_commits_leave_no_gap_and_the_newest_stays(engine: Reopen) -> Non
         assert await everything(store) == []
         await store.transact(doing("web", reboot("C"), LATEST))
         assert [commit.seq async for commit in store.commits(0)] == [6, 7]
-        (record,) = await store.history(Wanted())
+        (record,) = await store.history(HistoryQuery())
         assert record.seq == 9  # never one that was given before
 
     run(using(engine(), live))

@@ -16,7 +16,7 @@ from forewarn.core.registry import TokenPut, TokenRemoved
 from forewarn.core.time import DAY
 from forewarn.store import Batch, MemoryStore, Store, StoreFailed
 from forewarn.store.memory import Disk
-from forewarn.store.port import Key, Sightings, States, Wanted
+from forewarn.store.port import HistoryQuery, Key, PollSightings, States
 from forewarn.store.sqlite.engine import SqliteStore
 
 AT = 1_800_000_000_000_000
@@ -135,7 +135,7 @@ def test_a_token_is_kept_until_it_is_removed(engine: Callable[[], Store]) -> Non
 
     async def looked(store: Store) -> None:
         assert not store.registry.tokens
-        records = await store.history(Wanted())
+        records = await store.history(HistoryQuery())
         assert [(r.what, r.by, r.cause, r.note) for r in records] == [
             (What.TOKEN_CREATED, "operator", "a1b2", "alice (operator)"),
             (What.TOKEN_REVOKED, "bob", "a1b2", "alice (operator)"),
@@ -146,8 +146,8 @@ def test_a_token_is_kept_until_it_is_removed(engine: Callable[[], Store]) -> Non
 
 def test_when_a_token_was_last_used_is_saved_now_and_then(engine: Callable[[], Store]) -> None:
     async def used(store: Store) -> None:
-        await store.save(Sightings(seen={}, used={"a1b2": AT, "c3d4": AT}))
-        await store.save(Sightings(seen={}, used={"a1b2": AT + 1}))
+        await store.save(PollSightings(seen={}, used={"a1b2": AT, "c3d4": AT}))
+        await store.save(PollSightings(seen={}, used={"a1b2": AT + 1}))
 
     async def looked(store: Store) -> None:
         assert (await store.sightings()).used == {"a1b2": AT + 1, "c3d4": AT}

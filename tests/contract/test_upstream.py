@@ -10,12 +10,12 @@ from typing import TypeAlias
 
 import pytest
 
-from forewarn.core import Event, EventType, Refused, Rules
+from forewarn.core import Durations, Event, EventType, Refused
 from forewarn.metadata.upstream import (
     MAX_CHANGES,
     GroupNews,
     LocalUpstream,
-    NotTaken,
+    NotDurable,
     TooOften,
     Upstream,
 )
@@ -81,7 +81,7 @@ async def served(tmp_path: Path, remote: bool) -> AsyncIterator[Scene]:
     store = Fragile()
     config = Config(
         fleet=parse(FLEET),
-        rules=Rules(silence=None),
+        rules=Durations(silence=None),
         virtual=START,
         workers=1 if remote else 0,
         upstream=tmp_path / "upstream",
@@ -178,11 +178,11 @@ def test_what_cannot_be_made_durable_is_not_taken(stage: Stage) -> None:
         await scene.upstream.enable("web")
         event = await scene.reboot()
         scene.store.broken = True
-        with pytest.raises(NotTaken):
+        with pytest.raises(NotDurable):
             await scene.upstream.approve("web_1", "web", [event.id])
-        with pytest.raises(NotTaken):
+        with pytest.raises(NotDurable):
             await scene.upstream.enable("db")
-        with pytest.raises(NotTaken):
+        with pytest.raises(NotDurable):
             await scene.upstream.prepare("web_1", "web", event.id, True, "")
         scene.store.broken = False
         assert await scene.upstream.approve("web_1", "web", [event.id])

@@ -23,7 +23,7 @@ from case import Case
 from histories import FLEET, START, busy, ids
 from lines import REQUEST_ID, Heard, Lines, connected, same, settle, shown
 
-from forewarn.core import Rules
+from forewarn.core import Durations
 from forewarn.metadata.endpoint.callers import Identity
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.node import Address, Config, Node
@@ -80,7 +80,7 @@ class Pair:
             Node(
                 Config(
                     fleet=made,
-                    rules=Rules(silence=None),
+                    rules=Durations(silence=None),
                     virtual=START,
                     identity=identity,
                     limits=limits or Limits(max_connections_per_machine=10_000),

@@ -40,7 +40,7 @@ def _replan(patch: pytest.MonkeyPatch, pair: Pair, **fields: object) -> None:
     """What Front takes a poll for, changed."""
     answers = _answers(pair)
 
-    def changed(plan: known_polls.Plan, *asked: Any) -> bytes | None:
+    def changed(plan: known_polls.KnownPoll, *asked: Any) -> bytes | None:
         other = copy.copy(plan)
         for name, value in fields.items():
             setattr(other, name, value)
@@ -90,10 +90,10 @@ def closes(patch: pytest.MonkeyPatch, pair: Pair) -> None:
 
 
 def knows_a_request_by_its_beginning(patch: pytest.MonkeyPatch, pair: Pair) -> None:
-    table: dict[bytes, known_polls.Plan | None] = {}
+    table: dict[bytes, known_polls.KnownPoll | None] = {}
     learn = known_polls.learn
 
-    def learnt(data: bytes) -> known_polls.Plan | None:
+    def learnt(data: bytes) -> known_polls.KnownPoll | None:
         plan = table[data[:70]] = learn(data)
         return plan
 
@@ -136,7 +136,7 @@ def does_not_ask_for_the_header(patch: pytest.MonkeyPatch, pair: Pair) -> None:
 def takes_everybody_for_one(patch: pytest.MonkeyPatch, pair: Pair) -> None:
     answers, web = _answers(pair), pair.addresses["web_0"]
 
-    def changed(plan: known_polls.Plan, _address: str, *asked: Any) -> bytes | None:
+    def changed(plan: known_polls.KnownPoll, _address: str, *asked: Any) -> bytes | None:
         return answers(plan, web, *asked)
 
     patch.setattr(pair.front.endpoint, "at_once", changed)
@@ -145,7 +145,7 @@ def takes_everybody_for_one(patch: pytest.MonkeyPatch, pair: Pair) -> None:
 def remembers_its_answers(patch: pytest.MonkeyPatch, pair: Pair) -> None:
     answers, kept = _answers(pair), dict[object, bytes | None]()
 
-    def changed(plan: known_polls.Plan, address: str, *asked: Any) -> bytes | None:
+    def changed(plan: known_polls.KnownPoll, address: str, *asked: Any) -> bytes | None:
         answer = answers(plan, address, *asked)
         found = kept.setdefault((plan, address), answer)
         fresh = re.search(rb"x-ms-request-id: .*\r\n", answer or b"")

@@ -10,7 +10,7 @@ from world import FLEET, GROUP_OF, MACHINES, Kill, Killed, Simulation
 
 from forewarn.core import EventType, Source, Status
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND
-from forewarn.service.platform.hosts import How
+from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.wire.requests import write_approval
 from forewarn.wire.versions import NEWEST, VERSIONS
 
@@ -127,7 +127,9 @@ class Script:
         await self.operate(
             sim.node.hosts.maintain(
                 host,
-                chance.choice([How.FREEZE, How.REBOOT, How.LIVE_MIGRATION]),
+                chance.choice(
+                    [MaintenanceMode.FREEZE, MaintenanceMode.REBOOT, MaintenanceMode.LIVE_MIGRATION]
+                ),
                 "operator",
                 evacuate=chance.random() < 0.2,
             )

@@ -27,12 +27,12 @@ from forewarn.core import (
 from forewarn.core.deciding import announce, due, holds, joint, start
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.time import DAY, MINUTE
-from forewarn.drivers.simulated import World
+from forewarn.drivers.simulated import ImpactJournal
 from forewarn.judge import judge
 from forewarn.metadata.endpoint import app, documents, to_wire
 from forewarn.metadata.endpoint.reply import Reply
 from forewarn.metadata.upstream import GroupNews, LocalUpstream
-from forewarn.store.port import Commit, Sightings
+from forewarn.store.port import Commit, PollSightings
 from forewarn.wire import document
 from forewarn.wire.versions import Version
 
@@ -64,7 +64,7 @@ def acknowledges_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
             await asyncio.Event().wait()
         behind.append((commits, dict(after)))
 
-    async def now(self: Any, sightings: Sightings) -> None:
+    async def now(self: Any, sightings: PollSightings) -> None:
         for commits, after in behind:
             await persist(self, commits, {}, after)
         behind.clear()
@@ -80,7 +80,7 @@ def acknowledges_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
 
 
 def carries_out_twice(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(World, "impact", lambda _self, _event: None)
+    patch.setattr(ImpactJournal, "impact", lambda _self, _event: None)
 
 
 def never_raises_the_incarnation(patch: pytest.MonkeyPatch) -> None:
@@ -143,19 +143,19 @@ def moves_the_time(patch: pytest.MonkeyPatch) -> None:
 
 
 def shows_everybody_the_same_board(patch: pytest.MonkeyPatch) -> None:
-    told, page = documents.Boards.told, documents.Board.page
-    web: list[documents.Board] = []
+    told, page = documents.GroupDocuments.told, documents.GroupDocument.page
+    web: list[documents.GroupDocument] = []
 
-    def remembered(self: documents.Boards, news: GroupNews) -> documents.Board:
+    def remembered(self: documents.GroupDocuments, news: GroupNews) -> documents.GroupDocument:
         board = told(self, news)
         web[:] = [board] if news.view.name == "web" else web
         return board
 
-    def same(self: documents.Board, version: Version) -> documents.Page:
+    def same(self: documents.GroupDocument, version: Version) -> documents.RenderedDocument:
         return page(web[0] if web and web[0].enabled else self, version)
 
-    patch.setattr(documents.Boards, "told", remembered)
-    patch.setattr(documents.Board, "page", same)
+    patch.setattr(documents.GroupDocuments, "told", remembered)
+    patch.setattr(documents.GroupDocument, "page", same)
 
 
 def shows_new_fields_in_old_versions(patch: pytest.MonkeyPatch) -> None:
@@ -172,28 +172,28 @@ def starts_a_second_event_on_a_busy_machine(patch: pytest.MonkeyPatch) -> None:
 
 def starts_all_domains_in_one_commit(patch: pytest.MonkeyPatch) -> None:
     """What starts together does not look at one another, only at what has started before."""
-    enter = holds.Floor.enter
+    enter = holds.Occupancy.enter
 
-    def blind(self: holds.Floor, event: Event) -> None:
+    def blind(self: holds.Occupancy, event: Event) -> None:
         if event.started_at is None or event.started_at < NOW[-1]:
             enter(self, event)
 
     _patch_now(patch)
-    patch.setattr(holds.Floor, "enter", blind)
+    patch.setattr(holds.Occupancy, "enter", blind)
 
 
 def starts_two_events_of_a_machine_in_one_commit(patch: pytest.MonkeyPatch) -> None:
     """The same, but that update domains are kept apart."""
-    taken = holds.Floor.taken
+    taken = holds.Occupancy.taken
 
-    def by_domain(self: holds.Floor, event: Event) -> bool:
+    def by_domain(self: holds.Occupancy, event: Event) -> bool:
         busy = self.on_machines(event.resources).values()
         if busy and all((other.started_at or 0) >= NOW[-1] for other in busy):
             return event.waits_for_domain and bool(self.in_other_domains(event.domain))
         return taken(self, event)
 
     _patch_now(patch)
-    patch.setattr(holds.Floor, "taken", by_domain)
+    patch.setattr(holds.Occupancy, "taken", by_domain)
 
 
 NOW: list[int] = [0]  # the instant of the decision that is being made

@@ -12,9 +12,9 @@ from forewarn.core.rollouts.lanes import Selection
 from forewarn.core.rollouts.model import Rollout
 from forewarn.core.rollouts.window_syntax import parse_window
 from forewarn.core.time import HOUR, MINUTE
-from forewarn.service.rollouts.request import Wanted
+from forewarn.service.rollouts.request import RolloutRequest
 
-WANTED = Wanted(
+WANTED = RolloutRequest(
     type=EventType.REBOOT,
     selection=Selection(groups=("sql", "shop", "web")),
     by="test",

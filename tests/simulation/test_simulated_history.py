@@ -7,14 +7,14 @@ from test_simulation import played
 from world import Kill
 
 from forewarn.core import Group, apply
-from forewarn.core.history import Scribe, What
+from forewarn.core.history import HistoryWriter, What
 
 
 @pytest.mark.parametrize("seed", range(200, 205))
 def test_killed_again_and_again_the_history_says_everything_once(seed: int) -> None:
     disk = played(seed, Kill(1, often=True), steps=300).disk
     groups: dict[str, Group] = {}
-    scribe = Scribe(groups, {})
+    scribe = HistoryWriter(groups, {})
     told = []
     for commit in disk.commits:
         changed = [(entry.group, entry.items) for entry in commit.entries]

@@ -13,16 +13,16 @@ import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from forewarn.core import Group, Rules
+from forewarn.core import Durations, Group
 from forewarn.core.time import DAY, SECOND, Time
 from forewarn.drivers.port import Checked, Observed, Performed, Task
-from forewarn.drivers.simulated import Impact, Simulated, World
+from forewarn.drivers.simulated import Impact, ImpactJournal, SimulatedDriver
 from forewarn.metadata.endpoint.callers import Identity
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.node import Config, Node
 from forewarn.node.dev import on_loopback, sample_fleet
 from forewarn.service.engine.clock import Clock, VirtualClock
-from forewarn.service.telemetry.event_trace import Trace
+from forewarn.service.telemetry.event_trace import EventTrace
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
 from forewarn.store.port import Commit
@@ -32,7 +32,7 @@ START: Time = 1_800_000_000 * SECOND
 FLEET = on_loopback(sample_fleet())
 MACHINES = {machine.name: machine.addresses[0] for machine in FLEET.machines}
 GROUP_OF = {m.name: name for name, define in FLEET.groups.items() for m in define.machines}
-RULES = Rules(silence=DAY)
+RULES = Durations(silence=DAY)
 
 
 class Killed(Exception):
@@ -75,7 +75,7 @@ class MortalStore(MemoryStore):
             await asyncio.Event().wait()  # nobody ever hears of it
 
 
-class TellingWorld(World):
+class TellingWorld(ImpactJournal):
     """Pretended machines that outlive the service, and tell what is done to them."""
 
     def __init__(self, note: Callable[..., None]) -> None:
@@ -93,7 +93,7 @@ class LossyDriver:
 
     repeatable = True
 
-    def __init__(self, inner: Simulated, chance: random.Random) -> None:
+    def __init__(self, inner: SimulatedDriver, chance: random.Random) -> None:
         self._inner = inner
         self._chance = chance
 
@@ -141,8 +141,8 @@ class Simulation:
     def note(self, kind: str, **fields: Any) -> None:
         self.trace.append({"kind": kind, "t": self.stamp(), **fields})
 
-    def _tracing(self) -> Trace:
-        return Trace(lambda record: self.trace.append({**record, "t": self.stamp()}), RULES)
+    def _tracing(self) -> EventTrace:
+        return EventTrace(lambda record: self.trace.append({**record, "t": self.stamp()}), RULES)
 
     def follow(self) -> None:
         """Record what the service decides without being asked over the wire."""
@@ -162,7 +162,7 @@ class Simulation:
     async def start(self) -> None:
         while True:
             self.store = MortalStore(self.disk, self.kill)
-            driver = LossyDriver(Simulated(self.world, RULES.paced), self.chance)
+            driver = LossyDriver(SimulatedDriver(self.world, RULES.paced), self.chance)
             self.node = Node(
                 Config(fleet=FLEET, rules=RULES, identity=Identity.ASKED, limits=Limits()),
                 store=self.store,

@@ -15,17 +15,17 @@ from datetime import datetime
 from typing import Any
 
 from forewarn.agent import ports
-from forewarn.agent.approval.approve import Agreeing
+from forewarn.agent.approval.approve import Approver
 from forewarn.agent.config.model import Config, Hook
-from forewarn.agent.open_cases import Book
+from forewarn.agent.open_cases import OpenCases
 from forewarn.agent.planning import steps
 from forewarn.agent.planning.attempts import standing
 from forewarn.agent.planning.planner import Planner
-from forewarn.agent.planning.steps import Now, Story
+from forewarn.agent.planning.steps import CaseWithRuns, Now
 from forewarn.agent.state.cases import Case
 from forewarn.agent.state.runs import Run, State
 from forewarn.agent.telemetry.log import Tell
-from forewarn.agent.telemetry.troubles import Troubles
+from forewarn.agent.telemetry.troubles import OngoingTroubles
 from forewarn.client.events import Look
 from forewarn.client.identity import Identity
 from forewarn.support.guard import Tasks, monotonic, pause
@@ -49,7 +49,7 @@ class Agent:
         self,
         config: Config,
         client: ports.Client,
-        desk: Callable[[Callable[[str], None], Tasks], ports.Desk],
+        desk: Callable[[Callable[[str], None], Tasks], ports.ExecutorPort],
         tell: Tell,
         *,
         dry: bool = False,
@@ -68,10 +68,10 @@ class Agent:
         self._again: dict[str, float] = {}  # by case: the guard time at which to refresh it again
         self._swept = monotonic()
         self._desk = desk(self._touch, self._tasks)
-        self._book = Book(config, self._desk, tell, self._touch)
+        self._book = OpenCases(config, self._desk, tell, self._touch)
         self._touched.update(dict.fromkeys(case.id for case in self._book.open))
-        self._troubles = Troubles(tell)
-        self._agreeing = Agreeing(
+        self._troubles = OngoingTroubles(tell)
+        self._agreeing = Approver(
             client,
             self._book,
             config.shared,
@@ -95,7 +95,7 @@ class Agent:
         """Those that are being handled, and those that are still remembered."""
         return tuple(self._book)
 
-    def story(self, case: Case) -> Story:
+    def story(self, case: Case) -> CaseWithRuns:
         return self._book.story(case)
 
     # The loop
@@ -292,7 +292,7 @@ class Agent:
         limit = hook.timeout if left is None else round(min(hook.timeout, left), 3)
         self.tell("hook begun", **_facts(case, run), limit=limit)
 
-    def _notice(self, story: Story) -> None:
+    def _notice(self, story: CaseWithRuns) -> None:
         """Runs that have ended are told once; those that have not are watched."""
         told = self._told.setdefault(story.case.id, set())
         for run in story.runs:
@@ -305,7 +305,7 @@ class Agent:
                     self._tell_ended(story, run)
                     self._desk.mark_told(story.case.id, run)
 
-    def _tell_ended(self, story: Story, run: Run) -> None:
+    def _tell_ended(self, story: CaseWithRuns, run: Run) -> None:
         case, result = story.case, run.result
         self.tell(
             "hook ended",

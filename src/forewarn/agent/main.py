@@ -14,12 +14,12 @@ import msgspec
 from forewarn.agent.agent import Agent
 from forewarn.agent.config.model import Config
 from forewarn.agent.config.read import ConfigError, read
-from forewarn.agent.running.dry_run import Pretence
-from forewarn.agent.running.executor import Desk
+from forewarn.agent.running.dry_run import DryRunExecutor
+from forewarn.agent.running.executor import Executor
 from forewarn.agent.serve import attended
-from forewarn.agent.state.store import Shelf, StateTaken, Unusable
-from forewarn.agent.telemetry.log import Teller, secrets_in
-from forewarn.agent.telemetry.metrics import Counts
+from forewarn.agent.state.store import StateStore, StateTaken, StateUnusable
+from forewarn.agent.telemetry.log import AgentLog, secrets_in
+from forewarn.agent.telemetry.metrics import AgentMetrics
 from forewarn.client import AsyncClient, ClientError
 from forewarn.support.text import visible
 
@@ -36,7 +36,7 @@ def main(words: list[str]) -> None:
         asyncio.run(serve(config, dry=dry))
     except ConfigError as error:
         _fail(*error.problems)
-    except (StateTaken, Unusable, ClientError) as error:
+    except (StateTaken, StateUnusable, ClientError) as error:
         _fail(str(error))
     except KeyboardInterrupt:
         sys.exit(130)
@@ -44,15 +44,17 @@ def main(words: list[str]) -> None:
 
 async def serve(config: Config, *, dry: bool = False) -> None:
     """Until somebody says stop. Commands that run then go on, and are found by the next start."""
-    shelf = None if dry else Shelf(config.state)
+    shelf = None if dry else StateStore(config.state)
     client = AsyncClient(config.endpoint)
-    counts = Counts(config.hooks.values())
-    teller = Teller(secrets=secrets_in([hook.options for hook in config.hooks.values()]))
+    counts = AgentMetrics(config.hooks.values())
+    teller = AgentLog(secrets=secrets_in([hook.options for hook in config.hooks.values()]))
     tell = counts.hearing(teller)
     agent = Agent(
         config,
         client,
-        lambda ended, tasks: Pretence(tell) if shelf is None else Desk(shelf, ended, tasks),
+        lambda ended, tasks: (
+            DryRunExecutor(tell) if shelf is None else Executor(shelf, ended, tasks)
+        ),
         tell,
         dry=dry,
     )

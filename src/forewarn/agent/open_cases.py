@@ -16,8 +16,8 @@ import msgspec
 from forewarn.agent.config.model import Config
 from forewarn.agent.planning import plan
 from forewarn.agent.planning.match import matched
-from forewarn.agent.planning.steps import Story
-from forewarn.agent.ports import Desk
+from forewarn.agent.planning.steps import CaseWithRuns
+from forewarn.agent.ports import ExecutorPort
 from forewarn.agent.state import cases
 from forewarn.agent.state.cases import Case
 from forewarn.agent.telemetry.log import Tell
@@ -27,11 +27,11 @@ from forewarn.client.identity import Identity
 MAX_CASES = 1_000  # events that are handled at once; the rest has to wait, and is said to
 
 
-class Book:
+class OpenCases:
     def __init__(
         self,
         config: Config,
-        desk: Desk,
+        desk: ExecutorPort,
         tell: Tell,
         changed: Callable[[str], None] = lambda _: None,
     ) -> None:
@@ -62,9 +62,11 @@ class Book:
         """Return the case if it is being handled."""
         return self._open.get(id)
 
-    def story(self, case: Case) -> Story:
+    def story(self, case: Case) -> CaseWithRuns:
         known = {hook.name for hook in case.hooks}  # whatever else lies there is not ours
-        return Story(case, tuple(run for run in self._desk.runs(case.id) if run.hook in known))
+        return CaseWithRuns(
+            case, tuple(run for run in self._desk.runs(case.id) if run.hook in known)
+        )
 
     @property
     def waits_for_news(self) -> bool:

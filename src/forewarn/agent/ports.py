@@ -12,7 +12,7 @@ from forewarn.agent.state.cases import Case
 from forewarn.agent.state.runs import Run
 from forewarn.client.events import Event, Look
 from forewarn.client.identity import Identity
-from forewarn.client.status import Standing
+from forewarn.client.status import EndpointStatus
 
 
 class Waiting(Protocol):
@@ -38,10 +38,10 @@ class Client(Protocol):
     def now(self) -> datetime: ...
 
     @property
-    def standing(self) -> Standing: ...
+    def standing(self) -> EndpointStatus: ...
 
 
-class Desk(Protocol):
+class ExecutorPort(Protocol):
     """`agent/running/executor.py`, or `agent/running/dry_run.py` for a dry run."""
 
     def cases(self) -> list[Case]: ...

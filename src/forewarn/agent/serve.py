@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from forewarn.agent.agent import Agent
-from forewarn.agent.config.address import Where, listens
-from forewarn.agent.telemetry.health import BEAT, Wellbeing
-from forewarn.agent.telemetry.http import Face
+from forewarn.agent.config.address import ListenAddress, listens
+from forewarn.agent.telemetry.health import BEAT, AgentHealth
+from forewarn.agent.telemetry.http import StatusServer
 from forewarn.agent.telemetry.log import Tell
-from forewarn.agent.telemetry.metrics import Counts
+from forewarn.agent.telemetry.metrics import AgentMetrics
 from forewarn.agent.telemetry.status import picture_of
 from forewarn.support import guard
 from forewarn.support.sd_notify import Notifier
@@ -22,12 +22,14 @@ LISTEN_AGAIN = 30.0  # seconds until an address that was taken is tried once mor
 
 
 @asynccontextmanager
-async def attended(agent: Agent, counts: Counts, tell: Tell) -> AsyncIterator[None]:
+async def attended(agent: Agent, counts: AgentMetrics, tell: Tell) -> AsyncIterator[None]:
     config = agent.config
     state = None if agent.dry else config.state
-    wellbeing = Wellbeing(lambda: agent.client.standing, state, lambda: agent.identity is not None)
-    face = Face(lambda: picture_of(agent), wellbeing, counts)
-    manager = Manager.taken_from(os.environ)  # also, so that no hook speaks in our name
+    wellbeing = AgentHealth(
+        lambda: agent.client.standing, state, lambda: agent.identity is not None
+    )
+    face = StatusServer(lambda: picture_of(agent), wellbeing, counts)
+    manager = AgentServer.taken_from(os.environ)  # also, so that no hook speaks in our name
     manager.tell = tell
     tasks = guard.Tasks(lambda name, error: tell("trouble", about=name, why=repr(error)))
     try:
@@ -46,7 +48,7 @@ async def attended(agent: Agent, counts: Counts, tell: Tell) -> AsyncIterator[No
         await face.close()
 
 
-class Manager(Notifier):
+class AgentServer(Notifier):
     tell: Tell
 
     def _tell(self, level: str, says: str, **facts: Any) -> None:
@@ -58,7 +60,7 @@ def _other(facts: dict[str, Any]) -> dict[str, Any]:
     return {("because" if name == "why" else name): value for name, value in facts.items()}
 
 
-async def _listen(face: Face, where: Where, tell: Tell) -> None:
+async def _listen(face: StatusServer, where: ListenAddress, tell: Tell) -> None:
     """An address that somebody else has is no reason to leave the machine alone."""
     said = ""
     while True:

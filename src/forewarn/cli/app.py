@@ -18,7 +18,7 @@ from forewarn import __version__
 from forewarn.cli import credentials
 
 
-class Room(NamedTuple):
+class CommandModule(NamedTuple):
     """A module: its function of the command's name or, with help, all that its `app` has."""
 
     module: str
@@ -27,31 +27,33 @@ class Room(NamedTuple):
 
 
 ROOMS = {
-    "dev": Room("serve"),
-    "serve": Room("serve"),
-    "apply": Room("apply"),
-    "history": Room("history"),
-    "feed": Room("feed"),
-    "backup": Room("backup"),
-    "restore": Room("backup"),
-    "upgrade": Room("upgrade"),
-    "run": Room("run", settings={"allow_interspersed_args": False}),
-    "record": Room("record"),
-    "watch": Room("watch"),
-    "judge": Room("judge"),
-    "timeline": Room("timeline"),
-    "verdict": Room("verdict"),
-    "config": Room("config", "The settings of a service."),
-    "machine": Room("machine", "Machines, and what their users may ask for."),
-    "group": Room("group", "Groups: who shares a document."),
-    "host": Room("host", "Hosts, and the machines on them."),
-    "event": Room("event", "Events: schedule, approve, cancel, explain."),
-    "rollout": Room("rollout", "Rollouts over groups, labels or hosts."),
-    "clock": Room("clock", "The service's time."),
-    "fault": Room("fault", "Faults: what goes wrong on purpose."),
-    "token": Room("token", "Tokens: who may ask."),
-    "scenario": Room("scenario", "Scenarios: maintenance as a test."),
-    "agent": Room("agent", "Inside a machine: prepare for its events, and put things back."),
+    "dev": CommandModule("serve"),
+    "serve": CommandModule("serve"),
+    "apply": CommandModule("apply"),
+    "history": CommandModule("history"),
+    "feed": CommandModule("feed"),
+    "backup": CommandModule("backup"),
+    "restore": CommandModule("backup"),
+    "upgrade": CommandModule("upgrade"),
+    "run": CommandModule("run", settings={"allow_interspersed_args": False}),
+    "record": CommandModule("record"),
+    "watch": CommandModule("watch"),
+    "judge": CommandModule("judge"),
+    "timeline": CommandModule("timeline"),
+    "verdict": CommandModule("verdict"),
+    "config": CommandModule("config", "The settings of a service."),
+    "machine": CommandModule("machine", "Machines, and what their users may ask for."),
+    "group": CommandModule("group", "Groups: who shares a document."),
+    "host": CommandModule("host", "Hosts, and the machines on them."),
+    "event": CommandModule("event", "Events: schedule, approve, cancel, explain."),
+    "rollout": CommandModule("rollout", "Rollouts over groups, labels or hosts."),
+    "clock": CommandModule("clock", "The service's time."),
+    "fault": CommandModule("fault", "Faults: what goes wrong on purpose."),
+    "token": CommandModule("token", "Tokens: who may ask."),
+    "scenario": CommandModule("scenario", "Scenarios: maintenance as a test."),
+    "agent": CommandModule(
+        "agent", "Inside a machine: prepare for its events, and put things back."
+    ),
 }
 
 
@@ -68,7 +70,7 @@ def entered(name: str) -> Any:
     return typer.main.get_group(hall).commands[name]
 
 
-class Commands(UserDict[str, Any]):
+class LazyCommands(UserDict[str, Any]):
     """By name; each is made when it is first wanted."""
 
     def __getitem__(self, name: str) -> Any:
@@ -77,14 +79,14 @@ class Commands(UserDict[str, Any]):
         return made
 
 
-class House(typer.core.TyperGroup):
+class LazyGroup(typer.core.TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = Commands(dict.fromkeys(ROOMS))
+        self.commands = LazyCommands(dict.fromkeys(ROOMS))
 
 
 app = typer.Typer(
-    cls=House,
+    cls=LazyGroup,
     help="Scheduled Events for any fleet: tell machines, in time, what is about to happen.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from forewarn.control.client.connection import Door
+from forewarn.control.client.connection import ServiceAddress
 
 TOKEN = "FOREWARN_TOKEN"
 TOKEN_FILE = "FOREWARN_TOKEN_FILE"
@@ -29,15 +29,15 @@ def named(token_file: Path | None, ca: Path | None) -> None:
     _named.update(token_file=token_file, ca=ca)
 
 
-def door(url: str) -> Door:
+def door(url: str) -> ServiceAddress:
     file = _named.get("token_file")
     token = os.environ.get(TOKEN, "").strip() if file is None else ""
     if not token and (path := file or os.environ.get(TOKEN_FILE)):
         token = _read(Path(path))
-    return Door(url, token, str(_named.get("ca") or os.environ.get(CA) or ""))
+    return ServiceAddress(url, token, str(_named.get("ca") or os.environ.get(CA) or ""))
 
 
-def in_the_clear(door: Door) -> bool:
+def in_the_clear(door: ServiceAddress) -> bool:
     """Would the token leave this machine for everybody on the way to read?"""
     parts = urlsplit(door.url)
     here = parts.hostname in ("localhost", "::1") or (parts.hostname or "").startswith("127.")

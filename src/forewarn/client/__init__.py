@@ -29,7 +29,7 @@ from forewarn.client.events import Change, Document, Event, Kind, Look
 from forewarn.client.identity import Identity
 from forewarn.client.rules import Readiness
 from forewarn.client.scale_sets import host_name, instance_name
-from forewarn.client.status import Standing
+from forewarn.client.status import EndpointStatus
 
 if TYPE_CHECKING:
     from forewarn.client.async_client import AsyncClient as AsyncClient
@@ -42,6 +42,7 @@ __all__ = [
     "ClientError",
     "Closed",
     "Document",
+    "EndpointStatus",
     "Event",
     "Identity",
     "Kind",
@@ -49,7 +50,6 @@ __all__ = [
     "NoEndpoint",
     "NotApproved",
     "Readiness",
-    "Standing",
     "Unavailable",
     "host_name",
     "instance_name",

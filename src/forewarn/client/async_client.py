@@ -13,15 +13,15 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from forewarn.client import pace
-from forewarn.client.async_connection import AsyncLine
+from forewarn.client.async_connection import AsyncConnection
 from forewarn.client.discovery import endpoint as where
 from forewarn.client.errors import Closed
 from forewarn.client.events import Change, Event, Look
 from forewarn.client.identity import Identity
-from forewarn.client.rules import Readiness, Rules, ids
-from forewarn.client.status import Standing
-from forewarn.client.steps import Ask, Do, Rest, Steps, Tell
-from forewarn.wire.extensions import Word
+from forewarn.client.rules import ClientProtocol, Readiness, ids
+from forewarn.client.status import EndpointStatus
+from forewarn.client.steps import Ask, Do, Sleep, Steps, Tell
+from forewarn.wire.extensions import ReadinessReport
 
 T = TypeVar("T")
 
@@ -33,12 +33,12 @@ class AsyncClient:
     def __init__(
         self, endpoint: str | None = None, *, wait: bool = True, interval: float = pace.INTERVAL
     ) -> None:
-        self._rules = Rules(
+        self._rules = ClientProtocol(
             where.said(endpoint), where.candidates, wait=wait, interval=pace.checked(interval)
         )
-        self._side = AsyncLine()  # for whatever is asked beside a watch
+        self._side = AsyncConnection()  # for whatever is asked beside a watch
         self._side_lock = asyncio.Lock()
-        self._watching: set[AsyncLine] = set()
+        self._watching: set[AsyncConnection] = set()
         self._closed = asyncio.Event()
 
     async def events(self, *, patience: float = pace.PATIENCE) -> tuple[Event, ...]:
@@ -55,7 +55,7 @@ class AsyncClient:
                     yield change
 
     async def looks(self, within: Callable[[], float] | None = None) -> AsyncGenerator[Look, None]:
-        line = AsyncLine()
+        line = AsyncConnection()
         self._watching.add(line)
         steps = self._rules.looks(within)
         reply: Any = None
@@ -65,7 +65,7 @@ class AsyncClient:
                 reply = None
                 if isinstance(step, Ask):
                     reply = await line.ask(step)
-                elif isinstance(step, Rest):
+                elif isinstance(step, Sleep):
                     await self._rest(step.seconds)
                 elif isinstance(step, Do):
                     reply = await asyncio.to_thread(step.work)
@@ -87,7 +87,7 @@ class AsyncClient:
         ready: bool = True,
         patience: float = pace.PATIENCE,
     ) -> Readiness | None:
-        word = Word(ready, note)
+        word = ReadinessReport(ready, note)
         return await self._done(self._rules.readiness(next(ids([event])), patience, word))
 
     async def readiness(
@@ -99,7 +99,7 @@ class AsyncClient:
         return self._rules.now()
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> EndpointStatus:
         return self._rules.standing
 
     async def close(self) -> None:
@@ -132,7 +132,7 @@ class AsyncClient:
             if isinstance(step, Ask):
                 async with self._side_lock:
                     reply = await self._side.ask(step)
-            elif isinstance(step, Rest):
+            elif isinstance(step, Sleep):
                 await self._rest(step.seconds)
             elif isinstance(step, Do):
                 reply = await asyncio.to_thread(step.work)

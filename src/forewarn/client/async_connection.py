@@ -16,14 +16,14 @@ import h11
 from forewarn.client import pace
 from forewarn.client.connection import is_quiet
 from forewarn.client.exchange import READ_AT_ONCE, Exchange
-from forewarn.client.steps import Answer, Ask, Place
+from forewarn.client.steps import Answer, Ask, Location
 from forewarn.support import guard
 
 
-class AsyncLine:
+class AsyncConnection:
     def __init__(self) -> None:
         self._socket: socket.socket | None = None
-        self._place: Place | None = None
+        self._place: Location | None = None
         self._http: h11.Connection | None = None
         self._interrupted = False
 
@@ -75,7 +75,7 @@ class AsyncLine:
         return answer
 
 
-async def _connected(place: Place, within: float) -> socket.socket:
+async def _connected(place: Location, within: float) -> socket.socket:
     """To the first of its addresses that takes us; each has so many seconds."""
     loop = asyncio.get_running_loop()
     failure: OSError = OSError("it has no address")
@@ -98,7 +98,7 @@ async def _connected(place: Place, within: float) -> socket.socket:
     raise failure
 
 
-async def _addresses(place: Place) -> list[tuple[int, tuple[Any, ...]]]:
+async def _addresses(place: Location) -> list[tuple[int, tuple[Any, ...]]]:
     """What is an address already is not looked up, which takes a thread."""
     try:
         version = ipaddress.ip_address(place.host).version

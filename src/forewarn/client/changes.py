@@ -13,7 +13,7 @@ from datetime import datetime
 from forewarn.client.events import Change, Document, Event, Kind
 
 
-class Following:
+class ChangeTracker:
     """The last document, and what came of each event in it."""
 
     def __init__(self) -> None:

@@ -14,15 +14,15 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from forewarn.client import pace
-from forewarn.client.connection import Line
+from forewarn.client.connection import Connection
 from forewarn.client.discovery import endpoint as where
 from forewarn.client.errors import Closed
 from forewarn.client.events import Change, Event, Look
 from forewarn.client.identity import Identity
-from forewarn.client.rules import Readiness, Rules, ids
-from forewarn.client.status import Standing
-from forewarn.client.steps import Answer, Ask, Do, Rest, Steps, Tell
-from forewarn.wire.extensions import Word
+from forewarn.client.rules import ClientProtocol, Readiness, ids
+from forewarn.client.status import EndpointStatus
+from forewarn.client.steps import Answer, Ask, Do, Sleep, Steps, Tell
+from forewarn.wire.extensions import ReadinessReport
 
 T = TypeVar("T")
 
@@ -38,12 +38,12 @@ class Client:
     def __init__(
         self, endpoint: str | None = None, *, wait: bool = True, interval: float = pace.INTERVAL
     ) -> None:
-        self._rules = Rules(
+        self._rules = ClientProtocol(
             where.said(endpoint), where.candidates, wait=wait, interval=pace.checked(interval)
         )
-        self._side = Line()  # for whatever is asked beside a watch
+        self._side = Connection()  # for whatever is asked beside a watch
         self._side_lock = threading.Lock()
-        self._watching: set[Line] = set()
+        self._watching: set[Connection] = set()
         self._closed = False
         self._ended: queue.SimpleQueue[None] = queue.SimpleQueue()  # who rests looks here
 
@@ -65,7 +65,7 @@ class Client:
     def looks(self, within: Callable[[], float] | None = None) -> Generator[Look, None, None]:
         """Every answer, also one with nothing new. `within` says for how many seconds at most the
         next one may be waited for."""
-        line = Line()
+        line = Connection()
         self._watching.add(line)
         steps = self._rules.looks(within)
         reply: Any = None
@@ -75,7 +75,7 @@ class Client:
                 reply = None
                 if isinstance(step, Ask):
                     reply = line.ask(step)
-                elif isinstance(step, Rest):
+                elif isinstance(step, Sleep):
                     self._rest(step.seconds)
                 elif isinstance(step, Do):
                     reply = step.work()
@@ -100,7 +100,7 @@ class Client:
     ) -> Readiness | None:
         """Tell the others of the group that this machine is prepared, or is not. None where that is
         not offered, as on Azure, or the event is not listed."""
-        word = Word(ready, note)
+        word = ReadinessReport(ready, note)
         return self._done(self._rules.readiness(next(ids([event])), patience, word))
 
     def readiness(self, event: Event | str, *, patience: float = pace.PATIENCE) -> Readiness | None:
@@ -113,7 +113,7 @@ class Client:
         return self._rules.now()
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> EndpointStatus:
         """How it stands with the endpoint: where that is, and what is wrong, if anything is."""
         return self._rules.standing
 
@@ -148,7 +148,7 @@ class Client:
             reply = None
             if isinstance(step, Ask):
                 reply = self._asked(step)
-            elif isinstance(step, Rest):
+            elif isinstance(step, Sleep):
                 self._rest(step.seconds)
             elif isinstance(step, Do):
                 reply = step.work()

@@ -13,14 +13,14 @@ import h11
 
 from forewarn.client import pace
 from forewarn.client.exchange import READ_AT_ONCE, Exchange
-from forewarn.client.steps import Answer, Ask, Place
+from forewarn.client.steps import Answer, Ask, Location
 from forewarn.support import guard
 
 
-class Line:
+class Connection:
     def __init__(self) -> None:
         self._socket: socket.socket | None = None
-        self._place: Place | None = None
+        self._place: Location | None = None
         self._http: h11.Connection | None = None
         self._interrupted = False
 

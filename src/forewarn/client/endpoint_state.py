@@ -15,12 +15,12 @@ import msgspec
 from forewarn.client import pace
 from forewarn.client.document import NotADocument, read
 from forewarn.client.events import Document, moment
-from forewarn.client.status import Standing
-from forewarn.client.steps import TROUBLES, Answer, Ask, Place, Steps
+from forewarn.client.status import EndpointStatus
+from forewarn.client.steps import TROUBLES, Answer, Ask, Location, Steps
 from forewarn.support import guard
 from forewarn.wire import extensions
 from forewarn.wire.requests import EVENTS_PATH
-from forewarn.wire.server_clock import Ticking
+from forewarn.wire.server_clock import ServerClock
 from forewarn.wire.versions import NEWEST, VERSIONS
 
 DOWNWARDS = tuple(reversed(VERSIONS))
@@ -30,11 +30,11 @@ NONE_FOUND = "none-found"  # a kind of trouble: nobody knows where to ask
 NOT_OFFERED = (400, 403, 404, 405, 501)  # answers to a long-poll where there is none
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True):
+class ClockOffset(msgspec.Struct, frozen=True, kw_only=True):
     """A document in hand, and what it was known by when it came."""
 
     document: Document
-    place: Place
+    place: Location
     version: int  # how far down
     tag: str = ""
 
@@ -44,15 +44,15 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
         return frozenset(NEWEST.types) - frozenset(DOWNWARDS[self.version].types)
 
 
-class Contact:
-    def __init__(self, said: Place | None, *, wait: bool, clock: Callable[[], float]) -> None:
+class EndpointState:
+    def __init__(self, said: Location | None, *, wait: bool, clock: Callable[[], float]) -> None:
         self.place = said
         self.version = 0  # how far down
         self.patience = pace.FIRST_ANSWER  # for the next document
-        self.known: Place | None = None  # where documents have come from
+        self.known: Location | None = None  # where documents have come from
         self._movable = said is None
         self._clock = clock
-        self._ticking = Ticking(guard.wall_us() / 1e6 - clock())
+        self._ticking = ServerClock(guard.wall_us() / 1e6 - clock())
         self._newest_again = 0.0  # when to try the newest once more
         self._refusals = 0  # of the version, in a row
         self._wait_at = 0.0 if wait else float("inf")  # from when on a long-poll is tried
@@ -68,8 +68,8 @@ class Contact:
         return moment(self._clock() + self._ticking.offset)
 
     @property
-    def standing(self) -> Standing:
-        return Standing(
+    def standing(self) -> EndpointStatus:
+        return EndpointStatus(
             endpoint=None if self.place is None else str(self.place),
             version=DOWNWARDS[self.version].name,
             long_poll=self._waits,
@@ -84,7 +84,7 @@ class Contact:
 
     def ask(
         self,
-        place: Place,
+        place: Location,
         target: str,
         within: float,
         *,
@@ -108,7 +108,9 @@ class Contact:
         self._ticking.learn(answer.header("date"), asked, answer.answered)
         return answer
 
-    def polled(self, place: Place, held: Held | None, within: float) -> Steps[Held | Answer]:
+    def polled(
+        self, place: Location, held: ClockOffset | None, within: float
+    ) -> Steps[ClockOffset | Answer]:
         """The document; what came, if that is none. In the newest version that is known there."""
         refused: Answer | None = None
         versions = self._versions(place)
@@ -118,7 +120,7 @@ class Contact:
             answer = yield from self.ask(place, events_target(version), within, tag=tag)
             if answer.status != 400:
                 got = _read(answer, place, version, held if tag else None)
-                if isinstance(got, Held):
+                if isinstance(got, ClockOffset):
                     self._knows(place, version, newest_tried=versions.start == 0)
                 return got
             refused = refused or answer
@@ -126,18 +128,18 @@ class Contact:
         assert refused is not None
         return refused
 
-    def waited(self, held: Held, seconds: float) -> Steps[Held | Answer]:
+    def waited(self, held: ClockOffset, seconds: float) -> Steps[ClockOffset | Answer]:
         """The document when it is another, or the same when the time is up."""
         version = DOWNWARDS[held.version].name
         target = f"{extensions.WAIT}?timeout={seconds:.3f}&api-version={version}"
         within = seconds + pace.WAIT_LATE
         answer = yield from self.ask(held.place, target, within, tag=held.tag, held=True)
         got = _read(answer, held.place, held.version, held)
-        if isinstance(got, Held):
+        if isinstance(got, ClockOffset):
             self._waits, self._lost_waits = True, 0
         return got
 
-    def _versions(self, place: Place) -> range:
+    def _versions(self, place: Location) -> range:
         """Which to ask for, until one is known. Older ones show fewer events, so one that was known
         is not lightly doubted, and the newest is tried again after a while."""
         if place != self.known:
@@ -146,14 +148,14 @@ class Contact:
         doubted = self._refusals >= pace.DOUBT
         return range(0 if again else self.version, len(DOWNWARDS) if doubted else self.version + 1)
 
-    def _knows(self, place: Place, version: int, *, newest_tried: bool) -> None:
+    def _knows(self, place: Location, version: int, *, newest_tried: bool) -> None:
         if version and newest_tried:
             self._newest_again = self._clock() + pace.NEWEST_AGAIN
         self.known, self.version, self._refusals = place, version, 0
 
     # Whether it lets one wait
 
-    def may_wait(self, held: Held | None, wanted: float) -> bool:
+    def may_wait(self, held: ClockOffset | None, wanted: float) -> bool:
         if held is None or not held.tag or (held.place, held.version) != (self.place, self.version):
             return False
         if self.version and self._clock() >= self._newest_again:
@@ -169,7 +171,7 @@ class Contact:
 
     # How it goes
 
-    def well(self, place: Place) -> None:
+    def well(self, place: Location) -> None:
         self.place, self.patience, self._failing = place, pace.ANSWER, None
         if self._trouble:
             self._trouble, self._since = "", self.now()
@@ -183,7 +185,7 @@ class Contact:
         if late:  # perhaps it is being switched on again, and would have answered a little later
             self.patience = min(self.patience * 2, pace.FIRST_ANSWER)
 
-    def failed(self, place: Place, answer: Answer) -> None:
+    def failed(self, place: Location, answer: Answer) -> None:
         """The endpoint has given no document. One that was found and is gone may be elsewhere by
         now."""
         code = said(answer)
@@ -218,7 +220,9 @@ def kind(answer: Answer) -> str:
     return "not-a-document" if answer.status == 200 else f"{answer.status // 100}xx"
 
 
-def _read(answer: Answer, place: Place, version: int, held: Held | None) -> Held | Answer:
+def _read(
+    answer: Answer, place: Location, version: int, held: ClockOffset | None
+) -> ClockOffset | Answer:
     if answer.status == 304 and held is not None:
         return held
     if answer.status != 200:
@@ -229,4 +233,4 @@ def _read(answer: Answer, place: Place, version: int, held: Held | None) -> Held
         return answer
     tag = answer.header("etag")
     tag = tag if len(tag) <= MAX_TAG else ""
-    return Held(document=document, place=place, version=version, tag=tag)
+    return ClockOffset(document=document, place=place, version=version, tag=tag)

@@ -16,14 +16,14 @@ import msgspec
 
 from forewarn.client import identity as who
 from forewarn.client import pace
-from forewarn.client.changes import Following
-from forewarn.client.endpoint_state import Contact, Held, events_target, said
+from forewarn.client.changes import ChangeTracker
+from forewarn.client.endpoint_state import ClockOffset, EndpointState, events_target, said
 from forewarn.client.errors import NoEndpoint, NotApproved, Unavailable
 from forewarn.client.events import Event, Look
 from forewarn.client.identity import Identity
-from forewarn.client.status import Standing
-from forewarn.client.steps import TROUBLES, Answer, Do, Place, Rest, Steps, Tell
-from forewarn.client.tries import FOREVER, Tries, passes
+from forewarn.client.status import EndpointStatus
+from forewarn.client.steps import TROUBLES, Answer, Do, Location, Sleep, Steps, Tell
+from forewarn.client.tries import FOREVER, Retries, passes
 from forewarn.support import guard, text
 from forewarn.wire import extensions
 
@@ -40,11 +40,11 @@ class Readiness(msgspec.Struct, frozen=True):
     waiting: tuple[str, ...]
 
 
-class Rules:
+class ClientProtocol:
     def __init__(
         self,
-        said: Place | None,
-        candidates: Callable[[], Iterable[Place]],
+        said: Location | None,
+        candidates: Callable[[], Iterable[Location]],
         *,
         wait: bool = True,
         interval: float = pace.INTERVAL,
@@ -53,30 +53,30 @@ class Rules:
         self._candidates = candidates
         self._interval = interval
         self._clock = clock
-        self._contact = Contact(said, wait=wait, clock=clock)
-        self._followings: set[Following] = set()  # one for each that watches
+        self._contact = EndpointState(said, wait=wait, clock=clock)
+        self._followings: set[ChangeTracker] = set()  # one for each that watches
 
     def now(self) -> datetime:
         return self._contact.now()
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> EndpointStatus:
         return self._contact.standing
 
     def looks(self, within: Callable[[], float] | None = None) -> Steps[None]:
         """For ever: every document that is answered, with what is new in it."""
         wanted = within or (lambda: FOREVER)
-        following = Following()
+        following = ChangeTracker()
         self._followings.add(following)
-        tries = Tries(self._clock)
-        held: Held | None = None
+        tries = Retries(self._clock)
+        held: ClockOffset | None = None
         try:
             while True:
                 begun = self._clock()
                 got, waited = yield from self._looked(held, tries, wanted())
-                if not isinstance(got, Held):
+                if not isinstance(got, ClockOffset):
                     tries.failed(got)
-                    yield Rest(tries.rest() or pace.LEAST_REST)
+                    yield Sleep(tries.rest() or pace.LEAST_REST)
                     continue
                 held = got
                 tries.well()
@@ -91,16 +91,16 @@ class Rules:
                 rest = 0.0 if anew else pace.jittered(self._interval) - spent
                 rest = max(min(rest, wanted()), pace.LEAST_REST - spent)
                 if rest > 0:
-                    yield Rest(rest)
+                    yield Sleep(rest)
         finally:
             self._followings.discard(following)
 
     def events(self, patience: float) -> Steps[tuple[Event, ...]]:
-        held = yield from self._document(Tries(self._clock, patience))
+        held = yield from self._document(Retries(self._clock, patience))
         return held.document.events
 
     def approve(self, ids: Sequence[str], patience: float) -> Steps[None]:
-        tries = Tries(self._clock, patience)
+        tries = Retries(self._clock, patience)
         if self._contact.known is None:  # which version it knows
             yield from self._document(tries)
         body = msgspec.json.encode({"StartRequests": [{"EventId": id} for id in ids]})
@@ -120,7 +120,7 @@ class Rules:
             yield self._again(tries, answer)
 
     def identity(self, patience: float) -> Steps[Identity]:
-        tries = Tries(self._clock, patience)
+        tries = Retries(self._clock, patience)
         while True:
             for version in who.VERSIONS:
                 answer = yield from self._asked(who.path(version), tries)
@@ -132,13 +132,13 @@ class Rules:
             yield self._again(tries, answer, NAMELESS if answer.status == 200 else "")
 
     def readiness(
-        self, id: str, patience: float, word: extensions.Word | None = None
+        self, id: str, patience: float, word: extensions.ReadinessReport | None = None
     ) -> Steps[Readiness | None]:
         """Of an event, after having said a word of one's own, if there is one. None where it is
         not offered, or the event not listed."""
         if word is not None and len(word.note) > MAX_NOTE:
             raise ValueError(f"a note has at most {MAX_NOTE:,} characters, not {len(word.note):,}")
-        tries = Tries(self._clock, patience)
+        tries = Retries(self._clock, patience)
         target = f"{extensions.READY}/{quote(id, safe='')}"
         body = None if word is None else msgspec.json.encode(word)
         while True:
@@ -156,44 +156,44 @@ class Rules:
     # How it is asked
 
     def _looked(
-        self, held: Held | None, tries: Tries, wanted: float
-    ) -> Steps[tuple[Held | Answer, bool]]:
+        self, held: ClockOffset | None, tries: Retries, wanted: float
+    ) -> Steps[tuple[ClockOffset | Answer, bool]]:
         """A document, or what came instead; and whether it was waited for."""
         lost: Answer | None = None
         if held is not None and not tries.failures and self._contact.may_wait(held, wanted):
             got = yield from self._contact.waited(held, min(pace.WAIT, wanted))
-            if isinstance(got, Held):
+            if isinstance(got, ClockOffset):
                 self._contact.well(got.place)
                 return got, True
             lost = got
         got = yield from self._polled(held, tries)
-        if lost is not None and isinstance(got, Held):
+        if lost is not None and isinstance(got, ClockOffset):
             self._contact.wait_failed(lost)
         return got, False
 
-    def _document(self, tries: Tries) -> Steps[Held]:
+    def _document(self, tries: Retries) -> Steps[ClockOffset]:
         """However many tries it takes."""
         while True:
             got = yield from self._polled(None, tries)
-            if isinstance(got, Held):
+            if isinstance(got, ClockOffset):
                 return got
             yield self._again(tries, got)
 
-    def _polled(self, held: Held | None, tries: Tries) -> Steps[Held | Answer]:
+    def _polled(self, held: ClockOffset | None, tries: Retries) -> Steps[ClockOffset | Answer]:
         """A poll, wherever the endpoint is."""
         place = self._contact.place
         if place is None:
             return (yield from self._found(tries))
         within = min(self._contact.patience, max(pace.ANSWER_LEAST, tries.left))
         got = yield from self._contact.polled(place, held, within)
-        if isinstance(got, Held):
+        if isinstance(got, ClockOffset):
             self._contact.well(place)
             return got
         self._contact.failed(place, got)
         # One that was found and is lost is somewhere else, or will be said to be nowhere.
         return got if self._contact.place else (yield from self._found(tries))
 
-    def _found(self, tries: Tries) -> Steps[Held | Answer]:
+    def _found(self, tries: Retries) -> Steps[ClockOffset | Answer]:
         """From the first place that answers a document. One that takes the connection may take its
         time as well. If there is none: what gives most hope of what came."""
         tried: list[tuple[str, str]] = []
@@ -203,7 +203,7 @@ class Rules:
         while place is not None:
             within = min(pace.FIRST_ANSWER, max(pace.ANSWER_LEAST, tries.left))
             got = yield from self._contact.polled(place, None, within)
-            if isinstance(got, Held):
+            if isinstance(got, ClockOffset):
                 self._contact.well(place)
                 return got
             tried.append((str(place), said(got)))
@@ -213,7 +213,7 @@ class Rules:
         return hope
 
     def _asked(
-        self, target: str, tries: Tries, method: str = "GET", body: bytes | None = None
+        self, target: str, tries: Retries, method: str = "GET", body: bytes | None = None
     ) -> Steps[Answer]:
         """Anything but a document, once it is known where."""
         while (place := self._contact.place) is None:
@@ -221,12 +221,12 @@ class Rules:
         within = min(pace.ANSWER, max(pace.ANSWER_LEAST, tries.left))
         return (yield from self._contact.ask(place, target, within, method=method, body=body))
 
-    def _again(self, tries: Tries, answer: Answer, trouble: str = "") -> Rest:
+    def _again(self, tries: Retries, answer: Answer, trouble: str = "") -> Sleep:
         """Unless there is no time left for another try."""
         tries.failed(answer)
         rest = tries.rest()
         if rest is not None:
-            return Rest(rest)
+            return Sleep(rest)
         standing = self.standing
         if standing.endpoint is None:
             raise NoEndpoint(standing.trouble)

@@ -7,7 +7,7 @@ from datetime import datetime
 import msgspec
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class EndpointStatus(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: str | None  # None: not found yet
     version: str  # the api-version in use
     long_poll: bool  # is it told of changes, or does it ask every second?

@@ -23,7 +23,7 @@ TROUBLES = {
 }
 
 
-class Place(msgspec.Struct, frozen=True):
+class Location(msgspec.Struct, frozen=True):
     """Where to ask: plain HTTP, to a host and a port, and nothing else of an address."""
 
     host: str
@@ -43,7 +43,7 @@ class Place(msgspec.Struct, frozen=True):
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """One request. The outcome is an `Answer`, whatever happens."""
 
-    place: Place
+    place: Location
     method: str = "GET"
     target: str
     tag: str = ""  # for If-None-Match
@@ -54,7 +54,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     last: bool = False  # no more is asked on this connection
 
 
-class Rest(msgspec.Struct, frozen=True):
+class Sleep(msgspec.Struct, frozen=True):
     """Nothing to do for so many seconds. The outcome is nothing."""
 
     seconds: float
@@ -91,6 +91,6 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
         return next((value for key, value in self.headers if key.lower() == name), "")
 
 
-Step: TypeAlias = Ask | Rest | Do | Tell
+Step: TypeAlias = Ask | Sleep | Do | Tell
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Step, Any, T]

@@ -21,7 +21,7 @@ def passes(answer: Answer) -> bool:
     return answer.status in (200, 408, 410, 425, 429) or answer.status >= 500
 
 
-class Tries:
+class Retries:
     def __init__(self, clock: Callable[[], float], patience: float = FOREVER) -> None:
         self._clock = clock
         self._until = clock() + patience

@@ -15,12 +15,12 @@ from litestar.exceptions import HTTPException
 from litestar.plugins import PluginProtocol
 from litestar.plugins.core import MsgspecDIPlugin
 
-from forewarn.control.http.access_log import Calls
-from forewarn.control.http.admission import Doorway
+from forewarn.control.http.access_log import AccessLog
+from forewarn.control.http.admission import Admission
 from forewarn.control.http.ask import ask
 from forewarn.control.http.authorization import decided
 from forewarn.control.http.bodies import refuse_unread_body
-from forewarn.control.http.context import Desk, came_to
+from forewarn.control.http.context import Context, came_to
 from forewarn.control.http.errors import (
     MAX_BODY,
     ProblemError,
@@ -31,9 +31,9 @@ from forewarn.control.http.errors import (
     refused_here,
     surprise,
 )
-from forewarn.control.http.idempotency import Keys, Replayed, replayed
+from forewarn.control.http.idempotency import IdempotencyKeys, Replayed, replayed
 from forewarn.control.http.parameters import known_only
-from forewarn.control.http.responses import Envelope, Numbered
+from forewarn.control.http.responses import RequestIds, ResponseHeaders
 from forewarn.control.routes import (
     backup,
     clock,
@@ -83,10 +83,12 @@ class App(Litestar):
 class Api:
     """An ASGI application: the handlers, at one service's desk."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Context) -> None:
         self.handlers = handlers()
-        keys = Keys(desk)
-        self._app = Numbered(Calls(Doorway(Envelope(self.handlers, keys), desk), desk))
+        keys = IdempotencyKeys(desk)
+        self._app = RequestIds(
+            AccessLog(Admission(ResponseHeaders(self.handlers, keys), desk), desk)
+        )
         self._desk = desk
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

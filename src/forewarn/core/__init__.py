@@ -14,13 +14,14 @@ from forewarn.core.events import Event, EventType, Source, Status
 from forewarn.core.fleet import GroupKind, Machine, Policy
 from forewarn.core.group import EventView, Group, GroupView, view
 from forewarn.core.refusal import Reason, Refused
-from forewarn.core.time import Duration, Now, Rules, Time
+from forewarn.core.time import Duration, Durations, Now, Time
 
 __all__ = [
     "Change",
     "Changes",
     "Command",
     "Duration",
+    "Durations",
     "Event",
     "EventType",
     "EventView",
@@ -33,7 +34,6 @@ __all__ = [
     "Policy",
     "Reason",
     "Refused",
-    "Rules",
     "Source",
     "Status",
     "Time",

@@ -57,7 +57,7 @@ class Raise(msgspec.Struct, frozen=True, kw_only=True):
     moves: bool = False
 
 
-class Strike(msgspec.Struct, frozen=True, kw_only=True):
+class Fail(msgspec.Struct, frozen=True, kw_only=True):
     """A machine has failed: the event appears directly as Started."""
 
     id: str
@@ -69,7 +69,7 @@ class Strike(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""
 
 
-class Maintain(msgspec.Struct, frozen=True, kw_only=True):
+class UserMaintenance(msgspec.Struct, frozen=True, kw_only=True):
     """A user asks for a restart or a redeploy of one machine."""
 
     id: str
@@ -119,7 +119,7 @@ class Approve(msgspec.Struct, frozen=True, kw_only=True):
     over: frozenset[str] = frozenset()
 
 
-class Overrule(msgspec.Struct, frozen=True, kw_only=True):
+class OperatorApprove(msgspec.Struct, frozen=True, kw_only=True):
     """An operator's approval of one event, shown or not."""
 
     id: str
@@ -200,14 +200,14 @@ Command: TypeAlias = (
     | Disable
     | Tick
     | Raise
-    | Strike
-    | Maintain
+    | Fail
+    | UserMaintenance
     | Evict
     | Delete
     | SetPolicy
     | Prepare
     | Approve
-    | Overrule
+    | OperatorApprove
     | Cancel
     | Answer
     | Retry

@@ -78,7 +78,7 @@ class Ready(msgspec.Struct, frozen=True, omit_defaults=True):
     note: str = ""
 
 
-class Spoken(msgspec.Struct, frozen=True):
+class ReadinessChanges(msgspec.Struct, frozen=True):
     """How often a machine has changed its word on an event, taking it back included."""
 
     machine: str
@@ -134,7 +134,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     left: tuple[str, ...] = ()  # resources that have since moved to another host
     listed: bool = False  # has the group ever been shown it?
     ready: tuple[Ready, ...] = ()  # the machines that have said so, in that order
-    spoken: tuple[Spoken, ...] = ()  # those that have ever said whether they are
+    spoken: tuple[ReadinessChanges, ...] = ()  # those that have ever said whether they are
     approved: Approval | None = None
     started_at: Time | None = None
     attempt: Attempt | None = None

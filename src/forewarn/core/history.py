@@ -144,7 +144,7 @@ Changed: TypeAlias = Iterable[tuple[str, tuple[Change, ...]]]
 Word: TypeAlias = tuple[int, str, str]  # so many times in a row: what, and the note
 
 
-class Scribe:
+class HistoryWriter:
     """Writes down one commit after the other. What was so before the first is only looked up;
     what the commits themselves change is remembered."""
 

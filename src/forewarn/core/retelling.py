@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 
 from forewarn.core.changes import GroupDefined
 from forewarn.core.fleet import Host, Machine
-from forewarn.core.history import Scribe, What, Word
+from forewarn.core.history import HistoryWriter, What, Word
 
 
-class Reteller(Scribe):
+class HistoryReplayer(HistoryWriter):
     """Of one commit."""
 
     def __init__(self, words: Iterable[Word]) -> None:

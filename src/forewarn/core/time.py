@@ -28,7 +28,7 @@ def ceil_second(at: Time) -> Time:
     return -(-at // SECOND) * SECOND
 
 
-class Rules(msgspec.Struct, frozen=True, kw_only=True):
+class Durations(msgspec.Struct, frozen=True, kw_only=True):
     """Durations that hold for every group of a service.
 
     `speed` divides durations, not time: what a person waits for passes through `paced`,
@@ -60,7 +60,7 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
     lost: Duration = 0  # how long, in all, the endpoint has not been serving
     restored: Time | None = None  # a copy became the state then, and the grace since is not over
     untrusted: UntrustedClock | None = None  # why time alone changes nothing now
-    rules: Rules = Rules()
+    rules: Durations = Durations()
 
     @property
     def served(self) -> Duration:

@@ -1,7 +1,7 @@
 """Machines that are only pretended: what would be done to them is written down.
 
-The writing is a `World`: in memory, or a file that outlives the process, so that after a crash
-`observe` can truly say whether it happened. Its lines are trace lines, ready for the judge.
+The record is an `ImpactJournal`: in memory, or a file that outlives the process, so that after a
+crash `observe` can truly say whether it happened. Its lines are trace lines, ready for the judge.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Impact(msgspec.Struct, frozen=True, tag_field="kind", tag="impact"):
     seconds: int = -1  # how long the machines were away; -1: not said
 
 
-class World:
+class ImpactJournal:
     """What has been done to pretended machines, by event."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class World:
         """Nothing more will be done to it."""
 
 
-class FileWorld(World):
+class FileImpactJournal(ImpactJournal):
     """A world that outlives the process: one line per impact, on disk before it counts."""
 
     def __init__(self, path: Path) -> None:
@@ -135,10 +135,10 @@ def private(path: Path) -> Path:
     return path
 
 
-class Simulated:
+class SimulatedDriver:
     repeatable = True  # the world itself knows what happened
 
-    def __init__(self, world: World, paced: Callable[[Duration], Duration]) -> None:
+    def __init__(self, world: ImpactJournal, paced: Callable[[Duration], Duration]) -> None:
         self._world = world
         self._paced = paced
         self._lasting: dict[str, Duration] = {}

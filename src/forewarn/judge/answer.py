@@ -14,7 +14,7 @@ from .dialect import (
     THROTTLED,
     read_rfc1123,
 )
-from .findings import Docket
+from .findings import Findings
 from .fleet import Caller
 from .records import Exchange, Pairs
 from .request import Request, plain_tag
@@ -34,7 +34,7 @@ def header(headers: Pairs, name: str) -> str | None:
 class Answers:
     """Checks answers one by one, in any order."""
 
-    def __init__(self, docket: Docket, complete: bool) -> None:
+    def __init__(self, docket: Findings, complete: bool) -> None:
         self._docket = docket
         self._one_recorder = complete
         self._ids: dict[str, Exchange] = {}

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from .dialect import FULL_SIGHT, GUID, PATIENT
 from .document import Document, Event
 from .facts import Facts
-from .findings import Docket
+from .findings import Findings
 from .fleet import RECORD_SLACK, Caller, Fleets
 from .joints import Company
 from .order import TOLERANCE, Order, Period, Sighting
 from .records import Exchange, Trace
 from .request import Request
-from .unannounced import Hidden
+from .unannounced import UnannouncedEvents
 from .windows import Windows
 
 # The approver sees the start in the next GET; everyone else must see it this much later.
@@ -53,7 +53,7 @@ class Holds:
 
     company: Company
     windows: Windows
-    hidden: Hidden
+    hidden: UnannouncedEvents
 
 
 class Waits:
@@ -66,7 +66,7 @@ class Waits:
         fleets: Fleets,
         facts: Facts,
         holds: Holds,
-        docket: Docket,
+        docket: Findings,
     ) -> None:
         self._holds = holds
         self._breaks = trace.breaks
@@ -252,7 +252,12 @@ class Waits:
 
 
 def judge_accepted(
-    post: Post, facts: Facts, fleets: Fleets, hidden: Hidden, gapless: bool, docket: Docket
+    post: Post,
+    facts: Facts,
+    fleets: Fleets,
+    hidden: UnannouncedEvents,
+    gapless: bool,
+    docket: Findings,
 ) -> None:
     """Accuse a 200 for an id that the group cannot have been shown."""
     group, machine = post.caller.group, post.caller.machine

@@ -12,13 +12,13 @@ from .approvals import Holds, Post, judge_accepted
 from .coupling import Couplings
 from .dialect import Version
 from .document import Document, read_document
-from .earliest_approvals import Assents
-from .event_course import Course
+from .earliest_approvals import EarliestApprovals
+from .event_course import EventCourse
 from .facts import Facts
 from .failed_polls import judge_failed
-from .findings import Docket, Judgement
+from .findings import Findings, Judgement
 from .fleet import Caller, Fleets
-from .host_maintenance import Together
+from .host_maintenance import HostMaintenance
 from .impacts import Timing
 from .incarnation import judge_complete, judge_unchanged
 from .joints import Company, Joints
@@ -26,9 +26,9 @@ from .order import Order, Periods, Sighting
 from .pauses import Pauses
 from .records import Exchange, Pairs, Trace
 from .request import Request, plain_tag, read_request
-from .sights import Sights
+from .sights import Sightings
 from .trace import read_lines, read_trace
-from .unannounced import Hidden, judge_shown
+from .unannounced import UnannouncedEvents, judge_shown
 from .windows import Windows
 
 # The document is None for a 304.
@@ -37,18 +37,18 @@ _Read = tuple[Exchange, Request, Caller, Document | None]
 
 def judge(records: Iterable[Mapping[str, object]]) -> Judgement:
     """Say which promises a recording proves broken."""
-    return _Bench(read_trace(records)).judge()
+    return _TraceCheck(read_trace(records)).judge()
 
 
 def judge_files(paths: Sequence[Path]) -> Judgement:
     """The same for JSON Lines files, merged by time; lines that cannot be read are counted."""
-    return _Bench(read_trace(read_lines(paths))).judge()
+    return _TraceCheck(read_trace(read_lines(paths))).judge()
 
 
-class _Bench:
+class _TraceCheck:
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        self._docket = Docket()
+        self._docket = Findings()
         self._fleets = Fleets(trace)
         self._order = Order(trace)
         self._requests: dict[tuple[str, str, Pairs, bytes], Request] = {}
@@ -57,9 +57,9 @@ class _Bench:
 
     def judge(self) -> Judgement:
         trace, docket = self._trace, self._docket
-        assents = Assents(trace)
-        joints, windows, hidden = Joints(trace), Windows(trace), Hidden(trace)
-        sights = Sights()
+        assents = EarliestApprovals(trace)
+        joints, windows, hidden = Joints(trace), Windows(trace), UnannouncedEvents(trace)
+        sights = Sightings()
         couplings = Couplings(trace, self._order, assents, docket)
         answers = Answers(docket, trace.complete)
         posts, reads, unclear = self._judge_answers(answers, assents)
@@ -72,7 +72,9 @@ class _Bench:
         sights.finish()
         facts.finish(sights.first_scheduled, trace.short_notices)
         holds = Holds(Company(joints), windows, hidden)
-        course = Course(trace, self._order, self._fleets, facts, holds, assents, sights, docket)
+        course = EventCourse(
+            trace, self._order, self._fleets, facts, holds, assents, sights, docket
+        )
         located = [s for s in sightings if s.caller.key is not None]
         course.walk([*located, *(post for post in posts if post.caller.key is not None)])
         judge_failed(answers, located, trace, self._order)
@@ -84,7 +86,7 @@ class _Bench:
         pauses = Pauses(trace)
         timing = Timing(trace, assents, pauses, joints, docket)
         timing.judge(trace.impacts, sights, facts, course.gone())
-        together = Together(trace, self._order, assents, pauses, docket)
+        together = HostMaintenance(trace, self._order, assents, pauses, docket)
         together.judge(joints, sights, trace.impacts, facts)
         couplings.judge(trace.impacts)
         windows.judge(sights, trace.impacts, docket)
@@ -101,7 +103,7 @@ class _Bench:
         )
 
     def _judge_answers(
-        self, answers: Answers, assents: Assents
+        self, answers: Answers, assents: EarliestApprovals
     ) -> tuple[list[Post], list[_Read], list[Exchange]]:
         """Judge each answer by itself. Returns approvals, documents, and answers that should be
         documents and are not."""

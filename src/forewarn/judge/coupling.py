@@ -8,8 +8,8 @@ later the one Started (or carried out) while the other is still Scheduled.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .earliest_approvals import Assents
-from .findings import Docket
+from .earliest_approvals import EarliestApprovals
+from .findings import Findings
 from .fleet import RECORD_SLACK
 from .order import TOLERANCE, Order, Period, Sighting
 from .records import Impact, Trace
@@ -28,7 +28,9 @@ class _View:
 
 
 class Couplings:
-    def __init__(self, trace: Trace, order: Order, assents: Assents, docket: Docket) -> None:
+    def __init__(
+        self, trace: Trace, order: Order, assents: EarliestApprovals, docket: Findings
+    ) -> None:
         self._order = order
         self._assents = assents
         self._docket = docket

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from .approvals import Waits
 from .dialect import NEVER_SUDDEN
 from .document import Document, Event
-from .earliest_approvals import Assents
+from .earliest_approvals import EarliestApprovals
 from .facts import Facts
-from .findings import Docket
+from .findings import Findings
 from .fleet import RECORD_SLACK
 from .notice import Notices
 from .order import TOLERANCE, Order, Sighting
 from .records import Trace
-from .sights import Sights
+from .sights import Sightings
 
 _MADE = frozenset({"raise", "strike"})  # the moves that create an event
 _COMPARED = ("description", "source", "duration")
@@ -30,15 +30,15 @@ class Evidence:
 
     trace: Trace
     order: Order
-    assents: Assents
-    sights: Sights
+    assents: EarliestApprovals
+    sights: Sightings
     facts: Facts
 
 
-class Identities:
+class Disappearances:
     """Follows the events of one group."""
 
-    def __init__(self, found: Evidence, notices: Notices, waits: Waits, docket: Docket) -> None:
+    def __init__(self, found: Evidence, notices: Notices, waits: Waits, docket: Findings) -> None:
         self._trace = found.trace
         self._order = found.order
         self._assents = found.assents

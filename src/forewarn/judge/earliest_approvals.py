@@ -13,7 +13,7 @@ from .request import Request
 _EFFECTIVE = frozenset({200, 500, None})
 
 
-class Assents:
+class EarliestApprovals:
     def __init__(self, trace: Trace) -> None:
         self._blur = trace.backstep
         self._doubt = trace.doubt

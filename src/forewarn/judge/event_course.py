@@ -9,21 +9,21 @@ from collections.abc import Iterable
 from .approvals import RETENTION, Holds, Post, Waits
 from .deletions import Deletions
 from .dialect import SIGHT
-from .disappearances import Evidence, Identities
+from .disappearances import Disappearances, Evidence
 from .document import Document, Event
-from .earliest_approvals import Assents
+from .earliest_approvals import EarliestApprovals
 from .facts import Facts
-from .findings import Docket
+from .findings import Findings
 from .fleet import Fleets
 from .incarnation import Incarnations
 from .joints import Company
 from .notice import Notices
 from .order import Order, Sighting
 from .records import Trace
-from .sights import Sights
+from .sights import Sightings
 
 
-class Course:
+class EventCourse:
     def __init__(
         self,
         trace: Trace,
@@ -31,9 +31,9 @@ class Course:
         fleets: Fleets,
         facts: Facts,
         holds: Holds,
-        assents: Assents,
-        sights: Sights,
-        docket: Docket,
+        assents: EarliestApprovals,
+        sights: Sightings,
+        docket: Findings,
     ) -> None:
         self._holds = holds
         self._trace = trace
@@ -73,7 +73,7 @@ class Course:
             )
             found = Evidence(self._trace, self._order, self._assents, self._sights, self._facts)
             notices = Notices(self._trace, self._order, self._assents, self._sights, self._docket)
-            identities = Identities(found, notices, waits, self._docket)
+            identities = Disappearances(found, notices, waits, self._docket)
             company = self._holds.company
             line = self._lines[key] = _Line(self._docket, waits, notices, identities, company)
         return line
@@ -92,10 +92,10 @@ class _Line:
 
     def __init__(
         self,
-        docket: Docket,
+        docket: Findings,
         waits: Waits,
         notices: Notices,
-        identities: Identities,
+        identities: Disappearances,
         company: Company,
     ) -> None:
         self._docket = docket

@@ -10,7 +10,7 @@ from itertools import combinations, pairwise
 
 from .dialect import NEVER_SUDDEN, PATIENT, USER_TYPES
 from .document import Document, Event
-from .findings import Docket
+from .findings import Findings
 from .fleet import Fleets, bare
 from .order import Sighting
 
@@ -47,7 +47,7 @@ class Known:
 
 
 class Facts:
-    def __init__(self, fleets: Fleets, docket: Docket) -> None:
+    def __init__(self, fleets: Fleets, docket: Findings) -> None:
         self._fleets = fleets
         self._docket = docket
         self._looked: set[tuple[str | None, bool | None, str | None, Document]] = set()

@@ -93,7 +93,7 @@ class Judgement:
         }
 
 
-class Docket:
+class Findings:
     """Collects findings, each once."""
 
     def __init__(self) -> None:

@@ -7,15 +7,15 @@ stopped asking has no vote, and an event that was withdrawn needs none.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from .earliest_approvals import Assents
+from .earliest_approvals import EarliestApprovals
 from .facts import Facts
-from .findings import Docket
+from .findings import Findings
 from .fleet import RECORD_SLACK
 from .joints import Joints
 from .order import TOLERANCE, Order, Sighting
 from .pauses import Pauses
 from .records import Impact, Trace
-from .sights import Sights
+from .sights import Sightings
 
 _Ids = tuple[str, ...]
 
@@ -28,9 +28,14 @@ class _Sign:
     event: str
 
 
-class Together:
+class HostMaintenance:
     def __init__(
-        self, trace: Trace, order: Order, assents: Assents, pauses: Pauses, docket: Docket
+        self,
+        trace: Trace,
+        order: Order,
+        assents: EarliestApprovals,
+        pauses: Pauses,
+        docket: Findings,
     ) -> None:
         self._order = order
         self._assents = assents
@@ -40,7 +45,7 @@ class Together:
         self._slack = 0.0 if trace.complete else RECORD_SLACK
 
     def judge(
-        self, joints: Joints, sights: Sights, impacts: Iterable[Impact], facts: Facts
+        self, joints: Joints, sights: Sightings, impacts: Iterable[Impact], facts: Facts
     ) -> None:
         if not joints.all:
             return
@@ -53,7 +58,7 @@ class Together:
             if due is not None:
                 self._judge_votes(ids, due, sights, struck)
 
-    def _not_before(self, ids: _Ids, sights: Sights, facts: Facts) -> int | None:
+    def _not_before(self, ids: _Ids, sights: Sightings, facts: Facts) -> int | None:
         """The one they all show. Accuses if there are two."""
         shown: dict[str, int] = {}
         for id in ids:
@@ -69,7 +74,7 @@ class Together:
             return None
         return next(iter(shown.values()), None)
 
-    def _judge_start(self, ids: _Ids, sights: Sights, struck: Mapping[str, float]) -> None:
+    def _judge_start(self, ids: _Ids, sights: Sightings, struck: Mapping[str, float]) -> None:
         for late in ids:
             waiting = sights.last_scheduled.get(late)
             if waiting is None:
@@ -91,7 +96,7 @@ class Together:
                 break
 
     def _judge_votes(
-        self, ids: _Ids, due: int, sights: Sights, struck: Mapping[str, float]
+        self, ids: _Ids, due: int, sights: Sightings, struck: Mapping[str, float]
     ) -> None:
         signs = [_Sign(sights.started[id].exchange.t, id) for id in ids if id in sights.started]
         signs += [_Sign(struck[id], id) for id in ids if id in struck]

@@ -7,19 +7,24 @@ interruption.
 import math
 from collections.abc import Iterable, Mapping
 
-from .earliest_approvals import Assents
+from .earliest_approvals import EarliestApprovals
 from .facts import Facts, Known
-from .findings import Docket
+from .findings import Findings
 from .joints import Joints
 from .order import TOLERANCE, Sighting
 from .pauses import Pauses
 from .records import Impact, Trace
-from .sights import Sights
+from .sights import Sightings
 
 
 class Timing:
     def __init__(
-        self, trace: Trace, assents: Assents, pauses: Pauses, joints: Joints, docket: Docket
+        self,
+        trace: Trace,
+        assents: EarliestApprovals,
+        pauses: Pauses,
+        joints: Joints,
+        docket: Findings,
     ) -> None:
         self._docket = docket
         self._assents = assents
@@ -28,7 +33,7 @@ class Timing:
         self._blur = trace.backstep
 
     def judge(
-        self, impacts: Iterable[Impact], sights: Sights, facts: Facts, gone: Mapping[str, float]
+        self, impacts: Iterable[Impact], sights: Sightings, facts: Facts, gone: Mapping[str, float]
     ) -> None:
         for id, answered, asked in sights.lives():
             self._pauses.note(id, answered, asked)
@@ -54,7 +59,7 @@ class Timing:
         return all(self._assents.none(one, t) for one in self._joints.members(id))
 
     def _judge_start(
-        self, id: str, not_before: int | None, sighting: Sighting, sights: Sights
+        self, id: str, not_before: int | None, sighting: Sighting, sights: Sightings
     ) -> None:
         t = sighting.exchange.t
         if not self._unapproved(id, t):
@@ -92,7 +97,7 @@ class Timing:
         self,
         impact: Impact,
         known: Known,
-        sights: Sights,
+        sights: Sightings,
         facts: Facts,
         gone: Mapping[str, float],
     ) -> None:

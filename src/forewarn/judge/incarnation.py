@@ -10,7 +10,7 @@ from itertools import pairwise
 from .dialect import FULL_SIGHT, SIGHT
 from .document import Document
 from .facts import Facts
-from .findings import Docket
+from .findings import Findings
 from .fleet import RECORD_SLACK
 from .order import Order, Period, Sighting
 from .records import Disabled, Exchange, Trace
@@ -24,7 +24,7 @@ _Array = tuple[tuple[str, str, str], ...]
 class Incarnations:
     """Of one group."""
 
-    def __init__(self, docket: Docket) -> None:
+    def __init__(self, docket: Findings) -> None:
         self._docket = docket
         self._looked: set[tuple[Period, Document]] = set()
         self._arrays: dict[tuple[Period, int], dict[int, _Array]] = {}
@@ -71,7 +71,7 @@ def judge_complete(
     unclear: Sequence[Exchange],
     order: Order,
     facts: Facts,
-    docket: Docket,
+    docket: Findings,
 ) -> None:
     """Judge what only a trace without gaps can prove: that nothing happened in between. `unclear`
     are polls whose answers cannot be read."""
@@ -101,7 +101,7 @@ def judge_complete(
         _judge_pending(group, facts, docket)
 
 
-def judge_unchanged(trace: Trace, sightings: Iterable[Sighting], docket: Docket) -> None:
+def judge_unchanged(trace: Trace, sightings: Iterable[Sighting], docket: Findings) -> None:
     """Where every step of an event is recorded and none was taken since a group was disabled, its
     document is still the first one, whoever asked for it before."""
     if not trace.moves or trace.unreadable or trace.steps:
@@ -148,7 +148,7 @@ def _judge_start(
     group: Sequence[Sighting],
     others: Sequence[Exchange],
     order: Order,
-    docket: Docket,
+    docket: Findings,
 ) -> None:
     """Judge the first document after a disabling, or, with None, the first of all."""
     after = [s for s in group if disabled is None or _follows(disabled, s.exchange)]
@@ -170,7 +170,7 @@ def _judge_start(
     _say(docket, "incarnation-start", says, first)
 
 
-def _judge_pending(group: Sequence[Sighting], facts: Facts, docket: Docket) -> None:
+def _judge_pending(group: Sequence[Sighting], facts: Facts, docket: Findings) -> None:
     """What a user asks for while the group is not enabled happens at once and is never shown, so
     the first document of a period has no user's event but those that an earlier one showed."""
     listed: dict[str, Period] = {}
@@ -195,7 +195,7 @@ def _follows(disabled: Disabled, exchange: Exchange) -> bool:
 
 
 def _say(
-    docket: Docket, rule: str, says: str, sighting: Sighting, event: str | None = None
+    docket: Findings, rule: str, says: str, sighting: Sighting, event: str | None = None
 ) -> None:
     docket.add(
         rule,

@@ -9,12 +9,12 @@ import math
 
 from .dialect import FULL_SIGHT, NEVER_SUDDEN, NOTICE, SIGHT
 from .document import Event
-from .earliest_approvals import Assents
-from .findings import Docket
+from .earliest_approvals import EarliestApprovals
+from .findings import Findings
 from .fleet import RECORD_SLACK
 from .order import TOLERANCE, Order, Period, Sighting
 from .records import Trace
-from .sights import Sights
+from .sights import Sightings
 
 # Seconds: in a complete trace, every document is requested within this time after each change. A
 # busy machine may need a moment.
@@ -25,7 +25,12 @@ class Notices:
     """Judges the notice of the events of one group."""
 
     def __init__(
-        self, trace: Trace, order: Order, assents: Assents, sights: Sights, docket: Docket
+        self,
+        trace: Trace,
+        order: Order,
+        assents: EarliestApprovals,
+        sights: Sightings,
+        docket: Findings,
     ) -> None:
         # A recorder beside an endpoint knows its time only from the Date header, in whole seconds.
         beside = not trace.fleets or trace.partial

@@ -21,7 +21,7 @@ class _Span:
     last: Sighting  # the one that was asked for last
 
 
-class Sights:
+class Sightings:
     def __init__(self) -> None:
         self._spans: dict[Document, _Span] = {}
         self.started: dict[str, Sighting] = {}  # the one that was complete first

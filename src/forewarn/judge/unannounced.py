@@ -10,13 +10,13 @@ from collections.abc import Callable
 from itertools import accumulate
 
 from .facts import Facts
-from .findings import Docket
+from .findings import Findings
 from .fleet import RECORD_SLACK
 from .order import TOLERANCE
 from .records import Trace, Unannounced
 
 
-class Hidden:
+class UnannouncedEvents:
     def __init__(self, trace: Trace) -> None:
         self._margin = TOLERANCE + trace.backstep + (0.0 if trace.complete else RECORD_SLACK)
         self._lines = sorted(trace.unannounced, key=lambda line: line.t)
@@ -52,7 +52,7 @@ def _may_be_of(line: Unannounced, group: str | None) -> bool:
     return line.group is None or group is None or line.group == group
 
 
-def judge_shown(hidden: Hidden, facts: Facts, docket: Docket) -> None:
+def judge_shown(hidden: UnannouncedEvents, facts: Facts, docket: Findings) -> None:
     """Accuse documents that list what nobody was to be shown."""
     for id in sorted(hidden.ids & facts.known.keys()):
         group = min(facts.known[id].groups, default=None)

@@ -6,10 +6,10 @@ after the window has closed, only one of an event that was still Scheduled then.
 
 from collections.abc import Iterable
 
-from .findings import Docket
+from .findings import Findings
 from .order import TOLERANCE
 from .records import Impact, Trace, Window
-from .sights import Sights
+from .sights import Sightings
 
 
 class Windows:
@@ -29,7 +29,7 @@ class Windows:
             for window in self._of.get(id, ())
         )
 
-    def judge(self, sights: Sights, impacts: Iterable[Impact], docket: Docket) -> None:
+    def judge(self, sights: Sightings, impacts: Iterable[Impact], docket: Findings) -> None:
         if not self._of:
             return
         for impact in impacts:
@@ -50,7 +50,7 @@ class Windows:
                     machine=sighting.caller.machine,
                 )
 
-    def _wrong(self, id: str, t: float, sights: Sights) -> str:
+    def _wrong(self, id: str, t: float, sights: Sightings) -> str:
         """What proves that it did not start in a window, having done so by `t`; empty if none."""
         windows = self._of.get(id, ())
         if windows and all(t + self._margin < window.opens for window in windows):

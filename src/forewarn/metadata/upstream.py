@@ -38,11 +38,11 @@ class Prepared(msgspec.Struct, frozen=True):
     alive: frozenset[str]
 
 
-class NotTaken(Exception):
+class NotDurable(Exception):
     """It could not be made durable, or the service cannot be reached: nothing took effect."""
 
 
-class OutcomeNotKnown(NotTaken):
+class OutcomeNotKnown(NotDurable):
     """The outcome is unknown: it may have taken effect. The caller gets no answer."""
 
 
@@ -106,11 +106,11 @@ class LocalUpstream:
         self.witness = platform.witness.polled
 
     def attach(self, sink: Callable[[GroupNews], None]) -> None:
-        def told(_commit: Commit, changed: Mapping[str, Group]) -> None:
+        def on_commit(_commit: Commit, changed: Mapping[str, Group]) -> None:
             for group in changed.values():
                 sink(group_news(group))
 
-        self._store.attach(told)
+        self._store.attach(on_commit)
         for group in self._store.groups.values():
             sink(group_news(group))
 
@@ -164,15 +164,15 @@ class LocalUpstream:
             polls.count += times
 
 
-class Nobody(LocalUpstream):
+class SilentUpstream(LocalUpstream):
     """For a face that nobody sees, since others are it."""
 
     def attach(self, sink: Callable[[GroupNews], None]) -> None:
         del sink
 
 
-def _not_taken(failure: Exception) -> NotTaken:
-    kind = OutcomeNotKnown if isinstance(failure, OutcomeUnknown) else NotTaken
+def _not_taken(failure: Exception) -> NotDurable:
+    kind = OutcomeNotKnown if isinstance(failure, OutcomeUnknown) else NotDurable
     return kind(str(failure))
 
 

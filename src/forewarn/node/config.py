@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from forewarn.control.server.connections import MAX_OPERATOR_CONNECTIONS
-from forewarn.core import Duration, Rules, Time
+from forewarn.core import Duration, Durations, Time
 from forewarn.drivers.command.driver import Program
 from forewarn.metadata.endpoint.callers import Identity
 from forewarn.metadata.endpoint.limits import Limits
@@ -43,7 +43,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     insist: bool = True  # also if machines are removed that have an active event
     state: Path | None = None  # the SQLite file; None: nothing outlives the process
     migrate: bool = True  # may an older state file be brought up to date?
-    rules: Rules = Rules()
+    rules: Durations = Durations()
     clock: ClockLimits | None = None  # how far the wall clock is trusted; None: always
     virtual: Time | None = None  # where a virtual clock begins; None: real time
     identity: Identity = Identity.SOURCE

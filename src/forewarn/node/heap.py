@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ctypes
 
-from forewarn.metadata.endpoint.limits import Buffered
+from forewarn.metadata.endpoint.limits import BufferLimits
 
 TRIM_ABOVE = 4 * 1024 * 1024  # bytes that were buffered for callers; less is not worth the work
 
 
-def trim_after_use(buffered: Buffered) -> bool:
+def trim_after_use(buffered: BufferLimits) -> bool:
     """Trim the heap if much was buffered for callers and most of it has been released since.
 
     Freed blocks lie between others, and glibc keeps them unless `malloc_trim` is called.

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 from forewarn.core import Machine, Time
 from forewarn.drivers.port import Driver
 from forewarn.metadata.endpoint.app import MetadataApp
-from forewarn.metadata.endpoint.callers import Identity, Seats
+from forewarn.metadata.endpoint.callers import Callers, Identity
 from forewarn.metadata.endpoint.recorder import Recorder
-from forewarn.metadata.faults.delay import Holding
-from forewarn.metadata.faults.inject import Spoiling, Vanishing
+from forewarn.metadata.faults.delay import DelayedAnswers
+from forewarn.metadata.faults.inject import ConnectionDrop, FaultInjection
 from forewarn.metadata.http.metrics import readings
-from forewarn.metadata.upstream import LocalUpstream, Nobody
+from forewarn.metadata.upstream import LocalUpstream, SilentUpstream
 from forewarn.metadata.workers.hub import Hub
 from forewarn.node.config import Address, Config
 from forewarn.node.dev import on_loopback
@@ -41,34 +41,34 @@ from forewarn.node.wiring import (
     operators_socket,
 )
 from forewarn.service.access.tokens import Tokens
-from forewarn.service.engine.catch_up import Attention
+from forewarn.service.engine.catch_up import CatchUp
 from forewarn.service.engine.clock import Clock, Interruption, RealClock, VirtualClock
-from forewarn.service.engine.executor import Carrier
+from forewarn.service.engine.executor import Executor
 from forewarn.service.engine.feed import Feed
 from forewarn.service.engine.ledger import Ledger
 from forewarn.service.engine.scheduler import Scheduler
-from forewarn.service.engine.virtual_time import Winder
+from forewarn.service.engine.virtual_time import VirtualTime
 from forewarn.service.engine.writer import Writer
-from forewarn.service.faults.event_faults import Mischief
+from forewarn.service.faults.event_faults import EventFaults
 from forewarn.service.faults.registry import Faults
-from forewarn.service.fleet.apply import Applying
-from forewarn.service.indexes.events import Active
-from forewarn.service.indexes.hosts import Places
-from forewarn.service.indexes.machines import Inventory
-from forewarn.service.indexes.polls import Witness
+from forewarn.service.fleet.apply import FleetApply
+from forewarn.service.indexes.events import ActiveEvents
+from forewarn.service.indexes.hosts import HostIndex
+from forewarn.service.indexes.machines import MachineIndex
+from forewarn.service.indexes.polls import PollIndex
 from forewarn.service.platform.hosts import Hosts
 from forewarn.service.platform.platform import Platform, new_id
-from forewarn.service.platform.removals import Leaving
+from forewarn.service.platform.removals import Removals
 from forewarn.service.rollouts.gates import Gates
-from forewarn.service.rollouts.reconciler import Conductor
+from forewarn.service.rollouts.reconciler import RolloutReconciler
 from forewarn.service.rollouts.rollouts import Rollouts
-from forewarn.service.telemetry.health import Wellbeing
-from forewarn.service.telemetry.metrics import Meter
-from forewarn.service.telemetry.samples import Reading, Spreads
+from forewarn.service.telemetry.health import ServiceHealth
+from forewarn.service.telemetry.metrics import ServiceMetrics
+from forewarn.service.telemetry.samples import Histograms, Sample
 from forewarn.service.upkeep import after_restore
 from forewarn.service.upkeep.clock_acceptance import ClockAcceptance
 from forewarn.service.upkeep.history import History
-from forewarn.service.upkeep.saver import Storekeeper
+from forewarn.service.upkeep.saver import Saver
 from forewarn.store import Store
 from forewarn.support import guard
 from forewarn.support.logs import logger
@@ -104,7 +104,7 @@ class Node:
         self._stack = AsyncExitStack()
         self._opening = asyncio.Lock()  # one lets others in, whoever else asks for them
         self._listens_at: set[str] = set()  # the addresses at which guests are listened to
-        self.winder: Winder | None = None  # where time is virtual
+        self.winder: VirtualTime | None = None  # where time is virtual
         self.front: Front | None = None
         self.hub: Hub | None = None  # where workers answer the guests
         self.metadata_urls: list[str] = []  # where guests ask
@@ -156,11 +156,11 @@ class Node:
         await store.open()
         self._stack.push_async_callback(store.close)
         self.ledger = Ledger()
-        self.witness = Witness(store)
-        self.inventory = Inventory(store)
-        self.active = Active(store)
+        self.witness = PollIndex(store)
+        self.inventory = MachineIndex(store)
+        self.active = ActiveEvents(store)
         self.feed = Feed(store)
-        self.meter = Meter(store, self.feed, self.clock, config.state)
+        self.meter = ServiceMetrics(store, self.feed, self.clock, config.state)
         sightings, ends = await take_up(store, self.witness, self.clock)
         self.clock.on_interruption(_tell)
         self.writer = Writer(store, self.clock, config.rules, self.ledger)
@@ -173,13 +173,13 @@ class Node:
         driver = self.driver = self._driver or make_driver(config, trace, self._stack)
         tasks = self._tasks = guard.Tasks(_surprise)
         self._stack.push_async_callback(tasks.end)
-        self.places = Places(store)
-        self.carrier = Carrier(
+        self.places = HostIndex(store)
+        self.carrier = Executor(
             store, self.writer, driver, self.places, self.ledger, tasks, restored
         )
         self.scheduler = Scheduler(store, self.writer, self.clock, self.ledger, self.witness.seen)
         self.faults = Faults(store, self.inventory, self.writer.now, config.faults)
-        mischief = Mischief(self.faults, store, self.writer, self.scheduler, self.witness)
+        mischief = EventFaults(self.faults, store, self.writer, self.scheduler, self.witness)
         self.platform = Platform(
             store,
             self.writer,
@@ -192,10 +192,10 @@ class Node:
             mischief if config.faults else None,
         )
         mischief.by_way_of(self.platform.cancel)
-        self.leaving = Leaving(self.platform)
+        self.leaving = Removals(self.platform)
         self.hosts = Hosts(store, self.platform, self.places)
         gates = self.gates = Gates(config.gates)
-        self.conductor = Conductor(
+        self.conductor = RolloutReconciler(
             store,
             self.writer,
             self.scheduler,
@@ -214,37 +214,37 @@ class Node:
         self.meter.census.load()
         upstream = LocalUpstream(self.platform, store)
         if isinstance(self.clock, VirtualClock):
-            attention = Attention(store, upstream.witness)
+            attention = CatchUp(store, upstream.witness)
             upstream.witness = attention.polled
-            self.winder = Winder(self.clock, self.scheduler, self.ledger, attention, tasks)
+            self.winder = VirtualTime(self.clock, self.scheduler, self.ledger, attention, tasks)
         if config.workers:
             await self._gather_workers(upstream, tasks)
-        seats = Seats(config.identity, config.speak_as)
-        face = Nobody(self.platform, store) if config.workers else upstream
+        seats = Callers(config.identity, config.speak_as)
+        face = SilentUpstream(self.platform, store) if config.workers else upstream
         self.endpoint = MetadataApp(face, seats, config.limits)
         if self.winder is not None:
             self.winder.attention.waiting = self.endpoint.beside.waits_now
-        self.holding = Holding(self.clock, self.scheduler, self.ledger)
-        answering: MetadataApp | Spoiling = self.endpoint
+        self.holding = DelayedAnswers(self.clock, self.scheduler, self.ledger)
+        answering: MetadataApp | FaultInjection = self.endpoint
         if config.faults and config.identity is Identity.SOURCE:
             log.warning("faults are allowed: admins can make things go wrong on purpose")
         if config.faults:
-            answering = Spoiling(self.endpoint, self.faults, mischief, self.holding)
+            answering = FaultInjection(self.endpoint, self.faults, mischief, self.holding)
         self.app: Any = Recorder(answering, seats, upstream, trace) if trace else answering
         if config.faults:
-            self.app = Vanishing(self.app, seats, self.faults, mischief)
+            self.app = ConnectionDrop(self.app, seats, self.faults, mischief)
         self.carrier.resume()  # before anything new is started, so that nothing is taken up twice
         prepare = on_loopback if config.identity is Identity.ASKED else None
-        self.applying = Applying(store, self.writer, prepare)
+        self.applying = FleetApply(store, self.writer, prepare)
         await define(config, self.applying, self.inventory)
-        keeper = Storekeeper(store, self.witness, self.writer, self.history)
+        keeper = Saver(store, self.witness, self.writer, self.history)
         self._stack.push_async_callback(keeper.save)
         if trace:
             trace.fleet(store, self.writer.now().at)
         self.scheduler.reread()
         await self.conductor.resume()
         self.carrier.measured = self.meter.attempted
-        self.wellbeing = Wellbeing(
+        self.wellbeing = ServiceHealth(
             store, self.scheduler, self.writer, self._guests_trouble, self._driver_trouble
         )
         tasks.start(self.scheduler.run(), "scheduler")
@@ -334,11 +334,11 @@ class Node:
         # Which takes longer than all before it; polls are answered meanwhile.
         await asyncio.to_thread(import_module, "forewarn.control.app")
         from forewarn.control.app import Api
-        from forewarn.control.http.context import Desk
+        from forewarn.control.http.context import Context
         from forewarn.control.server.acceptor import doors
         from forewarn.control.server.protocol import OperatorsProtocol
 
-        desk = Desk(
+        desk = Context(
             store=self.store,
             platform=self.platform,
             hosts=self.hosts,
@@ -368,7 +368,7 @@ class Node:
         door = doors(tasks, self.config.operator_connections, tls)
         await serve(self.control_app, [listener], tasks, self._stack, OperatorsProtocol, door)
 
-    def _readings(self) -> Iterable[Reading | Spreads]:
+    def _readings(self) -> Iterable[Sample | Histograms]:
         """Of the service, and of the endpoint, or of all the workers that are it."""
         yield from self.meter.readings(
             self.writer.now(), self.scheduler, self.history.pruned, self.wellbeing

@@ -5,17 +5,17 @@ from __future__ import annotations
 from forewarn.core import Refused, Time
 from forewarn.node.config import Config
 from forewarn.service.engine.clock import Clock
-from forewarn.service.fleet.apply import Applying
-from forewarn.service.indexes.machines import Inventory
-from forewarn.service.indexes.polls import Witness
+from forewarn.service.fleet.apply import FleetApply
+from forewarn.service.indexes.machines import MachineIndex
+from forewarn.service.indexes.polls import PollIndex
 from forewarn.store import Store
-from forewarn.store.port import Sightings
+from forewarn.store.port import PollSightings
 from forewarn.support.logs import logger
 
 log = logger("forewarn")
 
 
-async def take_up(store: Store, witness: Witness, clock: Clock) -> tuple[Sightings, Time]:
+async def take_up(store: Store, witness: PollIndex, clock: Clock) -> tuple[PollSightings, Time]:
     """Where did an earlier run end, and how long has nobody been serving since?"""
     sightings = await witness.load()
     served_until, lost = sightings.served_until or 0, sightings.lost
@@ -27,7 +27,7 @@ async def take_up(store: Store, witness: Witness, clock: Clock) -> tuple[Sightin
     return sightings, served_until
 
 
-async def define(config: Config, applying: Applying, inventory: Inventory) -> None:
+async def define(config: Config, applying: FleetApply, inventory: MachineIndex) -> None:
     """Make the inventory what the fleet says; what it no longer names is removed."""
     if config.fleet is None:
         if not any(inventory.groups()):

@@ -8,15 +8,15 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from forewarn.core import Now
-from forewarn.drivers.command.driver import Command
+from forewarn.drivers.command.driver import CommandDriver
 from forewarn.drivers.port import Driver
-from forewarn.drivers.simulated import FileWorld, Simulated, World
+from forewarn.drivers.simulated import FileImpactJournal, ImpactJournal, SimulatedDriver
 from forewarn.node.config import Config
 from forewarn.node.listening.handed_over import adopted
 from forewarn.node.listening.serve import url
 from forewarn.node.listening.sockets import all_or_none, open_loopback, open_one
 from forewarn.service.engine.clock import Clock
-from forewarn.service.telemetry.event_trace import FileTrace, Trace, TracedWorld
+from forewarn.service.telemetry.event_trace import EventTrace, FileEventTrace, TracedImpactJournal
 from forewarn.store import MemoryStore, Store
 from forewarn.verdict.observer import Observer
 
@@ -29,16 +29,18 @@ def make_store(config: Config) -> Store:
     return SqliteStore(Path(config.state), migrate=config.migrate)
 
 
-def make_driver(config: Config, trace: Trace | None, stack: AsyncExitStack) -> Driver:
+def make_driver(config: Config, trace: EventTrace | None, stack: AsyncExitStack) -> Driver:
     state = config.state
     if config.program is not None:
         papers = state.with_name(state.name + ".programs") if state else None
-        return Command(config.program, papers)
-    world = FileWorld(state.with_name(state.name + ".impacts")) if state else World()
+        return CommandDriver(config.program, papers)
+    world = (
+        FileImpactJournal(state.with_name(state.name + ".impacts")) if state else ImpactJournal()
+    )
     if trace:
-        world = TracedWorld(world, trace)
+        world = TracedImpactJournal(world, trace)
     stack.callback(world.close)
-    return Simulated(world, config.rules.paced)
+    return SimulatedDriver(world, config.rules.paced)
 
 
 def make_trace(
@@ -48,16 +50,16 @@ def make_trace(
     now: Callable[[], Now],
     observer: Observer | None,
     stack: AsyncExitStack,
-) -> Trace | None:
+) -> EventTrace | None:
     """For a file, for whoever observes, or for nobody."""
-    trace: Trace
+    trace: EventTrace
     if config.record is not None:
-        trace = FileTrace(config.record, config.rules)
+        trace = FileEventTrace(config.record, config.rules)
         stack.callback(trace.close)
         if observer is not None:
             trace.tell(observer.hear)
     elif observer is not None:
-        trace = Trace(observer.hear, config.rules)
+        trace = EventTrace(observer.hear, config.rules)
     else:
         return None
     trace.follow(store, clock)

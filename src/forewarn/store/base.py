@@ -22,17 +22,17 @@ from forewarn.core.registry import Registry
 from forewarn.store.port import (
     Commit,
     Copy,
+    HistoryQuery,
     Key,
     Keyed,
     Listener,
     Measured,
     OutcomeUnknown,
-    Sightings,
+    PollSightings,
     States,
     Stopping,
     StoreFailed,
     Usher,
-    Wanted,
     Work,
 )
 from forewarn.support.logs import logger
@@ -219,7 +219,7 @@ class BatchingStore(ABC):
     async def ids(self, prefix: str, limit: int) -> Sequence[str]: ...
 
     @abstractmethod
-    async def history(self, wanted: Wanted) -> Sequence[Record]: ...
+    async def history(self, wanted: HistoryQuery) -> Sequence[Record]: ...
 
     @abstractmethod
     async def prune(self, cutoff: Time, keeps: Callable[[Event], bool]) -> int: ...
@@ -230,10 +230,10 @@ class BatchingStore(ABC):
         return min(raised, default=cutoff)
 
     @abstractmethod
-    async def save(self, sightings: Sightings) -> None: ...
+    async def save(self, sightings: PollSightings) -> None: ...
 
     @abstractmethod
-    async def sightings(self) -> Sightings: ...
+    async def sightings(self) -> PollSightings: ...
 
     @abstractmethod
     async def copy(self, at: Time) -> Copy | None: ...

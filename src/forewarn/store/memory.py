@@ -10,11 +10,20 @@ import msgspec
 
 from forewarn.core import Event, Group, Time
 from forewarn.core.changes import EventMoved
-from forewarn.core.history import Record, Scribe, What
+from forewarn.core.history import HistoryWriter, Record, What
 from forewarn.core.registry import ClockAccepted, Registry, StateRestored
 from forewarn.core.retiming import Correction
 from forewarn.store.base import BatchingStore
-from forewarn.store.port import Commit, Copy, Key, Keyed, Mark, Sightings, StoreFailed, Wanted
+from forewarn.store.port import (
+    Commit,
+    Copy,
+    HistoryQuery,
+    Key,
+    Keyed,
+    Mark,
+    PollSightings,
+    StoreFailed,
+)
 
 
 class Disk:
@@ -25,7 +34,7 @@ class Disk:
         self.registry = Registry({}, {})
         self.commits: list[Commit] = []
         self.events: dict[str, Event] = {}  # all, in the order they were raised
-        self.sightings = Sightings(seen={})
+        self.sightings = PollSightings(seen={})
         self.restored: Time | None = None
         self.keys: dict[tuple[str, str], Keyed] = {}
         self.history: list[Record] = []
@@ -56,7 +65,7 @@ class MemoryStore(BatchingStore):
     async def _persist(
         self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
     ) -> None:
-        scribe = Scribe(before, self._registry.hosts)
+        scribe = HistoryWriter(before, self._registry.hosts)
         self.disk.groups.update(after)
         for commit in commits:
             changed = [(entry.group, entry.items) for entry in commit.entries]
@@ -131,7 +140,7 @@ class MemoryStore(BatchingStore):
     async def ids(self, prefix: str, limit: int) -> Sequence[str]:
         return list(islice((id for id in self.disk.events if id.startswith(prefix)), limit))
 
-    async def history(self, wanted: Wanted) -> Sequence[Record]:
+    async def history(self, wanted: HistoryQuery) -> Sequence[Record]:
         if wanted.after_seq is not None:
             records: Iterable[Record] = self.disk.history
         else:  # whoever reads on begins where it was, instead of looking through what it has had
@@ -168,7 +177,7 @@ class MemoryStore(BatchingStore):
         disk.keys = {name: kept for name, kept in disk.keys.items() if kept.seq >= oldest}
         return gone
 
-    async def save(self, sightings: Sightings) -> None:
+    async def save(self, sightings: PollSightings) -> None:
         seen = {**self.disk.sightings.seen, **sightings.seen}
         used = {**self.disk.sightings.used, **sightings.used}
         self.disk.sightings = msgspec.structs.replace(sightings, seen=seen, firsts=(), used=used)
@@ -176,7 +185,7 @@ class MemoryStore(BatchingStore):
             known = {record.event for record in self.disk.history if record.what is What.SEEN}
             self.disk.record(first for first in sightings.firsts if first.event not in known)
 
-    async def sightings(self) -> Sightings:
+    async def sightings(self) -> PollSightings:
         return msgspec.structs.replace(self.disk.sightings, restored=self.disk.restored)
 
     async def copy(self, at: Time) -> Copy | None:
@@ -188,7 +197,7 @@ def _mark(record: Record) -> Mark:
     return (record.at, record.seq)
 
 
-def _matches(record: Record, wanted: Wanted) -> bool:
+def _matches(record: Record, wanted: HistoryQuery) -> bool:
     mark = _mark(record)
     return (
         (wanted.machine is None or wanted.machine in (record.machine, *record.machines))

@@ -77,7 +77,7 @@ class Commit(msgspec.Struct, frozen=True):
     words: tuple[Word, ...] = ()  # as kept: what only the states before it would tell, for readers
 
 
-class Sightings(msgspec.Struct, frozen=True, kw_only=True):
+class PollSightings(msgspec.Struct, frozen=True, kw_only=True):
     """The lossy side: written now and then, never waited for."""
 
     seen: dict[str, int]  # by group, in time served
@@ -92,7 +92,7 @@ class Sightings(msgspec.Struct, frozen=True, kw_only=True):
 Mark: TypeAlias = tuple[Time, int]  # a record's time and number: where a page ended
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class HistoryQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which records of the history: all that is said must hold."""
 
     machine: str | None = None  # that it is about, be it through an event
@@ -256,7 +256,7 @@ class Store(Protocol):
         """Of events whose id begins so, over or not."""
         ...
 
-    async def history(self, wanted: Wanted) -> Sequence[Record]:
+    async def history(self, wanted: HistoryQuery) -> Sequence[Record]:
         """At most `limit` records, in order of their time and then of their number; or, after a
         number, in order of that: whoever goes on from the last misses none."""
         ...
@@ -267,11 +267,11 @@ class Store(Protocol):
         records are gone?"""
         ...
 
-    async def save(self, sightings: Sightings) -> None:
+    async def save(self, sightings: PollSightings) -> None:
         """Of those who were shown an event first, only the first ever is written down."""
         ...
 
-    async def sightings(self) -> Sightings: ...
+    async def sightings(self) -> PollSightings: ...
 
     async def copy(self, at: Time) -> Copy | None:
         """All of it as it is at one moment, without keeping commits waiting; None if nothing of

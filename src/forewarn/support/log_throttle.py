@@ -9,7 +9,7 @@ from forewarn.support import guard
 COMPLAIN_EVERY = 60.0  # seconds of guard time between two lines in the log about the same thing
 
 
-class Seldom:
+class LogThrottle:
     def __init__(self, clock: Callable[[], float] = guard.monotonic) -> None:
         self._clock = clock
         self._told = -COMPLAIN_EVERY

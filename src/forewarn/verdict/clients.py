@@ -10,7 +10,7 @@ import statistics
 from collections import deque
 from collections.abc import Iterable
 
-from forewarn.verdict.documents import Sight
+from forewarn.verdict.documents import ShownDocument
 from forewarn.verdict.rules import CHANCE, HAMMERED, HAMMERING, LEAST_INTERVALS
 from forewarn.verdict.trace_lines import Exchange, Stamp, apart, passed
 from forewarn.verdict.verdict import Conduct
@@ -34,7 +34,7 @@ class Client:
         self.asked: Stamp | None = None  # when it last did
         self.done: Stamp | None = None  # and was answered
         self.trouble = ""  # with the last answer, if it was of no use
-        self.sights: dict[str, Sight] = {}  # what it was shown last, by version
+        self.sights: dict[str, ShownDocument] = {}  # what it was shown last, by version
         self.long: deque[tuple[Stamp, Stamp]] = deque(maxlen=LONG_ASKS)
         self.refused = 0  # in a row, for asking too often
         self.refused_since: Stamp | None = None

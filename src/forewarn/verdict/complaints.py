@@ -17,7 +17,7 @@ class _Found:
         self.times = 0
 
 
-class Docket:
+class Complaints:
     def __init__(self) -> None:
         self._found: dict[tuple[str, str], dict[str, _Found]] = {}
         self._kept = 0

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from forewarn.verdict.clients import Client
-from forewarn.verdict.event_courses import STARTED, Happening, Way
-from forewarn.verdict.known import Register
+from forewarn.verdict.event_courses import STARTED, EventCourse, MachineCourse
+from forewarn.verdict.known import Known
 from forewarn.verdict.rules import CHANCE, GIVEN_UP, RESTARTING, RULES, SELDOM
 from forewarn.verdict.trace_lines import Stamp, apart, before
 from forewarn.verdict.verdict import Complaint
@@ -20,9 +20,9 @@ TAKES_AWAY = ("Preempt", "Terminate")  # after which there is no machine any mor
 PREEMPT = 30.0  # seconds of notice, the shortest that is promised
 
 
-def complaints(register: Register, now: Stamp) -> list[Complaint]:
+def complaints(register: Known, now: Stamp) -> list[Complaint]:
     found: list[Complaint] = []
-    concerning: dict[str, list[Happening]] = {}
+    concerning: dict[str, list[EventCourse]] = {}
     for one in register.happenings.values():
         for machine in one.machines:
             concerning.setdefault(machine, []).append(one)
@@ -39,7 +39,7 @@ def complaints(register: Register, now: Stamp) -> list[Complaint]:
     return found
 
 
-def _deserted(register: Register) -> Iterator[Complaint]:
+def _deserted(register: Known) -> Iterator[Complaint]:
     """Nothing else can be told of a client that never came, and so a test of it would pass."""
     for one in register.happenings.values():
         begun = one.started or (one.over if one.visible else None)
@@ -63,9 +63,9 @@ def _deserted(register: Register) -> Iterator[Complaint]:
 
 def _missed(
     client: Client,
-    one: Happening,
-    way: Way,
-    about: list[Happening],
+    one: EventCourse,
+    way: MachineCourse,
+    about: list[EventCourse],
     outages: Iterable[float],
 ) -> Iterator[Complaint]:
     if way.seen is None and way.blind:
@@ -106,7 +106,7 @@ def _missed(
         yield _say("seen-late", says, client, way.seen.t, one)
 
 
-def _excused(client: Client, one: Happening, about: list[Happening], until: Stamp) -> bool:
+def _excused(client: Client, one: EventCourse, about: list[EventCourse], until: Stamp) -> bool:
     """Was it kept from asking: by a request that hung, or by what was done to its machine?"""
     visible = one.visible
     assert visible is not None
@@ -120,14 +120,14 @@ def _excused(client: Client, one: Happening, about: list[Happening], until: Stam
     )
 
 
-def _kept(one: Happening, since: float) -> bool:
+def _kept(one: EventCourse, since: float) -> bool:
     """Could its machine not ask after that, because of what this did to it?"""
     if one.started is None:
         return False
     return one.over is None or one.type in TAKES_AWAY or one.over.t + RESTARTING >= since
 
 
-def _rate(client: Client, about: list[Happening], spot: bool) -> Iterator[Complaint]:
+def _rate(client: Client, about: list[EventCourse], spot: bool) -> Iterator[Complaint]:
     if client.hammered:
         says = f"asked {client.hammered:.0f} times a second for a while; once a second is enough"
         yield _say("hammering", says, client, client.hammered_at)
@@ -149,7 +149,7 @@ def _rate(client: Client, about: list[Happening], spot: bool) -> Iterator[Compla
         yield _say("polls-seldom", says, client, client.asked.t)
 
 
-def _silence(client: Client, about: list[Happening], now: Stamp) -> Iterator[Complaint]:
+def _silence(client: Client, about: list[EventCourse], now: Stamp) -> Iterator[Complaint]:
     done = client.done
     if done is None or apart(done, now) < GIVEN_UP:
         return
@@ -168,7 +168,7 @@ def _silence(client: Client, about: list[Happening], now: Stamp) -> Iterator[Com
 
 
 def _say(
-    rule: str, says: str, client: Client, at: float, one: Happening | None = None
+    rule: str, says: str, client: Client, at: float, one: EventCourse | None = None
 ) -> Complaint:
     return Complaint(
         rule=rule,

@@ -20,7 +20,7 @@ MAX_RESOURCES = 1_000  # machines of one event that are looked at
 STATUSES = ("Scheduled", "Started")
 
 
-class Shown(msgspec.Struct, frozen=True):
+class ShownEvent(msgspec.Struct, frozen=True):
     """One event of a document."""
 
     id: str
@@ -32,23 +32,23 @@ class Shown(msgspec.Struct, frozen=True):
     seconds: float | None
 
 
-class Sight(msgspec.Struct, frozen=True):
+class ShownDocument(msgspec.Struct, frozen=True):
     """One document in one version."""
 
     version: str
-    events: dict[str, Shown]
+    events: dict[str, ShownEvent]
     types: tuple[str, ...] | None  # that the version shows; None: it is not known
 
     def shows(self, type: str) -> bool:
         return self.types is None or type in self.types
 
 
-class Sights:
+class Documents:
     def __init__(self) -> None:
-        self._by_body: OrderedDict[tuple[str, bytes], Sight | None] = OrderedDict()
-        self._by_tag: OrderedDict[tuple[str, str], Sight] = OrderedDict()
+        self._by_body: OrderedDict[tuple[str, bytes], ShownDocument | None] = OrderedDict()
+        self._by_tag: OrderedDict[tuple[str, str], ShownDocument] = OrderedDict()
 
-    def of(self, version: str, body: bytes, tag: str) -> Sight | None:
+    def of(self, version: str, body: bytes, tag: str) -> ShownDocument | None:
         """What a 200 shows; None: that is no document."""
         key = version, body
         if key in self._by_body:
@@ -65,12 +65,12 @@ class Sights:
                 self._by_tag.popitem(last=False)
         return sight
 
-    def unchanged(self, version: str, tag: str) -> Sight | None:
+    def unchanged(self, version: str, tag: str) -> ShownDocument | None:
         """What a 304 says still stands; None: that is not known any more."""
         return self._by_tag.get((version, tag))
 
 
-def _read(version: str, body: bytes) -> Sight | None:
+def _read(version: str, body: bytes) -> ShownDocument | None:
     try:
         said = msgspec.json.decode(body.removeprefix(b"\xef\xbb\xbf"))
     except (msgspec.DecodeError, RecursionError, ValueError):
@@ -81,15 +81,15 @@ def _read(version: str, body: bytes) -> Sight | None:
     events = [_shown(one, version) for one in listed[:MAX_SHOWN_EVENTS] if isinstance(one, dict)]
     known = BY_NAME.get(version)
     found = {one.id: one for one in events if one.id and one.status in STATUSES}
-    return Sight(version, found, known.types if known else None)
+    return ShownDocument(version, found, known.types if known else None)
 
 
-def _shown(said: dict[str, Any], version: str) -> Shown:
+def _shown(said: dict[str, Any], version: str) -> ShownEvent:
     names = words(said.get("Resources"), MAX_RESOURCES)
     known = BY_NAME.get(version)
     if known is not None and known.preview:
         names = tuple(name.removeprefix("_") for name in names)
-    return Shown(
+    return ShownEvent(
         id=word(said.get("EventId")).upper(),
         status=word(said.get("EventStatus")),
         type=word(said.get("EventType")),

@@ -15,7 +15,7 @@ FREEZE = "Freeze"
 MAX_STATUSES = 4  # that one machine is shown of one event; there are two
 
 
-class Way:
+class MachineCourse:
     """One machine's through one event. `asks_…` is how often it had asked by then."""
 
     __slots__ = (
@@ -58,7 +58,7 @@ class Way:
         self.gone = None
 
 
-class Happening:
+class EventCourse:
     """`told`: by event lines, so that what is not in them has not happened."""
 
     def __init__(self, id: str, group: str, *, told: bool) -> None:
@@ -76,7 +76,7 @@ class Happening:
         self.impact: float | None = None
         self.over: Stamp | None = None
         self.ending = ""
-        self.ways: dict[str, Way] = {}
+        self.ways: dict[str, MachineCourse] = {}
 
     @property
     def notice(self) -> float | None:
@@ -89,11 +89,11 @@ class Happening:
         """Did it start because somebody wanted it to?"""
         return self.started is not None and self.approved is not None
 
-    def way(self, machine: str, client: Client | None) -> Way:
+    def way(self, machine: str, client: Client | None) -> MachineCourse:
         found = self.ways.get(machine)
         if found is None:
             asks = client.asks if client else 0
-            found = self.ways[machine] = Way(machine, machine in self.machines, asks)
+            found = self.ways[machine] = MachineCourse(machine, machine in self.machines, asks)
         return found
 
     def begin(self, at: Stamp, clients: dict[str, Client]) -> None:
@@ -118,7 +118,7 @@ class Happening:
         if self.approved is None and self.over is None and self.started is None:
             self.approved, self.approved_by = at, by
 
-    def course(self, way: Way, client: Client | None) -> Course | None:
+    def course(self, way: MachineCourse, client: Client | None) -> Course | None:
         if self.visible is None:
             return None
         asks = way.asks_over if way.asks_over is not None else client.asks if client else 0
@@ -155,7 +155,7 @@ class Happening:
             return "failure"
         return "approval" if self.approved is not None else "not-before"
 
-    def _in_time(self, way: Way) -> bool | None:
+    def _in_time(self, way: MachineCourse) -> bool | None:
         if self.struck or not way.concerned:
             return None
         if way.statuses:
@@ -172,7 +172,7 @@ def after(it: Exchange, moment: Stamp | None) -> bool:
     return moment.real <= it.asked.real
 
 
-def _asks(way: Way, clients: dict[str, Client]) -> int:
+def _asks(way: MachineCourse, clients: dict[str, Client]) -> int:
     client = clients.get(way.machine)
     return client.asks if client else 0
 

@@ -22,13 +22,13 @@ class _When(msgspec.Struct):
     kind: Any = None
 
 
-class Heard(msgspec.Struct, frozen=True):
+class TraceFiles(msgspec.Struct, frozen=True):
     verdict: Verdict
     exchanges: int
     unreadable: int  # lines
 
 
-def hear_files(paths: Sequence[Path]) -> Heard:
+def hear_files(paths: Sequence[Path]) -> TraceFiles:
     """What several recordings tell together. Raises OSError for a file that cannot be read."""
     observer = Observer()
     places: list[tuple[float, int, int]] = []
@@ -56,7 +56,7 @@ def hear_files(paths: Sequence[Path]) -> Heard:
     finally:
         for file in files:
             file.close()
-    return Heard(observer.verdict(), exchanges, unreadable)
+    return TraceFiles(observer.verdict(), exchanges, unreadable)
 
 
 def rewindable(path: Path) -> IO[bytes]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from forewarn.verdict.clients import Client
-from forewarn.verdict.event_courses import Happening, Way
+from forewarn.verdict.event_courses import EventCourse, MachineCourse
 from forewarn.verdict.trace_lines import word
 from forewarn.verdict.verdict import Unannounced
 
@@ -20,11 +20,11 @@ MAX_HAPPENINGS = 5_000  # events; as many again that were carried out unannounce
 KEPT_OUTAGES = 64  # moments at which the service went or came, or its clock was stepped
 
 
-class Register:
+class Known:
     def __init__(self) -> None:
         self.clients: dict[str, Client] = {}
-        self.happenings: dict[str, Happening] = {}
-        self.active: dict[str, dict[str, Happening]] = {}  # by group
+        self.happenings: dict[str, EventCourse] = {}
+        self.active: dict[str, dict[str, EventCourse]] = {}  # by group
         self.spot: frozenset[str] = frozenset()
         self.outages: deque[float] = deque(maxlen=KEPT_OUTAGES)
         self.deserted = True  # nobody has asked for a document yet
@@ -73,12 +73,12 @@ class Register:
             found = self.clients[name] = Client(name, self.group_of(name))
         return found
 
-    def happening(self, id: str, group: str, *, told: bool) -> Happening:
+    def happening(self, id: str, group: str, *, told: bool) -> EventCourse:
         found = self.happenings.get(id)
         if found is None:
             if len(self.happenings) >= MAX_HAPPENINGS:
                 self._forget_one()
-            found = self.happenings[id] = Happening(id, group, told=told)
+            found = self.happenings[id] = EventCourse(id, group, told=told)
             self.active.setdefault(group, {})[id] = found
         return found
 
@@ -92,7 +92,7 @@ class Register:
             if client is not None:
                 client.paused = True
 
-    def way(self, happening: Happening, machine: str) -> Way | None:
+    def way(self, happening: EventCourse, machine: str) -> MachineCourse | None:
         """None: there is no room for it."""
         found = happening.ways.get(machine)
         if found is None:
@@ -109,7 +109,7 @@ class Register:
             found = happening.way(machine, self.clients.get(machine))
         return found
 
-    def over(self, happening: Happening) -> None:
+    def over(self, happening: EventCourse) -> None:
         if happening.id in self.happenings:
             self._over[happening.id] = None
         of_group = self.active.get(happening.group, {})
@@ -156,7 +156,7 @@ class Register:
         self.over(found)
         self.forgotten_courses += len(found.ways)
 
-    def _drop(self, id: str) -> Happening:
+    def _drop(self, id: str) -> EventCourse:
         found = self.happenings.pop(id)
         self._over.pop(id, None)
         self._ways -= len(found.ways)

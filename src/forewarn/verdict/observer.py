@@ -15,11 +15,11 @@ import msgspec
 
 from forewarn.verdict import conduct_rules
 from forewarn.verdict.clients import Client
-from forewarn.verdict.complaints import Docket, in_order
-from forewarn.verdict.documents import MAX_RESOURCES, Sight, Sights
-from forewarn.verdict.event_courses import FINISHED, STARTED, WITHDRAWN, Happening
-from forewarn.verdict.known import Register
-from forewarn.verdict.request_rules import Manners
+from forewarn.verdict.complaints import Complaints, in_order
+from forewarn.verdict.documents import MAX_RESOURCES, Documents, ShownDocument
+from forewarn.verdict.event_courses import FINISHED, STARTED, WITHDRAWN, EventCourse
+from forewarn.verdict.known import Known
+from forewarn.verdict.request_rules import RequestRules
 from forewarn.verdict.trace_lines import Exchange, Stamp, exchange, number, stamp, word, words
 from forewarn.verdict.verdict import Unannounced, Verdict
 from forewarn.wire import extensions, requests
@@ -33,10 +33,10 @@ class Observer:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._register = Register()
-        self._sights = Sights()
-        self._docket = Docket()
-        self._manners = Manners(self._register, self._docket)
+        self._register = Known()
+        self._sights = Documents()
+        self._docket = Complaints()
+        self._manners = RequestRules(self._register, self._docket)
         self._now: Stamp | None = None
         self._misunderstood = 0
 
@@ -75,8 +75,8 @@ class Observer:
         against anybody."""
         with self._lock:
             self._register.forget()
-            self._docket = Docket()
-            self._manners = Manners(self._register, self._docket)
+            self._docket = Complaints()
+            self._manners = RequestRules(self._register, self._docket)
             self._misunderstood = 0
 
     def _remarks(self) -> list[str]:
@@ -122,7 +122,7 @@ class Observer:
                 for client in self._register.clients.values():
                     client.pause(self._now)
 
-    def _known(self, line: Mapping[str, Any]) -> Happening | None:
+    def _known(self, line: Mapping[str, Any]) -> EventCourse | None:
         return self._register.happenings.get(word(line.get("event")).upper())
 
     def _unannounced(self, line: Mapping[str, Any], now: Stamp) -> None:
@@ -177,7 +177,7 @@ class Observer:
             it.end(now, ENDS[move], self._register.clients)
             self._register.over(it)
 
-    def _begin(self, it: Happening, at: Stamp) -> None:
+    def _begin(self, it: EventCourse, at: Stamp) -> None:
         if it.started is not None:
             return
         it.begin(at, self._register.clients)
@@ -226,7 +226,7 @@ class Observer:
                 client.sights[it.version] = sight
         self._blind(client, sight)
 
-    def _shown(self, client: Client, it: Exchange, sight: Sight) -> None:
+    def _shown(self, client: Client, it: Exchange, sight: ShownDocument) -> None:
         register = self._register
         for shown in sight.events.values():
             known = register.happenings.get(shown.id)
@@ -252,7 +252,9 @@ class Observer:
                 way.asks_visible -= looks_on  # this poll is one of those that count
                 way.shown(shown.status, it.done)
 
-    def _vanished(self, client: Client, it: Exchange, before: Sight | None, sight: Sight) -> None:
+    def _vanished(
+        self, client: Client, it: Exchange, before: ShownDocument | None, sight: ShownDocument
+    ) -> None:
         for id in before.events if before else ():
             known = self._register.happenings.get(id)
             if known is None or id in sight.events:
@@ -264,7 +266,7 @@ class Observer:
                 known.end(it.done, FINISHED if known.started else "", self._register.clients)
                 self._register.over(known)
 
-    def _blind(self, client: Client, sight: Sight) -> None:
+    def _blind(self, client: Client, sight: ShownDocument) -> None:
         """What stands and this version never shows."""
         if sight.types is None or len(sight.types) == len(NEWEST.types):
             return

@@ -7,9 +7,16 @@ spoiled on purpose: what a laxer endpoint accepts is not wrong there.
 from __future__ import annotations
 
 from forewarn.verdict.clients import Client
-from forewarn.verdict.complaints import Docket
-from forewarn.verdict.event_courses import FREEZE, STARTED, WITHDRAWN, Happening, Way, after
-from forewarn.verdict.known import Register
+from forewarn.verdict.complaints import Complaints
+from forewarn.verdict.event_courses import (
+    FREEZE,
+    STARTED,
+    WITHDRAWN,
+    EventCourse,
+    MachineCourse,
+    after,
+)
+from forewarn.verdict.known import Known
 from forewarn.verdict.rules import REPEATED, SHORT_FREEZE, THROTTLED, THROTTLED_WITHIN
 from forewarn.verdict.trace_lines import Exchange, apart, passed
 from forewarn.verdict.wording import plain
@@ -30,8 +37,8 @@ _WRONG_BODY = {
 _FORM = 'send {"StartRequests":[{"EventId":"…"}]}'
 
 
-class Manners:
-    def __init__(self, register: Register, docket: Docket) -> None:
+class RequestRules:
+    def __init__(self, register: Known, docket: Complaints) -> None:
         self._register = register
         self._docket = docket
 
@@ -123,7 +130,7 @@ class Manners:
         elif way.prepared is None:
             way.prepared = it.done.t
 
-    def _approved(self, client: Client, it: Exchange, known: Happening | None) -> None:
+    def _approved(self, client: Client, it: Exchange, known: EventCourse | None) -> None:
         if known is None:
             return
         counts = (known.started is None and known.over is None) or _started_by_this(known, it)
@@ -147,7 +154,7 @@ class Manners:
         if counts or not known.told:
             _count_approval(known, client.machine, it)
 
-    def _freeze(self, client: Client, it: Exchange, known: Happening) -> None:
+    def _freeze(self, client: Client, it: Exchange, known: EventCourse) -> None:
         seconds = known.seconds
         if seconds is not None and seconds > SHORT_FREEZE:
             return
@@ -178,14 +185,14 @@ class Manners:
                 if known.told and known.started is not None and _started_by_this(known, it):
                     _count_approval(known, client.machine, it)
 
-    def _ignored(self, client: Client, it: Exchange, known: Happening, did: str) -> None:
+    def _ignored(self, client: Client, it: Exchange, known: EventCourse, did: str) -> None:
         says = (
             f"{did} {_named(known)} after it had been withdrawn and a document without it had been"
             " shown; take back what was prepared, and leave it"
         )
         self._say(client, it, "ignored-withdrawal", says, known.id)
 
-    def _withdrawn(self, known: Happening, way: Way, it: Exchange) -> bool:
+    def _withdrawn(self, known: EventCourse, way: MachineCourse, it: Exchange) -> bool:
         return known.ending == WITHDRAWN and after(it, way.gone)
 
     def _say(
@@ -210,14 +217,14 @@ def _refused(it: Exchange) -> bool:
     return it.status is not None and 400 <= it.status < 500 and it.status != TOO_MANY
 
 
-def _knew(way: Way, it: Exchange) -> bool:
+def _knew(way: MachineCourse, it: Exchange) -> bool:
     """Had it been shown before that there was nothing left to approve?"""
     if way.gone is not None:
         return after(it, way.gone)
     return way.statuses[-1:] == [STARTED] and after(it, way.told)
 
 
-def _started_by_this(known: Happening, it: Exchange) -> bool:
+def _started_by_this(known: EventCourse, it: Exchange) -> bool:
     """It may have started before its approval was answered, and so before we heard of that."""
     started = known.started
     return (
@@ -229,7 +236,7 @@ def _started_by_this(known: Happening, it: Exchange) -> bool:
     )
 
 
-def _count_approval(known: Happening, machine: str, it: Exchange) -> None:
+def _count_approval(known: EventCourse, machine: str, it: Exchange) -> None:
     if known.approved is None:
         at = it.done.t
         if known.started is not None and _started_by_this(known, it):
@@ -237,5 +244,5 @@ def _count_approval(known: Happening, machine: str, it: Exchange) -> None:
         known.approved, known.approved_by = at, machine
 
 
-def _named(known: Happening) -> str:
+def _named(known: EventCourse) -> str:
     return f"{known.type} {known.id[:8]}"

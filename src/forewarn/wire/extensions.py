@@ -49,7 +49,7 @@ class PutReadiness(msgspec.Struct, frozen=True):
 Ask: TypeAlias = Wait | GetReadiness | PutReadiness
 
 
-class Word(msgspec.Struct, frozen=True):
+class ReadinessReport(msgspec.Struct, frozen=True):
     """What a machine says of itself."""
 
     ready: bool = True
@@ -105,16 +105,16 @@ def read(method: str, path: str, query: bytes, headers: Headers) -> Ask | reques
     return Wait(version, named, min(timeout, MAX_WAIT))
 
 
-def read_word(body: bytes, max_note: int) -> Word | Problem:
+def read_word(body: bytes, max_note: int) -> ReadinessReport | Problem:
     """What a PUT says; without a body it says: ready. Its Content-Type does not matter."""
     if not body:
-        return Word()
+        return ReadinessReport()
     try:
         said = msgspec.json.decode(body.removeprefix(b"\xef\xbb\xbf"))
     except (msgspec.DecodeError, RecursionError, ValueError):
         return errors.NOT_JSON
     try:
-        word = msgspec.convert(said, Word)
+        word = msgspec.convert(said, ReadinessReport)
     except msgspec.ValidationError:
         return errors.NOT_A_WORD
     return errors.long_note(max_note) if len(word.note) > max_note else word

@@ -12,7 +12,7 @@ from forewarn.wire.times import parse_rfc1123
 STEP = 2.0  # seconds; less than this is no step of a clock
 
 
-class Ticking:
+class ServerClock:
     """`offset` are the seconds to add to a clock that nobody steps for the service's."""
 
     def __init__(self, offset: float = 0.0) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from forewarn.node import settings
 from forewarn.node.daemon.become_supervisor import become
-from forewarn.node.listening.handed_over import Handed
+from forewarn.node.listening.handed_over import HandedOverSockets
 
 if __name__ == "__main__":
     path, speed = Path(sys.argv[1]), float(sys.argv[2])
     said, made = settings.load(path, {}, with_fleet=False)
-    become(said, made, Handed(), config=path, speed=speed)
+    become(said, made, HandedOverSockets(), config=path, speed=speed)

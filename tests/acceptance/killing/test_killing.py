@@ -22,7 +22,7 @@ from crowd import SPEED, Guests
 from forewarn.core import Event, Group, Status
 from forewarn.core.changes import apply
 from forewarn.judge import judge
-from forewarn.service.telemetry.event_trace import Trace
+from forewarn.service.telemetry.event_trace import EventTrace
 from forewarn.store.sqlite.engine import SqliteStore
 
 KILLS = 200
@@ -124,7 +124,7 @@ async def recorded(path: Path) -> Record:
     await store.open()
     replayed: dict[str, Group] = {}
     unseen: list[dict[str, Any]] = []
-    trace = Trace(unseen.append)
+    trace = EventTrace(unseen.append)
     async for commit in store.commits(0):
         for entry in commit.entries:
             before = replayed.get(entry.group, Group(name=entry.group))

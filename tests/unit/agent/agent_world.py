@@ -15,7 +15,7 @@ from forewarn.agent.planning import plan as planning
 from forewarn.agent.planning import steps
 from forewarn.agent.planning.attempts import MAX_UNDO_PAUSE
 from forewarn.agent.planning.planner import Planner
-from forewarn.agent.planning.steps import Now, Order, Story
+from forewarn.agent.planning.steps import CaseWithRuns, Now, Order
 from forewarn.agent.state import cases
 from forewarn.agent.state.cases import Case
 from forewarn.agent.state.runs import Outcome, Result, Run, State
@@ -51,7 +51,7 @@ def done(code: int | None = 0, outcome: Outcome = Outcome.ENDED, ended: float = 
 
 
 def plan(
-    stories: Iterable[Story],
+    stories: Iterable[CaseWithRuns],
     now: Now,
     all_ready: Mapping[str, datetime] = MappingProxyType({}),
     *,
@@ -78,7 +78,7 @@ class World:
         self.approved: list[str] = []
         self.all_ready: dict[str, datetime] = {}
         self._planner = Planner()
-        self._planned: dict[str, Story] = {}
+        self._planned: dict[str, CaseWithRuns] = {}
 
     # What happens outside
 
@@ -129,8 +129,8 @@ class World:
 
     # What the agent does about it
 
-    def stories(self) -> list[Story]:
-        return [Story(case, tuple(self.runs[id])) for id, case in self.cases.items()]
+    def stories(self) -> list[CaseWithRuns]:
+        return [CaseWithRuns(case, tuple(self.runs[id])) for id, case in self.cases.items()]
 
     def plan(self) -> steps.Plan:
         return plan(self.stories(), Now(self.now, self.guard), self.all_ready)
@@ -234,7 +234,7 @@ class World:
                     undos = story.of(hook.name, "undo")
                     assert undos, f"{hook.name} was never undone"
 
-    def _look_at_order(self, story: Story, order: Order) -> None:
+    def _look_at_order(self, story: CaseWithRuns, order: Order) -> None:
         case, name = story.case, order.hook.name
         for other in self.stories():
             assert not any(run.active and run.hook == name for run in other.runs), "at once"
@@ -258,7 +258,7 @@ class World:
             case over:
                 assert case.over == over
 
-    def _look_at_undo(self, story: Story, hook: Hook) -> None:
+    def _look_at_undo(self, story: CaseWithRuns, hook: Hook) -> None:
         """In reverse, within one event and between those that share a hook."""
         touched = [run for run in story.of(hook.name, "prepare") if run.touched]
         assert touched, "nothing to undo"

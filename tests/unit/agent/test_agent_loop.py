@@ -20,13 +20,13 @@ from forewarn.agent.agent import Agent
 from forewarn.agent.approval.coordinate import Coordination, NoWay, SharedDirectory
 from forewarn.agent.config.model import Config, Hook, Rule
 from forewarn.agent.planning import attempts, plan
-from forewarn.agent.running.executor import Desk
-from forewarn.agent.state.store import Shelf
+from forewarn.agent.running.executor import Executor
+from forewarn.agent.state.store import StateStore
 from forewarn.agent.telemetry.status import picture_of, status
 from forewarn.client import NotApproved
 from forewarn.client.events import Document, Event, Look
 from forewarn.client.identity import Identity
-from forewarn.client.status import Standing
+from forewarn.client.status import EndpointStatus
 
 HOOK = Hook(
     name="hook",
@@ -50,7 +50,7 @@ class Told:
         self.approved: list[str] = []
         self.refuses = 0
         self.there = True
-        self.standing = Standing(
+        self.standing = EndpointStatus(
             endpoint="http://x",
             version="2020-07-01",
             long_poll=True,
@@ -100,11 +100,11 @@ class Running:
         self.client = Told()
         self.lines: list[tuple[str, dict[str, Any]]] = []
         self._changed = asyncio.Event()
-        self.shelf = Shelf(state)
+        self.shelf = StateStore(state)
         named = Rule(name="all", hooks=("hook",), **rule)
         config = Config(state=state, rules=(named,), hooks={"hook": hook})
         self.agent = Agent(
-            config, self.client, lambda ended, tasks: Desk(self.shelf, ended, tasks), self._tell
+            config, self.client, lambda ended, tasks: Executor(self.shelf, ended, tasks), self._tell
         )
 
     def _tell(self, what: str, **facts: Any) -> None:

@@ -12,15 +12,15 @@ from test_agent_loop import HOOK, Told
 
 from forewarn.agent.agent import Agent
 from forewarn.agent.config.model import Config, Rule
-from forewarn.agent.running.dry_run import Pretence
+from forewarn.agent.running.dry_run import DryRunExecutor
 from forewarn.agent.state import store
 from forewarn.agent.state.runs import Result, Run
-from forewarn.agent.state.store import Shelf
+from forewarn.agent.state.store import StateStore
 
 NEARLY = 1.1  # what is done once, however many there are
 
 
-class Counting(Pretence):
+class Counting(DryRunExecutor):
     """Runs nothing, and counts how often somebody looks at the runs of a case."""
 
     looks = 0
@@ -74,7 +74,7 @@ def test_a_run_that_has_ended_is_read_once(tmp_path: Path, monkeypatch: pytest.M
         return reading(directory)
 
     monkeypatch.setattr(store, "_result", counting)
-    shelf = Shelf(tmp_path)
+    shelf = StateStore(tmp_path)
     case = a_case(hook("a"))
     shelf.put(case)
     for attempt in (1, 2, 3):

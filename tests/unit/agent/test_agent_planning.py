@@ -164,7 +164,7 @@ def test_one_that_waits_for_another_event_keeps_those_before_it_waiting() -> Non
 
 def test_as_long_as_nobody_has_seen_what_is_listed_only_what_is_over_goes_on() -> None:
     still, over = a_case(hook("a")), cases.gone(a_case(hook("b"), id="E2.1"), BEGINNING)
-    stories = [steps.Story(still), steps.Story(over)]
+    stories = [steps.CaseWithRuns(still), steps.CaseWithRuns(over)]
     blind = plan(stories, Now(BEGINNING, 0.0), blind=True)
     assert {step.case for step in blind.steps} == {"E2.1"}
     seen = plan(stories, Now(BEGINNING, 0.0))
@@ -173,18 +173,18 @@ def test_as_long_as_nobody_has_seen_what_is_listed_only_what_is_over_goes_on() -
 
 def test_a_lead_time_is_waited_for_unless_there_is_less_notice() -> None:
     case = a_case(hook("a"), lead=300.0)
-    story = steps.Story(case)
+    story = steps.CaseWithRuns(case)
     due = BEGINNING + timedelta(seconds=600)
     assert next_steps(story, Now(BEGINNING, 0.0)) == Plan(wake=due)
     assert next_steps(story, Now(due, 0.0)).steps == (
         Order("E1.1", case.hooks[0], "prepare", 1, 298),
     )
-    short = steps.Story(a_case(hook("a"), of=event(notice=30.0), lead=300.0))
+    short = steps.CaseWithRuns(a_case(hook("a"), of=event(notice=30.0), lead=300.0))
     assert len(next_steps(short, Now(BEGINNING, 0.0)).steps) == 1
 
 
 def test_with_no_time_left_nothing_is_begun() -> None:
-    story = steps.Story(a_case(hook("a"), of=event(notice=2.9), approve="when-done"))
+    story = steps.CaseWithRuns(a_case(hook("a"), of=event(notice=2.9), approve="when-done"))
     assert next_steps(story, Now(BEGINNING, 0.0)) == Plan()
 
 
@@ -302,18 +302,20 @@ def test_user_at_once_means_users(source: str, approved: list[str]) -> None:
 
 def test_of_those_that_are_listed_the_first_approves_and_the_next_if_it_does_not() -> None:
     second = msgspec.structs.replace(a_case(approve="coordinated", machine="web_1"))
-    story = steps.Story(second)
+    story = steps.CaseWithRuns(second)
     assert next_steps(story, Now(BEGINNING, 0.0)).steps == (SayReady("E1.1"),)
-    ready = steps.Story(msgspec.structs.replace(second, ready=BEGINNING))
+    ready = steps.CaseWithRuns(msgspec.structs.replace(second, ready=BEGINNING))
     turn = BEGINNING + planning.TAKE_OVER
     assert next_steps(ready, Now(BEGINNING, 0.0), all_ready=BEGINNING) == Plan(wake=turn)
     assert next_steps(ready, Now(turn, 0.0), all_ready=BEGINNING).steps == (Approve("E1.1"),)
-    first = steps.Story(msgspec.structs.replace(a_case(approve="coordinated"), ready=BEGINNING))
+    first = steps.CaseWithRuns(
+        msgspec.structs.replace(a_case(approve="coordinated"), ready=BEGINNING)
+    )
     assert next_steps(first, Now(BEGINNING, 0.0), all_ready=BEGINNING).steps == (Approve("E1.1"),)
 
 
 def test_a_machine_that_is_not_listed_comes_last_and_speaks_for_nobody() -> None:
-    peer = steps.Story(a_case(approve="coordinated", machine="web_9", id="E1.1"))
+    peer = steps.CaseWithRuns(a_case(approve="coordinated", machine="web_9", id="E1.1"))
     assert next_steps(peer, Now(BEGINNING, 0.0)).steps == (steps.AskReady("E1.1"),)
     turn = BEGINNING + 2 * planning.TAKE_OVER
     assert next_steps(peer, Now(BEGINNING, 0.0), all_ready=BEGINNING) == Plan(wake=turn)
@@ -338,7 +340,7 @@ def test_why_an_event_is_gone_is_told_by_what_is_known() -> None:
 def test_nobody_approves_what_has_started_by_itself() -> None:
     late = Now(BEGINNING + timedelta(seconds=900), 0.0)
     for approve in ("when-done", "coordinated"):
-        assert next_steps(steps.Story(a_case(approve=approve)), late) == Plan()
+        assert next_steps(steps.CaseWithRuns(a_case(approve=approve)), late) == Plan()
 
 
 def test_what_was_too_late_is_prepared_if_the_clock_is_set_back() -> None:
@@ -354,7 +356,7 @@ def test_what_cannot_be_ordered_leaves_its_hook_to_others() -> None:
     first, second = a_case(hook("a"), id="E1.1"), a_case(hook("a"), of=event("E2"), id="E2.1")
     planner = Planner()
     for case in (first, second):
-        planner.update(steps.Story(case))
+        planner.update(steps.CaseWithRuns(case))
     now = Now(BEGINNING, 0.0)
     assert [step.case for step in planner.plan(now).steps] == ["E1.1"]
     assert planner.plan(now).steps == ()

@@ -17,7 +17,7 @@ from forewarn.agent.check.finding import Finding
 from forewarn.agent.config.address import BadListen, listens
 from forewarn.agent.config.model import Config
 from forewarn.agent.state import locking
-from forewarn.agent.state.store import Shelf
+from forewarn.agent.state.store import StateStore
 
 
 def said(found: list[Finding]) -> list[tuple[str, str]]:
@@ -69,7 +69,7 @@ def test_a_state_directory_in_memory_or_open_to_others_or_in_use_is_worth_a_note
 
 
 def test_an_undo_that_was_given_up_is_a_problem_until_somebody_has_done_it(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = StateStore(tmp_path)
     case = a_case(hook("a"), hook("b"))
     for one in case.hooks:
         shelf.put(case)

@@ -11,16 +11,16 @@ import pytest
 from agent_world import BEGINNING, World, a_case, event, hook
 
 from forewarn.agent.telemetry import metrics
-from forewarn.agent.telemetry.metrics import Counts, Health, exposition, kind
-from forewarn.agent.telemetry.status import Picture, status
-from forewarn.client.status import Standing
+from forewarn.agent.telemetry.metrics import AgentMetrics, Health, exposition, kind
+from forewarn.agent.telemetry.status import AgentStatus, status
+from forewarn.client.status import EndpointStatus
 from forewarn.client.steps import TROUBLES
 
 DOCS = Path(__file__).parents[3] / "docs/agent-operating.md"
 WELL = Health(healthy=True, ready=True, writable=True)
 
 
-def stands(trouble: str = "", **more: Any) -> Standing:
+def stands(trouble: str = "", **more: Any) -> EndpointStatus:
     said: dict[str, Any] = {
         "endpoint": "http://169.254.169.254",
         "version": "2020-07-01",
@@ -31,12 +31,12 @@ def stands(trouble: str = "", **more: Any) -> Standing:
         "troubles": 2,
         "kinds": {"late": 2},
     }
-    return Standing(**(said | more))
+    return EndpointStatus(**(said | more))
 
 
-def picture(world: World | None = None, trouble: str = "", after: float = 0.0) -> Picture:
+def picture(world: World | None = None, trouble: str = "", after: float = 0.0) -> AgentStatus:
     world = world or World()
-    return Picture(
+    return AgentStatus(
         now=BEGINNING + timedelta(seconds=after),
         machine="web_0",
         dry=False,
@@ -46,19 +46,19 @@ def picture(world: World | None = None, trouble: str = "", after: float = 0.0) -
     )
 
 
-def shown(counts: Counts, seen: Picture, health: Health = WELL) -> dict[str, float]:
+def shown(counts: AgentMetrics, seen: AgentStatus, health: Health = WELL) -> dict[str, float]:
     text = exposition(counts, seen, health)[0].decode()
     pairs = [line.rpartition(" ") for line in text.splitlines() if not line.startswith("#")]
     return {name.removeprefix("forewarn_agent_"): float(value) for name, _, value in pairs}
 
 
-def busy() -> tuple[Counts, World]:
+def busy() -> tuple[AgentMetrics, World]:
     """A case in the middle of everything."""
     world = World(a_case(hook("drain"), hook("stop"), approve="when-done"))
     world.turn()
     world.end_a_run()
     world.turn()
-    counts, told = Counts(), []
+    counts, told = AgentMetrics(), []
     tell = counts.hearing(lambda what, **_: told.append(what))
     tell("event seen", event="E1", type="Reboot", source="Platform")
     facts = {"hook": "drain", "stage": "prepare"}
@@ -105,33 +105,33 @@ def test_an_undo_that_was_given_up_is_shown_until_the_next_one_succeeds() -> Non
     world.end_a_run()
     world.to_the_end()
     seen = picture(world)
-    assert shown(Counts(), seen)["undo_given_up"] == 1
+    assert shown(AgentMetrics(), seen)["undo_given_up"] == 1
     assert status(seen).cases[0].state == "undo of drain given up"
     fails = False
     world.cases[second.id], world.runs[second.id] = second, []
     world.turn()
     world.end_a_run()
     world.to_the_end()
-    assert shown(Counts(), picture(world))["undo_given_up"] == 0
+    assert shown(AgentMetrics(), picture(world))["undo_given_up"] == 0
 
 
 def test_how_it_stands_with_the_endpoint() -> None:
-    well = shown(Counts(), picture(after=60))
+    well = shown(AgentMetrics(), picture(after=60))
     name = 'endpoint_info{api_version="2020-07-01",endpoint="http://169.254.169.254"}'
     assert (well[name], well["long_poll"], well["silence_seconds"]) == (1, 1, 0)
     assert (well["answers_total"], well['troubles_total{kind="late"}']) == (7, 2)
     assert well['troubles_total{kind="refused"}'] == 0
     assert not [name for name in well if name.startswith("trouble{")]
-    ill = shown(Counts(), picture(trouble="the connection is refused", after=60))
+    ill = shown(AgentMetrics(), picture(trouble="the connection is refused", after=60))
     assert (ill['trouble{kind="refused"}'], ill["silence_seconds"]) == (1, 60)
     sick = Health(healthy=False, ready=False, writable=False)
-    ill = shown(Counts(), picture(), sick)
+    ill = shown(AgentMetrics(), picture(), sick)
     assert (ill["healthy"], ill["ready"], ill["state_writable"]) == (0, 0, 0)
 
 
 def test_what_a_hook_may_come_to_is_there_before_it_has() -> None:
     """Else the first failure would go unnoticed: a series that begins at one has not grown."""
-    found = shown(Counts([hook("drain", ("prepare", "undo"))]), picture())
+    found = shown(AgentMetrics([hook("drain", ("prepare", "undo"))]), picture())
     assert found['hook_runs_total{hook="drain",outcome="failed",stage="undo"}'] == 0
     assert 'hook_runs_total{hook="drain",outcome="failed",stage="started"}' not in found
     assert found['approvals_total{outcome="failed"}'] == 0
@@ -145,7 +145,7 @@ def test_a_kind_of_trouble_is_one_of_a_few_whatever_was_answered() -> None:
 
 
 def test_types_that_nobody_knows_do_not_make_series_without_end() -> None:
-    counts = Counts()
+    counts = AgentMetrics()
     for number in range(metrics.MAX_VALUES + 50):
         counts.hear("event seen", {"type": f"New{number}", "source": "Platform"})
     assert len(counts.seen) == metrics.MAX_VALUES + 1
@@ -166,6 +166,6 @@ def test_every_metric_is_documented_and_every_documented_one_is_there() -> None:
 
 @pytest.mark.parametrize("accept", ["application/openmetrics-text;version=1.0.0", "text/plain"])
 def test_whoever_asks_for_openmetrics_gets_it(accept: str) -> None:
-    text, type = exposition(Counts(), picture(), WELL, accept)
+    text, type = exposition(AgentMetrics(), picture(), WELL, accept)
     assert ("openmetrics" in type) is ("openmetrics" in accept)
     assert text.endswith(b"# EOF\n") is ("openmetrics" in accept)

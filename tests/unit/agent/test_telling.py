@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from forewarn.agent.telemetry import log
-from forewarn.agent.telemetry.log import Teller, secrets_in
+from forewarn.agent.telemetry.log import AgentLog, secrets_in
 from forewarn.client.events import moment
 
 
@@ -43,7 +43,7 @@ def pipe() -> Iterator[Pipe]:
 
 def line(what: str, **facts: object) -> dict[str, object]:
     stream = io.StringIO()
-    Teller(stream=stream)(what, **facts)
+    AgentLog(stream=stream)(what, **facts)
     (said,) = stream.getvalue().splitlines()
     found: dict[str, object] = json.loads(said)
     return found
@@ -78,7 +78,7 @@ def test_what_went_wrong_is_graver(what: str, facts: dict[str, object], level: s
 
 def test_people_at_a_terminal_read_words() -> None:
     terminal = Terminal()
-    Teller(stream=terminal)("trouble", about="identity", why="it's away", at=moment(0))
+    AgentLog(stream=terminal)("trouble", about="identity", why="it's away", at=moment(0))
     said = terminal.getvalue()
     assert said.endswith(
         'Z  warning: trouble  about=identity  why="it\'s away"  at=1970-01-01 00:00:00+00:00\n'
@@ -88,7 +88,7 @@ def test_people_at_a_terminal_read_words() -> None:
 @pytest.mark.parametrize("form", ["json", "text"])
 def test_nobody_elses_words_can_end_a_line_or_move_a_cursor(form: str) -> None:
     stream = io.StringIO()
-    Teller(form, stream=stream)("event seen", description="x\n{}\x1b[2J\u2028\u202e")
+    AgentLog(form, stream=stream)("event seen", description="x\n{}\x1b[2J\u2028\u202e")
     (said,) = stream.getvalue().splitlines()
     assert not {"\x1b", "\u2028", "\u202e"} & set(said)
 
@@ -102,7 +102,7 @@ def test_secrets_among_options_are_told_by_nobody() -> None:
     secrets = secrets_in(options)
     assert secrets == {"https://example.org/T0/s3cr3t", "abcdefgh", "slack://tokens/here"}
     stream = io.StringIO()
-    Teller(stream=stream, secrets=secrets)(
+    AgentLog(stream=stream, secrets=secrets)(
         "hook ended",
         said="POST https://example.org/T0/s3cr3t: 403, key abcdefgh",
         resources=["slack://tokens/here"],
@@ -125,7 +125,7 @@ def test_the_journal_is_told_how_grave_it_is_and_nobody_else(
     pipe: Pipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = os.fstat(pipe.stream.fileno())
-    tell = Teller(stream=pipe.stream)
+    tell = AgentLog(stream=pipe.stream)
     monkeypatch.setenv("JOURNAL_STREAM", f"{found.st_dev}:{found.st_ino}")
     tell("hook given up")
     assert pipe.read().startswith('<3>{"timestamp"')
@@ -135,7 +135,7 @@ def test_the_journal_is_told_how_grave_it_is_and_nobody_else(
 
 
 def test_a_log_that_nobody_reads_stops_nobody_and_says_later_what_is_missing(pipe: Pipe) -> None:
-    tell = Teller(stream=pipe.stream)
+    tell = AgentLog(stream=pipe.stream)
     for number in range(100):
         tell("trouble", about=str(number), why="x" * 1_500, output="y" * 1_000, where="z" * 2_000)
     said = pipe.read()
@@ -149,7 +149,7 @@ def test_a_log_that_nobody_reads_stops_nobody_and_says_later_what_is_missing(pip
 
 
 def test_a_log_that_is_closed_stops_nobody(pipe: Pipe) -> None:
-    tell = Teller(stream=pipe.stream)
+    tell = AgentLog(stream=pipe.stream)
     os.close(pipe.reading)
     tell("trouble", about="x", why="y")
     pipe.reading = os.open(os.devnull, os.O_RDONLY)

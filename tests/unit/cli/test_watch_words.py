@@ -13,8 +13,8 @@ from rich.console import Console
 
 from forewarn.cli.commands.watch_exec import environment
 from forewarn.cli.commands.watch_live import SHOWN_EVENTS, View, picture
-from forewarn.cli.commands.watch_text import Told, starts, table_of
-from forewarn.client import Change, Event, Kind, Standing
+from forewarn.cli.commands.watch_text import ChangeLine, starts, table_of
+from forewarn.client import Change, EndpointStatus, Event, Kind
 
 NOW = datetime(2027, 1, 15, 8, 0, 0, 400_000, tzinfo=UTC)
 EVENT = Event(
@@ -28,7 +28,7 @@ EVENT = Event(
     duration=9,
 )
 STARTED = Event(id="B", type="Freeze", status="Started", resources=("web_1",))
-STANDING = Standing(
+STANDING = EndpointStatus(
     endpoint="http://169.254.169.254",
     version="2020-07-01",
     long_poll=True,
@@ -39,11 +39,13 @@ STANDING = Standing(
 )
 
 
-def told(kind: str = "appeared", event: Event = EVENT, **more: Any) -> Told:
-    return Told(Change(kind=Kind(kind), event=event, at=NOW, **more), event is EVENT, "web_0")
+def told(kind: str = "appeared", event: Event = EVENT, **more: Any) -> ChangeLine:
+    return ChangeLine(Change(kind=Kind(kind), event=event, at=NOW, **more), event is EVENT, "web_0")
 
 
-def drawn(view: View, standing: Standing = STANDING, at: datetime = NOW, width: int = 200) -> str:
+def drawn(
+    view: View, standing: EndpointStatus = STANDING, at: datetime = NOW, width: int = 200
+) -> str:
     out = io.StringIO()
     console = Console(file=out, width=width, force_terminal=False)
     console.print(picture(view, standing, at, width))
@@ -147,7 +149,7 @@ def test_the_picture_shows_events_changes_and_how_it_stands() -> None:
 def test_the_picture_of_nothing_and_of_trouble() -> None:
     assert "no events" in drawn(View(events=()))
     assert "no events" not in drawn(View()), "nobody knows yet"
-    waiting = Standing(
+    waiting = EndpointStatus(
         endpoint=None,
         version="2020-07-01",
         long_poll=False,

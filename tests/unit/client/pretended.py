@@ -7,10 +7,10 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, TypeAlias, TypeVar
 
 from forewarn.client.events import Look
-from forewarn.client.rules import Rules
-from forewarn.client.steps import Answer, Ask, Do, Place, Rest, Steps, Tell
+from forewarn.client.rules import ClientProtocol
+from forewarn.client.steps import Answer, Ask, Do, Location, Sleep, Steps, Tell
 
-HERE = Place("127.0.0.1", 8169)
+HERE = Location("127.0.0.1", 8169)
 EVENT = {
     "EventId": "28512AF7-C957-4500-9BC4-842D6FB531E4",
     "EventStatus": "Scheduled",
@@ -55,15 +55,15 @@ class Pretended:
         self,
         script: Script,
         *,
-        said: Place | None = HERE,
-        candidates: Iterable[Place] = (),
+        said: Location | None = HERE,
+        candidates: Iterable[Location] = (),
         **settings: Any,
     ) -> None:
         self.now = 1_000.0
         self.script = script
         self.asks: list[Ask] = []
         self.rests: list[float] = []
-        self.rules = Rules(said, lambda: candidates, clock=lambda: self.now, **settings)
+        self.rules = ClientProtocol(said, lambda: candidates, clock=lambda: self.now, **settings)
 
     def done(self, steps: Steps[T]) -> T:
         """Until it is answered."""
@@ -105,7 +105,7 @@ class Pretended:
     def _step(self, step: Any) -> Any:
         if isinstance(step, Do):
             return step.work()
-        if isinstance(step, Rest):
+        if isinstance(step, Sleep):
             assert 0 < step.seconds < 3_600
             self.rests.append(step.seconds)
             self.now += step.seconds

@@ -9,9 +9,9 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from forewarn.client.async_connection import AsyncLine
-from forewarn.client.connection import Line
-from forewarn.client.steps import Answer, Ask, Place
+from forewarn.client.async_connection import AsyncConnection
+from forewarn.client.connection import Connection
+from forewarn.client.steps import Answer, Ask, Location
 
 
 class AnyLine(Protocol):
@@ -24,7 +24,7 @@ class Looping:
     """An AsyncLine for whoever blocks."""
 
     def __init__(self) -> None:
-        self.line = AsyncLine()
+        self.line = AsyncConnection()
         self._runner = asyncio.Runner()
 
     def ask(self, ask: Ask) -> Answer:
@@ -35,7 +35,7 @@ class Looping:
         self._runner.close()
 
 
-LINES: dict[str, Callable[[], AnyLine]] = {"blocking": Line, "looping": Looping}
+LINES: dict[str, Callable[[], AnyLine]] = {"blocking": Connection, "looping": Looping}
 
 
 def read_head(connection: socket.socket) -> bytes:
@@ -55,7 +55,7 @@ class Raw:
     def __init__(self, *plays: Callable[[socket.socket], None]) -> None:
         self._plays = list(plays)
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.place = Place("127.0.0.1", self._listener.getsockname()[1])
+        self.place = Location("127.0.0.1", self._listener.getsockname()[1])
         self.heads: list[bytes] = []
         self.connections = 0
         self._open: socket.socket | None = None

@@ -19,7 +19,7 @@ from pretended import EVENT, body
 from raw_lines import Raw, raw, read_head
 
 from forewarn.client import AsyncClient, Change, Client, Closed, NoEndpoint, Unavailable, pace
-from forewarn.client.steps import Place
+from forewarn.client.steps import Location
 
 STARTED = {**EVENT, "EventStatus": "Started", "NotBefore": ""}
 
@@ -254,7 +254,7 @@ def test_looking_for_an_endpoint_does_not_hold_up_a_loop(monkeypatch: pytest.Mon
 
     looked = threading.Event()
 
-    def candidates() -> Iterator[Place]:
+    def candidates() -> Iterator[Location]:
         yield endpoint.place("http://127.0.0.1:1")
         assert looked.wait(20), "other tasks go on meanwhile"
 

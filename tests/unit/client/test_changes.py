@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forewarn.client.changes import Following
+from forewarn.client.changes import ChangeTracker
 from forewarn.client.events import Change, Document, Event
 
 NOON = datetime(2027, 1, 15, 12, tzinfo=UTC)
@@ -21,7 +21,7 @@ def event(id: str = "A", status: str = "Scheduled", type: str = "Reboot") -> Eve
 
 
 def told(*documents: list[Event], at: datetime = NOON) -> list[tuple[str, ...]]:
-    following = Following()
+    following = ChangeTracker()
     looked = (following.look(Document(1, tuple(one)), at) for one in documents)
     return [tuple(f"{change.event.id} {change.kind}" for change in changes) for changes in looked]
 
@@ -40,7 +40,7 @@ documents = st.lists(
 def test_an_event_appears_starts_at_most_once_and_ends_once(
     shown: list[Document], minutes: int
 ) -> None:
-    following = Following()
+    following = ChangeTracker()
     lives: dict[str, list[str]] = {}
     for number, document in enumerate(shown):
         changes = following.look(document, NOON + timedelta(minutes=minutes * number))
@@ -63,7 +63,7 @@ def test_an_event_appears_starts_at_most_once_and_ends_once(
 @settings(max_examples=30)
 @given(documents)
 def test_incarnations_change_nothing(shown: list[Document]) -> None:
-    one, other = Following(), Following()
+    one, other = ChangeTracker(), ChangeTracker()
     for number, document in enumerate(shown):
         renumbered = Document(-number, document.events)
         assert one.look(document, NOON) == other.look(renumbered, NOON)
@@ -72,7 +72,7 @@ def test_incarnations_change_nothing(shown: list[Document]) -> None:
 @settings(max_examples=30)
 @given(documents)
 def test_the_same_document_twice_is_told_once(shown: list[Document]) -> None:
-    following = Following()
+    following = ChangeTracker()
     for document in shown:
         following.look(document, NOON)
         assert following.look(document, NOON) == ()
@@ -95,7 +95,7 @@ def test_what_is_over_is_told_before_what_came() -> None:
     ],
 )
 def test_scheduled_that_vanishes(minutes: int, approved: bool, kind: str, presumed: bool) -> None:
-    following = Following()
+    following = ChangeTracker()
     following.look(Document(1, (event("a"),)), NOON)
     if approved:
         following.approved("A")
@@ -120,7 +120,7 @@ def test_an_event_that_is_listed_again_begins_anew() -> None:
 
 
 def test_what_a_version_does_not_list_is_not_over() -> None:
-    following = Following()
+    following = ChangeTracker()
     spot = event("P", type="Preempt")
     following.look(Document(1, (event("A"), spot)), NOON)
     assert following.look(Document(1, (event("A"),)), NOON, {"Preempt"}) == ()

@@ -7,7 +7,7 @@ import pytest
 from forewarn.client import Client, pace
 from forewarn.client.discovery import endpoint
 from forewarn.client.errors import BadEndpoint, ClientError
-from forewarn.client.steps import Place
+from forewarn.client.steps import Location
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from forewarn.client.steps import Place
 )
 def test_an_address(said: str, host: str, port: int, authority: str) -> None:
     found = endpoint.place(said)
-    assert (found, found.authority) == (Place(host, port), authority)
+    assert (found, found.authority) == (Location(host, port), authority)
 
 
 @pytest.mark.parametrize(
@@ -45,9 +45,9 @@ def test_what_is_none_is_refused_in_a_line(said: str) -> None:
 
 def test_what_is_said_comes_before_what_the_environment_says() -> None:
     environ = {"FOREWARN_METADATA": "http://127.0.0.9:1"}
-    assert endpoint.said("http://x", environ) == Place("x")
+    assert endpoint.said("http://x", environ) == Location("x")
     for none in (None, ""):
-        assert endpoint.said(none, environ) == Place("127.0.0.9", 1)
+        assert endpoint.said(none, environ) == Location("127.0.0.9", 1)
         assert endpoint.said(none, {}) is None
     with pytest.raises(BadEndpoint, match=r"^FOREWARN_METADATA: 'http://…@x' is no address"):
         endpoint.said(None, {"FOREWARN_METADATA": "http://me:pass@x"})

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forewarn.client.exchange import Exchange
-from forewarn.client.steps import Answer, Ask, Place
+from forewarn.client.steps import Answer, Ask, Location
 
-ASK = Ask(place=Place("169.254.169.254"), target="/x", connect=1.0, answer=1.0)
+ASK = Ask(place=Location("169.254.169.254"), target="/x", connect=1.0, answer=1.0)
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\nETag: a\r\nX-A: 1\r\nx-a: 2\r\n\r\n"
 CHUNKED = b"HTTP/1.1 200 OK\r\nETag: a\r\nX-A: 1\r\nx-a: 2\r\nTransfer-Encoding: chunked\r\n\r\n"
 BODY = b'{"Events":[]}'

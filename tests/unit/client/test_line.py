@@ -12,9 +12,9 @@ import pytest
 from raw_lines import LINES, AnyLine, Raw, raw, read_head
 
 from forewarn.client import exchange, pace
-from forewarn.client.async_connection import AsyncLine
-from forewarn.client.connection import Line
-from forewarn.client.steps import Answer, Ask, Place
+from forewarn.client.async_connection import AsyncConnection
+from forewarn.client.connection import Connection
+from forewarn.client.steps import Answer, Ask, Location
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 
@@ -190,7 +190,7 @@ def test_a_name_with_several_addresses_is_asked_at_the_first_that_answers(
             "getaddrinfo",
             lambda host, *more, **kw: found if host == "both.test" else real(host, *more, **kw),
         )
-        place = Place("both.test", server.place.port)
+        place = Location("both.test", server.place.port)
         answer = line.ask(Ask(place=place, target="/x", connect=0.2, answer=5.0))
         assert (answer.status, answer.trouble) == (200, "")
 
@@ -208,10 +208,10 @@ def test_places_where_nobody_is(line: AnyLine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     for place, trouble in (
-        (Place("127.0.0.1", port), "refused"),
-        (Place("nobody.invalid"), "unreachable"),
-        (Place("x" * 64 + ".invalid"), "unreachable"),
-        (Place("::ffff:0:0", 9), "unreachable"),
+        (Location("127.0.0.1", port), "refused"),
+        (Location("nobody.invalid"), "unreachable"),
+        (Location("x" * 64 + ".invalid"), "unreachable"),
+        (Location("::ffff:0:0", 9), "unreachable"),
     ):
         answer = line.ask(Ask(place=place, target="/", connect=5.0, answer=1.0))
         assert (answer.status, answer.trouble in (trouble, "refused")) == (None, True), place
@@ -224,7 +224,7 @@ def test_another_place_is_another_connection(line: AnyLine) -> None:
 
 
 def test_who_waits_in_another_thread_is_told_to_stop() -> None:
-    line = Line()
+    line = Connection()
     server = Raw(lambda connection: server.hangs()(connection))
     answers: list[Answer] = []
     with server:
@@ -241,7 +241,7 @@ def test_who_waits_in_another_thread_is_told_to_stop() -> None:
 
 def test_who_is_cancelled_leaves_no_answer_behind() -> None:
     async def asking(server: Raw) -> Answer:
-        line = AsyncLine()
+        line = AsyncConnection()
         ask = Ask(place=server.place, target="/x", connect=5.0, answer=600.0)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
@@ -261,7 +261,7 @@ def test_who_is_cancelled_leaves_no_answer_behind() -> None:
 
 
 def test_who_is_interrupted_leaves_no_answer_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    line = Line()
+    line = Connection()
     with raw(OK, OK) as server:
         with monkeypatch.context() as patched:
             patched.setattr(exchange.Exchange, "feed", _interrupted)

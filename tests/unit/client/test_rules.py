@@ -23,14 +23,14 @@ from forewarn.client import pace
 from forewarn.client.errors import NoEndpoint, NotApproved, Unavailable
 from forewarn.client.identity import VERSIONS as OF_INSTANCE
 from forewarn.client.rules import MAX_NOTE
-from forewarn.client.steps import Answer, Ask, Place
+from forewarn.client.steps import Answer, Ask, Location
 from forewarn.core.events import MAX_READY_NOTE
-from forewarn.wire.extensions import Word
+from forewarn.wire.extensions import ReadinessReport
 from forewarn.wire.times import rfc1123
 from forewarn.wire.versions import VERSIONS
 
 DOWNWARDS = [one.name for one in reversed(VERSIONS)]
-A, B = Place("169.254.169.254"), Place("168.63.129.16", 8080)
+A, B = Location("169.254.169.254"), Location("168.63.129.16", 8080)
 LISTING = (
     b'{"error":"Bad request. api-version is invalid or was not specified in the request.",'
     b'"newest-versions":["2025-04-07","2024-07-17","2024-03-15"]}'
@@ -483,7 +483,7 @@ READY = b'{"EventId":"x","Ready":[{"Machine":"web_1","At":"","Note":""}],"Waitin
 
 def test_readiness_is_offered_or_it_is_not() -> None:
     stage = Pretended(in_turn(answer(410), answer(500), answer(200, READY)))
-    told = stage.done(stage.rules.readiness("x/y", 60, Word(note="drained")))
+    told = stage.done(stage.rules.readiness("x/y", 60, ReadinessReport(note="drained")))
     assert told is not None
     assert (told.ready, told.waiting) == (("web_1",), ("web_0",))
     assert {(ask.method, ask.target) for ask in stage.asks} == {("PUT", "/forewarn/v1/ready/x%2Fy")}
@@ -496,14 +496,14 @@ def test_readiness_is_offered_or_it_is_not() -> None:
 def test_a_word_that_was_changed_too_often_stays_as_it_is() -> None:
     refusal = answer(429, b'{"error":"changed 16 times"}')
     stage = Pretended(lambda ask: refusal if ask.method == "PUT" else answer(200, READY))
-    assert stage.done(stage.rules.readiness("x", 60, Word())) is not None
+    assert stage.done(stage.rules.readiness("x", 60, ReadinessReport())) is not None
     assert stage.rests == []
 
 
 def test_a_note_that_is_too_long_is_not_sent() -> None:
     stage = Pretended(always(answer(200, READY)))
     with pytest.raises(ValueError, match="at most 1,024 characters, not 1,025"):
-        stage.done(stage.rules.readiness("x", 60, Word(note="x" * 1_025)))
+        stage.done(stage.rules.readiness("x", 60, ReadinessReport(note="x" * 1_025)))
     assert stage.asks == []
     assert MAX_NOTE == MAX_READY_NOTE
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from forewarn.control.server import connections
-from forewarn.control.server.connections import Crowd, Visit
+from forewarn.control.server.connections import OperatorConnection, OperatorConnections
 
 
 @pytest.fixture
@@ -18,14 +18,16 @@ def line() -> Iterator[socket.socket]:
         yield ours
 
 
-def entered(among: Crowd, line: socket.socket, *addresses: str) -> list[Visit]:
+def entered(
+    among: OperatorConnections, line: socket.socket, *addresses: str
+) -> list[OperatorConnection]:
     visits = [among.enter(line, address) for address in addresses]
     assert None not in visits
     return [visit for visit in visits if visit is not None]
 
 
 def test_whoever_holds_most_gives_way_first(line: socket.socket) -> None:
-    among = Crowd(4)
+    among = OperatorConnections(4)
     single, *many = entered(among, line, "10.0.0.1", *["10.0.0.2"] * 3)
     entered(among, line, "10.0.0.3")
     assert len(among) == 4
@@ -36,7 +38,7 @@ def test_whoever_holds_most_gives_way_first(line: socket.socket) -> None:
 
 
 def test_who_is_being_answered_never_gives_way(line: socket.socket) -> None:
-    among = Crowd(2)
+    among = OperatorConnections(2)
     for visit in entered(among, line, "10.0.0.1", "10.0.0.2"):
         visit.busy()
     assert among.enter(line, "10.0.0.3") is None
@@ -47,7 +49,7 @@ def test_one_address_has_a_share_however_much_room_there_is(
     line: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "MAX_OPERATOR_SHARE", 2)
-    among = Crowd()
+    among = OperatorConnections()
     for visit in entered(among, line, "10.0.0.1", "10.0.0.1"):
         visit.busy()
     assert among.enter(line, "10.0.0.1") is None
@@ -59,7 +61,7 @@ def test_one_address_has_a_share_however_much_room_there_is(
 
 
 def test_what_is_over_makes_room_once(line: socket.socket) -> None:
-    among = Crowd(2)
+    among = OperatorConnections(2)
     first, second = entered(among, line, "10.0.0.1", "10.0.0.1")
     first.busy()
     for _ in range(2):

@@ -106,7 +106,7 @@ class Referee:
         match command:
             case commands.Approve(ids=ids):
                 assert refused == (not self.listed.issuperset(ids)), (ids, self.listed)
-            case commands.Overrule(id=id):
+            case commands.OperatorApprove(id=id):
                 assert refused == (id not in active)
             case commands.Cancel(id=id):
                 assert refused == (id not in active or active[id].status is Status.STARTED)
@@ -128,9 +128,9 @@ class Referee:
                 assert refused == (not shown or not there or not allowed)
                 if not refused and word != before_this[0]:
                     self.words[id, name] = (word, before_this[1] + 1)
-            case commands.Strike(machines=names):
+            case commands.Fail(machines=names):
                 assert refused == unsuitable(before, names)
-            case commands.Maintain(type=type, machine=name):
+            case commands.UserMaintenance(type=type, machine=name):
                 same = same_request(before, command)
                 if unsuitable(before, (name,)) or type not in BY_USER:
                     assert refused
@@ -157,9 +157,9 @@ class Referee:
         match command:
             case commands.Approve(ids=ids) if before.enabled:
                 self.approved |= scheduled & set(ids)
-            case commands.Overrule(id=id):
+            case commands.OperatorApprove(id=id):
                 self.approved |= scheduled & {id}
-            case commands.Maintain():
+            case commands.UserMaintenance():
                 same = same_request(before, command)
                 if same is not None and not before.enabled:
                     return  # announced before, it keeps its NotBefore
@@ -264,10 +264,10 @@ class Referee:
                 asked += paced(promised, now)
             case commands.Raise(machines=machines, not_before=int(when)):
                 asked = when
-            case commands.Maintain(machine=machine):
+            case commands.UserMaintenance(machine=machine):
                 machines = (machine,)
                 asked += paced(NOTICE[event.type], now)
-            case commands.Strike(machines=machines):
+            case commands.Fail(machines=machines):
                 assert event.status is Status.STARTED
             case _:
                 raise AssertionError(f"{command} raised an event")

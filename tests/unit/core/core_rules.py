@@ -103,7 +103,7 @@ def pending_user_events(group: Group) -> list[Event]:
     ]
 
 
-def same_request(group: Group, command: commands.Maintain) -> Event | None:
+def same_request(group: Group, command: commands.UserMaintenance) -> Event | None:
     """The event that an earlier, equal request of a user has brought about and that waits."""
     for event in pending_user_events(group):
         if event.type is command.type and event.resources == (command.machine,):
@@ -111,14 +111,14 @@ def same_request(group: Group, command: commands.Maintain) -> Event | None:
     return None
 
 
-def goes_at_once(group: Group, command: commands.Maintain | commands.Raise) -> bool:
+def goes_at_once(group: Group, command: commands.UserMaintenance | commands.Raise) -> bool:
     """Does a user's event need nobody's approval? Nobody listens, or a policy has approved it."""
     if command.type in group.policy.auto_approve:
         return True
     return not group.enabled
 
 
-def too_many(group: Group, command: commands.Maintain | commands.Raise) -> bool:
+def too_many(group: Group, command: commands.UserMaintenance | commands.Raise) -> bool:
     limit = group.policy.user_event_limit
     if limit is None or goes_at_once(group, command):
         return False

@@ -8,6 +8,7 @@ from core_referee import Referee
 
 from forewarn.core import (
     Changes,
+    Durations,
     Event,
     EventType,
     Group,
@@ -17,7 +18,6 @@ from forewarn.core import (
     Now,
     Policy,
     Refused,
-    Rules,
     Status,
     apply,
     commands,
@@ -35,9 +35,9 @@ START: Time = 1_700_000_000 * SECOND + 123_456  # not a whole second, on purpose
 
 
 class World:
-    def __init__(self, rules: Rules | None = None, name: str = "web") -> None:
+    def __init__(self, rules: Durations | None = None, name: str = "web") -> None:
         self.group = Group(name=name)
-        self.now = Now(at=START, rules=rules or Rules())
+        self.now = Now(at=START, rules=rules or Durations())
         self.served: Duration = START
         self.history: list[tuple[Change, ...]] = []
         self.referee = Referee()
@@ -116,11 +116,11 @@ class World:
 
     def maintained(self, type: EventType, machine: str) -> str:
         return self.do(
-            commands.Maintain(id=self.new_id(), type=type, machine=machine, by="ann")
+            commands.UserMaintenance(id=self.new_id(), type=type, machine=machine, by="ann")
         ).event
 
     def struck(self, *machines: str, type: EventType = EventType.REBOOT) -> str:
-        command = commands.Strike(id=self.new_id(), type=type, machines=machines, by="watchdog")
+        command = commands.Fail(id=self.new_id(), type=type, machines=machines, by="watchdog")
         return self.do(command).event
 
     def approve(self, *ids: str, by: str = "m0") -> Changes:
@@ -263,7 +263,7 @@ def machines(domains: dict[str, int], *, host: str = "h", spot: bool = False) ->
 
 
 def world(
-    rules: Rules | None = None, *, policy: Policy | None = None, enabled: bool = True
+    rules: Durations | None = None, *, policy: Policy | None = None, enabled: bool = True
 ) -> World:
     """Four machines in two update domains, listening: m0 and m1 in 0, m2 and m3 in 1."""
     made = World(rules)

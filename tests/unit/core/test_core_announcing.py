@@ -8,10 +8,10 @@ import pytest
 from core_world import START, World, world
 
 from forewarn.core import (
+    Durations,
     EventType,
     Policy,
     Reason,
-    Rules,
     Source,
     Status,
     commands,
@@ -36,8 +36,8 @@ def raising(w: World, **fields: Any) -> commands.Raise:
     return commands.Raise(id=w.new_id(), **(plain | fields))
 
 
-def restart(w: World, machine: str = "m0", type: EventType = REBOOT) -> commands.Maintain:
-    return commands.Maintain(id=w.new_id(), type=type, machine=machine, by="ann")
+def restart(w: World, machine: str = "m0", type: EventType = REBOOT) -> commands.UserMaintenance:
+    return commands.UserMaintenance(id=w.new_id(), type=type, machine=machine, by="ann")
 
 
 # Notice.
@@ -70,7 +70,7 @@ def test_a_not_before_that_is_a_whole_second_is_taken_as_it_is() -> None:
 
 
 def test_speed_divides_the_notice_and_not_the_clock() -> None:
-    w = world(Rules(speed=60.0))
+    w = world(Durations(speed=60.0))
     id = w.raised(REBOOT, "m0")
     assert w.event(id).not_before == ceil_second(START + 15 * SECOND)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from core_world import START, World, machines, world
 
-from forewarn.core import EventType, Machine, Reason, Rules, Status, commands
+from forewarn.core import Durations, EventType, Machine, Reason, Status, commands
 from forewarn.core.deciding.decide import LEAST_PAUSE
 from forewarn.core.events import Attempt
 from forewarn.core.time import MINUTE, SECOND
@@ -75,7 +75,7 @@ def test_a_failed_attempt_is_repeated_after_pauses_that_grow_to_five_minutes() -
 
 
 def test_speed_divides_the_pause_before_another_attempt() -> None:
-    w = world(Rules(speed=10.0))
+    w = world(Durations(speed=10.0))
     id = w.struck("m0")
     w.answer(id, commands.Failed("no"))
     assert attempt(w, id).next_at == START + SECOND // 2

@@ -11,7 +11,7 @@ from forewarn.core import EventType, Group, GroupKind, Machine, Now, Policy, app
 from forewarn.core import commands as c
 from forewarn.core.changes import Changes
 from forewarn.core.fleet import Health, Host
-from forewarn.core.history import MOVES, ROLLOUT, Record, Scribe, What, seen
+from forewarn.core.history import MOVES, ROLLOUT, HistoryWriter, Record, What, seen
 from forewarn.core.lifecycle import Move
 from forewarn.core.registry import HostPut, HostRemoved, Put, RolloutPut, RolloutRemoved
 from forewarn.core.rollouts.model import Rollout, Switch
@@ -34,7 +34,7 @@ class Written:
     def told(self, command: c.Command, now: Now = NOW) -> list[Record]:
         decision = decide(self.group, command, now)
         assert isinstance(decision, Changes), decision
-        scribe = Scribe({"web": self.group}, {})
+        scribe = HistoryWriter({"web": self.group}, {})
         records = list(scribe.records(now.at, [("web", decision.items)]))
         self.group = apply(self.group, decision.items)
         return records
@@ -49,7 +49,7 @@ def short(records: list[Record]) -> list[tuple[str, str, str]]:
 
 
 def beside(*puts: Put, hosts: dict[str, Host] | None = None) -> list[tuple[str, str, str, str]]:
-    records = Scribe({}, hosts or {}).records(NOW.at, [], puts)
+    records = HistoryWriter({}, hosts or {}).records(NOW.at, [], puts)
     return [(r.what.value, r.by, r.host or r.cause, r.note) for r in records]
 
 
@@ -97,7 +97,7 @@ def test_what_a_policy_approves_as_it_is_raised_is_approved_by_the_policy() -> N
     assert short(web.told(c.SetPolicy(policy=policy, by="ann"))) == [
         ("group-changed", "ann", "policy")
     ]
-    records = web.told(c.Maintain(id="A", type=EventType.REBOOT, machine="web_0", by="bob"))
+    records = web.told(c.UserMaintenance(id="A", type=EventType.REBOOT, machine="web_0", by="bob"))
     assert [(what, by) for what, by, _ in short(records)] == [
         ("raised", "bob"),
         ("approved", "policy"),
@@ -181,7 +181,7 @@ def test_what_one_commit_puts_twice_is_compared_with_what_came_first() -> None:
     group = apply(web.group, first.items)
     second = decide(group, msgspec.structs.replace(added, machines=(other,)), NOW)
     assert isinstance(second, Changes)
-    scribe = Scribe({"web": web.group}, {})
+    scribe = HistoryWriter({"web": web.group}, {})
     records = scribe.records(NOW.at, [("web", (*first.items, *second.items))])
     assert [r.what for r in records] == [What.MACHINE_ADDED, What.MACHINE_CHANGED]
 
@@ -254,7 +254,7 @@ def test_the_first_sight_names_who_saw_it() -> None:
 def test_what_leaves_its_host_says_which_machines() -> None:
     web = Written("web_0")
     web.raised("A", "web_0", notice=40 * 60_000_000)
-    web.told(c.Maintain(id="B", type=EventType.REDEPLOY, machine="web_0", by="ann"))
+    web.told(c.UserMaintenance(id="B", type=EventType.REDEPLOY, machine="web_0", by="ann"))
     done = c.Answer(id="B", attempt=1, outcome=c.Done({"web_0": "rack-2"}))
     assert short(web.told(done, later(1))) == [
         ("finished", "driver", "carried out"),

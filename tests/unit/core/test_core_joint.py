@@ -15,7 +15,7 @@ from forewarn.core import commands as c
 from forewarn.core.changes import EventMoved, apply
 from forewarn.core.deciding.due import due
 from forewarn.core.deciding.holds import HoldKind
-from forewarn.core.deciding.joint import Together, decide_together, holds, joint_due, members
+from forewarn.core.deciding.joint import JointChanges, decide_together, holds, joint_due, members
 from forewarn.core.events import Event, Joint
 from forewarn.core.lifecycle import Move
 from forewarn.core.time import MINUTE, SECOND, Duration
@@ -40,9 +40,9 @@ class Fleet:
         self._ids += 1
         return f"E{self._ids}"
 
-    def ask(self, *commands: tuple[str, c.Command]) -> Together | Refused:
+    def ask(self, *commands: tuple[str, c.Command]) -> JointChanges | Refused:
         decided = decide_together(self.groups, commands, self.now)
-        if isinstance(decided, Together):
+        if isinstance(decided, JointChanges):
             before = dict(self.groups)
             for name, items in decided.items.items():
                 self.groups[name] = apply(self.groups[name], items)
@@ -51,12 +51,12 @@ class Fleet:
             self._judge(before, decided)
         return decided
 
-    def do(self, *commands: tuple[str, c.Command]) -> Together:
+    def do(self, *commands: tuple[str, c.Command]) -> JointChanges:
         decided = self.ask(*commands)
-        assert isinstance(decided, Together), decided
+        assert isinstance(decided, JointChanges), decided
         return decided
 
-    def _judge(self, before: dict[str, Group], decided: Together) -> None:
+    def _judge(self, before: dict[str, Group], decided: JointChanges) -> None:
         """Whatever starts was allowed to."""
         for name, items in decided.items.items():
             for item in items:
@@ -193,7 +193,7 @@ def test_a_slot_that_is_taken_in_one_group_holds_all() -> None:
         source=Source.USER,
         notice=None,
     )
-    fleet.do(("b", user), ("b", c.Overrule(id="U", by="ops")))
+    fleet.do(("b", user), ("b", c.OperatorApprove(id="U", by="ops")))
     joint = fleet.maintain({"a": 0, "b": 0})
     fleet.approve(joint, "a", "b")
     assert fleet.statuses(joint) == {Status.SCHEDULED}
@@ -290,7 +290,7 @@ def test_a_machine_that_redeploys_in_time_is_no_longer_concerned(minutes: int) -
     fleet.enable("a", "b")
     joint = fleet.maintain({"a": 0, "b": 0})
     fleet.pass_time(minutes * MINUTE)
-    user = c.Maintain(id="U", type=EventType.REDEPLOY, machine="a_0", by="ann")
+    user = c.UserMaintenance(id="U", type=EventType.REDEPLOY, machine="a_0", by="ann")
     fleet.do(("a", user), ("a", c.Approve(ids=("U",), by="a_0")))
     fleet.do(("a", c.Answer(id="U", attempt=1, outcome=c.Done({"a_0": "elsewhere"}))))
     assert set(fleet.events(joint)) == {"b"}
@@ -330,7 +330,7 @@ class AnyFleet(RuleBasedStateMachine):
     @rule(name=st.sampled_from(GROUPS), domain=st.sampled_from(DOMAINS), data=st.data())
     def user(self, name: str, domain: int, data: Any) -> None:
         kind = data.draw(st.sampled_from([EventType.REBOOT, EventType.REDEPLOY]))
-        command = c.Maintain(
+        command = c.UserMaintenance(
             id=self.fleet.new_id(), type=kind, machine=f"{name}_{domain}", by="ann"
         )
         self.fleet.ask((name, command))
@@ -411,7 +411,7 @@ class AnyFleet(RuleBasedStateMachine):
                 held = holds(before, joint, now)
                 name = next(iter(active))
                 then = decide_together(before, [(name, c.Tick(seen=now.served))], now)
-                assert isinstance(then, Together)
+                assert isinstance(then, JointChanges)
                 starts = any(
                     isinstance(item, EventMoved)
                     and item.what is Move.START

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from core_world import START, World, world
 
-from forewarn.core import EventType, Reason, Rules, Status, commands, due, why
+from forewarn.core import Durations, EventType, Reason, Status, commands, due, why
 from forewarn.core.changes import Disabled, Seen
 from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND
@@ -32,7 +32,7 @@ def test_the_first_document_is_1_and_holds_what_is_already_pending() -> None:
 
 
 def test_the_first_get_may_take_a_while_to_be_answered() -> None:
-    w = world(Rules(enable_delay=2 * MINUTE), enabled=False)
+    w = world(Durations(enable_delay=2 * MINUTE), enabled=False)
     w.poll()
     assert not w.view.enabled
     w.later(MINUTE)
@@ -46,7 +46,7 @@ def test_the_first_get_may_take_a_while_to_be_answered() -> None:
 
 
 def test_disabling_while_enabling_ends_that() -> None:
-    w = world(Rules(enable_delay=2 * MINUTE), enabled=False)
+    w = world(Durations(enable_delay=2 * MINUTE), enabled=False)
     w.poll()
     w.do(commands.Disable(by="ops"))
     w.run(10 * MINUTE)
@@ -54,7 +54,7 @@ def test_disabling_while_enabling_ends_that() -> None:
 
 
 def test_a_started_event_whose_retry_comes_due_as_the_group_is_enabled_is_listed() -> None:
-    w = world(Rules(enable_delay=2 * MINUTE), enabled=False)
+    w = world(Durations(enable_delay=2 * MINUTE), enabled=False)
     id = w.struck("m0")
     w.poll()
     w.answer(id, commands.Again(at=w.now.at + 2 * MINUTE))
@@ -130,14 +130,14 @@ def test_silence_counts_only_while_the_endpoint_was_serving() -> None:
 
 
 def test_without_a_limit_of_silence_a_group_is_disabled_only_on_request() -> None:
-    w = world(Rules(silence=None))
+    w = world(Durations(silence=None))
     assert due(w.group, w.now) is None
     w.run(400 * DAY)
     assert w.view.enabled
 
 
 def test_speed_divides_silence() -> None:
-    w = world(Rules(speed=24.0))
+    w = world(Durations(speed=24.0))
     w.run(HOUR - 1)
     assert w.view.enabled
     w.run(1)
@@ -262,7 +262,7 @@ def test_every_id_that_was_ever_listed_may_be_approved() -> None:
 def test_an_operators_approval_needs_no_listener() -> None:
     w = world(enabled=False)
     id = w.raised(REBOOT, "m0")
-    w.do(commands.Overrule(id=id, by="ops"))
+    w.do(commands.OperatorApprove(id=id, by="ops"))
     assert w.status(id) is Status.STARTED
 
 
@@ -270,16 +270,16 @@ def test_an_operators_approval_of_what_needs_none_says_so() -> None:
     w = world()
     first, second = w.raised(REBOOT, "m0"), w.raised(REBOOT, "m0")
     w.approve(first, second, by="m1")
-    started = w.do(commands.Overrule(id=first, by="ops"))
+    started = w.do(commands.OperatorApprove(id=first, by="ops"))
     assert (started.items, started.notes) == ((), ("it had started already",))
-    waiting = w.do(commands.Overrule(id=second, by="ops"))
+    waiting = w.do(commands.OperatorApprove(id=second, by="ops"))
     assert waiting.items == ()
     assert "already, by m1" in waiting.notes[0]
 
 
-@pytest.mark.parametrize("command", [commands.Overrule, commands.Cancel])
+@pytest.mark.parametrize("command", [commands.OperatorApprove, commands.Cancel])
 def test_an_operator_cannot_decide_on_an_event_that_is_not_active(
-    command: type[commands.Overrule] | type[commands.Cancel],
+    command: type[commands.OperatorApprove] | type[commands.Cancel],
 ) -> None:
     w = world()
     said = w.refused(command(id="E9", by="ops"))

@@ -15,11 +15,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from forewarn.core import (
     Changes,
+    Durations,
     EventType,
     GroupKind,
     Machine,
     Policy,
-    Rules,
     Source,
     commands,
     due,
@@ -35,7 +35,7 @@ few = st.lists(some, min_size=1, max_size=3)
 types = st.sampled_from([*EventType, EventType.FREEZE, EventType.REBOOT, EventType.REDEPLOY])
 done = st.dictionaries(st.sampled_from(NAMES), st.sampled_from(HOSTS), max_size=2)
 rules_in_force = st.builds(
-    Rules,
+    Durations,
     speed=st.sampled_from([1.0, 60.0, 7.0]),
     silence=st.sampled_from([DAY, None]),
     start_grace=st.sampled_from([60 * SECOND, 0]),
@@ -83,7 +83,7 @@ class AnyGroup(RuleBasedStateMachine):
         listening=st.booleans(),
     )
     def begin(
-        self, kind: GroupKind, rules: Rules, domains: list[int], policy: Policy, listening: bool
+        self, kind: GroupKind, rules: Durations, domains: list[int], policy: Policy, listening: bool
     ) -> None:
         self.world = World(rules)
         made = [
@@ -225,7 +225,7 @@ class AnyGroup(RuleBasedStateMachine):
     )
     def strike(self, type: EventType, pick: int, more: list[int]) -> None:
         self.world.ask(
-            commands.Strike(
+            commands.Fail(
                 id=self.world.new_id(), type=type, machines=self.mates(pick, more), by="watchdog"
             )
         )
@@ -234,7 +234,7 @@ class AnyGroup(RuleBasedStateMachine):
     def maintain(self, type: EventType, pick: int) -> None:
         (machine,) = self.mates(pick, [])
         self.world.ask(
-            commands.Maintain(id=self.world.new_id(), type=type, machine=machine, by="ann")
+            commands.UserMaintenance(id=self.world.new_id(), type=type, machine=machine, by="ann")
         )
 
     @rule(pick=some, type=st.sampled_from([EventType.REDEPLOY, EventType.PREEMPT]))
@@ -243,12 +243,12 @@ class AnyGroup(RuleBasedStateMachine):
         names = self.mates(pick, [])
         id = self.world.new_id()
         asked = self.world.ask(
-            commands.Maintain(id=id, type=type, machine=names[0], by="ann")
+            commands.UserMaintenance(id=id, type=type, machine=names[0], by="ann")
             if type is EventType.REDEPLOY
             else commands.Raise(id=id, type=type, machines=names, by="ann")
         )
         if isinstance(asked, Changes):
-            self.world.ask(commands.Overrule(id=asked.event, by="ann"))
+            self.world.ask(commands.OperatorApprove(id=asked.event, by="ann"))
             if self.world.status(asked.event) is Status.STARTED:
                 self.world.carried_out(asked.event, **{names[0]: "h9"})
 
@@ -298,7 +298,7 @@ class AnyGroup(RuleBasedStateMachine):
             case "approve":
                 self.world.ask(self.world.approval(*ids))
             case "overrule":
-                self.world.ask(commands.Overrule(id=ids[0], by="ops"))
+                self.world.ask(commands.OperatorApprove(id=ids[0], by="ops"))
             case "cancel":
                 self.world.ask(commands.Cancel(id=ids[0], by="ops"))
             case "retry":

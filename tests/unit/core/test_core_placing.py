@@ -11,7 +11,7 @@ import pytest
 from forewarn.core import EventType, Group, GroupKind, Machine, Now, Refused, Source, Status, apply
 from forewarn.core import commands as c
 from forewarn.core.changes import EventMoved
-from forewarn.core.deciding.joint import Together, decide_together, members
+from forewarn.core.deciding.joint import JointChanges, decide_together, members
 from forewarn.core.events import Joint
 from forewarn.core.lifecycle import Move
 from forewarn.core.time import MINUTE, SECOND
@@ -27,7 +27,7 @@ class Fleet:
         self.define("a", a0="h1", a1="h1", a2="h2")
         self.define("b", b0="h1")
 
-    def do(self, *commands: tuple[str, c.Command]) -> Together:
+    def do(self, *commands: tuple[str, c.Command]) -> JointChanges:
         decided = decide_together(self.groups, commands, self.now)
         assert not isinstance(decided, Refused), decided
         for name, items in decided.items.items():
@@ -36,7 +36,7 @@ class Fleet:
             self.over |= {item.event.id: item for item in ends if item.event.status.over}
         return decided
 
-    def define(self, group: str, **hosts: str) -> Together:
+    def define(self, group: str, **hosts: str) -> JointChanges:
         machines = tuple(Machine(name=name, host=host) for name, host in hosts.items())
         command = c.Define(kind=GroupKind.SCALE_SET, machines=machines, by="ann")
         return self.do((group, command))

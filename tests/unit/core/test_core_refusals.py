@@ -21,8 +21,8 @@ def raising(w: World, **fields: Any) -> commands.Raise:
     return commands.Raise(id=w.new_id(), **(plain | fields))
 
 
-def restart(w: World, machine: str = "m0", type: EventType = REBOOT) -> commands.Maintain:
-    return commands.Maintain(id=w.new_id(), type=type, machine=machine, by="ann")
+def restart(w: World, machine: str = "m0", type: EventType = REBOOT) -> commands.UserMaintenance:
+    return commands.UserMaintenance(id=w.new_id(), type=type, machine=machine, by="ann")
 
 
 # Machines that cannot be named.
@@ -31,7 +31,7 @@ def restart(w: World, machine: str = "m0", type: EventType = REBOOT) -> commands
 def three_ways(w: World, *names: str) -> list[commands.Command]:
     asked: list[commands.Command] = [
         raising(w, machines=names),
-        commands.Strike(id=w.new_id(), type=REBOOT, machines=names, by="watchdog"),
+        commands.Fail(id=w.new_id(), type=REBOOT, machines=names, by="watchdog"),
     ]
     return [*asked, restart(w, names[0])] if len(names) == 1 else asked
 

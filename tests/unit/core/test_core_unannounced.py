@@ -12,13 +12,13 @@ from core_world import START, world
 
 from forewarn.core import (
     Changes,
+    Durations,
     EventType,
     Group,
     GroupKind,
     Machine,
     Policy,
     Reason,
-    Rules,
     Source,
     Status,
     apply,
@@ -38,7 +38,7 @@ USER_TYPES = (REBOOT, REDEPLOY)
 
 
 def maintain(type: EventType) -> commands.Command:
-    return commands.Maintain(id="E", type=type, machine="m0", by="ann")
+    return commands.UserMaintenance(id="E", type=type, machine="m0", by="ann")
 
 
 def schedule(type: EventType, source: Source = Source.PLATFORM) -> commands.Command:
@@ -54,7 +54,7 @@ def degraded() -> commands.Command:
     return commands.Raise(id="E", type=REDEPLOY, machines=("m0",), by="ops", notice=7 * DAY)
 
 
-FAILURE = commands.Strike(id="E", type=REDEPLOY, machines=("m0",), by="watchdog")
+FAILURE = commands.Fail(id="E", type=REDEPLOY, machines=("m0",), by="watchdog")
 EVICTION = commands.Evict(id="E", machine="m0", by="ops")
 DELETE = commands.Delete(id="E", machine="m0", by="ann")
 
@@ -104,7 +104,7 @@ CASES: dict[str, tuple[commands.Command, Policy, bool, str, str, int]] = {
 
 
 def group(policy: Policy, spot: bool, enabled: bool) -> Group:
-    now = Now(at=START, rules=Rules())
+    now = Now(at=START, rules=Durations())
     machines = (
         Machine(name="m0", update_domain=0, host="h0", spot=spot),
         Machine(name="m1", update_domain=1, host="h1"),
@@ -125,7 +125,7 @@ def done(group: Group, command: commands.Command, now: Now) -> Group:
 def test_what_is_shown_of_what_happens(case: str, enabled: bool) -> None:
     command, policy, spot, if_enabled, if_disabled, notice = CASES[case]
     expected = if_enabled if enabled else if_disabled
-    now = Now(at=START, rules=Rules())
+    now = Now(at=START, rules=Durations())
     before = group(policy, spot, enabled)
     after = done(before, command, now)
     (event,) = after.events
@@ -180,7 +180,7 @@ def test_it_is_not_shown_after_the_first_get_while_it_is_under_way(type: EventTy
 
 
 def test_it_is_not_shown_if_the_first_answer_takes_its_time() -> None:
-    w = world(Rules(enable_delay=2 * MINUTE), enabled=False)
+    w = world(Durations(enable_delay=2 * MINUTE), enabled=False)
     w.poll()
     id = w.maintained(REBOOT, "m0")
     assert w.status(id) is Status.STARTED
@@ -193,7 +193,7 @@ def test_what_was_announced_before_the_group_was_disabled_keeps_its_not_before()
     id = w.maintained(REBOOT, "m0")
     not_before = w.event(id).not_before
     w.do(commands.Disable(by="ops"))
-    again = w.do(commands.Maintain(id="X", type=REBOOT, machine="m0", by="ann"))
+    again = w.do(commands.UserMaintenance(id="X", type=REBOOT, machine="m0", by="ann"))
     assert again.event == id
     assert "keeps its NotBefore" in again.notes[1]
     w.run_to(not_before - 1)
@@ -213,7 +213,7 @@ def test_a_second_restart_while_the_unannounced_one_runs_waits_and_is_unannounce
     second = w.maintained(REBOOT, "m0")
     assert second != first
     assert w.status(second) is Status.SCHEDULED
-    third = w.do(commands.Maintain(id="X", type=REBOOT, machine="m0", by="ann"))
+    third = w.do(commands.UserMaintenance(id="X", type=REBOOT, machine="m0", by="ann"))
     assert third.event == second
     assert "unannounced" in third.notes[1]
     (hold,) = why(w.group, second, w.now)

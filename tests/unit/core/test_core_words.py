@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Now, Rules, ceil_second
+from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Durations, Now, ceil_second
 from forewarn.support.text import in_words, listing, parse_duration
 
 
@@ -106,7 +106,7 @@ def test_rounding_up_to_a_second_never_makes_a_notice_short(at: int) -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 90 * DAY), st.sampled_from([1.0, 2.0, 60.0, 1_000.0]))
 def test_speed_divides_a_duration(duration: int, speed: float) -> None:
-    assert abs(Rules(speed=speed).paced(duration) * speed - duration) <= speed
+    assert abs(Durations(speed=speed).paced(duration) * speed - duration) <= speed
 
 
 def test_time_served_stands_still_while_nobody_serves() -> None:

@@ -8,7 +8,7 @@ import pytest
 from forewarn.core import EventType, GroupKind, GroupView, Source, Status
 from forewarn.core.fleet import Place
 from forewarn.core.group import EventView
-from forewarn.metadata.endpoint.documents import CLOSE, SHARED_PAGES, UNCHANGED, Boards
+from forewarn.metadata.endpoint.documents import CLOSE, SHARED_PAGES, UNCHANGED, GroupDocuments
 from forewarn.metadata.upstream import GroupNews
 from forewarn.wire.versions import BY_NAME, NEWEST, VERSIONS
 
@@ -41,13 +41,13 @@ def news(
 
 
 def test_a_thousand_idle_groups_have_no_pages() -> None:
-    boards = Boards()
+    boards = GroupDocuments()
     made = [boards.told(news(f"web{n}")) for n in range(1_000)]
     assert all(board.pages == {} for board in made)
 
 
 def test_an_empty_document_is_one_page_for_all_groups_and_versions() -> None:
-    boards = Boards()
+    boards = GroupDocuments()
     made = [boards.told(news(f"web{n}")) for n in range(1_000)]
     assert len({id(board.page(version)) for board in made for version in VERSIONS}) == 1
     assert made[0].page(NEWEST).body == b'{"DocumentIncarnation":1,"Events":[]}'
@@ -57,17 +57,17 @@ def test_an_empty_document_is_one_page_for_all_groups_and_versions() -> None:
 
 
 def test_a_shared_page_that_was_put_out_does_no_harm() -> None:
-    board = Boards().told(news())
+    board = GroupDocuments().told(news())
     body = board.page(NEWEST).body
-    others = Boards()
+    others = GroupDocuments()
     for n in range(SHARED_PAGES + 1):
         others.told(news(incarnation=1_000 + n)).page(NEWEST)
     assert board.page(NEWEST).body == body
-    assert Boards().told(news()).page(NEWEST).body == body
+    assert GroupDocuments().told(news()).page(NEWEST).body == body
 
 
 def test_pages_and_answers_are_made_when_first_asked_for_and_then_kept() -> None:
-    board = Boards().told(news(events=(EVENT,)))
+    board = GroupDocuments().told(news(events=(EVENT,)))
     assert board.pages == {}
     page = board.page(NEWEST)
     assert list(board.pages) == [NEWEST.name]
@@ -78,7 +78,7 @@ def test_pages_and_answers_are_made_when_first_asked_for_and_then_kept() -> None
 
 
 def test_the_same_news_again_replaces_nothing() -> None:
-    boards = Boards()
+    boards = GroupDocuments()
     board = boards.told(news(events=(EVENT,)))
     page = board.page(NEWEST)
     assert boards.told(news(events=(EVENT,))) is board
@@ -95,7 +95,7 @@ def test_the_same_news_again_replaces_nothing() -> None:
     ],
 )
 def test_other_news_replace_every_page_of_the_same_board(other: GroupNews) -> None:
-    boards = Boards()
+    boards = GroupDocuments()
     board = boards.told(news(events=(EVENT,)))
     for version in VERSIONS:
         board.page(version)
@@ -107,13 +107,13 @@ def test_other_news_replace_every_page_of_the_same_board(other: GroupNews) -> No
 
 def test_a_page_knows_what_its_version_lists() -> None:
     preempt = msgspec.structs.replace(EVENT, id="A" * 36, type=EventType.PREEMPT)
-    board = Boards().told(news(events=(EVENT, preempt)))
+    board = GroupDocuments().told(news(events=(EVENT, preempt)))
     assert board.page(NEWEST).events == (EVENT.id, preempt.id)
     assert board.page(BY_NAME["2017-08-01"]).events == (EVENT.id,)
 
 
 def test_one_groups_events_are_on_no_other_board() -> None:
-    boards = Boards()
+    boards = GroupDocuments()
     busy, idle = boards.told(news("busy", events=(EVENT,))), boards.told(news("idle"))
     assert EVENT.id.encode() in busy.page(NEWEST).body
     assert idle.page(NEWEST).events == ()
@@ -129,7 +129,7 @@ def test_one_groups_events_are_on_no_other_board() -> None:
     ],
 )
 def test_an_answer_in_its_four_forms(which: int, status: bytes, closes: bool) -> None:
-    page = Boards().told(news(events=(EVENT,))).page(NEWEST)
+    page = GroupDocuments().told(news(events=(EVENT,))).page(NEWEST)
     answer = page.answer(which)
     head, _, body = (answer.before + b"x: y" + answer.after).partition(b"\r\n\r\n")
     lines = head.split(b"\r\n")

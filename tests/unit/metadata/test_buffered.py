@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from forewarn.metadata.endpoint.limits import STRANGER, Buffered, Limits, share_of
+from forewarn.metadata.endpoint.limits import STRANGER, BufferLimits, Limits, share_of
 
 LIMITS = Limits(max_buffered_per_machine=100, max_buffered=300, max_body=80)
 ONE, TWO, THREE = object(), object(), object()  # connections
 
 
 def test_a_machine_that_holds_its_share_waits_but_for_one_connection() -> None:
-    buffered = Buffered(LIMITS)
+    buffered = BufferLimits(LIMITS)
     buffered.change("a", 99)
     assert buffered.full("a", ONE, 9) == ""
     buffered.change("a", 1)
@@ -24,7 +24,7 @@ def test_a_machine_that_holds_its_share_waits_but_for_one_connection() -> None:
 
 
 def test_nobody_waits_because_of_others() -> None:
-    buffered = Buffered(LIMITS)
+    buffered = BufferLimits(LIMITS)
     for name in "abc":
         buffered.change(name, 90)
     buffered.change("d", 60)
@@ -36,7 +36,7 @@ def test_nobody_waits_because_of_others() -> None:
 
 
 def test_a_machine_at_its_limit_comes_to_an_end_however_many_others_hold_a_little() -> None:
-    buffered = Buffered(LIMITS)
+    buffered = BufferLimits(LIMITS)
     for n in range(20):
         buffered.change(f"other{n}", 1)
     buffered.change("a", 100)
@@ -46,7 +46,7 @@ def test_a_machine_at_its_limit_comes_to_an_end_however_many_others_hold_a_littl
 
 
 def test_whoever_waits_is_woken_once_when_its_machine_releases_something() -> None:
-    buffered, woken = Buffered(LIMITS), list[str]()
+    buffered, woken = BufferLimits(LIMITS), list[str]()
     buffered.change("a", 100)
     buffered.wait("a", lambda: woken.append("a"))
     buffered.wait("b", lambda: woken.append("b"))
@@ -58,7 +58,7 @@ def test_whoever_waits_is_woken_once_when_its_machine_releases_something() -> No
 
 
 def test_all_who_wait_are_woken_when_there_is_room_for_all_again() -> None:
-    buffered, woken = Buffered(LIMITS), list[str]()
+    buffered, woken = BufferLimits(LIMITS), list[str]()
     for name in "abcd":
         buffered.change(name, 90)
         buffered.wait(name, lambda name=name: woken.append(name))  # type: ignore[misc]
@@ -67,7 +67,7 @@ def test_all_who_wait_are_woken_when_there_is_room_for_all_again() -> None:
 
 
 def test_whoever_has_gone_is_not_woken() -> None:
-    buffered, woken = Buffered(LIMITS), list[str]()
+    buffered, woken = BufferLimits(LIMITS), list[str]()
 
     def wake() -> None:
         woken.append("a")

@@ -8,38 +8,44 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from forewarn.metadata.endpoint.counts import TELL_EVERY, Counts
-from forewarn.metadata.endpoint.limits import OPEN_FILES, Crowd, Limits, Rates, Room
+from forewarn.metadata.endpoint.counts import TELL_EVERY, EndpointCounts
+from forewarn.metadata.endpoint.limits import (
+    OPEN_FILES,
+    Admission,
+    ConnectionLimits,
+    Limits,
+    RateLimits,
+)
 from forewarn.support import guard
 from forewarn.wire.versions import VERSIONS
 
 LIMITS = Limits(max_connections_per_machine=3, max_connections=5)
 
 
-def crowd(*names: str, limits: Limits = LIMITS) -> Crowd:
-    made = Crowd(limits)
+def crowd(*names: str, limits: Limits = LIMITS) -> ConnectionLimits:
+    made = ConnectionLimits(limits)
     for name in names:
         made.enter(name)
     return made
 
 
 def test_a_machine_has_so_many_connections_and_no_more() -> None:
-    assert crowd("a", "a").room("a") is Room.ENOUGH
-    assert crowd("a", "a", "a").room("a") is Room.NONE_FOR_THE_MACHINE
-    assert crowd("a", "a", "a").room("b") is Room.ENOUGH, "that is no concern of another's"
+    assert crowd("a", "a").room("a") is Admission.ENOUGH
+    assert crowd("a", "a", "a").room("a") is Admission.NONE_FOR_THE_MACHINE
+    assert crowd("a", "a", "a").room("b") is Admission.ENOUGH, "that is no concern of another's"
 
 
 def test_all_together_have_so_many_and_no_more() -> None:
     full = crowd("a", "a", "a", "b", "c")
-    assert {full.room(name) for name in "abcd"} == {Room.NONE_AT_ALL}
+    assert {full.room(name) for name in "abcd"} == {Admission.NONE_AT_ALL}
     full.leave("b")
-    assert full.room("d") is Room.ENOUGH
-    assert full.room("a") is Room.NONE_FOR_THE_MACHINE
+    assert full.room("d") is Admission.ENOUGH
+    assert full.room("a") is Admission.NONE_FOR_THE_MACHINE
 
 
 def test_a_room_is_counted_under_the_name_of_its_limit() -> None:
     names = {field.name for field in msgspec.structs.fields(Limits)}
-    assert {room.value for room in Room if room is not Room.ENOUGH} <= names
+    assert {room.value for room in Admission if room is not Admission.ENOUGH} <= names
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=40))
@@ -67,7 +73,7 @@ def stands(monkeypatch: pytest.MonkeyPatch) -> Stands:
 
 
 def test_a_rate_is_a_full_bucket_that_fills_again(stands: Stands) -> None:
-    rates = Rates(5)
+    rates = RateLimits(5)
     assert [rates.admit("a") for _ in range(7)] == [True] * 5 + [False] * 2
     assert rates.admit("b")
     stands.now += 0.5
@@ -77,7 +83,7 @@ def test_a_rate_is_a_full_bucket_that_fills_again(stands: Stands) -> None:
 
 
 def test_to_be_refused_costs_nothing(stands: Stands) -> None:
-    rates = Rates(1)
+    rates = RateLimits(1)
     rates.admit("a")
     assert not any(rates.admit("a") for _ in range(100))
     stands.now += 1
@@ -85,16 +91,16 @@ def test_to_be_refused_costs_nothing(stands: Stands) -> None:
 
 
 def test_no_rate_is_no_limit() -> None:
-    assert all(Rates(0).admit("a") for _ in range(10_000))
+    assert all(RateLimits(0).admit("a") for _ in range(10_000))
 
 
 def test_every_limit_is_counted_under_its_name_from_the_start() -> None:
     names = {field.name for field in msgspec.structs.fields(Limits)} | {OPEN_FILES}
-    assert dict(Counts().hits) == dict.fromkeys(names, 0)
+    assert dict(EndpointCounts().hits) == dict.fromkeys(names, 0)
 
 
 def test_polls_are_counted_by_version_and_status() -> None:
-    counts = Counts()
+    counts = EndpointCounts()
     counts.polls[:] = range(1, 2 * len(VERSIONS) + 1)
     expected = [
         (version.name, status, 2 * n + 1 + (status == 304))
@@ -105,7 +111,7 @@ def test_polls_are_counted_by_version_and_status() -> None:
 
 
 def test_a_limit_is_told_once_a_minute_with_how_often() -> None:
-    counts = Counts()
+    counts = EndpointCounts()
     with capture_logs() as entries:
         for _ in range(1_000):
             counts.hit("max_head", "web_0")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from forewarn.metadata.endpoint.documents import CLOSE
 from forewarn.metadata.http import known_polls
-from forewarn.metadata.http.known_polls import ALLOWED, MAX_PLAN, MAX_PLANS, Plan, known, learn
+from forewarn.metadata.http.known_polls import ALLOWED, MAX_PLAN, MAX_PLANS, KnownPoll, known, learn
 from forewarn.wire.versions import VERSIONS
 
 TARGET = "/metadata/scheduledevents?api-version=2020-07-01"
@@ -34,7 +34,7 @@ def poll(*headers: str, target: str = TARGET, metadata: str = "Metadata: true") 
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
-def admitted(data: bytes) -> Plan:
+def admitted(data: bytes) -> KnownPoll:
     plan = learn(data)
     assert plan is not None, data
     assert known(data) is plan

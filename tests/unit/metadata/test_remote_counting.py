@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from forewarn.core import Now
-from forewarn.metadata.workers.availability import Attendance
-from forewarn.metadata.workers.metrics import Tally
-from forewarn.metadata.workers.poll_report import MAX_EARLIER, REPORT_SLICE, Seen
-from forewarn.service.telemetry.samples import Kind, Reading
+from forewarn.metadata.workers.availability import Availability
+from forewarn.metadata.workers.metrics import WorkerMetrics
+from forewarn.metadata.workers.poll_report import MAX_EARLIER, REPORT_SLICE, PollReport
+from forewarn.service.telemetry.samples import Kind, Sample
 
 
 def at(second: int) -> Now:
     return Now(at=second * 1_000_000)
 
 
-def polls(n: float) -> Reading:
-    return Reading("polls", "Polls", Kind.COUNTER, ("v",), [(("x",), n)])
+def polls(n: float) -> Sample:
+    return Sample("polls", "Polls", Kind.COUNTER, ("v",), [(("x",), n)])
 
 
-def held(n: float) -> Reading:
-    return Reading("held", "Connections", Kind.GAUGE, (), [((), n)])
+def held(n: float) -> Sample:
+    return Sample("held", "Connections", Kind.GAUGE, (), [((), n)])
 
 
-def sums(tally: Tally, *there: str) -> dict[str, float]:
+def sums(tally: WorkerMetrics, *there: str) -> dict[str, float]:
     return {r.name: sum(v for _, v in r.samples) for r in tally.readings(there)}
 
 
 def test_counts_are_added_up_and_gauges_are_those_of_who_is_there() -> None:
-    tally = Tally()
+    tally = WorkerMetrics()
     tally.note("a", [polls(10), held(3)])
     tally.note("b", [polls(5), held(4)])
     assert sums(tally, "a", "b") == {"polls": 15, "held": 7}
@@ -34,7 +34,7 @@ def test_counts_are_added_up_and_gauges_are_those_of_who_is_there() -> None:
 
 
 def test_what_a_worker_counted_before_it_was_replaced_is_not_lost() -> None:
-    tally = Tally()
+    tally = WorkerMetrics()
     tally.note("a", [polls(10), held(3)])
     tally.note("b", [polls(5), held(4)])
     tally.note("c", [polls(1), held(1)])  # in the place of a
@@ -47,7 +47,7 @@ def test_what_a_worker_counted_before_it_was_replaced_is_not_lost() -> None:
 
 def test_what_a_worker_counted_before_we_met_it_is_not_counted_at_once() -> None:
     """Counts begin with the process that tells them: control was started anew, the worker not."""
-    tally = Tally()
+    tally = WorkerMetrics()
     tally.meet("old", counted_before=True)
     tally.meet("new", counted_before=False)
     tally.note("old", [polls(1_000), held(3)])
@@ -64,7 +64,7 @@ def test_what_a_worker_counted_before_we_met_it_is_not_counted_at_once() -> None
 
 
 def test_a_machines_polls_are_one_entry_until_it_is_shown_something_else() -> None:
-    seen = Seen()
+    seen = PollReport()
     for second in range(5):
         seen.polled("m", "g", "2020-07-01", 1, (), at(second))
     seen.polled("m", "g", "2020-07-01", 2, ("E",), at(9))
@@ -76,7 +76,7 @@ def test_a_machines_polls_are_one_entry_until_it_is_shown_something_else() -> No
 
 
 def test_reports_are_cut_into_pieces_and_what_piles_up_is_bounded() -> None:
-    seen = Seen()
+    seen = PollReport()
     for n in range(REPORT_SLICE + 1):
         seen.polled(f"m{n}", "g", "v", 1, (), at(n))
     assert [len(r.polled) for r in seen.reports()] == [REPORT_SLICE, 1]
@@ -88,7 +88,7 @@ def test_reports_are_cut_into_pieces_and_what_piles_up_is_bounded() -> None:
 
 
 def test_a_worker_that_is_replaced_at_once_is_no_outage() -> None:
-    attendance = Attendance(2, 10.0, now=0.0)
+    attendance = Availability(2, 10.0, now=0.0)
     assert attendance.look(2, 1.0) == 0
     assert attendance.look(1, 2.0) == 0
     assert attendance.look(1, 11.0) == 0
@@ -97,7 +97,7 @@ def test_a_worker_that_is_replaced_at_once_is_no_outage() -> None:
 
 
 def test_time_without_all_workers_is_lost_every_second_of_it_and_none_twice() -> None:
-    attendance = Attendance(2, 10.0, now=0.0)
+    attendance = Availability(2, 10.0, now=0.0)
     assert attendance.look(2, 1.0) == 0
     assert attendance.look(1, 5.0) == 0
     assert attendance.look(1, 15.0) == 10.0
@@ -108,13 +108,13 @@ def test_time_without_all_workers_is_lost_every_second_of_it_and_none_twice() ->
 
 
 def test_a_service_whose_workers_never_come_has_never_served() -> None:
-    attendance = Attendance(2, 10.0, now=100.0)
+    attendance = Availability(2, 10.0, now=100.0)
     assert attendance.look(1, 109.0) == 0
     assert attendance.look(1, 111.0) == 11.0
 
 
 def test_an_absence_is_dated_from_the_last_word_and_told_at_every_look_from_then_on() -> None:
-    attendance = Attendance(2, 10.0, now=0.0)
+    attendance = Availability(2, 10.0, now=0.0)
     assert attendance.look(2, 20.0) == 0
     assert attendance.look(1, 24.0, since=21.0) == 0
     assert attendance.look(1, 30.0, since=21.0) == 0

@@ -18,25 +18,25 @@ import structlog
 from test_remote_hub import Control, Mute, Watching, hurried, play, reboot, until, worker
 
 from forewarn import __version__
-from forewarn.core import GroupView, Rules
+from forewarn.core import Durations, GroupView
 from forewarn.core.fleet import GroupKind, Place
-from forewarn.metadata.upstream import GroupNews, NotTaken, OutcomeNotKnown
+from forewarn.metadata.upstream import GroupNews, NotDurable, OutcomeNotKnown
 from forewarn.metadata.workers import fencing, hub, remote_upstream
 from forewarn.metadata.workers.messages import (
     PROTOCOL,
-    BrokenLine,
+    BrokenConnection,
     Changed,
     Held,
     Hello,
-    Line,
+    MessageStream,
     News,
     Pulse,
     Shown,
-    Slice,
+    SnapshotEnd,
+    SnapshotPart,
     ToControl,
     Unwelcome,
     Welcome,
-    Whole,
 )
 from forewarn.metadata.workers.remote_upstream import RemoteUpstream
 from forewarn.node import Node
@@ -56,12 +56,12 @@ import asyncio, sys
 from pathlib import Path
 from forewarn.metadata.workers.remote_upstream import RemoteUpstream
 from forewarn.node.processes.unix_socket import dialler
-from forewarn.node.processes.worker_marks import Mark
+from forewarn.node.processes.worker_marks import WorkerMark
 from forewarn.support import guard
 from forewarn.service.engine.clock import FollowedClock
 
 async def main(path, number, service):
-    mark = Mark(Path(path), number)
+    mark = WorkerMark(Path(path), number)
     upstream = RemoteUpstream(dialler(Path(path), mark), number, FollowedClock(), service)
     tasks = guard.Tasks()
     tasks.start(upstream.report(), "reports")
@@ -184,7 +184,7 @@ def test_one_that_hangs_after_its_hello_does_not_keep_the_others_out(
                 await face.upstream.told.wait()
                 assert node.hub is not None
                 assert node.hub.there == 1
-            with pytest.raises(BrokenLine):
+            with pytest.raises(BrokenConnection):
                 await hangs.until(Unwelcome)
 
     play(body)
@@ -196,7 +196,7 @@ class Puppet:
     def __init__(self, path: Path) -> None:
         self.path, self.service = path, ""
         self.heard: list[ToControl] = []
-        self.line: Line[ToControl] | None = None
+        self.line: MessageStream[ToControl] | None = None
 
     async def __aenter__(self) -> Puppet:
         self._server = await asyncio.start_unix_server(self._met, path=self.path)
@@ -209,15 +209,15 @@ class Puppet:
         await guard.pause(0)
 
     async def _met(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        line = self.line = Line(reader, writer, ToControl)
+        line = self.line = MessageStream(reader, writer, ToControl)
         try:
             assert isinstance(await line.hear(), Hello)
-            line.say(Welcome(protocol=PROTOCOL, version=__version__, rules=Rules()))
-            line.say(Slice((_news(1),)))
-            line.say(Whole(1))
+            line.say(Welcome(protocol=PROTOCOL, version=__version__, rules=Durations()))
+            line.say(SnapshotPart((_news(1),)))
+            line.say(SnapshotEnd(1))
             while True:
                 self.heard.append(await line.hear())
-        except BrokenLine:
+        except BrokenConnection:
             pass
 
     def says(self, kind: type[ToControl]) -> int:
@@ -281,7 +281,7 @@ def test_a_control_that_does_not_answer_is_not_waited_for_and_nothing_counts_as_
                 await face.upstream.approve("m", "web", ["id"])
             puppet.line.say(News(2, (Changed(_news(2).view),)))
             await until(lambda: not face.of["web"].view.enabled)
-            with pytest.raises(NotTaken, match="about to change"):
+            with pytest.raises(NotDurable, match="about to change"):
                 await face.upstream.enable("web")
 
     play(body)

@@ -11,26 +11,26 @@ from typing import Any, ClassVar
 import pytest
 
 from forewarn import __version__
-from forewarn.core import EventType, GroupView, Refused, Rules
+from forewarn.core import Durations, EventType, GroupView, Refused
 from forewarn.core.fleet import GroupKind
 from forewarn.core.time import DAY, SECOND
-from forewarn.metadata.upstream import GroupNews, NotTaken, OutcomeNotKnown
+from forewarn.metadata.upstream import GroupNews, NotDurable, OutcomeNotKnown
 from forewarn.metadata.workers import hub, remote_upstream
-from forewarn.metadata.workers.availability import Attendance
+from forewarn.metadata.workers.availability import Availability
 from forewarn.metadata.workers.messages import (
     PROTOCOL,
     Answer,
-    BrokenLine,
+    BrokenConnection,
     Held,
     Hello,
-    Line,
+    MessageStream,
     News,
     Shown,
-    Slice,
+    SnapshotEnd,
+    SnapshotPart,
     ToWorker,
     Unwelcome,
     Welcome,
-    Whole,
 )
 from forewarn.metadata.workers.remote_upstream import NotWelcome, RemoteUpstream
 from forewarn.node import Config, Node
@@ -64,7 +64,7 @@ class Control:
         self.config = Config(
             fleet=parse(FLEET),
             state=directory / "state.db",
-            rules=Rules(silence=None),
+            rules=Durations(silence=None),
             workers=workers,
             upstream=self.path,
         )
@@ -114,9 +114,9 @@ async def worker(control: Control, number: int = 0) -> AsyncIterator[Watching]:
 class Mute:
     """A worker that takes part by hand."""
 
-    lines: ClassVar[list[Line[ToWorker]]] = []
+    lines: ClassVar[list[MessageStream[ToWorker]]] = []
 
-    def __init__(self, line: Line[ToWorker]) -> None:
+    def __init__(self, line: MessageStream[ToWorker]) -> None:
         self.line = line
 
     @classmethod
@@ -131,7 +131,7 @@ class Mute:
             "service": control.service,
             **other,
         }
-        line: Line[ToWorker] = Line(reader, writer, ToWorker)
+        line: MessageStream[ToWorker] = MessageStream(reader, writer, ToWorker)
         line.say(Hello(**said))
         cls.lines.append(line)
         return cls(line)
@@ -143,8 +143,8 @@ class Mute:
 
     async def join(self) -> Mute:
         await self.until(Welcome)
-        await self.until(Slice)
-        whole = await self.until(Whole)
+        await self.until(SnapshotPart)
+        whole = await self.until(SnapshotEnd)
         self.line.say(Held(whole.seq, whole=True))
         await self.until(Shown)
         return self
@@ -193,7 +193,7 @@ def test_a_worker_that_does_not_keep_up_is_cut_and_starts_over(tmp_path: Path) -
             deaf = await (await Mute.connected(control, 1)).join()
             await face.upstream.told.wait()
             await face.upstream.enable("web")
-            with pytest.raises(BrokenLine):
+            with pytest.raises(BrokenConnection):
                 await deaf.until(Unwelcome)
             assert node.hub is not None
             assert node.hub.there == 1
@@ -233,11 +233,11 @@ def test_what_was_under_way_when_control_died_is_not_taken_even_if_it_was_carrie
                 with pytest.raises(OutcomeNotKnown, match="nobody knows"):
                     await asked
             await until(lambda: not face.upstream.connected)
-            with pytest.raises(NotTaken, match="control process is away"):
+            with pytest.raises(NotDurable, match="control process is away"):
                 await face.upstream.approve("web_1", "web", [id])
-            with pytest.raises(NotTaken):
+            with pytest.raises(NotDurable):
                 await face.upstream.enable("web")
-            with pytest.raises(NotTaken):
+            with pytest.raises(NotDurable):
                 await face.upstream.prepared("web", id)
             await until(lambda: face.events() == 1)  # polls go on
             async with control():
@@ -256,7 +256,7 @@ def test_a_new_control_replaces_all_that_a_worker_knew(tmp_path: Path) -> None:
     other.config = Config(
         fleet=parse(FLEET.replace("web", "db")),
         state=control.config.state,
-        rules=Rules(silence=None),
+        rules=Durations(silence=None),
         workers=1,
         upstream=control.path,
     )
@@ -330,7 +330,7 @@ def test_whoever_talks_nonsense_is_hung_up_on_and_the_others_stay(
             member.line.writer.write(said)
             if len(said) < 4:
                 member.line.writer.write_eof()
-            with pytest.raises(BrokenLine):
+            with pytest.raises(BrokenConnection):
                 await member.until(Unwelcome)
             await face.upstream.enable("web")
             assert face.events() == 0
@@ -345,7 +345,7 @@ def test_a_later_worker_of_the_same_number_takes_the_place(tmp_path: Path) -> No
         async with control() as node:
             first = await (await Mute.connected(control, 0)).join()
             second = await (await Mute.connected(control, 0)).join()
-            with pytest.raises(BrokenLine):
+            with pytest.raises(BrokenConnection):
                 await first.until(Unwelcome)
             assert node.hub is not None
             assert node.hub.there == 1
@@ -362,12 +362,12 @@ def test_time_without_workers_is_not_time_served(
     control = Control(tmp_path, 1)
     looks: list[int] = []
 
-    class Counted(Attendance):
+    class Counted(Availability):
         def look(self, there: int, now: float, since: float | None = None) -> float:
             looks.append(there)
             return super().look(there, now, since)
 
-    monkeypatch.setattr(hub, "Attendance", Counted)
+    monkeypatch.setattr(hub, "Availability", Counted)
 
     async def body() -> None:
         async with control() as node:

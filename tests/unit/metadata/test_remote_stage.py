@@ -11,8 +11,8 @@ import pytest
 from forewarn.core import GroupKind, GroupView, Machine
 from forewarn.core.fleet import Place
 from forewarn.metadata.upstream import GroupNews
-from forewarn.metadata.workers.messages import BrokenLine, Changed
-from forewarn.metadata.workers.staged_views import Stage
+from forewarn.metadata.workers.messages import BrokenConnection, Changed
+from forewarn.metadata.workers.staged_views import StagedViews
 
 
 def news(name: str, incarnation: int, machines: Iterable[str] = ("m",)) -> GroupNews:
@@ -29,7 +29,7 @@ def changed(group: GroupNews) -> Changed:
 class Told:
     """A sink: what guests of each group are shown, None while they have to wait."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: StagedViews) -> None:
         self.of: dict[str, GroupNews] = {}
         stage.attach(self.take)
 
@@ -41,8 +41,8 @@ class Told:
         return view.incarnation if view.enabled else None
 
 
-async def opened(*groups: GroupNews) -> tuple[Stage, Told]:
-    stage = Stage()
+async def opened(*groups: GroupNews) -> tuple[StagedViews, Told]:
+    stage = StagedViews()
     told = Told(stage)
     stage.begin()
     stage.stock(groups)
@@ -173,7 +173,7 @@ def test_machines_come_and_go_without_anybody_waiting_while_the_document_is_the_
 def test_news_of_a_group_that_nobody_has_heard_of_has_to_be_whole() -> None:
     async def life() -> None:
         stage, _ = await opened(news("web", 1))
-        with pytest.raises(BrokenLine, match="nothing was told before"):
+        with pytest.raises(BrokenConnection, match="nothing was told before"):
             stage.news(2, [changed(news("other", 1))])
 
     asyncio.run(life())
@@ -190,7 +190,7 @@ def test_a_group_that_is_about_to_change_when_a_worker_begins_is_known_though_no
     """Its machines are there: they wait, and are not told that nobody knows them."""
 
     async def life() -> None:
-        stage = Stage()
+        stage = StagedViews()
         told = Told(stage)
         stage.begin()
         web = news("web", 2, ("a",))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from forewarn.metadata.endpoint import response_headers as standing_module
-from forewarn.metadata.endpoint.response_headers import SERVER, Standing
+from forewarn.metadata.endpoint.response_headers import SERVER, ResponseHeaders
 from forewarn.wire.errors import MALFORMED
 
 SECOND = 1_000_000
@@ -14,19 +14,19 @@ GUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a
 MANY = 3 * 4_096 + 5  # so many that the last digits start over
 
 
-def long(standing: Standing) -> str:
+def long(standing: ResponseHeaders) -> str:
     """An id as the endpoint takes it."""
     return dict(standing.headers(AT))["x-ms-request-id"]
 
 
-def short(standing: Standing) -> str:
+def short(standing: ResponseHeaders) -> str:
     """An id as a poll that is answered at once takes it."""
     last = next(standing.last_digits, b"") or standing.start_over()
     return (standing.lines + last).rpartition(b" ")[2].decode()
 
 
 def test_every_id_is_fresh_whichever_way_it_is_taken() -> None:
-    standing = Standing()
+    standing = ResponseHeaders()
     standing.look(AT)
     ids = [(long, short)[n % 2](standing) for n in range(MANY)]
     ids += [short(standing) for _ in range(MANY)]
@@ -36,12 +36,12 @@ def test_every_id_is_fresh_whichever_way_it_is_taken() -> None:
 
 
 def test_two_processes_share_no_ids() -> None:
-    one, other = Standing(), Standing()
+    one, other = ResponseHeaders(), ResponseHeaders()
     assert long(one)[:-12] != long(other)[:-12]
 
 
 def test_an_id_keeps_its_form_when_all_its_digits_start_over() -> None:
-    standing = Standing()
+    standing = ResponseHeaders()
     standing.look(AT)
     standing._first = standing_module._FIRST_DIGITS - 1
     standing._write()
@@ -52,7 +52,7 @@ def test_an_id_keeps_its_form_when_all_its_digits_start_over() -> None:
 
 
 def test_the_lines_are_written_once_a_second() -> None:
-    standing = Standing()
+    standing = ResponseHeaders()
     standing.look(AT)
     lines = standing.lines
     standing.look(AT + SECOND - 1)
@@ -63,14 +63,14 @@ def test_the_lines_are_written_once_a_second() -> None:
 
 
 def test_a_later_answer_on_the_long_way_dates_the_short_one() -> None:
-    standing = Standing()
+    standing = ResponseHeaders()
     standing.look(AT)
     assert dict(standing.headers(AT + 5 * SECOND))["Date"] == "Fri, 15 Jan 2027 08:00:05 GMT"
     assert b"08:00:05" in standing.lines
 
 
 def test_a_refusal_is_a_whole_answer_that_closes() -> None:
-    head, _, body = Standing().refusal(MALFORMED, AT).partition(b"\r\n\r\n")
+    head, _, body = ResponseHeaders().refusal(MALFORMED, AT).partition(b"\r\n\r\n")
     line, *lines = head.decode().split("\r\n")
     found = dict(entry.split(": ", 1) for entry in lines)
     assert line == "HTTP/1.1 400 Bad Request"

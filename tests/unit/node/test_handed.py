@@ -11,17 +11,18 @@ from collections.abc import Iterator
 import pytest
 
 from forewarn.node.config import Address, Config
-from forewarn.node.listening.handed_over import Handed, adopted, enough_for, where
+from forewarn.node.listening.handed_over import HandedOverSockets, adopted, enough_for, where
 from forewarn.node.listening.open_all import not_handed_over, open_all, with_handed
 from forewarn.node.listening.sockets import CannotListen
 
 SCRIPT = """
 import os, sys
-from forewarn.node.listening.handed_over import Handed
+from forewarn.node.listening.handed_over import HandedOverSockets
 from forewarn.node.listening.sockets import CannotListen
 os.environ["LISTEN_PID"] = str(os.getpid())
 try:
-    print(Handed.taken_from(os.environ), [k for k in os.environ if k.startswith("LISTEN_")])
+    taken = HandedOverSockets.taken_from(os.environ)
+    print(taken, [k for k in os.environ if k.startswith("LISTEN_")])
 except CannotListen as error:
     print(error)
 """
@@ -61,7 +62,7 @@ def test_sockets_are_taken_by_name_and_the_environment_forgets_them(
 ) -> None:
     fd = listener.fileno()
     said = handed("metadata:control:metadata", fd, fd, fd)
-    assert said == "Handed(metadata=(3, 5), control=4) []\n"
+    assert said == "HandedOverSockets(metadata=(3, 5), control=4) []\n"
 
 
 def test_a_socket_without_a_name_that_is_known_is_refused(listener: socket.socket) -> None:
@@ -88,9 +89,9 @@ def test_what_is_no_listening_tcp_socket_is_refused(listener: socket.socket) -> 
 
 def test_sockets_that_are_meant_for_another_process_are_left_alone() -> None:
     environment = {"LISTEN_PID": "1", "LISTEN_FDS": "2", "LISTEN_FDNAMES": "a:b"}
-    assert Handed.taken_from(environment) == Handed()
+    assert HandedOverSockets.taken_from(environment) == HandedOverSockets()
     assert environment == {}
-    assert Handed.taken_from({}) == Handed()
+    assert HandedOverSockets.taken_from({}) == HandedOverSockets()
 
 
 def test_each_worker_needs_a_socket_of_its_own() -> None:
@@ -105,7 +106,7 @@ def test_where_a_socket_that_was_handed_over_listens_is_where_guests_ask(
 ) -> None:
     fd = listener.fileno()
     config = Config(metadata=Address("169.254.169.254", 80), control=Address("127.0.0.1", 1))
-    made = with_handed(config, Handed((fd,), fd), anywhere=False)
+    made = with_handed(config, HandedOverSockets((fd,), fd), anywhere=False)
     port = listener.getsockname()[1]
     assert made.metadata == made.control == Address("127.0.0.1", port)
     with adopted(fd) as ours:
@@ -123,11 +124,11 @@ def test_sockets_are_ordered_by_the_settings_and_each_address_has_one_for_each_w
         ports = [listener.getsockname()[1] for listener in listeners[:2]]
         second, first = (Address("127.0.0.1", port) for port in ports)
         config = Config(metadata=first, more_metadata=(second,), control=Address("127.0.0.1", 0))
-        made = with_handed(config, Handed(fds[:2]), anywhere=False)
+        made = with_handed(config, HandedOverSockets(fds[:2]), anywhere=False)
         assert made.guest_addresses == (first, second)
         assert made.metadata_fds == (fds[1], fds[0])
         config = Config(metadata=first, control=Address("127.0.0.1", 0), workers=2)
-        all_opened = open_all(config, Handed(fds), anywhere=False)
+        all_opened = open_all(config, HandedOverSockets(fds), anywhere=False)
         assert all_opened.metadata == (first, second)
         taken = [[where(fd)[1] for fd in worker] for worker in all_opened.metadata_fds]
         assert taken == [[first.port, second.port]] * 2
@@ -135,7 +136,7 @@ def test_sockets_are_ordered_by_the_settings_and_each_address_has_one_for_each_w
             os.close(fd)
         os.close(all_opened.control_fd)
         with pytest.raises(CannotListen, match=rf"1 sockets .* for {second} to 2 workers"):
-            open_all(config, Handed((fds[0], fds[1], fds[3])), anywhere=False)
+            open_all(config, HandedOverSockets((fds[0], fds[1], fds[3])), anywhere=False)
     finally:
         for listener in listeners:
             listener.close()
@@ -144,13 +145,15 @@ def test_sockets_are_ordered_by_the_settings_and_each_address_has_one_for_each_w
 def test_what_the_settings_name_and_nobody_handed_over_is_known(listener: socket.socket) -> None:
     here = Address(*listener.getsockname())
     config = Config(metadata=here, more_metadata=(Address("127.0.0.1", 1), Address("::1", 0)))
-    assert not_handed_over(config, Handed((listener.fileno(),))) == [Address("127.0.0.1", 1)]
-    assert not_handed_over(config, Handed()) == []
+    assert not_handed_over(config, HandedOverSockets((listener.fileno(),))) == [
+        Address("127.0.0.1", 1)
+    ]
+    assert not_handed_over(config, HandedOverSockets()) == []
 
 
 def test_every_socket_that_is_handed_over_must_be_confined(listener: socket.socket) -> None:
     with socket.create_server(("0.0.0.0", 0)) as exposed:
-        handed = Handed((listener.fileno(), exposed.fileno()))
+        handed = HandedOverSockets((listener.fileno(), exposed.fileno()))
         address = f"0.0.0.0:{exposed.getsockname()[1]}"
         config = Config(metadata=Address("127.0.0.1", 0))
         with pytest.raises(CannotListen, match=rf"listens on {address}"):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from forewarn.metadata.endpoint.limits import Buffered, Limits
+from forewarn.metadata.endpoint.limits import BufferLimits, Limits
 from forewarn.node.heap import TRIM_ABOVE, trim_after_use
 
 
 def test_memory_is_given_back_once_most_of_it_has_been_released() -> None:
-    buffered = Buffered(Limits())
+    buffered = BufferLimits(Limits())
     buffered.change("a", TRIM_ABOVE)
     assert not trim_after_use(buffered), "it is still held"
     buffered.change("a", -TRIM_ABOVE)
@@ -16,7 +16,7 @@ def test_memory_is_given_back_once_most_of_it_has_been_released() -> None:
 
 
 def test_a_little_is_not_worth_the_work() -> None:
-    buffered = Buffered(Limits())
+    buffered = BufferLimits(Limits())
     buffered.change("a", TRIM_ABOVE - 1)
     buffered.change("a", 1 - TRIM_ABOVE)
     assert not trim_after_use(buffered)

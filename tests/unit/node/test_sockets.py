@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from forewarn.node.config import Address, Config
-from forewarn.node.listening.handed_over import Handed
+from forewarn.node.listening.handed_over import HandedOverSockets
 from forewarn.node.listening.open_all import open_all
 from forewarn.node.listening.sockets import CannotListen, confined, local, open_loopback
 from forewarn.node.wiring import guests_sockets
@@ -62,7 +62,7 @@ def test_if_the_second_address_cannot_be_bound_the_first_is_closed_again() -> No
         socket.create_server((first.host, first.port)).close()
         workers = msgspec.structs.replace(config, workers=2)
         with pytest.raises(CannotListen, match=f"{second} is in use"):
-            open_all(workers, Handed(), anywhere=False)
+            open_all(workers, HandedOverSockets(), anywhere=False)
         socket.create_server((first.host, first.port)).close()
 
 

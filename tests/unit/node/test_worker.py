@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from forewarn.core import Rules
+from forewarn.core import Durations
 from forewarn.node import Address, Config, Node
 from forewarn.node.listening.sockets import open_one
 from forewarn.node.processes.worker import Worker
@@ -27,7 +27,7 @@ POLL = (
 def test_a_worker_that_has_never_been_told_anything_does_not_accept(tmp_path: Path) -> None:
     config = Config(
         fleet=parse(FLEET),
-        rules=Rules(silence=None),
+        rules=Durations(silence=None),
         workers=1,
         upstream=tmp_path / "line",
         metadata=Address("127.0.0.1", 0),

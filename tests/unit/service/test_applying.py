@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forewarn.core import Group, Machine, Refused, Rules
+from forewarn.core import Durations, Group, Machine, Refused
 from forewarn.core.fleet import Health, Host
 from forewarn.core.refusal import Reason
 from forewarn.core.registry import HostPut
@@ -18,7 +18,7 @@ from forewarn.service.engine.clock import VirtualClock
 from forewarn.service.engine.ledger import Ledger
 from forewarn.service.engine.writer import Writer
 from forewarn.service.fleet import edit
-from forewarn.service.fleet.apply import Applying, inventory
+from forewarn.service.fleet.apply import FleetApply, inventory
 from forewarn.service.fleet.diff import MAX_DETAILED, Difference, compare
 from forewarn.service.fleet.export import entry_of
 from forewarn.service.fleet.read import Fleet, parse
@@ -337,7 +337,7 @@ def test_whatever_was_there_the_inventory_becomes_what_is_said(texts: list[str])
     async def live() -> None:
         store = MemoryStore()
         await store.open()
-        applying = Applying(store, Writer(store, VirtualClock(0), Rules(), Ledger()))
+        applying = FleetApply(store, Writer(store, VirtualClock(0), Durations(), Ledger()))
         for text in texts:
             done = await applying.text(text, by="test")
             assert isinstance(done, Difference)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Rules
+from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Durations
 from forewarn.service.engine.clock import (
     ClockLimits,
     FollowedClock,
@@ -15,7 +15,7 @@ from forewarn.service.engine.clock import (
     VirtualClock,
 )
 
-RULES = Rules()
+RULES = Durations()
 START = 1_800_000_000 * SECOND
 
 

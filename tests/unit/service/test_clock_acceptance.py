@@ -22,7 +22,7 @@ from forewarn.service.access.tokens import Created, NewToken
 from forewarn.service.engine.clock import ClockLimits, RealClock
 from forewarn.service.fleet.read import parse
 from forewarn.service.rollouts.gates import Answer
-from forewarn.service.rollouts.request import Wanted
+from forewarn.service.rollouts.request import RolloutRequest
 from forewarn.service.upkeep.clock_acceptance import Accepted
 from forewarn.store import MemoryStore, Store, StoreFailed
 from forewarn.store.memory import Disk
@@ -81,7 +81,7 @@ async def accept(node: Node) -> Accepted:
 
 async def start_rollout(node: Node, **fields: Any) -> str:
     selection = Selection(groups=("web",))
-    wanted = Wanted(type=EventType.REBOOT, by="test", selection=selection, **fields)
+    wanted = RolloutRequest(type=EventType.REBOOT, by="test", selection=selection, **fields)
     report = await node.rollouts.start(wanted)
     assert not isinstance(report, Refused), report.says
     await node.ledger.idle()

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from forewarn.core import Event, EventType, Refused, Rules, Status
+from forewarn.core import Durations, Event, EventType, Refused, Status
 from forewarn.core import commands as c
 from forewarn.core.rollouts import windows
 from forewarn.core.rollouts.lanes import Selection
@@ -21,10 +21,10 @@ from forewarn.core.rollouts.model import Gate, Rollout, Step
 from forewarn.core.rollouts.window_syntax import parse_window
 from forewarn.core.time import DAY, HOUR, MINUTE
 from forewarn.drivers.port import Checked, Observed, Performed, Task
-from forewarn.drivers.simulated import Simulated, World
-from forewarn.service.rollouts.announce import Came
+from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
+from forewarn.service.rollouts.announce import AnnounceResult
 from forewarn.service.rollouts.gates import Answer, Gates
-from forewarn.service.rollouts.request import Wanted
+from forewarn.service.rollouts.request import RolloutRequest
 from forewarn.service.rollouts.rollouts import Report
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
@@ -49,11 +49,11 @@ groups:
 ALL_HOSTS = Selection(hosts=("h*",))
 
 
-class Interrupted(Simulated):
+class Interrupted(SimulatedDriver):
     """Something happens while it is asked for the first time."""
 
     def __init__(self) -> None:
-        super().__init__(World(), Rules().paced)
+        super().__init__(ImpactJournal(), Durations().paced)
         self.asked: list[str] = []
         self.meanwhile: Callable[[], Awaitable[Any]] | None = None
 
@@ -76,9 +76,11 @@ def service(driver: Interrupted) -> Iterator[Service]:
         yield made
 
 
-def wanted(**fields: Any) -> Wanted:
+def wanted(**fields: Any) -> RolloutRequest:
     selection = fields.pop("selection", Selection(groups=("web",)))
-    return Wanted(**{"type": EventType.REBOOT, "by": "test", "selection": selection, **fields})
+    return RolloutRequest(
+        **{"type": EventType.REBOOT, "by": "test", "selection": selection, **fields}
+    )
 
 
 def start(service: Service, **fields: Any) -> str:
@@ -174,7 +176,7 @@ def test_a_step_that_ends_while_a_rollout_is_taken_up_again_repeats_no_other() -
 
     was_read, was_struck = asyncio.Event(), asyncio.Event()
 
-    class NeverSays(Simulated):
+    class NeverSays(SimulatedDriver):
         async def perform(self, task: Task) -> Performed:
             answer = await super().perform(task)
             if task.machines[0].name == "web_1":
@@ -190,13 +192,15 @@ def test_a_step_that_ends_while_a_rollout_is_taken_up_again_repeats_no_other() -
                 await guard.pause(0)
             return found
 
-    class SlowToSee(Simulated):
+    class SlowToSee(SimulatedDriver):
         async def observe(self, task: Task) -> Observed:
             await was_read.wait()
             return await super().observe(task)
 
-    disk, world = Disk(), World()
-    with Service(FLEET, store=MemoryStore(disk), driver=NeverSays(world, Rules().paced)) as service:
+    disk, world = Disk(), ImpactJournal()
+    with Service(
+        FLEET, store=MemoryStore(disk), driver=NeverSays(world, Durations().paced)
+    ) as service:
 
         async def to_the_second() -> None:
             service.node.clock.set(service.node.clock.at + MINUTE)  # type: ignore[attr-defined]
@@ -208,7 +212,7 @@ def test_a_step_that_ends_while_a_rollout_is_taken_up_again_repeats_no_other() -
         service.run(to_the_second())
         assert active(service)[0].status is Status.STARTED
         later = service.node.writer.now().at + HOUR
-    driver = SlowToSee(world, Rules().paced)
+    driver = SlowToSee(world, Durations().paced)
     with Service(FLEET, store=SlowToRead(disk), driver=driver, start=later) as service:
         service.settle()
         assert active(service) == []
@@ -298,7 +302,7 @@ def test_a_surprise_pauses_the_rollout_and_is_its_reason(service: Service) -> No
     announcer = service.node.conductor._announcer
     announce = announcer.announce
 
-    async def stumble(rollout: Rollout, wanted: Step) -> Came | Refused:
+    async def stumble(rollout: Rollout, wanted: Step) -> AnnounceResult | Refused:
         raise RuntimeError(f"nobody has thought of this: {rollout.id}, {wanted.cause}")
 
     announcer.announce = stumble  # type: ignore[method-assign]
@@ -347,7 +351,7 @@ def test_the_windows_are_searched_once_for_all_steps_that_are_announced_together
 
 
 def test_a_notice_that_is_too_long_at_this_speed_is_refused() -> None:
-    with Service(FLEET, rules=Rules(silence=None, speed=0.5)) as service:
+    with Service(FLEET, rules=Durations(silence=None, speed=0.5)) as service:
         report = service.run(service.node.rollouts.start(wanted(notice=60 * DAY)))
         assert isinstance(report, Refused)
         assert "speed of 0.5 a notice of 60 d takes 120 d; at most 90 d" in report.says

@@ -13,11 +13,11 @@ import pytest
 from forewarn.core import Group, Machine
 from forewarn.core.changes import Change, GroupDefined, MachinePut
 from forewarn.core.fleet import GroupKind, Host, Place, Policy
-from forewarn.core.history import Scribe
+from forewarn.core.history import HistoryWriter
 from forewarn.core.registry import HostPut
-from forewarn.core.retelling import Reteller
+from forewarn.core.retelling import HistoryReplayer
 from forewarn.service.engine import feed as feeds
-from forewarn.service.engine.feed import FEED_PAGE, RECENT, Feed, Lost, Told
+from forewarn.service.engine.feed import FEED_PAGE, RECENT, Feed, FeedEntry, Lost
 from forewarn.store import MemoryStore, Store
 from forewarn.store.port import Batch, Commit, Entry
 from forewarn.store.sqlite.engine import SqliteStore
@@ -191,7 +191,7 @@ def test_a_commit_told_again_has_the_words_that_the_history_had(
             hosts = dict(store.registry.hosts)
             batch = Batch(7, entries=(Entry("web", items),), puts=puts)
             await store.transact(lambda _, batch=batch: batch)  # type: ignore[misc]
-            written += Scribe(before, hosts).records(7, [("web", items)], puts)
+            written += HistoryWriter(before, hosts).records(7, [("web", items)], puts)
         told = [commit async for commit in store.commits(0)]
         again = [record for commit in told for record in retold(commit)]
         assert again == written
@@ -222,9 +222,9 @@ def test_a_commit_from_before_words_were_kept_is_told_with_general_ones() -> Non
 
 def retold(commit: Commit) -> list[Any]:
     changed = [(entry.group, entry.items) for entry in commit.entries]
-    return list(Reteller(commit.words).records(commit.at, changed, commit.puts))
+    return list(HistoryReplayer(commit.words).records(commit.at, changed, commit.puts))
 
 
-def _page(found: Any) -> list[Told]:
+def _page(found: Any) -> list[FeedEntry]:
     assert not isinstance(found, Lost), found
     return list(found)

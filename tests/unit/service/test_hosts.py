@@ -12,7 +12,7 @@ import pytest
 from forewarn.core import EventType, Refused, Status
 from forewarn.core.commands import Define
 from forewarn.drivers.port import Again, Checked, Done, NotYet, Observed, Ok, Performed, Task
-from forewarn.service.platform.hosts import How
+from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.service.platform.platform import Outcomes
 from forewarn.testing import RefusedByService, Service
 
@@ -66,7 +66,7 @@ def service() -> Iterator[Service]:
 
 
 def maintain(service: Service, host: str) -> Outcomes:
-    done = service.run(service.node.hosts.maintain(host, How.REBOOT, "test"))
+    done = service.run(service.node.hosts.maintain(host, MaintenanceMode.REBOOT, "test"))
     assert isinstance(done, Outcomes), done
     return done
 
@@ -118,7 +118,7 @@ def test_a_machine_that_comes_while_the_driver_is_asked_is_not_forgotten() -> No
         async def meanwhile() -> Outcomes | Refused:
             driver.told.clear()
             planned = asyncio.ensure_future(  # noqa: TID251 - two at once is the point
-                node.hosts.maintain("h1", How.REBOOT, "test")
+                node.hosts.maintain("h1", MaintenanceMode.REBOOT, "test")
             )
             await driver.asked.wait()
             group = node.store.groups["c"]
@@ -137,7 +137,8 @@ def test_of_two_plans_for_one_host_one_is_refused(service: Service) -> None:
     async def both() -> tuple[Any, Any]:
         hosts = service.node.hosts
         return await asyncio.gather(
-            hosts.maintain("h1", How.REBOOT, "one"), hosts.maintain("h1", How.FREEZE, "two")
+            hosts.maintain("h1", MaintenanceMode.REBOOT, "one"),
+            hosts.maintain("h1", MaintenanceMode.FREEZE, "two"),
         )
 
     outcomes = service.run(both())

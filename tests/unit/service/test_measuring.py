@@ -10,9 +10,9 @@ import pytest
 from forewarn.core import Group, Machine, Now
 from forewarn.core import commands as c
 from forewarn.core.events import EventType
-from forewarn.service.telemetry.fleet_counts import Census, _approver
+from forewarn.service.telemetry.fleet_counts import FleetCounts, _approver
 from forewarn.service.telemetry.metrics import overdue
-from forewarn.service.telemetry.samples import Reading, Spread, Spreads
+from forewarn.service.telemetry.samples import Histogram, Histograms, Sample
 from forewarn.testing import SAMPLE, Service
 from forewarn.testing.kit.service import START
 
@@ -29,11 +29,11 @@ STATE = (
 )
 
 
-def numbers(census: Census, now: int) -> dict[str, Any]:
+def numbers(census: FleetCounts, now: int) -> dict[str, Any]:
     return {
         reading.name: sorted((labels, value) for labels, value in reading.samples if value)
         for reading in census.readings(now)
-        if isinstance(reading, Reading) and reading.name in STATE
+        if isinstance(reading, Sample) and reading.name in STATE
     }
 
 
@@ -73,7 +73,7 @@ def test_what_was_counted_along_is_what_there_is(seed: int) -> None:
 
         async def counted() -> tuple[dict[str, Any], dict[str, Any]]:
             now = node.writer.now().at
-            anew = Census(node.store)
+            anew = FleetCounts(node.store)
             anew.load()
             return numbers(node.meter.census, now), numbers(anew, now)
 
@@ -106,7 +106,7 @@ def test_the_first_deadline_counts_and_goes_when_its_event_starts() -> None:
 
 
 def test_a_spread_counts_by_the_first_bound_that_is_not_exceeded() -> None:
-    spread = Spread((1, 5))
+    spread = Histogram((1, 5))
     for value in (0.5, 1, 1.1, 5, 99):
         spread.add(value)
     assert spread.up_to() == [(1, 2), (5, 4), (float("inf"), 5)]
@@ -128,7 +128,7 @@ def test_every_reading_has_samples_for_all_it_can_say_before_anything_happened()
             if reading.name in ("forewarn_notice_left_seconds", "forewarn_control_requests"):
                 continue
             assert reading.samples, reading.name
-            assert isinstance(reading, Reading | Spreads)
+            assert isinstance(reading, Sample | Histograms)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from forewarn.service.telemetry import stderr as outlet
-from forewarn.service.telemetry.stderr import Outlet
+from forewarn.service.telemetry.stderr import StderrWriter
 
 F_SETPIPE_SZ = 1031
 ROOM = 4_096  # bytes that a pipe is made to hold
@@ -57,7 +57,7 @@ def numbered(n: int) -> str:
 
 
 def test_what_nobody_reads_holds_nobody_up_and_is_read_later_in_order(end: End) -> None:
-    out = Outlet(lambda _: None)
+    out = StderrWriter(lambda _: None)
     for n in range(1_000):
         assert out.write(numbered(n)) == 100
     assert end.read(100_000).decode() == "".join(map(numbered, range(1_000)))
@@ -71,7 +71,7 @@ def test_what_is_too_much_is_dropped_and_how_much_is_told_when_there_is_a_reader
         lost.append(lines)
         told.set()
 
-    out = Outlet(count)
+    out = StderrWriter(count)
     said = 2 * outlet.MAX_WAITING // 100
     for n in range(said):
         out.write(numbered(n))
@@ -86,7 +86,7 @@ def test_what_is_too_much_is_dropped_and_how_much_is_told_when_there_is_a_reader
 
 
 def test_a_line_that_is_longer_than_a_pipe_is_whole(end: End) -> None:
-    out = Outlet(lambda _: None)
+    out = StderrWriter(lambda _: None)
     long = "y" * 300_000 + "\n"
     out.write("before\n")
     out.write(long)
@@ -98,7 +98,7 @@ def test_a_line_that_is_longer_than_a_pipe_is_whole(end: End) -> None:
 def test_a_file_is_written_at_once_and_one_that_is_replaced_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out = Outlet(lambda _: None)
+    out = StderrWriter(lambda _: None)
     for name in ("one", "two"):
         with (tmp_path / name).open("w") as file:
             monkeypatch.setattr(outlet, "sys", SimpleNamespace(stderr=file))
@@ -111,13 +111,13 @@ def test_without_anywhere_to_tell_it_nothing_happens(
     stderr: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outlet, "sys", SimpleNamespace(stderr=stderr))
-    assert Outlet(lambda _: None).write("hello\n") == 6
+    assert StderrWriter(lambda _: None).write("hello\n") == 6
 
 
 def test_the_last_words_of_a_process_are_read_and_if_nobody_reads_it_ends_all_the_same() -> None:
     says = (
-        "from forewarn.service.telemetry.stderr import Outlet\n"
-        "out = Outlet(lambda _: None)\n"
+        "from forewarn.service.telemetry.stderr import StderrWriter\n"
+        "out = StderrWriter(lambda _: None)\n"
         "for n in range(3000): out.write('x' * 99 + '\\n')\n"
     )
     command = [sys.executable, "-c", says]

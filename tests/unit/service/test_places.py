@@ -12,7 +12,7 @@ from forewarn.core import Group, Machine
 from forewarn.core.changes import Change, MachinePut, MachineRemoved
 from forewarn.core.fleet import Health, Host
 from forewarn.core.registry import HostPut, HostRemoved, Put
-from forewarn.service.indexes.hosts import MAX_OFFERED, RERANK, Places
+from forewarn.service.indexes.hosts import MAX_OFFERED, RERANK, HostIndex
 from forewarn.store import MemoryStore
 from forewarn.store.port import Batch, Entry
 
@@ -44,7 +44,7 @@ class Fleet:
     def __init__(self, seed: int, hosts: int) -> None:
         self.chance = random.Random(seed)
         self.store = MemoryStore()
-        self.places = Places(self.store)
+        self.places = HostIndex(self.store)
         self.hosts = [f"h{n}" for n in range(hosts)]
 
     async def start(self) -> None:
@@ -117,7 +117,7 @@ def test_a_store_that_is_opened_again_ranks_as_before() -> None:
         await fleet.start()
         await fleet.change(40)
         again = MemoryStore(fleet.store.disk)
-        places = Places(again)
+        places = HostIndex(again)
         await again.open()
         places.load()
         assert places.free_for("a", "a_0") == fleet.places.free_for("a", "a_0")

@@ -11,9 +11,9 @@ import pytest
 from forewarn.core import Event, Refused
 from forewarn.core.fleet import Health, Host
 from forewarn.drivers.port import Checked, Task
-from forewarn.drivers.simulated import Simulated, World
+from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
 from forewarn.service.fleet.diff import Difference
-from forewarn.service.platform.hosts import How
+from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.testing import Service
 
 FLEET = """
@@ -28,11 +28,11 @@ RELABELLED = FLEET.replace("rack: r1", "rack: r2")
 WITHOUT_H1 = FLEET.replace("{name: h1, labels: {rack: r1}}, ", "").replace("host: h1", "host: h3")
 
 
-class Asked(Simulated):
+class Asked(SimulatedDriver):
     """Something happens while it is asked whether it would carry an event out."""
 
     def __init__(self) -> None:
-        super().__init__(World(), lambda duration: duration)
+        super().__init__(ImpactJournal(), lambda duration: duration)
         self.meanwhile: list[Callable[[], Awaitable[Any]]] = []
 
     async def check(self, task: Task) -> Checked:
@@ -172,7 +172,7 @@ def test_a_host_is_not_removed_under_a_maintenance_that_was_just_announced(
     watched: Watched,
 ) -> None:
     maintain = watched.node.hosts.maintain
-    watched.while_applying(lambda: watched.done(maintain("h1", How.REBOOT, "ann")))
+    watched.while_applying(lambda: watched.done(maintain("h1", MaintenanceMode.REBOOT, "ann")))
     done = watched.apply(WITHOUT_H1)
     assert isinstance(done, Refused)
     assert "host 'h1' (Reboot " in done.says
@@ -183,7 +183,7 @@ def test_a_host_is_not_removed_under_a_maintenance_that_was_just_announced(
 
 def test_by_force_it_is_removed_and_its_maintenance_concerns_nobody(watched: Watched) -> None:
     maintain = watched.node.hosts.maintain
-    watched.while_applying(lambda: watched.done(maintain("h1", How.REBOOT, "ann")))
+    watched.while_applying(lambda: watched.done(maintain("h1", MaintenanceMode.REBOOT, "ann")))
     watched.applied(WITHOUT_H1, force=True)
     assert "h1" not in watched.node.store.registry.hosts
     assert watched.events() == []

@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from forewarn.core import Event, EventType, Refused, Rules, Status
+from forewarn.core import Durations, Event, EventType, Refused, Status
 from forewarn.core.labels import parse
 from forewarn.core.rollouts.lanes import Selection
 from forewarn.core.rollouts.model import Gate
 from forewarn.core.rollouts.window_syntax import parse_window
 from forewarn.core.time import HOUR, MINUTE
 from forewarn.drivers.port import Checked, Task, Veto
-from forewarn.drivers.simulated import Simulated, World
+from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
 from forewarn.service.rollouts import rollouts as service_rollouts
 from forewarn.service.rollouts.gates import Gates
-from forewarn.service.rollouts.request import Wanted
+from forewarn.service.rollouts.request import RolloutRequest
 from forewarn.service.rollouts.rollouts import Report
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
@@ -98,10 +98,12 @@ def service() -> Iterator[Service]:
         yield made
 
 
-def wanted(**fields: Any) -> Wanted:
+def wanted(**fields: Any) -> RolloutRequest:
     groups = fields.pop("groups", ("web",))
     selection = fields.pop("selection", Selection(groups=groups))
-    return Wanted(**{"type": EventType.REBOOT, "by": "test", "selection": selection, **fields})
+    return RolloutRequest(
+        **{"type": EventType.REBOOT, "by": "test", "selection": selection, **fields}
+    )
 
 
 def start(service: Service, **fields: Any) -> str:
@@ -257,13 +259,13 @@ def test_a_machine_that_is_just_being_taken_is_left_out(service: Service) -> Non
 def test_time_does_not_pass_while_a_driver_is_asked() -> None:
     """However long its check takes, the next step is announced at the instant the last ended."""
 
-    class Thoughtful(Simulated):
+    class Thoughtful(SimulatedDriver):
         async def check(self, task: Task) -> Checked:
             for _ in range(50):
                 await guard.pause(0)
             return await super().check(task)
 
-    with Service(FLEET, driver=Thoughtful(World(), Rules().paced)) as service:
+    with Service(FLEET, driver=Thoughtful(ImpactJournal(), Durations().paced)) as service:
         start(service)
         began = service.node.writer.now().at
         service.clock.advance("1h")
@@ -273,9 +275,9 @@ def test_time_does_not_pass_while_a_driver_is_asked() -> None:
 
 @pytest.mark.parametrize("verb", ["pause", "abort"])
 def test_what_is_switched_while_a_driver_is_asked_counts(verb: str) -> None:
-    class Slow(Simulated):
+    class Slow(SimulatedDriver):
         def __init__(self) -> None:
-            super().__init__(World(), Rules().paced)
+            super().__init__(ImpactJournal(), Durations().paced)
             self.asked, self.answer = asyncio.Event(), asyncio.Event()
 
         async def check(self, task: Task) -> Checked:
@@ -323,13 +325,13 @@ def test_an_early_approval_does_not_start_it_before_its_window_opens(service: Se
 
 
 def test_a_driver_that_would_not_do_it_pauses_the_rollout() -> None:
-    class Stubborn(Simulated):
+    class Stubborn(SimulatedDriver):
         async def check(self, task: Task) -> Checked:
             if task.machines[0].name == "web_1":
                 return Veto("the disk is full")
             return await super().check(task)
 
-    with Service(FLEET, driver=Stubborn(World(), Rules().paced)) as service:
+    with Service(FLEET, driver=Stubborn(ImpactJournal(), Durations().paced)) as service:
         id = start(service)
         service.clock.advance("1h")
         assert state(service, id) == "paused"
@@ -366,11 +368,11 @@ def test_a_gate_that_does_not_pass_in_time_pauses_the_rollout(
 
 
 def test_a_gate_is_asked_again_after_a_restart(health: Health) -> None:
-    disk, world = Disk(), World()
+    disk, world = Disk(), ImpactJournal()
     health.status = 500
 
     def a_life(at: int) -> Service:
-        driver = Simulated(world, Rules().paced)
+        driver = SimulatedDriver(world, Durations().paced)
         return Service(FLEET, store=MemoryStore(disk), driver=driver, start=at)
 
     with a_life(1_800_000_000 * 1_000_000) as service:

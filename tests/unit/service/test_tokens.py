@@ -288,9 +288,9 @@ def test_there_is_room_for_so_many_tokens_and_those_that_are_over_make_it(
 
 def _tokens() -> Any:
     from forewarn.core.history import What
-    from forewarn.store.port import Wanted
+    from forewarn.store.port import HistoryQuery
 
-    return Wanted(what=(What.TOKEN_CREATED, What.TOKEN_REVOKED))
+    return HistoryQuery(what=(What.TOKEN_CREATED, What.TOKEN_REVOKED))
 
 
 def test_names_that_people_would_take_for_one_another_are_refused(service: Service) -> None:

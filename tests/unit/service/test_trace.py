@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from forewarn.core import EventType, Refused, Rules
+from forewarn.core import Durations, EventType, Refused
 from forewarn.core import commands as c
 from forewarn.core.events import Joint, Span
 from forewarn.core.time import MINUTE, SECOND
@@ -189,7 +189,7 @@ def test_notice_that_a_fault_takes_away_is_recorded(tmp_path: Path, kind: str) -
 
 def test_a_service_that_divides_durations_says_so(tmp_path: Path) -> None:
     path = tmp_path / "trace"
-    with Service(FLEET, record=path, rules=Rules(speed=60)) as service:
+    with Service(FLEET, record=path, rules=Durations(speed=60)) as service:
         service.get("web_0")
         service.clock.advance("1s")
         service.schedule("Reboot", "web_0")

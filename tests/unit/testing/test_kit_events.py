@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from forewarn.drivers.port import Observed, Performed, Task, Unknown
-from forewarn.drivers.simulated import Simulated, World
+from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
 from forewarn.testing import Event, Group, RefusedByService, Service
 
 
@@ -114,7 +114,7 @@ def test_what_is_over_does_not_start_again(service: Service, web: Group) -> None
     event.until_over()
 
 
-class Stubborn(Simulated):
+class Stubborn(SimulatedDriver):
     """Never knows whether it is done."""
 
     repeatable = False
@@ -127,7 +127,7 @@ class Stubborn(Simulated):
 
 
 def test_what_does_not_end_is_refused_with_what_it_waits_for() -> None:
-    with Service(driver=Stubborn(World(), lambda length: length)) as service:
+    with Service(driver=Stubborn(ImpactJournal(), lambda length: length)) as service:
         event = service.machine("jumpbox").restart()
         with (
             pytest.raises(RefusedByService, match=r"does not end: .*the console is dark"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from forewarn.testing import Service
-from forewarn.testing.kit.failure_report import MAX_LINES, Story
+from forewarn.testing.kit.failure_report import MAX_LINES, FailureReport
 
 
 def test_polls_that_show_nothing_new_are_counted() -> None:
@@ -53,7 +53,7 @@ def test_what_is_odd_is_shown_as_it_was_and_acts_upon_no_terminal() -> None:
 
 
 def test_of_a_long_story_the_end_is_kept() -> None:
-    story = Story()
+    story = FailureReport()
     for n in range(MAX_LINES + 5):
         story.hear({"kind": "disabled", "t": float(n), "group": f"g{n}"})
     lines = story.text().splitlines()
@@ -62,6 +62,6 @@ def test_of_a_long_story_the_end_is_kept() -> None:
 
 
 def test_a_test_in_which_nothing_happened_says_so() -> None:
-    assert Story().text() == "nothing has happened"
+    assert FailureReport().text() == "nothing has happened"
     with Service(front=True) as service:
         assert service.story() == "nothing was observed: front=True"

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from listeners import PATIENCE, Client, beside, guest, until
 
-from forewarn.service.engine.catch_up import GUEST, Attention
+from forewarn.service.engine.catch_up import GUEST, CatchUp
 from forewarn.service.fleet import edit
 from forewarn.testing import SAMPLE, RefusedByService, Service
 from forewarn.testing.kit.clock import voice
@@ -29,7 +29,7 @@ def service() -> Iterator[Service]:
         yield made
 
 
-def attention(service: Service) -> Attention:
+def attention(service: Service) -> CatchUp:
     assert service.node.winder is not None
     return service.node.winder.attention
 

@@ -17,11 +17,11 @@ from forewarn.testing import Service
 from forewarn.testing.recording import read, scenario_text
 from forewarn.testing.recording import recorder as recording
 from forewarn.testing.recording.endpoint import BadUrl, Endpoint
-from forewarn.testing.recording.file import CannotKeep, Keeping
-from forewarn.testing.recording.live_text import Telling
+from forewarn.testing.recording.file import RecordingFile, RecordingFileError
+from forewarn.testing.recording.live_text import LiveText
 from forewarn.testing.recording.recorder import Ending, Recorder
 from forewarn.testing.scenarios import parse
-from forewarn.wire.server_clock import Ticking
+from forewarn.wire.server_clock import ServerClock
 from forewarn.wire.times import rfc1123
 
 Line = Mapping[str, Any]
@@ -116,12 +116,12 @@ def test_times_are_those_of_the_services_clock(service: Service) -> None:
 
 
 def test_a_clock_is_known_better_with_every_answer() -> None:
-    ticking = Ticking(offset=1000.0)
+    ticking = ServerClock(offset=1000.0)
     assert ticking.learn(None, 5.0, 5.1) == 0.0
     assert ticking.learn("nonsense", 5.0, 5.1) == 0.0
     assert ticking.learn(rfc1123(1005), 5.0, 5.1) == 0.0  # it is ours
     assert ticking.offset == 1000.0
-    ticking = Ticking()
+    ticking = ServerClock()
     assert ticking.learn(rfc1123(1005), 5.0, 5.1) == 0.0  # what it is, and no step
     low = ticking.offset
     assert 999.9 <= low <= 1001
@@ -268,7 +268,7 @@ def test_nobody_there_is_said_so() -> None:
         port = listening.getsockname()[1]
     answer = Endpoint(f"127.0.0.1:{port}").get("/", 1.0)
     assert (answer.status, answer.trouble) == (None, "refused")
-    assert Telling().changes(answer) == ["the connection is refused"]
+    assert LiveText().changes(answer) == ["the connection is refused"]
 
 
 @pytest.mark.parametrize("url", ["https://x", "ftp://x", "http://", "http://u:p@x", "http://x:y"])
@@ -278,7 +278,7 @@ def test_what_is_no_endpoint_is_refused(url: str) -> None:
 
 
 def test_changes_are_told_in_sentences(service: Service) -> None:
-    telling, tape = Telling(), Tape()
+    telling, tape = LiveText(), Tape()
     made = recorder(service.url("web_0"), tape)
     assert telling.changes(made.poll()) == ["document 1, no events"]
     event = service.schedule("Freeze", "web_1")
@@ -310,13 +310,13 @@ def test_it_ends_when_it_is_quiet_again(service: Service) -> None:
 
 def test_a_torn_line_is_taken_away_and_the_rest_gone_on_with(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
-    with Keeping(path) as keeping:
+    with RecordingFile(path) as keeping:
         assert not keeping.went_on
         keeping.write({"kind": "partial", "t": 1.0})
     assert path.stat().st_mode & 0o777 == 0o600
     with path.open("ab") as file:
         file.write(b'{"kind":"exchange","t":2.0,"answer":"' + b"x" * 200_000)
-    with Keeping(path) as keeping:
+    with RecordingFile(path) as keeping:
         assert keeping.went_on
         keeping.write({"kind": "end", "t": 3.0})
     assert [line["kind"] for line in read([path]).lines] == ["partial", "end"]
@@ -339,17 +339,23 @@ def test_who_goes_on_tells_of_later_times(service: Service) -> None:
 def test_a_file_that_is_no_recording_stays_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("my only copy")
-    with pytest.raises(CannotKeep, match="this is no recording; name another file with -o"):
-        Keeping(path)
+    with pytest.raises(RecordingFileError, match="this is no recording; name another file with -o"):
+        RecordingFile(path)
     assert path.read_text() == "my only copy"
 
 
 def test_two_do_not_record_into_one_file(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
-    with Keeping(path), pytest.raises(CannotKeep, match="somebody else records there"):
-        Keeping(path)
+    with (
+        RecordingFile(path),
+        pytest.raises(RecordingFileError, match="somebody else records there"),
+    ):
+        RecordingFile(path)
 
 
 def test_no_room_is_said_so() -> None:
-    with Keeping(Path("/dev/full")) as keeping, pytest.raises(CannotKeep, match="No space"):
+    with (
+        RecordingFile(Path("/dev/full")) as keeping,
+        pytest.raises(RecordingFileError, match="No space"),
+    ):
         keeping.write({"kind": "end", "t": 1.0})

@@ -12,14 +12,14 @@ from forewarn.testing import RefusedByService, Service
 from forewarn.testing.timeline import Lanes, axis, choose_lanes, html_page, watch, wording
 from forewarn.testing.timeline import values as limits
 from forewarn.testing.timeline.drawing import lane as strips
-from forewarn.testing.timeline.values import Happening, Lane, Picture
+from forewarn.testing.timeline.values import EventBar, Lane, Picture
 
 
 def of(lanes: Lanes, machine: str) -> Lane:
     return next(lane for lane in lanes.picture().lanes if lane.machine == machine)
 
 
-def only(lanes: Lanes) -> Happening:
+def only(lanes: Lanes) -> EventBar:
     (found,) = lanes.picture().happenings
     return found
 

@@ -169,7 +169,7 @@ def test_more_machines_than_there_is_room_for_are_counted(monkeypatch: pytest.Mo
 
 
 def test_a_hundred_documents_are_not_all_remembered() -> None:
-    seen = documents.Sights()
+    seen = documents.Documents()
     for n in range(documents.MAX_SIGHTS * 2):
         assert seen.of("2020-07-01", b'{"Events":[],"n":%d}' % n, f'"{n}"') is not None
     assert len(seen._by_body) == len(seen._by_tag) == documents.MAX_SIGHTS

@@ -20,9 +20,9 @@ from forewarn.wire.extensions import (
     GetReadiness,
     PutReadiness,
     Readiness,
+    ReadinessReport,
     ReadyMachine,
     Wait,
-    Word,
     read,
     read_word,
     render,
@@ -193,15 +193,15 @@ def test_of_several_wrongs_the_first_in_the_order_answers(first: int) -> None:
 @pytest.mark.parametrize(
     ("body", "word"),
     [
-        (b"", Word(True, "")),
-        (b"{}", Word(True, "")),
-        (b'{"ready":true}', Word(True, "")),
-        (b'{ "ready": false }', Word(False, "")),
-        (b'{"note":"drained"}', Word(True, "drained")),
-        (b'\xef\xbb\xbf{"ready":true,"note":"\xc3\xa4","more":[1]}', Word(True, "ä")),
+        (b"", ReadinessReport(True, "")),
+        (b"{}", ReadinessReport(True, "")),
+        (b'{"ready":true}', ReadinessReport(True, "")),
+        (b'{ "ready": false }', ReadinessReport(False, "")),
+        (b'{"note":"drained"}', ReadinessReport(True, "drained")),
+        (b'\xef\xbb\xbf{"ready":true,"note":"\xc3\xa4","more":[1]}', ReadinessReport(True, "ä")),
     ],
 )
-def test_a_word_is_empty_or_an_object(body: bytes, word: Word) -> None:
+def test_a_word_is_empty_or_an_object(body: bytes, word: ReadinessReport) -> None:
     assert read_word(body, 10) == word
 
 
@@ -218,7 +218,7 @@ def test_a_word_of_another_shape_is_refused(body: bytes) -> None:
 
 
 def test_a_note_has_so_many_characters_and_no_more() -> None:
-    assert read_word(json.dumps({"note": "ä" * 10}).encode(), 10) == Word(True, "ä" * 10)
+    assert read_word(json.dumps({"note": "ä" * 10}).encode(), 10) == ReadinessReport(True, "ä" * 10)
     said = read_word(json.dumps({"note": "ä" * 11}).encode(), 10)
     assert isinstance(said, Problem)
     assert (said.status, json.loads(said.body)) == (

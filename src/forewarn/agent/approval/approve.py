@@ -8,27 +8,27 @@ from datetime import datetime
 from pathlib import Path
 
 from forewarn.agent.approval.coordinate import Coordination
-from forewarn.agent.approval.retrying import Errands
-from forewarn.agent.open_cases import Book
+from forewarn.agent.approval.retrying import RetriedCalls
+from forewarn.agent.open_cases import OpenCases
 from forewarn.agent.planning import plan, steps
 from forewarn.agent.ports import Client
 from forewarn.agent.state.cases import Case
 from forewarn.agent.telemetry.log import Tell
-from forewarn.agent.telemetry.troubles import Troubles
+from forewarn.agent.telemetry.troubles import OngoingTroubles
 from forewarn.client import NotApproved
 from forewarn.support.guard import Tasks
 
 ASK_PATIENCE = 10.0  # seconds for one question; it is asked again after a pause
 
 
-class Agreeing:
+class Approver:
     def __init__(
         self,
         client: Client,
-        book: Book,
+        book: OpenCases,
         shared: Path | None,
         tell: Tell,
-        troubles: Troubles,
+        troubles: OngoingTroubles,
         *,
         tasks: Tasks,
         done: Callable[[str], None],
@@ -41,7 +41,7 @@ class Agreeing:
         self._dry = dry
         self._tasks = tasks
         self._coordination = Coordination(client, shared, ASK_PATIENCE)
-        self._errands = Errands(tasks, done)
+        self._errands = RetriedCalls(tasks, done)
         self._done = done
         self._would: set[str] = set()  # cases that a dry run would have approved
         self.all_ready: dict[str, datetime] = {}  # by case

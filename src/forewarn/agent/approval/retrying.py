@@ -13,7 +13,7 @@ MAX_ERRAND_PAUSE = 30.0
 Key = tuple[str, str]
 
 
-class Errands:
+class RetriedCalls:
     def __init__(self, tasks: Tasks, done: Callable[[str], None]) -> None:
         self._tasks = tasks
         self._done = done

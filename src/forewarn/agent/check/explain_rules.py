@@ -12,21 +12,21 @@ from forewarn.client.events import Event
 from forewarn.support.text import SECOND, in_words, listing
 
 
-class Tried(msgspec.Struct, frozen=True):
+class RuleResult(msgspec.Struct, frozen=True):
     """One rule, and why it does not match; empty if it is the one that does."""
 
     rule: str
     why_not: str
 
 
-def tried(config: Config, event: Event, *, mine: bool, tags: Mapping[str, str]) -> list[Tried]:
+def tried(config: Config, event: Event, *, mine: bool, tags: Mapping[str, str]) -> list[RuleResult]:
     """Every rule up to the first that matches, and those that are not reached."""
-    found: list[Tried] = []
+    found: list[RuleResult] = []
     for rule in config.rules:
         if matched := next((one.rule for one in found if not one.why_not), ""):
-            found.append(Tried(rule.name, f"not reached: '{matched}' matches first"))
+            found.append(RuleResult(rule.name, f"not reached: '{matched}' matches first"))
         else:
-            found.append(Tried(rule.name, why_not(rule, event, mine=mine, tags=tags)))
+            found.append(RuleResult(rule.name, why_not(rule, event, mine=mine, tags=tags)))
     return found
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from forewarn.agent.check.finding import Finding, note, ok, problem
-from forewarn.agent.config.address import Where, listens
+from forewarn.agent.config.address import ListenAddress, listens
 from forewarn.agent.config.model import Config
 from forewarn.agent.state import durable, locking
 from forewarn.agent.state.cases import Case
@@ -187,7 +187,7 @@ def _unwritable(directory: Path) -> str:
     return ""
 
 
-def _taken(where: Where) -> str:
+def _taken(where: ListenAddress) -> str:
     if where.path:
         return _no_socket(Path(where.path))
     family = socket.AF_INET6 if ":" in where.host else socket.AF_INET

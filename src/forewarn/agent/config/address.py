@@ -10,7 +10,7 @@ class BadListen(ValueError):
     """It cannot be listened there, whatever happens; says what would have been right."""
 
 
-class Where(NamedTuple):
+class ListenAddress(NamedTuple):
     """`path` of a UNIX socket, or host and port."""
 
     path: str = ""
@@ -26,11 +26,11 @@ class Where(NamedTuple):
         return bool(self.path) or ipaddress.ip_address(self.host).is_loopback
 
 
-def listens(said: str, *, anywhere: bool = False) -> Where:
+def listens(said: str, *, anywhere: bool = False) -> ListenAddress:
     """`127.0.0.1:9169`, `[::1]:9169`, or the path of a socket. Nobody asks for a token there, so
     it is not beyond this machine, unless that is said."""
     if said.startswith("/"):
-        return Where(path=said)
+        return ListenAddress(path=said)
     host, colon, port = said.rpartition(":")
     host = "127.0.0.1" if host == "localhost" else host.removeprefix("[").removesuffix("]")
     try:
@@ -42,7 +42,7 @@ def listens(said: str, *, anywhere: bool = False) -> Where:
             f"'{said[:80]}' is no place to listen; write an address and a port (127.0.0.1:9169), or"
             " the path of a socket (/run/forewarn-agent/socket)"
         )
-    where = Where(host=str(address), port=int(port))
+    where = ListenAddress(host=str(address), port=int(port))
     if not anywhere and not where.local:
         raise BadListen(
             f"{where} can be reached from beyond this machine, and asks nobody who they are; listen"

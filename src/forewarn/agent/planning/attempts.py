@@ -18,7 +18,7 @@ UNDO_PAUSE = 2.0  # seconds before an undo's second attempt, doubled from then o
 MAX_UNDO_PAUSE = 300.0
 
 
-class Standing(msgspec.Struct, frozen=True):
+class AttemptSummary(msgspec.Struct, frozen=True):
     attempts: int = 0  # made so far, also those that were never begun
     good: bool = False
     given_up: bool = False
@@ -29,34 +29,34 @@ class Standing(msgspec.Struct, frozen=True):
         return self.good or self.given_up
 
 
-FRESH = Standing()
+FRESH = AttemptSummary()
 
 
-def standing(runs: Sequence[Run], hook: Hook, stage: Stage) -> Standing:
+def standing(runs: Sequence[Run], hook: Hook, stage: Stage) -> AttemptSummary:
     """Of one stage of one hook, with its runs in their order. An active one is not settled."""
     if not runs:
         return FRESH
     last = runs[-1]
     attempts = last.attempt
     if last.active:
-        return Standing(attempts)
+        return AttemptSummary(attempts)
     if any(run.good for run in runs):
-        return Standing(attempts, good=True)
+        return AttemptSummary(attempts, good=True)
     if last.result and last.result.outcome in (Outcome.NO_TIME, Outcome.CANCELLED):
-        return Standing(attempts, given_up=True)
+        return AttemptSummary(attempts, given_up=True)
     lost = sum(_lost(run) for run in runs)
     failed = len(runs) - lost
     if stage == "undo":
         if len(runs) >= UNDO_ATTEMPTS:
-            return Standing(attempts, given_up=True)
+            return AttemptSummary(attempts, given_up=True)
         pause = _pause(UNDO_PAUSE, MAX_UNDO_PAUSE, failed)
     else:
         if failed > hook.retries or lost >= LOST_ATTEMPTS:
-            return Standing(attempts, given_up=True)
+            return AttemptSummary(attempts, given_up=True)
         pause = _pause(RETRY_PAUSE, MAX_RETRY_PAUSE, failed)
     if last.result is None:
-        return Standing(attempts)  # lost: nobody knows when, and it has been a while
-    return Standing(attempts, not_until=last.result.ended + pause)
+        return AttemptSummary(attempts)  # lost: nobody knows when, and it has been a while
+    return AttemptSummary(attempts, not_until=last.result.ended + pause)
 
 
 def _lost(run: Run) -> bool:

@@ -13,11 +13,12 @@ from collections.abc import Iterator, Sequence, Set
 from datetime import datetime, timedelta
 
 from forewarn.agent.config.model import Hook, Stage
-from forewarn.agent.planning.attempts import Standing, standing
+from forewarn.agent.planning.attempts import AttemptSummary, standing
 from forewarn.agent.planning.steps import (
     Approve,
     AskReady,
     Cancel,
+    CaseWithRuns,
     Close,
     Now,
     Order,
@@ -27,7 +28,6 @@ from forewarn.agent.planning.steps import (
     Start,
     Step,
     Stop,
-    Story,
 )
 from forewarn.agent.state.cases import Case
 from forewarn.agent.state.runs import Run, State
@@ -38,7 +38,7 @@ OVERDUE = 10.0  # seconds after its time limit at which a command that still run
 TAKE_OVER = timedelta(seconds=5)  # between one listed machine's turn to approve and the next one's
 
 
-def prepared(story: Story) -> list[tuple[Hook, int]]:
+def prepared(story: CaseWithRuns) -> list[tuple[Hook, int]]:
     """Hooks with something to undo, the one that was prepared last first, with the number of the
     run that did it. Whatever may have done something counts, also what failed half-way."""
     found = []
@@ -49,7 +49,7 @@ def prepared(story: Story) -> list[tuple[Hook, int]]:
     return sorted(found, key=lambda pair: -pair[1])
 
 
-def given_up(story: Story) -> list[str]:
+def given_up(story: CaseWithRuns) -> list[str]:
     """Hooks that are prepared, and whose undo is not tried any more."""
     return [
         hook.name
@@ -58,12 +58,12 @@ def given_up(story: Story) -> list[str]:
     ]
 
 
-def undone(story: Story, hook: Hook) -> bool:
+def undone(story: CaseWithRuns, hook: Hook) -> bool:
     return standing(story.of(hook.name, "undo"), hook, "undo").settled
 
 
 def next_steps(
-    story: Story,
+    story: CaseWithRuns,
     now: Now,
     busy: Set[str] = frozenset(),
     held: Set[str] = frozenset(),
@@ -133,7 +133,7 @@ def _too_late(left: float | None) -> bool:
 # Scheduled: prepare, then approve.
 
 
-def _before(story: Story, now: Now, busy: Set[str], all_ready: datetime | None) -> Plan:
+def _before(story: CaseWithRuns, now: Now, busy: Set[str], all_ready: datetime | None) -> Plan:
     case = story.case
     at_once = Plan()
     if case.rule.approve == "user-at-once" and case.event.source == "User":
@@ -175,7 +175,7 @@ def begins(case: Case) -> datetime | None:
     return case.not_before - timedelta(seconds=case.rule.lead)
 
 
-def prepared_well(story: Story) -> bool:
+def prepared_well(story: CaseWithRuns) -> bool:
     """Whether all that was to be prepared is, without a failure."""
     return all(
         standing(story.of(hook.name, "prepare"), hook, "prepare").good
@@ -209,7 +209,7 @@ def turn_of(case: Case) -> int:
 # Over: put everything back, then tell.
 
 
-def _after(story: Story, now: Now, busy: Set[str], held: Set[str]) -> Plan:
+def _after(story: CaseWithRuns, now: Now, busy: Set[str], held: Set[str]) -> Plan:
     case = story.case
     assert case.over
     waits = False
@@ -229,7 +229,7 @@ def _after(story: Story, now: Now, busy: Set[str], held: Set[str]) -> Plan:
 
 
 def _stages(
-    story: Story, hooks: Sequence[Hook], stage: Stage, now: Now, busy: Set[str]
+    story: CaseWithRuns, hooks: Sequence[Hook], stage: Stage, now: Now, busy: Set[str]
 ) -> Plan | None:
     """One hook after the other; None when all have had their turn."""
     for hook in hooks:
@@ -244,7 +244,7 @@ def _stages(
     return None
 
 
-def _paused(stands: Standing, hook: Hook, now: Now, busy: Set[str]) -> Plan | None:
+def _paused(stands: AttemptSummary, hook: Hook, now: Now, busy: Set[str]) -> Plan | None:
     if hook.name in busy:
         return Plan(waits=(hook.name,))
     if now.guard < stands.not_until:

@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from forewarn.agent.planning.plan import next_steps, prepared, undone
-from forewarn.agent.planning.steps import Now, Order, Plan, Step, Story
+from forewarn.agent.planning.steps import CaseWithRuns, Now, Order, Plan, Step
 
 CLOCK_STEP = timedelta(seconds=1)  # the service's clock was set back if it goes back by more
 
@@ -32,7 +32,7 @@ Place = tuple[datetime, int]  # of a case among the others: those that were seen
 class Planner:
     def __init__(self) -> None:
         self.evaluated = 0  # how often a case was evaluated
-        self._stories: dict[str, Story] = {}
+        self._stories: dict[str, CaseWithRuns] = {}
         self._places: dict[str, Place] = {}
         self._count = 0
         self._due: list[tuple[Place, str]] = []
@@ -54,7 +54,7 @@ class Planner:
         self._wakes: Alarms[datetime] = Alarms()  # by the service's clock
         self._rests: Alarms[float] = Alarms()  # by the machine's own
 
-    def update(self, story: Story) -> None:
+    def update(self, story: CaseWithRuns) -> None:
         id = story.case.id
         if not story.case.open:
             self.remove(id)
@@ -106,7 +106,9 @@ class Planner:
                 self._offer(hook)  # to the next one, if it was not taken
         return Plan(tuple(steps), self._wakes.first(), self._rests.first())
 
-    def _evaluate(self, story: Story, now: Now, all_ready: datetime | None) -> tuple[Step, ...]:
+    def _evaluate(
+        self, story: CaseWithRuns, now: Now, all_ready: datetime | None
+    ) -> tuple[Step, ...]:
         self.evaluated += 1
         id = story.case.id
         own = next_steps(story, now, self._busy, self._held(id), all_ready)
@@ -137,7 +139,7 @@ class Planner:
             self._is_due.add(id)
             heappush(self._due, (self._places[id], id))
 
-    def _replace(self, id: str, story: Story | None) -> None:
+    def _replace(self, id: str, story: CaseWithRuns | None) -> None:
         before, after = _active(self._stories.get(id)), _active(story)
         if story is None:
             self._stories.pop(id, None)
@@ -198,11 +200,11 @@ class Planner:
         return frozenset(hook for hook, top in tops.items() if top and top[0] > own[hook])
 
 
-def _active(story: Story | None) -> list[str]:
+def _active(story: CaseWithRuns | None) -> list[str]:
     return [] if story is None else [run.hook for run in story.runs if run.active]
 
 
-def _to_undo(story: Story) -> dict[str, int]:
+def _to_undo(story: CaseWithRuns) -> dict[str, int]:
     return {hook.name: number for hook, number in prepared(story) if not undone(story, hook)}
 
 

@@ -84,7 +84,7 @@ class Plan(msgspec.Struct, frozen=True):
     waits: tuple[str, ...] = ()  # also look again when one of these hooks is free
 
 
-class Story(msgspec.Struct, frozen=True):
+class CaseWithRuns(msgspec.Struct, frozen=True):
     case: Case
     runs: tuple[Run, ...] = ()
 

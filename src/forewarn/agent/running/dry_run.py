@@ -16,7 +16,7 @@ from forewarn.agent.telemetry.log import Tell
 from forewarn.support.guard import monotonic
 
 
-class Pretence:
+class DryRunExecutor:
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
         self._runs: dict[str, list[Run]] = {}

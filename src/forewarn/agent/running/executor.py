@@ -10,14 +10,14 @@ from forewarn.agent.config.model import Hook, Stage
 from forewarn.agent.running.start import Runners
 from forewarn.agent.state.cases import Case
 from forewarn.agent.state.runs import Run
-from forewarn.agent.state.store import Shelf
+from forewarn.agent.state.store import StateStore
 from forewarn.support.guard import Tasks, monotonic
 
 START_PAUSE = 1.0  # seconds before a runner that did not even begin is started again
 
 
-class Desk:
-    def __init__(self, shelf: Shelf, ended: Callable[[str], None], tasks: Tasks) -> None:
+class Executor:
+    def __init__(self, shelf: StateStore, ended: Callable[[str], None], tasks: Tasks) -> None:
         """`ended` is called with the id of a case whose command has ended, or may have."""
         self._shelf = shelf
         self._runners = Runners(lambda directory: ended(shelf.case_of(directory)), tasks)

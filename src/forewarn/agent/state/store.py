@@ -44,11 +44,11 @@ class StateTaken(Exception):
     """Another agent works with this directory."""
 
 
-class Unusable(Exception):
+class StateUnusable(Exception):
     """The state cannot be kept there; says why and what to do."""
 
 
-class Shelf:
+class StateStore:
     def __init__(self, state: Path) -> None:
         """Takes the directory for as long as this process lives."""
         self.state = state
@@ -57,10 +57,10 @@ class Shelf:
         try:
             durable.make(self._cases)
             if wrong := durable.open_to(self._cases) or durable.open_to(state):
-                raise Unusable(wrong)
+                raise StateUnusable(wrong)
             self._lock = locking.taken_with_directory(state / "lock")
         except OSError as error:
-            raise Unusable(f"{error.filename or state}: {error.strerror}") from error
+            raise StateUnusable(f"{error.filename or state}: {error.strerror}") from error
         if self._lock is None:
             raise StateTaken(
                 f"another agent works with {state} already; every agent needs a directory of its"

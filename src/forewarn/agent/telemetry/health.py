@@ -9,8 +9,8 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
-from forewarn.agent.telemetry.status import Picture
-from forewarn.client.status import Standing
+from forewarn.agent.telemetry.status import AgentStatus
+from forewarn.client.status import EndpointStatus
 from forewarn.support import guard
 
 BEAT = 5.0  # seconds between two beats of the loop
@@ -22,13 +22,13 @@ WRITE_EVERY = 30.0  # seconds between two tries whether the state directory take
 PROBE = ".writable"
 
 
-class Wellbeing:
+class AgentHealth:
     """`standing` is how its client stands with its endpoint, `looking` whether it looks already:
     before that, it asks who it is, for as long as it takes."""
 
     def __init__(
         self,
-        standing: Callable[[], Standing],
+        standing: Callable[[], EndpointStatus],
         state: Path | None,
         looking: Callable[[], bool] = lambda: True,
         clock: Callable[[], float] = guard.monotonic,
@@ -62,7 +62,7 @@ class Wellbeing:
             "looks": f"nothing was asked for {quiet:.0f} s" if quiet > LOOK_PATIENCE else "",
         }
 
-    def ready(self, picture: Picture) -> dict[str, str]:
+    def ready(self, picture: AgentStatus) -> dict[str, str]:
         return {
             **self.healthy(),
             "endpoint": _endpoint(picture),
@@ -84,7 +84,7 @@ class Wellbeing:
         return self._written[1]
 
 
-def _endpoint(picture: Picture) -> str:
+def _endpoint(picture: AgentStatus) -> str:
     stands = picture.standing
     if stands.endpoint is None:
         return "none has been found"

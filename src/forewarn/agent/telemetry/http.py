@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import h11
 import msgspec
 
-from forewarn.agent.config.address import Where
-from forewarn.agent.telemetry.health import Wellbeing, parts
-from forewarn.agent.telemetry.metrics import Counts, Health, exposition
-from forewarn.agent.telemetry.status import Picture, status
+from forewarn.agent.config.address import ListenAddress
+from forewarn.agent.telemetry.health import AgentHealth, parts
+from forewarn.agent.telemetry.metrics import AgentMetrics, Health, exposition
+from forewarn.agent.telemetry.status import AgentStatus, status
 from forewarn.support import guard
 
 MAX_CONNECTIONS = 16  # at once; more are closed at once
@@ -54,16 +54,18 @@ class Answer(NamedTuple):
     bare: bool = False  # whoever asked wants the head of it alone
 
 
-class Face:
+class StatusServer:
     """`see` says how things stand; it is called once for each answer that needs it."""
 
-    def __init__(self, see: Callable[[], Picture], wellbeing: Wellbeing, counts: Counts) -> None:
+    def __init__(
+        self, see: Callable[[], AgentStatus], wellbeing: AgentHealth, counts: AgentMetrics
+    ) -> None:
         self._see = see
         self._wellbeing = wellbeing
         self._counts = counts
         self._open = 0
         self._next = 0.0  # when another answer may be given
-        self._seen: tuple[float, Picture] | None = None  # until when it is good enough
+        self._seen: tuple[float, AgentStatus] | None = None  # until when it is good enough
         self._server: asyncio.Server | None = None
         self._tasks = guard.Tasks()
         self._ways: Mapping[str, Callable[[str], Awaitable[Answer]]] = {
@@ -73,7 +75,7 @@ class Face:
             "/status": self._status,
         }
 
-    async def listen(self, where: Where) -> None:
+    async def listen(self, where: ListenAddress) -> None:
         """Raises OSError."""
         if where.path and not hasattr(asyncio, "start_unix_server"):
             raise OSError(errno.EAFNOSUPPORT, "this system has no such sockets")
@@ -87,11 +89,11 @@ class Face:
             )
 
     @property
-    def where(self) -> Where:
+    def where(self) -> ListenAddress:
         """Where it listens, also if the port was to be any."""
         assert self._server is not None
         host, port = self._server.sockets[0].getsockname()[:2]
-        return Where(host=host, port=port)
+        return ListenAddress(host=host, port=port)
 
     async def close(self) -> None:
         if self._server is not None:
@@ -150,7 +152,7 @@ class Face:
         if (early := self._next - 1 / ANSWERS_PER_SECOND - now) > 0:
             await guard.pause(early)
 
-    def _now(self) -> Picture:
+    def _now(self) -> AgentStatus:
         """How things stand. One that took long to see is shown for longer."""
         begun = guard.monotonic()
         if self._seen is None or begun >= self._seen[0]:

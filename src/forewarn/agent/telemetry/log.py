@@ -60,7 +60,7 @@ def level_of(what: str, facts: Mapping[str, Any]) -> Level:
     return "warning" if facts.get("ok") is False else GRAVE.get(what, "info")
 
 
-class Teller:
+class AgentLog:
     """`form` is `auto`, `json` or `text`; `secrets` are never told, whoever says them."""
 
     def __init__(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from forewarn import __version__
 from forewarn.agent.config.model import Hook
 from forewarn.agent.telemetry.log import Tell
-from forewarn.agent.telemetry.status import Picture
+from forewarn.agent.telemetry.status import AgentStatus
 from forewarn.client.endpoint_state import NONE_FOUND
 from forewarn.client.steps import TROUBLES
 
@@ -35,7 +35,7 @@ _KINDS = {words: kind for kind, words in TROUBLES.items()}
 Samples: TypeAlias = Mapping[tuple[str, ...], float]
 
 
-class Spread:
+class Histogram:
     """How often something was how large: counted by the first bound that it does not exceed."""
 
     __slots__ = ("counts", "sum")
@@ -53,7 +53,7 @@ class Spread:
         return list(zip(bounds, map(float, accumulate(self.counts)), strict=True))
 
 
-class Counts:
+class AgentMetrics:
     """Hears what is told, and lets it pass: every happening is told, so nobody else need count."""
 
     def __init__(self, hooks: Iterable[Hook] = ()) -> None:
@@ -63,7 +63,7 @@ class Counts:
         self.runs: Counter[tuple[str, ...]] = Counter(  # by hook, stage and outcome
             {(h.name, stage, outcome): 0 for h in hooks for stage in h.stages for outcome in ENDS}
         )
-        self.seconds: dict[tuple[str, str], Spread] = {}  # by hook and stage
+        self.seconds: dict[tuple[str, str], Histogram] = {}  # by hook and stage
         self.approvals: Counter[tuple[str, ...]] = Counter(  # by outcome
             {("approved",): 0, ("failed",): 0}
         )
@@ -95,7 +95,7 @@ class Counts:
             outcome = "done" if facts.get("ok") else "failed"
         self.runs[hook, stage, outcome] += 1
         if (seconds := facts.get("seconds")) is not None:
-            self.seconds.setdefault((hook, stage), Spread()).add(seconds)
+            self.seconds.setdefault((hook, stage), Histogram()).add(seconds)
 
 
 class Health(NamedTuple):
@@ -107,7 +107,7 @@ class Health(NamedTuple):
 
 
 def exposition(
-    counts: Counts, picture: Picture, health: Health, accept: str = ""
+    counts: AgentMetrics, picture: AgentStatus, health: Health, accept: str = ""
 ) -> tuple[bytes, str]:
     """The text, and what kind of text it is: Prometheus' own, or OpenMetrics for whoever asks."""
     from prometheus_client import CollectorRegistry, ProcessCollector
@@ -128,7 +128,7 @@ def exposition(
     return generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4
 
 
-def families(counts: Counts, picture: Picture, health: Health) -> Iterator[Metric]:
+def families(counts: AgentMetrics, picture: AgentStatus, health: Health) -> Iterator[Metric]:
     build: Samples = {(__version__, platform.python_version()): 1.0}
     yield _gauge("build_info", "always 1: which version this is", build, "version", "python")
     yield _gauge("healthy", "1 if it works at all", health.healthy)
@@ -140,7 +140,7 @@ def families(counts: Counts, picture: Picture, health: Health) -> Iterator[Metri
     yield from _hooks(counts, picture)
 
 
-def _endpoint(picture: Picture) -> Iterator[Metric]:
+def _endpoint(picture: AgentStatus) -> Iterator[Metric]:
     stands = picture.standing
     where: Samples = {(stands.endpoint, stands.version): 1.0} if stands.endpoint else {}
     yield _gauge("endpoint_info", "always 1: where it asks", where, "endpoint", "api_version")
@@ -156,7 +156,7 @@ def _endpoint(picture: Picture) -> Iterator[Metric]:
     yield _gauge("silence_seconds", "without a good answer; 0 if the last was", picture.silence)
 
 
-def _events(counts: Counts, picture: Picture) -> Iterator[Metric]:
+def _events(counts: AgentMetrics, picture: AgentStatus) -> Iterator[Metric]:
     yield _counter("events_seen", "events that have appeared", counts.seen, "type", "source")
     listed: dict[tuple[str, ...], float] = {("Scheduled",): 0.0, ("Started",): 0.0}
     for event in picture.events:
@@ -168,7 +168,7 @@ def _events(counts: Counts, picture: Picture) -> Iterator[Metric]:
     yield _counter("approvals", "approvals", counts.approvals, "outcome")
 
 
-def _hooks(counts: Counts, picture: Picture) -> Iterator[Metric]:
+def _hooks(counts: AgentMetrics, picture: AgentStatus) -> Iterator[Metric]:
     from prometheus_client.core import HistogramMetricFamily
 
     labels = ("hook", "stage")

@@ -15,24 +15,24 @@ import msgspec
 from forewarn import __version__
 from forewarn.agent.planning.attempts import standing
 from forewarn.agent.planning.plan import overdue_at, prepared
-from forewarn.agent.planning.steps import Story
+from forewarn.agent.planning.steps import CaseWithRuns
 from forewarn.agent.state.runs import Run
 from forewarn.client.events import Event
-from forewarn.client.status import Standing
+from forewarn.client.status import EndpointStatus
 from forewarn.support.guard import monotonic
 
 
-class Picture(msgspec.Struct, frozen=True, kw_only=True):
+class AgentStatus(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime  # by the service's clock
     machine: str  # empty: not known yet
     dry: bool
-    standing: Standing
+    standing: EndpointStatus
     guard: float = 0.0  # when it was taken, on the machine's monotonic clock
     events: tuple[Event, ...] = ()  # that are listed
-    stories: tuple[Story, ...] = ()  # of cases that are open, or still remembered
+    stories: tuple[CaseWithRuns, ...] = ()  # of cases that are open, or still remembered
 
     @property
-    def open(self) -> tuple[Story, ...]:
+    def open(self) -> tuple[CaseWithRuns, ...]:
         return tuple(story for story in self.stories if story.case.open)
 
     @property
@@ -58,7 +58,7 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
         return sum(not _undo(story, name).settled for story, name in _prepared(self.open))
 
     @property
-    def given_up(self) -> tuple[tuple[Story, str], ...]:
+    def given_up(self) -> tuple[tuple[CaseWithRuns, str], ...]:
         """Hooks whose undo was given up, and has not succeeded for a later event since."""
         found = [(story, name) for story, name in _prepared(self.stories)]
         good: dict[str, int] = {}
@@ -81,10 +81,10 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def picture_of(agent: Any) -> Picture:
+def picture_of(agent: Any) -> AgentStatus:
     """Of an `Agent`."""
     identity, looked = agent.identity, agent.looked
-    return Picture(
+    return AgentStatus(
         now=agent.client.now(),
         machine="" if identity is None else identity.name,
         dry=agent.dry,
@@ -100,11 +100,11 @@ def _overdue(run: Run, guard: float) -> bool:
     return at is not None and guard >= at
 
 
-def _prepared(stories: Iterable[Story]) -> Iterator[tuple[Story, str]]:
+def _prepared(stories: Iterable[CaseWithRuns]) -> Iterator[tuple[CaseWithRuns, str]]:
     return ((story, hook.name) for story in stories for hook, _ in prepared(story))
 
 
-def _undo(story: Story, name: str) -> Any:
+def _undo(story: CaseWithRuns, name: str) -> Any:
     hook = next(hook for hook in story.case.hooks if hook.name == name)
     return standing(story.of(name, "undo"), hook, "undo")
 
@@ -141,13 +141,13 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     machine: str
     dry: bool
     now: datetime
-    endpoint: Standing
+    endpoint: EndpointStatus
     silence: float
     events: tuple[Event, ...]
     cases: tuple[CaseView, ...]  # the newest first
 
 
-def status(picture: Picture) -> Status:
+def status(picture: AgentStatus) -> Status:
     stories = sorted(picture.stories, key=lambda story: story.case.seen, reverse=True)
     return Status(
         version=__version__,
@@ -161,7 +161,7 @@ def status(picture: Picture) -> Status:
     )
 
 
-def _case(story: Story, guard: float) -> CaseView:
+def _case(story: CaseWithRuns, guard: float) -> CaseView:
     case = story.case
     return CaseView(
         event=case.event,
@@ -191,7 +191,7 @@ def _run(run: Run, guard: float) -> RunView:
     )
 
 
-def state_of(story: Story) -> str:
+def state_of(story: CaseWithRuns) -> str:
     """In a few words: what is being done about it."""
     case = story.case
     given_up = [name for _, name in _prepared([story]) if _undo(story, name).given_up]

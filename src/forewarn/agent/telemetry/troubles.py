@@ -6,7 +6,7 @@ from __future__ import annotations
 from forewarn.agent.telemetry.log import Tell
 
 
-class Troubles:
+class OngoingTroubles:
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
         self._now: dict[str, str] = {}

@@ -14,7 +14,7 @@ from forewarn.cli.output import as_json, fail, fail_all, fields, moment, parsed,
 from forewarn.support.text import SECOND, in_words, parse_duration
 
 if TYPE_CHECKING:
-    from forewarn.agent.config.address import Where
+    from forewarn.agent.config.address import ListenAddress
     from forewarn.agent.telemetry.status import CaseView, RunView, Status
 
 PATIENCE = 5.0  # seconds for an agent to say how it stands
@@ -162,7 +162,7 @@ def _run(run: RunView) -> str:
 class _Line(http.client.HTTPConnection):
     """To a path, or to an address; never by a proxy."""
 
-    def __init__(self, where: Where) -> None:
+    def __init__(self, where: ListenAddress) -> None:
         super().__init__(where.host or "localhost", where.port or 80, timeout=PATIENCE)
         self._where = where
 
@@ -175,7 +175,7 @@ class _Line(http.client.HTTPConnection):
         self.sock.connect(self._where.path)
 
 
-def _asked(where: Where) -> bytes:
+def _asked(where: ListenAddress) -> bytes:
     line = _Line(where)
     try:
         line.request("GET", "/status")

@@ -23,7 +23,7 @@ from forewarn.cli.commands.serve import (
 from forewarn.cli.output import Json, as_json, fail_all, say, table
 
 if TYPE_CHECKING:
-    from forewarn.node.settings import Said
+    from forewarn.node.settings import LoadedSettings
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -97,7 +97,7 @@ def show(
     table(("SETTING", "VALUE", "FROM"), [(key, _shown(value), place) for key, value, place in rows])
 
 
-def _values(said: Said, arguments: bool) -> list[tuple[str, Any]]:
+def _values(said: LoadedSettings, arguments: bool) -> list[tuple[str, Any]]:
     """Those of a table one by one, as they can be said."""
     values: list[tuple[str, Any]] = []
     for key, value in msgspec.to_builtins(said.settings).items():

@@ -11,7 +11,7 @@ import typer
 
 from forewarn import __version__
 from forewarn.cli.output import fail
-from forewarn.core.time import Rules
+from forewarn.core.time import Durations
 from forewarn.drivers.command.driver import Program
 from forewarn.metadata.endpoint.callers import Identity
 from forewarn.metadata.endpoint.limits import Limits
@@ -52,7 +52,7 @@ def configure(
     return Config(
         fleet=made,
         state=state,
-        rules=Rules(speed=speed, silence=None, enable_delay=enable_delay),
+        rules=Durations(speed=speed, silence=None, enable_delay=enable_delay),
         virtual=guard.wall_us() // 1_000_000 * 1_000_000 if virtual else None,
         identity=Identity.ASKED,
         speak_as=_speaker(made, speak_as),

@@ -55,7 +55,7 @@ def record(
 
     Exit code 0, also after Ctrl-C; 1 if there was never a document, or no room for it."""
     from forewarn.testing.recording.endpoint import DEFAULT_URL, BadUrl, Endpoint
-    from forewarn.testing.recording.file import CannotKeep, Keeping
+    from forewarn.testing.recording.file import RecordingFile, RecordingFileError
     from forewarn.testing.recording.recorder import Ending, Recorder
 
     if version not in BY_NAME:
@@ -75,7 +75,7 @@ def record(
     except BadUrl as error:
         raise typer.BadParameter(str(error), param_hint="URL") from error
     try:
-        with Keeping(output) as keeping:
+        with RecordingFile(output) as keeping:
             recorder = Recorder(
                 endpoint,
                 keeping.write,
@@ -88,7 +88,7 @@ def record(
             say(f"{'going on with' if keeping.went_on else 'writing'} {output}", err=True)
             _poll(recorder, interval, ending)
             lines = keeping.lines
-    except CannotKeep as error:
+    except RecordingFileError as error:
         fail(str(error))
     say(f"{output}: {recorder.polls} polls, {lines} lines", err=True)
     if not recorder.documents:
@@ -97,9 +97,9 @@ def record(
 
 def _poll(recorder: Recorder, interval: float, ending: Ending) -> None:
     from forewarn.support import guard
-    from forewarn.testing.recording.live_text import Telling
+    from forewarn.testing.recording.live_text import LiveText
 
-    telling = Telling()
+    telling = LiveText()
     with _told_to_stop(recorder) as stop:
         recorder.begin()
         if recorder.machine is None:

@@ -141,7 +141,7 @@ def _faked(client: ControlClient, program: str, around: ExitStack) -> FakeTime:
 
 @contextmanager
 def _following(client: ControlClient, fake: FakeTime) -> Iterator[None]:
-    from forewarn.testing.enclosure.follow_clock import Following
+    from forewarn.testing.enclosure.follow_clock import FollowedClock
 
     def look() -> int | None:
         try:
@@ -149,7 +149,7 @@ def _following(client: ControlClient, fake: FakeTime) -> Iterator[None]:
         except ControlError:  # it may come back
             return None
 
-    with Following(look, fake.set):
+    with FollowedClock(look, fake.set):
         yield
 
 

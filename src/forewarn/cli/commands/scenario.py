@@ -24,7 +24,7 @@ from forewarn.support.text import parse_duration
 
 if TYPE_CHECKING:
     from forewarn.testing.scenarios import Result, Scenario
-    from forewarn.testing.scenarios.engine.program import Commands
+    from forewarn.testing.scenarios.engine.program import ProgramRunner
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -156,12 +156,12 @@ def run(
 
     found = _spoken_for(_found(scenario, CANNOT), as_, each)
     with _also_when_told_to_end(), stage(found, quiet=json) as seen:
-        program: Commands | None = None
+        program: ProgramRunner | None = None
         try:
             if command:
-                from forewarn.testing.scenarios.engine.program import Commands
+                from forewarn.testing.scenarios.engine.program import ProgramRunner
 
-                program = Commands(
+                program = ProgramRunner(
                     command,
                     found.speakers,
                     netns=netns,

@@ -23,7 +23,7 @@ from forewarn.verdict.verdict import Verdict
 FRAMES = 8  # a second
 
 
-class Stage:
+class Display:
     """One line for every change, to standard error."""
 
     output: Any = None  # a command writes where we do
@@ -75,14 +75,14 @@ class Stage:
                 return text(self.lanes, title=title)
 
 
-class Quiet(Stage):
+class LineDisplay(Display):
     """For programs that read what comes of it."""
 
     def note(self, says: str) -> None:
         del says
 
 
-class Living(Stage):
+class LiveDisplay(Display):
     """A picture that grows; whatever is said stands above it."""
 
     def __init__(self, scenario: Scenario, console: Any) -> None:
@@ -113,17 +113,17 @@ class Living(Stage):
 
 
 @contextmanager
-def stage(scenario: Scenario, *, quiet: bool) -> Iterator[Stage]:
+def stage(scenario: Scenario, *, quiet: bool) -> Iterator[Display]:
     if quiet:
-        yield Quiet(scenario)
+        yield LineDisplay(scenario)
         return
     if not sys.stdout.isatty():
-        yield Stage(scenario)
+        yield Display(scenario)
         return
     from rich.console import Console
     from rich.live import Live
 
     console = Console()
-    shown = Living(scenario, console)
+    shown = LiveDisplay(scenario, console)
     with Live(get_renderable=shown.__rich__, console=console, refresh_per_second=FRAMES):
         yield shown

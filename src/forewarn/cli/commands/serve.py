@@ -16,12 +16,12 @@ import typer
 from forewarn.cli.output import fail, fail_all, parsed
 from forewarn.core.deciding.announce import TIGHT_NOTICE
 from forewarn.core.events import PROMISES
-from forewarn.core.time import MAX_SPEED, MIN_SPEED, Rules
+from forewarn.core.time import MAX_SPEED, MIN_SPEED, Durations
 from forewarn.support.text import in_words, listing, parse_duration
 
 if TYPE_CHECKING:
     from forewarn.node import Config
-    from forewarn.node.settings import Said
+    from forewarn.node.settings import LoadedSettings
 
 DEV_METADATA = "127.0.0.1:8169"
 DEV_CONTROL = "127.0.0.1:8170"
@@ -139,7 +139,7 @@ def serve(
     handed = take_sockets()
     become_if_wanted(config, flags, migrate, handed)
 
-    def load() -> tuple[s.Said, Config]:
+    def load() -> tuple[s.LoadedSettings, Config]:
         said, made = s.load(config, os.environ, flags)
         anywhere = said.settings.allow_other_addresses
         return said, with_handed(msgspec.structs.replace(made, migrate=migrate), handed, anywhere)
@@ -181,7 +181,7 @@ def need_server() -> None:
 def _warn_of(speed: float) -> None:
     typer.echo(f"speed {speed:g}: durations are divided by {speed:g}", err=True)
     for type, promise in PROMISES.items():
-        notice = Rules(speed=speed).paced(promise.notice)
+        notice = Durations(speed=speed).paced(promise.notice)
         if notice < TIGHT_NOTICE:
             typer.echo(
                 f"warning: at this speed a {type.value} has only {in_words(notice)} of notice;"
@@ -190,7 +190,9 @@ def _warn_of(speed: float) -> None:
             )
 
 
-def _run(config: Config, welcome: Any, said: Said | None = None, load: Any = None) -> None:
+def _run(
+    config: Config, welcome: Any, said: LoadedSettings | None = None, load: Any = None
+) -> None:
     import uvloop
 
     from forewarn.node import CannotListen

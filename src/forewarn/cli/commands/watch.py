@@ -22,7 +22,7 @@ from forewarn.cli.output import fail, say
 from forewarn.support import guard
 
 if TYPE_CHECKING:
-    from forewarn.cli.commands.watch_text import Told
+    from forewarn.cli.commands.watch_text import ChangeLine
     from forewarn.client import Client, Identity, Look
 
 LOOK_EVERY = 0.5  # seconds between two looks whether there is trouble
@@ -51,12 +51,12 @@ def watch(
     Approves nothing. Exit code 0, also after Ctrl-C; 1 if --once found no endpoint."""
     with _until_told_to_stop(), _client(endpoint) as client, ExitStack() as stack:
         command = _command(exec_)
-        run: Callable[[Told], None] = _nobody
+        run: Callable[[ChangeLine], None] = _nobody
         if command is not None:
-            from forewarn.cli.commands.watch_exec import Commands
+            from forewarn.cli.commands.watch_exec import CommandQueue
 
-            run = stack.enter_context(Commands(command, finish=once)).run
-        watching = Watching(client, mine_only=not all_)
+            run = stack.enter_context(CommandQueue(command, finish=once)).run
+        watching = WatchState(client, mine_only=not all_)
         if once:
             _once(watching, json, run)
         elif command is None and not json and sys.stdout.isatty():
@@ -76,7 +76,7 @@ def _client(endpoint: str | None) -> Client:
         raise typer.BadParameter(str(error), param_hint="--endpoint") from error
 
 
-class Watching:
+class WatchState:
     """What the client tells, with what is this machine's marked."""
 
     def __init__(self, client: Client, *, mine_only: bool = False) -> None:
@@ -85,16 +85,19 @@ class Watching:
         self._mine_only = mine_only
         self._ask_at = 0.0
 
-    def looks(self) -> Iterator[tuple[Look, list[Told]]]:
+    def looks(self) -> Iterator[tuple[Look, list[ChangeLine]]]:
         for look in self.client.looks():
             yield look, self.told(look)
 
-    def told(self, look: Look) -> list[Told]:
-        from forewarn.cli.commands.watch_text import Told
+    def told(self, look: Look) -> list[ChangeLine]:
+        from forewarn.cli.commands.watch_text import ChangeLine
 
         self._who()
         name = self.identity.name if self.identity else ""
-        told = [Told(change, self.is_mine(change.event.resources), name) for change in look.changes]
+        told = [
+            ChangeLine(change, self.is_mine(change.event.resources), name)
+            for change in look.changes
+        ]
         return [one for one in told if self.is_wanted(one.change.event.resources)]
 
     def is_mine(self, resources: tuple[str, ...]) -> bool:
@@ -118,7 +121,7 @@ class Watching:
             self._ask_at = guard.monotonic() + WHO_AGAIN
 
 
-def _lines(watching: Watching, json: bool, run: Callable[[Told], None]) -> None:
+def _lines(watching: WatchState, json: bool, run: Callable[[ChangeLine], None]) -> None:
     with _troubles(watching.client):
         for _, told in watching.looks():
             for one in told:
@@ -126,7 +129,7 @@ def _lines(watching: Watching, json: bool, run: Callable[[Told], None]) -> None:
                 run(one)
 
 
-def _once(watching: Watching, json: bool, run: Callable[[Told], None]) -> None:
+def _once(watching: WatchState, json: bool, run: Callable[[ChangeLine], None]) -> None:
     from forewarn.cli.commands.watch_text import table_of
     from forewarn.client import ClientError
 
@@ -144,7 +147,7 @@ def _once(watching: Watching, json: bool, run: Callable[[Told], None]) -> None:
         run(one)
 
 
-def _tell(one: Told, json: bool) -> None:
+def _tell(one: ChangeLine, json: bool) -> None:
     if json:
         from forewarn.support.text import escaped
 
@@ -153,7 +156,7 @@ def _tell(one: Told, json: bool) -> None:
         say(str(one))
 
 
-def _nobody(_: Told) -> None:
+def _nobody(_: ChangeLine) -> None:
     """Is run for a change."""
 
 

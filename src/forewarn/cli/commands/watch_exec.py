@@ -13,28 +13,28 @@ import threading
 from collections.abc import Sequence
 from types import TracebackType
 
-from forewarn.cli.commands.watch_text import Told
+from forewarn.cli.commands.watch_text import ChangeLine
 from forewarn.cli.output import say
 
 GRACE = 5.0  # seconds for a command to end when the watch does, until it is killed
 
 
-class Commands:
+class CommandQueue:
     """`finish`: whoever is left at the end is run all the same."""
 
     def __init__(self, argv: Sequence[str], *, finish: bool = False) -> None:
         self._argv = list(argv)
         self._finish = finish
-        self._left: queue.SimpleQueue[Told | None] = queue.SimpleQueue()
+        self._left: queue.SimpleQueue[ChangeLine | None] = queue.SimpleQueue()
         self._running: subprocess.Popen[bytes] | None = None
         self._over = False
         self._thread = threading.Thread(target=self._work, daemon=True)
 
-    def run(self, told: Told) -> None:
+    def run(self, told: ChangeLine) -> None:
         """When its turn comes."""
         self._left.put(told)
 
-    def __enter__(self) -> Commands:
+    def __enter__(self) -> CommandQueue:
         self._thread.start()
         return self
 
@@ -72,7 +72,7 @@ class Commands:
                 return
             self._one(told)
 
-    def _one(self, told: Told) -> None:
+    def _one(self, told: ChangeLine) -> None:
         what = f"{self._argv[0]} for {told.change.kind} {told.change.event.id[:8]}"
         try:
             process = subprocess.Popen(
@@ -93,7 +93,7 @@ class Commands:
             say(f"{what} failed with exit code {code}", err=True)
 
 
-def environment(told: Told) -> dict[str, str]:
+def environment(told: ChangeLine) -> dict[str, str]:
     """What a hook is told, with the change in place of a stage."""
     change, event = told.change, told.change.event
     left = event.seconds_left(change.at)

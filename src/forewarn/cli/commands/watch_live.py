@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from forewarn.cli.commands.watch_text import COLUMNS, Told, moment, row
-from forewarn.client import Event, Standing
+from forewarn.cli.commands.watch_text import COLUMNS, ChangeLine, moment, row
+from forewarn.client import EndpointStatus, Event
 from forewarn.support.text import visible
 
 if TYPE_CHECKING:
-    from forewarn.cli.commands.watch import Watching
+    from forewarn.cli.commands.watch import WatchState
 
 TICKS = 1  # in a second
 SHOWN_CHANGES = 8
@@ -32,11 +32,11 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """All that is to be seen."""
 
     events: tuple[tuple[Event, bool], ...] | None = None  # and whether each is this machine's
-    changes: tuple[Told, ...] = ()
+    changes: tuple[ChangeLine, ...] = ()
     machine: str = ""
 
 
-def live(watching: Watching) -> None:
+def live(watching: WatchState) -> None:
     """Until it is interrupted."""
     from rich.console import Console
     from rich.live import Live
@@ -44,7 +44,7 @@ def live(watching: Watching) -> None:
     console = Console()
     client = watching.client
     view = View()
-    changes: deque[Told] = deque(maxlen=SHOWN_CHANGES)
+    changes: deque[ChangeLine] = deque(maxlen=SHOWN_CHANGES)
 
     def seen() -> Any:
         return picture(view, client.standing, client.now(), console.width)
@@ -62,7 +62,7 @@ def live(watching: Watching) -> None:
                 shown.refresh()
 
 
-def picture(view: View, standing: Standing, now: datetime, width: int) -> Any:
+def picture(view: View, standing: EndpointStatus, now: datetime, width: int) -> Any:
     from rich.console import Group
     from rich.text import Text
 
@@ -77,7 +77,7 @@ def picture(view: View, standing: Standing, now: datetime, width: int) -> Any:
     return Group(*parts)
 
 
-def _head(view: View, standing: Standing, now: datetime) -> Any:
+def _head(view: View, standing: EndpointStatus, now: datetime) -> Any:
     from rich.text import Text
 
     head = Text()

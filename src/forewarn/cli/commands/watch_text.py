@@ -16,7 +16,7 @@ COLUMNS = (
 )
 
 
-class Told(msgspec.Struct, frozen=True):
+class ChangeLine(msgspec.Struct, frozen=True):
     """A change, whether it is about this machine, and the machine's name if that is known."""
 
     change: Change

@@ -10,18 +10,18 @@ from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 from forewarn.client.errors import BadEndpoint
-from forewarn.client.steps import Place
+from forewarn.client.steps import Location
 from forewarn.support import text
 
 VARIABLE = "FOREWARN_METADATA"
-WELL_KNOWN = Place("169.254.169.254")
+WELL_KNOWN = Location("169.254.169.254")
 PORTS = 80, 8080  # of an address from a lease
 MAX_QUOTED = 80  # characters of what was said instead
 
 _HOST = re.compile(r"[A-Za-z0-9._:%-]{1,255}", re.ASCII)
 
 
-def place(url: str) -> Place:
+def place(url: str) -> Location:
     """Of `http://host:port`, or of `host:port`."""
     quoted = text.visible(re.sub(r"[^/]*@", "…@", url)[:MAX_QUOTED])  # no password of anybody's
     try:
@@ -36,10 +36,10 @@ def place(url: str) -> Place:
         raise BadEndpoint(
             f"'{quoted}' is no address of an endpoint; write only where it is, like {WELL_KNOWN}"
         )
-    return Place(host, port)
+    return Location(host, port)
 
 
-def said(explicit: str | None, environ: Mapping[str, str] = os.environ) -> Place | None:
+def said(explicit: str | None, environ: Mapping[str, str] = os.environ) -> Location | None:
     """The one that is named. There is no other, then."""
     if explicit or not environ.get(VARIABLE):
         return place(explicit) if explicit else None
@@ -49,7 +49,7 @@ def said(explicit: str | None, environ: Mapping[str, str] = os.environ) -> Place
         raise BadEndpoint(f"{VARIABLE}: {error}") from error
 
 
-def candidates() -> Iterator[Place]:
+def candidates() -> Iterator[Location]:
     """Where it may be, in the order in which it is looked for. Leases are read when it comes to
     them: the address may have changed since."""
     yield WELL_KNOWN
@@ -57,4 +57,4 @@ def candidates() -> Iterator[Place]:
 
     for address in leases.offered():
         for port in PORTS:
-            yield Place(address, port)
+            yield Location(address, port)

@@ -16,7 +16,7 @@ import msgspec
 
 from forewarn.control.client import follow
 from forewarn.control.client.connection import ControlError as ControlError
-from forewarn.control.client.connection import Door
+from forewarn.control.client.connection import ServiceAddress
 from forewarn.control.client.connection import Unreachable as Unreachable
 from forewarn.control.schema import core as s
 from forewarn.control.schema import faults as f
@@ -41,8 +41,8 @@ _NEXT = re.compile(r'<([^>]*)>; rel="next"')
 
 
 class ControlClient:
-    def __init__(self, where: str | Door) -> None:
-        self._door = Door(where) if isinstance(where, str) else where
+    def __init__(self, where: str | ServiceAddress) -> None:
+        self._door = ServiceAddress(where) if isinstance(where, str) else where
         self.url = self._door.url.rstrip("/")
         self.timeout = TIMEOUT
 

@@ -24,7 +24,7 @@ class Unreachable(ControlError):
     """The service is not there, or not now."""
 
 
-class Door(msgspec.Struct, frozen=True):
+class ServiceAddress(msgspec.Struct, frozen=True):
     """Where a service is, and how one is let in."""
 
     url: str
@@ -70,7 +70,7 @@ class Door(msgspec.Struct, frozen=True):
 
 
 class _Plain(http.client.HTTPConnection):
-    def __init__(self, host: str, port: int, door: Door, **how: Any) -> None:
+    def __init__(self, host: str, port: int, door: ServiceAddress, **how: Any) -> None:
         super().__init__(host, port, **how)
         self._door = door
 
@@ -81,7 +81,7 @@ class _Plain(http.client.HTTPConnection):
 
 
 class _Secured(http.client.HTTPSConnection):
-    def __init__(self, host: str, port: int, door: Door, **how: Any) -> None:
+    def __init__(self, host: str, port: int, door: ServiceAddress, **how: Any) -> None:
         super().__init__(host, port, **how)
         self._door = door
 

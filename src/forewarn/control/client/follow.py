@@ -31,7 +31,7 @@ class Message(msgspec.Struct, frozen=True):
     data: bytes
 
 
-class BrokenOff(Unreachable):
+class FeedInterrupted(Unreachable):
     """A stream that had begun; where to go on is known."""
 
 
@@ -61,7 +61,7 @@ def stream(
                     raise kind(_why(response))
                 yield from _told(response)
             except (OSError, http.client.HTTPException) as error:
-                raise BrokenOff(f"the feed broke off: {error}") from error
+                raise FeedInterrupted(f"the feed broke off: {error}") from error
 
 
 def follow(
@@ -103,7 +103,7 @@ def _told(response: http.client.HTTPResponse) -> Iterator[FeedHello | FeedCommit
                 case "change":
                     yield msgspec.json.decode(message.data, type=FeedCommit)
                 case "gone":
-                    raise BrokenOff("what comes next is no longer there")
+                    raise FeedInterrupted("what comes next is no longer there")
                 case "" if message.id.isdecimal():
                     yield int(message.id)
         except msgspec.MsgspecError as error:

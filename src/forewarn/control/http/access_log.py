@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-from forewarn.control.http.context import Desk
+from forewarn.control.http.context import Context
 from forewarn.control.http.token_attempts import network_of
 from forewarn.service.access.secret import hidden
 from forewarn.service.engine import otel
 from forewarn.support import guard
-from forewarn.support.log_throttle import Seldom
+from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 
 LOOKS = ("GET", "HEAD", "OPTIONS")
@@ -23,13 +23,13 @@ MAX_TOLD = 4_096  # addresses of strangers that are remembered; the longest sile
 log = logger("forewarn.control")
 
 
-class Calls:
+class AccessLog:
     """An ASGI application before another."""
 
-    def __init__(self, app: Any, desk: Desk) -> None:
+    def __init__(self, app: Any, desk: Context) -> None:
         self._app = app
         self._meter = desk.meter
-        self._strangers = Strangers()
+        self._strangers = UnauthenticatedCalls()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -59,17 +59,17 @@ class Calls:
                         _tell(scope, by, status, seconds, times)
 
 
-class Strangers:
+class UnauthenticatedCalls:
     """Whoever is not let in may try as often as it likes; the log has a line a minute of it."""
 
     def __init__(self) -> None:
-        self._seen: OrderedDict[tuple[str, bool], Seldom] = OrderedDict()
+        self._seen: OrderedDict[tuple[str, bool], LogThrottle] = OrderedDict()
 
     def again(self, scope: Any, status: int) -> int:
         """How often this was to be told since it was told last; 0: it is not to be told now."""
         address = (scope.get("client") or ("",))[0]
         key = network_of(address), status >= 500  # a fault is not hidden by refusals
-        seldom = self._seen.setdefault(key, Seldom())
+        seldom = self._seen.setdefault(key, LogThrottle())
         self._seen.move_to_end(key)
         while len(self._seen) > MAX_TOLD:
             self._seen.popitem(last=False)

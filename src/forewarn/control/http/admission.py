@@ -14,10 +14,10 @@ from urllib.parse import unquote_to_bytes, urlsplit
 import msgspec
 
 from forewarn.control.http.authorization import TokenEnded
-from forewarn.control.http.context import LOCAL, Caller, Desk
+from forewarn.control.http.context import LOCAL, Caller, Context
 from forewarn.control.http.errors import problem
 from forewarn.control.http.problems import PAGE
-from forewarn.control.http.token_attempts import Attempts
+from forewarn.control.http.token_attempts import TokenAttempts
 from forewarn.control.openapi.document import PATH
 from forewarn.core.access import local
 from forewarn.service.access import secret
@@ -61,13 +61,13 @@ class Refusal(Exception):
         self.status, self.detail, self.headers = status, detail, headers
 
 
-class Doorway:
+class Admission:
     """An ASGI application before another."""
 
-    def __init__(self, app: Any, desk: Desk) -> None:
+    def __init__(self, app: Any, desk: Context) -> None:
         self._app = app
         self._desk = desk
-        self._attempts = Attempts()
+        self._attempts = TokenAttempts()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":

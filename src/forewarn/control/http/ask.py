@@ -11,14 +11,14 @@ from litestar import Request
 from forewarn.control.http import preconditions
 from forewarn.control.http.context import Asked, came_to
 from forewarn.control.http.errors import ProblemError
-from forewarn.control.http.idempotency import Keys
+from forewarn.control.http.idempotency import IdempotencyKeys
 from forewarn.control.http.responses import heads_of
 
 
 async def ask(request: Request[Any, Any, Any]) -> Asked:
     await _as_it_is(request)
     desk, state = came_to.get(), request.scope["state"]
-    keys: Keys = state["keys"]
+    keys: IdempotencyKeys = state["keys"]
     key = await keys.taken(request)
     unless = await preconditions.expected(desk, request)
     asked = desk.ask(state["caller"], key, unless)

@@ -25,7 +25,7 @@ from forewarn.core.deciding.holds import Hold
 from forewarn.core.rollouts.model import Rollout
 from forewarn.service.access.secret import hidden
 from forewarn.service.platform.explain import Explanation, says
-from forewarn.service.rollouts.request import Wanted
+from forewarn.service.rollouts.request import RolloutRequest
 from forewarn.support.text import listing
 
 OPEN: Mapping[str, Any] = {"open": True}  # to everybody, token or not
@@ -186,7 +186,7 @@ async def rollout(ask: Asked, id: str) -> str:
     return found.id
 
 
-def selected(ask: Asked, wanted: Wanted) -> None:
+def selected(ask: Asked, wanted: RolloutRequest) -> None:
     """What a rollout that is asked for would go over: what it names, and no more."""
     if not ask.limited:
         return

@@ -20,17 +20,17 @@ from forewarn.core import Machine, Time
 from forewarn.core.access import Limit, Role
 from forewarn.service.access.tokens import LOCAL_NAME, Tokens
 from forewarn.service.engine.feed import Feed
-from forewarn.service.engine.virtual_time import Winder
+from forewarn.service.engine.virtual_time import VirtualTime
 from forewarn.service.engine.writer import Check
 from forewarn.service.faults.registry import Faults
-from forewarn.service.fleet.apply import Applying
+from forewarn.service.fleet.apply import FleetApply
 from forewarn.service.platform.hosts import Hosts
 from forewarn.service.platform.platform import Platform
-from forewarn.service.platform.removals import Leaving
+from forewarn.service.platform.removals import Removals
 from forewarn.service.rollouts.rollouts import Rollouts
-from forewarn.service.telemetry.health import Wellbeing
-from forewarn.service.telemetry.metrics import Meter
-from forewarn.service.telemetry.samples import Reading, Spreads
+from forewarn.service.telemetry.health import ServiceHealth
+from forewarn.service.telemetry.metrics import ServiceMetrics
+from forewarn.service.telemetry.samples import Histograms, Sample
 from forewarn.service.upkeep.clock_acceptance import ClockAcceptance
 from forewarn.service.upkeep.history import History
 from forewarn.store.port import Copy, Key, Store
@@ -49,30 +49,30 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 LOCAL = Caller(name=LOCAL_NAME, role=Role.ADMIN)
 
 
-class Desk(msgspec.Struct, frozen=True):
+class Context(msgspec.Struct, frozen=True):
     """What the API is given: the platform, and the few things a node alone knows."""
 
     store: Store
     platform: Platform
-    leaving: Leaving
+    leaving: Removals
     hosts: Hosts
     rollouts: Rollouts
     history: History
     clock_acceptance: ClockAcceptance
-    applying: Applying
+    applying: FleetApply
     tokens: Tokens
     names: Callable[[], Collection[str]]  # that the API may be asked under, beside its address
     metadata: Callable[[], list[str]]  # where guests ask; there may be nowhere yet
     url_of: Callable[[Machine], str]
     next_due: Callable[[], Time | None]
-    winder: Winder | None  # where the clock is virtual
-    readings: Callable[[], Iterable[Reading | Spreads]]
+    winder: VirtualTime | None  # where the clock is virtual
+    readings: Callable[[], Iterable[Sample | Histograms]]
     copy: Callable[[Time], Awaitable[Copy | None]]  # of the state
     faults: Faults
     observer: Observer | None  # who keeps account of what guests do, if anybody does
     feed: Feed
-    meter: Meter
-    wellbeing: Wellbeing
+    meter: ServiceMetrics
+    wellbeing: ServiceHealth
     held: Counter[str] = msgspec.field(default_factory=Counter)  # streams, long-polls, by token
     making: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)  # a copy: one at a time
 
@@ -85,7 +85,7 @@ class Desk(msgspec.Struct, frozen=True):
         return Asked(
             caller,
             platform,
-            Leaving(platform),
+            Removals(platform),
             self.hosts.through(platform),
             self.rollouts.through(platform),
             self.tokens,
@@ -96,8 +96,8 @@ class Desk(msgspec.Struct, frozen=True):
 
 # The handlers are made once for all services of a process: making them is most of what a service
 # with this API takes to start. Which desk a request has come to is known while it is answered.
-AtHand: TypeAlias = Callable[[], Desk]
-came_to: ContextVar[Desk] = ContextVar("the desk that a request has come to")
+AtHand: TypeAlias = Callable[[], Context]
+came_to: ContextVar[Context] = ContextVar("the desk that a request has come to")
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -105,7 +105,7 @@ class Asked(msgspec.Struct, frozen=True):
 
     caller: Caller
     platform: Platform
-    leaving: Leaving
+    leaving: Removals
     hosts: Hosts
     rollouts: Rollouts
     tokens: Tokens

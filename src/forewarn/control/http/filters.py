@@ -20,7 +20,7 @@ from forewarn.service.rollouts.rollouts import Summary
 PAST_AT_ONCE = 500  # events that are over, read from the store at a time
 
 
-class MachinesWanted(msgspec.Struct, frozen=True, kw_only=True):
+class MachineFilter(msgspec.Struct, frozen=True, kw_only=True):
     """All that is said must hold."""
 
     labels: Selector = ()
@@ -32,7 +32,7 @@ class MachinesWanted(msgspec.Struct, frozen=True, kw_only=True):
 
 def machines(
     groups: Iterable[Group],
-    wanted: MachinesWanted,
+    wanted: MachineFilter,
     health: Callable[[str], Health | None],
     ends: tuple[str, str] | None,
 ) -> Iterator[tuple[Group, Machine]]:
@@ -55,7 +55,7 @@ def machines(
 def _machine_wanted(
     group: Group,
     machine: Machine,
-    wanted: MachinesWanted,
+    wanted: MachineFilter,
     health: Callable[[str], Health | None],
 ) -> bool:
     return (
@@ -111,7 +111,7 @@ def rollout_place(one: Summary) -> tuple[bool, int, str]:
     return rollout.ended_at is not None, -rollout.created_at, rollout.id
 
 
-class EventsWanted(msgspec.Struct, frozen=True, kw_only=True):
+class EventFilter(msgspec.Struct, frozen=True, kw_only=True):
     """All that is said must hold."""
 
     group: str | None = None
@@ -150,7 +150,7 @@ Ends = tuple[bool, int, str]  # was it over? when was it raised? its id
 
 
 async def events(
-    platform: Platform, wanted: EventsWanted, ends: Ends | None
+    platform: Platform, wanted: EventFilter, ends: Ends | None
 ) -> AsyncIterator[Event]:
     """Those that are not over in the order they were raised, then the others, the latest first."""
     if ends is None or not ends[0]:

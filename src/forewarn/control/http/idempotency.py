@@ -23,7 +23,7 @@ from forewarn.store.port import Key, StoreFailed
 from forewarn.support.logs import logger
 
 if TYPE_CHECKING:
-    from forewarn.control.http.context import Desk
+    from forewarn.control.http.context import Context
 
 MAX_KEY = 200  # characters
 HEADER = "Idempotency-Key"
@@ -51,10 +51,10 @@ def replayed(_request: object, error: Replayed) -> Response[bytes]:
     )
 
 
-class Keys:
+class IdempotencyKeys:
     """Those of requests that are under way; all others are in the store."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Context) -> None:
         self._desk = desk
         self._under_way: dict[tuple[str, str], str] = {}  # what was asked
 

@@ -29,7 +29,7 @@ from forewarn.service.fleet.export import entry_of
 from forewarn.store.port import States, Store
 
 if TYPE_CHECKING:
-    from forewarn.control.http.context import Desk
+    from forewarn.control.http.context import Context
 
 ANY = "*"
 SHOWN_TAG = 80  # characters of an If-Match that are repeated
@@ -105,7 +105,7 @@ class Expectation:
         return self(States({}, dict(self._store.groups), registry=self._store.registry))
 
 
-async def expected(desk: Desk, request: Request[Any, Any, Any]) -> Expectation | None:
+async def expected(desk: Context, request: Request[Any, Any, Any]) -> Expectation | None:
     """What If-Match says of the thing that the path names, and If-None-Match where it is put. Of
     one that is not there, the call itself will tell; what is no tag is no state's name, either."""
     said = ", ".join(request.headers.getall("if-match", []))
@@ -125,7 +125,7 @@ async def expected(desk: Desk, request: Request[Any, Any, Any]) -> Expectation |
     return made
 
 
-async def _machine(desk: Desk, name: str) -> tuple[str, Current] | None:
+async def _machine(desk: Context, name: str) -> tuple[str, Current] | None:
     group = desk.platform.inventory.group_of(name)
     if group is None:
         return None
@@ -138,7 +138,7 @@ async def _machine(desk: Desk, name: str) -> tuple[str, Current] | None:
     return f"machine '{name}'", current
 
 
-async def _group(_desk: Desk, name: str) -> tuple[str, Current] | None:
+async def _group(_desk: Context, name: str) -> tuple[str, Current] | None:
     def current(states: States) -> str | None:
         group = states[name]
         return group_tag(group) if group.machines else None
@@ -146,7 +146,7 @@ async def _group(_desk: Desk, name: str) -> tuple[str, Current] | None:
     return f"group '{name}'", current
 
 
-async def _host(desk: Desk, name: str) -> tuple[str, Current] | None:
+async def _host(desk: Context, name: str) -> tuple[str, Current] | None:
     hosts, inventory = desk.hosts, desk.platform.inventory
 
     def current(states: States) -> str | None:
@@ -166,7 +166,7 @@ async def _host(desk: Desk, name: str) -> tuple[str, Current] | None:
     return f"host '{name}'", current
 
 
-async def _event(desk: Desk, id: str) -> tuple[str, Current] | None:
+async def _event(desk: Context, id: str) -> tuple[str, Current] | None:
     found = await desk.platform.event(id)
     if isinstance(found, Refused):
         return None
@@ -180,7 +180,7 @@ async def _event(desk: Desk, id: str) -> tuple[str, Current] | None:
     return f"event {found.id}", current
 
 
-async def _rollout(desk: Desk, id: str) -> tuple[str, Current] | None:
+async def _rollout(desk: Context, id: str) -> tuple[str, Current] | None:
     found = await desk.rollouts.find(id)
     if isinstance(found, Refused):
         return None
@@ -200,20 +200,20 @@ async def over_of(store: Store, rollout: Rollout) -> list[Event]:
     return [event for event in caused if event.status.over]
 
 
-def _active(desk: Desk, states: States, rollout: Rollout) -> list[Event]:
+def _active(desk: Context, states: States, rollout: Rollout) -> list[Event]:
     caused = [e.group for e in desk.platform.active() if e.cause.startswith(rollout.prefix)]
     groups: Collection[str] = {*caused, *states.maps[0]}
     return [e for one in groups for e in states[one].events if e.cause.startswith(rollout.prefix)]
 
 
-async def shown_rollout(desk: Desk, rollout: Rollout) -> str:
+async def shown_rollout(desk: Context, rollout: Rollout) -> str:
     """The tag of a rollout as it is now."""
     over = await over_of(desk.store, rollout)
     states = States({}, dict(desk.store.groups), registry=desk.store.registry)
     return rollout_tag(rollout, [*over, *_active(desk, states, rollout)])
 
 
-async def _fleet(desk: Desk, _name: str) -> tuple[str, Current] | None:
+async def _fleet(desk: Context, _name: str) -> tuple[str, Current] | None:
     """Too large to be told again in a transaction: there, it only has to be the one it was."""
     groups, hosts = dict(desk.store.groups), dict(desk.store.registry.hosts)
     tag = await asyncio.to_thread(fleet_tag, groups, hosts)

@@ -20,10 +20,12 @@ from forewarn.service.platform.platform import Outcome, Outcomes
 from forewarn.store.port import Commit, Keyed
 
 if TYPE_CHECKING:
-    from forewarn.control.http.context import Desk
+    from forewarn.control.http.context import Context
 
 
-async def answer(desk: Desk, operation: Operation, kept: Keyed, named: Mapping[str, Any]) -> object:
+async def answer(
+    desk: Context, operation: Operation, kept: Keyed, named: Mapping[str, Any]
+) -> object:
     commit = await _commit(desk, kept)
     platform, notes = desk.platform, list(commit.notes)
     name = str(next(iter(named.values()), ""))
@@ -61,7 +63,7 @@ def _there(found: Any, what: str) -> Any:
     return found
 
 
-async def _commit(desk: Desk, kept: Keyed) -> Commit:
+async def _commit(desk: Context, kept: Keyed) -> Commit:
     async for commit in desk.store.commits(kept.seq - 1):
         if commit.seq == kept.seq:
             return commit

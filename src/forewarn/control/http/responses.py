@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 
 from forewarn.control.http import problems
-from forewarn.control.http.idempotency import Keys
+from forewarn.control.http.idempotency import IdempotencyKeys
 from forewarn.control.http.preconditions import Expectation, matching
 
 REQUEST_ID = b"x-request-id"
 ENDLESS = "endless"  # in a request's state: its answer is a stream without an end
 
 
-class Numbered:
+class RequestIds:
     """An ASGI application before all others: every request has an id, and every answer tells it."""
 
     def __init__(self, app: Any) -> None:
@@ -44,10 +44,10 @@ class Numbered:
             problems.request_id.reset(mark)
 
 
-class Envelope:
+class ResponseHeaders:
     """An ASGI application before the one that answers."""
 
-    def __init__(self, app: Any, keys: Keys) -> None:
+    def __init__(self, app: Any, keys: IdempotencyKeys) -> None:
         self._app = app
         self._keys = keys
 
@@ -69,7 +69,7 @@ def heads_of(scope: Any) -> MutableMapping[str, str]:
 
 
 class _Answer:
-    def __init__(self, scope: Any, send: Any, keys: Keys) -> None:
+    def __init__(self, scope: Any, send: Any, keys: IdempotencyKeys) -> None:
         self._scope, self._send, self._keys = scope, send, keys
         self._start: Any = None  # held back until the answer is whole and kept
         self._body = bytearray()

@@ -29,7 +29,7 @@ class _Failing:
         self.told: float | None = None
 
 
-class Attempts:
+class TokenAttempts:
     def __init__(self) -> None:
         self._failing: OrderedDict[str, _Failing] = OrderedDict()
 

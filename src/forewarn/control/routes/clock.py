@@ -9,7 +9,7 @@ from litestar import get, post
 from litestar.params import JSONBody
 
 from forewarn.control.http.authorization import ADMIN, KEEPS_LIMITS
-from forewarn.control.http.context import Ask, Asked, AtHand, Desk
+from forewarn.control.http.context import Ask, Asked, AtHand, Context
 from forewarn.control.http.errors import RefusedError, instant, length
 from forewarn.control.schema import core as s
 from forewarn.core import Now, Refused, Time
@@ -17,7 +17,7 @@ from forewarn.core.deciding.holds import clock_conflict
 from forewarn.core.refusal import conflict, invalid
 from forewarn.core.time import LAST, SECOND
 from forewarn.service.engine.ledger import Hung
-from forewarn.service.engine.virtual_time import Winder
+from forewarn.service.engine.virtual_time import VirtualTime
 from forewarn.support import guard
 from forewarn.support.logs import logger
 
@@ -87,7 +87,7 @@ def handlers(desk: AtHand) -> list[Any]:
     return [clock, advance, play, resume, pause, accept]
 
 
-def clock_of(desk: Desk, now: Now, ask: Asked) -> s.Clock:
+def clock_of(desk: Context, now: Now, ask: Asked) -> s.Clock:
     due = None if ask.limited else desk.next_due()  # which may be that of somebody else's event
     return s.Clock(
         now=s.time_of(now.at),
@@ -100,7 +100,7 @@ def clock_of(desk: Desk, now: Now, ask: Asked) -> s.Clock:
     )
 
 
-def _winder(desk: Desk) -> Winder:
+def _winder(desk: Context) -> VirtualTime:
     if desk.winder is None:
         raise RefusedError(
             conflict("this service runs on real time; start one with --clock virtual to wind it")

@@ -9,7 +9,7 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from forewarn.control.http import authorization, filters
 from forewarn.control.http.authorization import KEEPS_LIMITS
-from forewarn.control.http.context import Ask, AtHand, Desk
+from forewarn.control.http.context import Ask, AtHand, Context
 from forewarn.control.http.errors import (
     RefusedError,
     allowed,
@@ -20,7 +20,7 @@ from forewarn.control.http.errors import (
     outcome,
     when,
 )
-from forewarn.control.http.filters import EventsWanted
+from forewarn.control.http.filters import EventFilter
 from forewarn.control.http.paging import After, linked, timed_mark
 from forewarn.control.http.preconditions import event_tag
 from forewarn.control.schema import core as s
@@ -59,7 +59,7 @@ def handlers(desk: AtHand) -> list[Any]:
             authorization.machines(ask, machine)
         if host is not None:
             authorization.host(ask, host, whole=False)
-        wanted = EventsWanted(
+        wanted = EventFilter(
             group=group,
             machine=machine,
             host=host,
@@ -139,7 +139,7 @@ def handlers(desk: AtHand) -> list[Any]:
     return [events, schedule, event, approve, cancel, retry, finish, explain]
 
 
-def _known(desk: Desk, group: str | None, machine: str | None, host: str | None) -> None:
+def _known(desk: Context, group: str | None, machine: str | None, host: str | None) -> None:
     inventory = desk.platform.inventory
     if group is not None and inventory.group(group) is None:
         raise RefusedError(unknown(inventory.unknown_group(group)))

@@ -26,7 +26,7 @@ from forewarn.control.schema import feed as f
 from forewarn.control.views import feed as feed_views
 from forewarn.core.history import What
 from forewarn.core.refusal import conflict, invalid
-from forewarn.service.engine.feed import Feed, Lost, Told
+from forewarn.service.engine.feed import Feed, FeedEntry, Lost
 
 KEEP_ALIVE = 15.0  # seconds of guard time after which a stream that has nothing to say says so
 COME_BACK = 1_000  # milliseconds after which a client that was cut off is to come back
@@ -150,7 +150,7 @@ def _holding(held: Counter[str], ask: Asked) -> Iterator[None]:
             del held[ask.caller.token]
 
 
-async def _begun(feed: Feed, after: int) -> Sequence[Told]:
+async def _begun(feed: Feed, after: int) -> Sequence[FeedEntry]:
     """What comes first after this commit, if it is one."""
     if after > feed.seq:
         raise RefusedError(
@@ -165,9 +165,9 @@ async def _begun(feed: Feed, after: int) -> Sequence[Told]:
     return found
 
 
-async def _gathered(feed: Feed, after: int, limit: int) -> list[Told]:
+async def _gathered(feed: Feed, after: int, limit: int) -> list[FeedEntry]:
     """As many as somebody wants, but not more changes than fit into one answer."""
-    page: list[Told] = []
+    page: list[FeedEntry] = []
     size = 0
     while len(page) < limit and size < MAX_CHANGES:
         found = await feed.read(page[-1].seq if page else after)
@@ -205,7 +205,7 @@ def gone(_request: object, error: Gone) -> Response[f.FeedProblem]:
 async def _messages(
     feed: Feed,
     cursor: int,
-    page: Sequence[Told],
+    page: Sequence[FeedEntry],
     keep: Keep | None,
     allowed: Callable[[], bool],
     holding: AbstractContextManager[None],
@@ -242,7 +242,7 @@ async def _messages(
             page = found
 
 
-async def _message(told: Told, keep: Keep | None) -> bytes | None:
+async def _message(told: FeedEntry, keep: Keep | None) -> bytes | None:
     if keep is None and told.rendered is not None:
         return told.rendered
     if told.size > ASIDE:
@@ -250,7 +250,7 @@ async def _message(told: Told, keep: Keep | None) -> bytes | None:
     return _render(told, keep)
 
 
-def _render(told: Told, keep: Keep | None) -> bytes | None:
+def _render(told: FeedEntry, keep: Keep | None) -> bytes | None:
     """All of it, which is kept for the others; or what is left of it, if anything is."""
     shown = feed_views.commit(told.commit)
     if keep is not None:
@@ -263,7 +263,7 @@ def _render(told: Told, keep: Keep | None) -> bytes | None:
     return message
 
 
-def _shown(page: Sequence[Told], keep: Keep | None) -> list[f.FeedCommit]:
+def _shown(page: Sequence[FeedEntry], keep: Keep | None) -> list[f.FeedCommit]:
     shown = [feed_views.commit(told.commit) for told in page]
     if keep is None:
         return shown

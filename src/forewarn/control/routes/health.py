@@ -12,7 +12,7 @@ from forewarn.control.http.context import AtHand
 from forewarn.service.telemetry.health import parts
 
 
-class Wellness(msgspec.Struct, kw_only=True):
+class HealthReport(msgspec.Struct, kw_only=True):
     """How it is as a whole, and each part: `ok`, or what is wrong with it."""
 
     status: str  # ok, or failing
@@ -21,19 +21,19 @@ class Wellness(msgspec.Struct, kw_only=True):
 
 def handlers(desk: AtHand) -> list[Any]:
     @get("/healthz", opt=dict(OPEN), sync_to_thread=False)
-    def healthz() -> Response[Wellness]:
+    def healthz() -> Response[HealthReport]:
         """Does it work at all? 503 if not: starting it anew is the remedy."""
         return _answer(desk().wellbeing.healthy())
 
     @get("/readyz", opt=dict(OPEN), sync_to_thread=False)
-    def readyz() -> Response[Wellness]:
+    def readyz() -> Response[HealthReport]:
         """Can it do what it is there for? 503 if not, with the reasons."""
         return _answer(desk().wellbeing.ready())
 
     return [healthz, readyz]
 
 
-def _answer(said: dict[str, str]) -> Response[Wellness]:
+def _answer(said: dict[str, str]) -> Response[HealthReport]:
     failing = any(said.values())
-    wellness = Wellness(status="failing" if failing else "ok", parts=parts(said))
+    wellness = HealthReport(status="failing" if failing else "ok", parts=parts(said))
     return Response(wellness, status_code=503 if failing else 200, media_type="application/json")

@@ -20,7 +20,7 @@ from forewarn.control.schema import core as s
 from forewarn.control.schema.history import HistoryPage, HistoryRecord
 from forewarn.core.history import Record, What
 from forewarn.core.refusal import invalid
-from forewarn.store.port import Mark, Wanted
+from forewarn.store.port import HistoryQuery, Mark
 
 MAX_HISTORY_PAGE = 1_000  # records in one answer
 EXPORT_CHUNK = 64 * 1024  # bytes of an export that are sent at a time, or a little more
@@ -34,9 +34,9 @@ _encode = msgspec.json.Encoder().encode
 
 
 def handlers(desk: AtHand) -> list[Any]:
-    def wanted(what: str | None, since: str | None, until: str | None, **rest: Any) -> Wanted:
+    def wanted(what: str | None, since: str | None, until: str | None, **rest: Any) -> HistoryQuery:
         now = desk().platform.writer.now().at
-        return Wanted(
+        return HistoryQuery(
             what=tuple(named(What, "kind of record", said) for said in _listed(what)),
             since=when("since", since, now),
             until=when("until", until, now),

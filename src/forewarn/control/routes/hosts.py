@@ -19,7 +19,7 @@ from forewarn.control.schema import core as s
 from forewarn.control.views import core
 from forewarn.core import EventType, Policy
 from forewarn.core.fleet import Health
-from forewarn.service.platform.hosts import DEGRADED_NOTICE, How
+from forewarn.service.platform.hosts import DEGRADED_NOTICE, MaintenanceMode
 
 
 def handlers(desk: AtHand) -> list[Any]:
@@ -111,7 +111,7 @@ def handlers(desk: AtHand) -> list[Any]:
             allowed(
                 await ask.hosts.maintain(
                     name,
-                    named(How, "way to maintain a host", data.how),
+                    named(MaintenanceMode, "way to maintain a host", data.how),
                     ask.by,
                     evacuate=data.evacuate,
                     notice=None if data.notice is None else length("notice", data.notice),

@@ -13,7 +13,7 @@ from forewarn.control.http import authorization, filters
 from forewarn.control.http.authorization import KEEPS_LIMITS
 from forewarn.control.http.context import Ask, AtHand
 from forewarn.control.http.errors import RefusedError, allowed, aside, named, outcome, selector
-from forewarn.control.http.filters import MachinesWanted
+from forewarn.control.http.filters import MachineFilter
 from forewarn.control.http.paging import MAX_PAGE, After, Limit, cut, linked, named_mark
 from forewarn.control.http.preconditions import group_tag, machine_tag
 from forewarn.control.schema import core as s
@@ -44,7 +44,7 @@ def handlers(desk: AtHand) -> list[Any]:
         if host is not None:
             authorization.host(ask, host, whole=False)
             allowed(desk().hosts.host(host))
-        wanted = MachinesWanted(
+        wanted = MachineFilter(
             labels=selector(label) or (),
             host=host,
             gone=gone,

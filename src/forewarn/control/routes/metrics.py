@@ -15,7 +15,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from forewarn.service.telemetry.samples import Kind, Reading, Spreads
+from forewarn.service.telemetry.samples import Histograms, Kind, Sample
 
 CONTENT_TYPE = "text/plain; version=0.0.4"  # the charset is added when it is sent
 _FAMILIES = {Kind.COUNTER: CounterMetricFamily, Kind.GAUGE: GaugeMetricFamily}
@@ -23,12 +23,12 @@ _PROCESS = ProcessCollector(registry=None)
 
 
 class _Once(Collector):
-    def __init__(self, readings: Iterable[Reading | Spreads]) -> None:
+    def __init__(self, readings: Iterable[Sample | Histograms]) -> None:
         self._readings = readings
 
     def collect(self) -> Iterator[Metric]:
         for reading in self._readings:
-            if isinstance(reading, Spreads):
+            if isinstance(reading, Histograms):
                 yield _histogram(reading)
                 continue
             family = _FAMILIES[reading.kind](reading.name, reading.says, labels=reading.labels)
@@ -38,7 +38,7 @@ class _Once(Collector):
         yield from _PROCESS.collect()
 
 
-def exposition(readings: Iterable[Reading | Spreads], accept: str = "") -> tuple[bytes, str]:
+def exposition(readings: Iterable[Sample | Histograms], accept: str = "") -> tuple[bytes, str]:
     """The text, and what kind of text it is."""
     registry = CollectorRegistry()
     registry.register(_Once(list(readings)))
@@ -48,7 +48,7 @@ def exposition(readings: Iterable[Reading | Spreads], accept: str = "") -> tuple
     return generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4
 
 
-def _histogram(spreads: Spreads) -> Metric:
+def _histogram(spreads: Histograms) -> Metric:
     family = HistogramMetricFamily(spreads.name, spreads.says, labels=spreads.labels)
     for labels, spread in spreads.samples:
         buckets = [(_bound(bound), float(n)) for bound, n in spread.up_to()]

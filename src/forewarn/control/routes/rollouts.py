@@ -24,10 +24,10 @@ from forewarn.core.refusal import invalid
 from forewarn.core.rollouts.forecast import Forecast
 from forewarn.core.rollouts.lanes import MAX_SELECTED, Selection
 from forewarn.core.rollouts.model import GATE_TIMEOUT, Gate, Rollout, Switch
-from forewarn.core.rollouts.progress import StepStands, Wait
+from forewarn.core.rollouts.progress import StepProgress, Wait
 from forewarn.core.rollouts.window_syntax import parse_window
 from forewarn.core.time import SECOND, Time
-from forewarn.service.rollouts.request import Wanted
+from forewarn.service.rollouts.request import RolloutRequest
 from forewarn.service.rollouts.rollouts import Explained, Explanation, Report, Summary
 from forewarn.support.text import listing
 
@@ -108,7 +108,7 @@ def handlers(desk: AtHand) -> list[Any]:
     ]
 
 
-def _wanted(data: r.RolloutRequest, by: str) -> Wanted:
+def _wanted(data: r.RolloutRequest, by: str) -> RolloutRequest:
     gate = None
     if data.gate_http or data.gate_command:
         timeout = data.gate_timeout
@@ -124,7 +124,7 @@ def _wanted(data: r.RolloutRequest, by: str) -> Wanted:
         labels = tuple(_selector(text) for text in data.labels[: MAX_SELECTED + 1])
     except ValueError as error:
         raise RefusedError(invalid(str(error))) from error
-    return Wanted(
+    return RolloutRequest(
         type=named(EventType, "type", data.type),
         selection=Selection(groups=tuple(data.groups), labels=labels, hosts=tuple(data.hosts)),
         by=by,
@@ -228,7 +228,7 @@ def _explained(one: Explained) -> r.WaitExplained:
     return r.WaitExplained(**_wait(one.wait), details=details)
 
 
-def _step(lane: str, stands: StepStands) -> r.Step:
+def _step(lane: str, stands: StepProgress) -> r.Step:
     step, events = stands.step, stands.events
     started = [event.started_at for event in events if event.started_at is not None]
     return r.Step(

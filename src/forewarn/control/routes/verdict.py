@@ -10,7 +10,7 @@ from litestar.params import FromQuery
 
 from forewarn.control.http import authorization
 from forewarn.control.http.authorization import KEEPS_LIMITS
-from forewarn.control.http.context import Ask, Asked, AtHand, Desk
+from forewarn.control.http.context import Ask, Asked, AtHand, Context
 from forewarn.control.http.errors import RefusedError, allowed
 from forewarn.core.refusal import conflict, unknown
 from forewarn.verdict.observer import Observer
@@ -50,7 +50,7 @@ def handlers(desk: AtHand) -> list[Any]:
     return [verdict, forget]
 
 
-def _observer(desk: Desk) -> Observer:
+def _observer(desk: Context) -> Observer:
     if desk.observer is None:
         raise RefusedError(conflict(NOBODY))
     return desk.observer

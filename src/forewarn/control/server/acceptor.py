@@ -14,10 +14,10 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from forewarn.control.server.connections import Crowd, Visit
+from forewarn.control.server.connections import OperatorConnection, OperatorConnections
 from forewarn.control.server.protocol import FULL, OperatorsProtocol
 from forewarn.support import guard
-from forewarn.support.log_throttle import Seldom
+from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 
 HANDSHAKE_TIMEOUT = 10.0  # seconds of guard time for a TLS handshake
@@ -29,7 +29,7 @@ _SPENT = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 log = logger("forewarn.control")
 
 
-class Door:
+class Acceptor:
     """Stands in uvicorn's list of servers, and is closed with them."""
 
     def __init__(
@@ -37,7 +37,7 @@ class Door:
         listeners: Sequence[socket.socket],
         make: Callable[[], OperatorsProtocol],
         tasks: guard.Tasks,
-        crowd: Crowd,
+        crowd: OperatorConnections,
         tls: Callable[[], ssl.SSLContext] | None,
     ) -> None:
         self._listeners = listeners
@@ -46,7 +46,7 @@ class Door:
         self._crowd = crowd
         self._tls = tls  # returns the context for a new connection; the certificate may change
         self._loop = asyncio.get_running_loop()
-        self._full, self._spent, self._failed = Seldom(), Seldom(), Seldom()
+        self._full, self._spent, self._failed = LogThrottle(), LogThrottle(), LogThrottle()
         self._closed = False
         for listener in listeners:
             listener.setblocking(False)
@@ -96,7 +96,7 @@ class Door:
                 times=times,
             )
 
-    async def _let_in(self, sock: socket.socket, visit: Visit, address: str) -> None:
+    async def _let_in(self, sock: socket.socket, visit: OperatorConnection, address: str) -> None:
         def made() -> OperatorsProtocol:
             protocol = self._make()
             protocol.visit = visit
@@ -140,5 +140,5 @@ class Door:
 
 def doors(tasks: guard.Tasks, most: int, tls: Callable[[], ssl.SSLContext] | None) -> Any:
     """What makes one for the sockets and protocols of a server."""
-    crowd = Crowd(most)
-    return lambda listeners, make: Door(listeners, make, tasks, crowd, tls)
+    crowd = OperatorConnections(most)
+    return lambda listeners, make: Acceptor(listeners, make, tasks, crowd, tls)

@@ -17,12 +17,12 @@ MAX_OPERATOR_CONNECTIONS = 2_048  # at a time; the feed's are among them
 MAX_OPERATOR_SHARE = 1_536  # of these for one address, or one /64 of IPv6
 
 
-class Visit:
+class OperatorConnection:
     """A connection, as far as it is counted."""
 
     __slots__ = ("_crowd", "_sock", "network")
 
-    def __init__(self, crowd: Crowd, sock: socket.socket, network: str) -> None:
+    def __init__(self, crowd: OperatorConnections, sock: socket.socket, network: str) -> None:
         self._crowd = crowd
         self._sock = sock
         self.network = network
@@ -47,14 +47,14 @@ class _Network:
     __slots__ = ("busy", "waiting")
 
     def __init__(self) -> None:
-        self.busy: set[Visit] = set()
-        self.waiting: OrderedDict[Visit, None] = OrderedDict()  # the oldest first
+        self.busy: set[OperatorConnection] = set()
+        self.waiting: OrderedDict[OperatorConnection, None] = OrderedDict()  # the oldest first
 
     def __len__(self) -> int:
         return len(self.busy) + len(self.waiting)
 
 
-class Crowd:
+class OperatorConnections:
     def __init__(self, most: int = MAX_OPERATOR_CONNECTIONS) -> None:
         self._most = most
         self._networks: dict[str, _Network] = {}
@@ -63,7 +63,7 @@ class Crowd:
     def __len__(self) -> int:
         return self._count
 
-    def enter(self, sock: socket.socket, address: str) -> Visit | None:
+    def enter(self, sock: socket.socket, address: str) -> OperatorConnection | None:
         """None if there is no room, and nobody who would give way."""
         most = min(self._most, MAX_OPERATOR_CONNECTIONS)
         name = network_of(address)
@@ -75,12 +75,12 @@ class Crowd:
             waiting = [one for one in self._networks.values() if one.waiting]
             if not waiting or not self._gives_way(max(waiting, key=len)):
                 return None
-        visit = Visit(self, sock, name)
+        visit = OperatorConnection(self, sock, name)
         self._networks.setdefault(name, _Network()).waiting[visit] = None
         self._count += 1
         return visit
 
-    def waits(self, visit: Visit, yes: bool) -> None:
+    def waits(self, visit: OperatorConnection, yes: bool) -> None:
         found = self._networks.get(visit.network)
         if found is None or (visit not in found.busy and visit not in found.waiting):
             return  # it has given way, and does not know yet
@@ -91,7 +91,7 @@ class Crowd:
             found.waiting.pop(visit, None)
             found.busy.add(visit)
 
-    def leave(self, visit: Visit) -> None:
+    def leave(self, visit: OperatorConnection) -> None:
         found = self._networks.get(visit.network)
         if found is None or (visit not in found.busy and visit not in found.waiting):
             return

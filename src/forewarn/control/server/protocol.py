@@ -12,7 +12,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from forewarn.control.http.problems import BY_NAME, described
 from forewarn.control.http.responses import ENDLESS
-from forewarn.control.server.connections import Visit
+from forewarn.control.server.connections import OperatorConnection
 
 MAX_OPERATOR_HEAD = 64 * 1024  # bytes of a request before its body
 OPERATOR_HEAD_TIMEOUT = 10.0  # seconds to send them
@@ -33,7 +33,7 @@ FULL = (
 
 
 class OperatorsProtocol(HttpToolsProtocol):
-    visit: Visit | None = None  # how it is counted
+    visit: OperatorConnection | None = None  # how it is counted
     _timer: asyncio.TimerHandle | None = None
     _head = 0  # bytes of the one that is being sent
     _in_head = True

@@ -19,14 +19,14 @@ from forewarn.core.changes import (
 from forewarn.core.fleet import Host, Machine
 from forewarn.core.history import Record
 from forewarn.core.registry import HostPut, HostRemoved, Put, RolloutPut, RolloutRemoved
-from forewarn.core.retelling import Reteller
+from forewarn.core.retelling import HistoryReplayer
 from forewarn.core.rollouts.model import Rollout
 from forewarn.store.port import Commit
 
 
 def commit(commit: Commit) -> f.FeedCommit:
     told = [(entry.group, entry.items) for entry in commit.entries]
-    records = Reteller(commit.words).records(commit.at, told, commit.puts)
+    records = HistoryReplayer(commit.words).records(commit.at, told, commit.puts)
     made = f.FeedCommit(
         seq=commit.seq, at=time_of(commit.at), changes=[_change(record) for record in records]
     )

@@ -108,7 +108,7 @@ def _worth_knowing(group: Group, event: Event, now: Now) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def strike(group: Group, command: c.Strike, now: Now) -> Changes | Refused:
+def strike(group: Group, command: c.Fail, now: Now) -> Changes | Refused:
     wrong = wrong_id(group, command.id) or wrong_machines(group, command.machines)
     if wrong:
         return wrong
@@ -133,7 +133,7 @@ def strike(group: Group, command: c.Strike, now: Now) -> Changes | Refused:
     return Changes((EventMoved(Move.STRIKE, begun, command.by),), event.id)
 
 
-def maintain(group: Group, command: c.Maintain, now: Now) -> Changes | Refused:
+def maintain(group: Group, command: c.UserMaintenance, now: Now) -> Changes | Refused:
     """A user's restart or redeploy: announced like any other, unless nobody would notice."""
     if not PROMISES[command.type].by_user:
         return invalid(f"a user can ask for a Reboot or a Redeploy, not for a {command.type.value}")
@@ -230,7 +230,7 @@ def _too_long(description: str) -> Refused:
 
 def draft(
     group: Group,
-    command: c.Raise | c.Strike | c.Maintain | c.Evict | c.Delete,
+    command: c.Raise | c.Fail | c.UserMaintenance | c.Evict | c.Delete,
     type: EventType,
     machines: tuple[str, ...],
     now: Now,

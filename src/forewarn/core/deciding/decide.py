@@ -34,8 +34,8 @@ from forewarn.core.events import (
     Approval,
     Attempt,
     Event,
+    ReadinessChanges,
     Ready,
-    Spoken,
     Status,
 )
 from forewarn.core.group import Group
@@ -47,7 +47,7 @@ from forewarn.support.text import listing
 BACK_OFF_FIRST: Duration = 5 * SECOND
 BACK_OFF_MOST: Duration = 5 * MINUTE
 # Commands that announce an event or have one carried out: refused while the clock is untrusted.
-IMPACTS = (c.Raise, c.Strike, c.Maintain, c.Evict, c.Delete, c.Retry)
+IMPACTS = (c.Raise, c.Fail, c.UserMaintenance, c.Evict, c.Delete, c.Retry)
 LEAST_PAUSE: Duration = SECOND // 4  # between two attempts, whatever a driver says
 
 
@@ -86,9 +86,9 @@ def _decide(group: Group, command: c.Command, now: Now) -> Changes | Refused:
             return Changes((Disabled("on request", command.by),))
         case c.Raise():
             return announce(group, command, now)
-        case c.Strike():
+        case c.Fail():
             return strike(group, command, now)
-        case c.Maintain():
+        case c.UserMaintenance():
             return maintain(group, command, now)
         case c.Evict():
             return evict(group, command, now)
@@ -98,7 +98,7 @@ def _decide(group: Group, command: c.Command, now: Now) -> Changes | Refused:
             return _set_policy(group, command)
         case c.Prepare():
             return _prepare(group, command, now)
-        case c.Overrule():
+        case c.OperatorApprove():
             return _overrule(group, command, now)
         case c.Cancel():
             return _cancel(group, command, now)
@@ -182,7 +182,7 @@ def _approved(event: Event, by: str, now: Now) -> EventMoved:
     return EventMoved(Move.APPROVE, after, by)
 
 
-def _overrule(group: Group, command: c.Overrule, now: Now) -> Changes | Refused:
+def _overrule(group: Group, command: c.OperatorApprove, now: Now) -> Changes | Refused:
     event = group.event(command.id)
     if event is None:
         return unknown(f"event {command.id} is not active")
@@ -298,7 +298,7 @@ def _prepare(group: Group, command: c.Prepare, now: Now) -> Changes | Refused:
     ready = [said for said in event.ready if said.machine != command.machine]
     if command.ready:
         ready.append(Ready(command.machine, now.at, command.note))
-    heard = tuple(Spoken(*one) for one in spoken.items())
+    heard = tuple(ReadinessChanges(*one) for one in spoken.items())
     after = move(event, Move.READY, ready=tuple(ready), spoken=heard)
     note = "ready" if command.ready else "not ready"
     return Changes((EventMoved(Move.READY, after, command.machine, note),), event.id)

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from forewarn.core.deciding.holds import Floor, coupled, open_deletes, recalled, ripe_at, unasked
+from forewarn.core.deciding.holds import (
+    Occupancy,
+    coupled,
+    open_deletes,
+    recalled,
+    ripe_at,
+    unasked,
+)
 from forewarn.core.events import Event, Status
 from forewarn.core.group import Group
 from forewarn.core.time import Now, Time
@@ -23,7 +30,7 @@ def due(group: Group, now: Now) -> Time | None:
         return min(instants, default=None)  # a first poll is answered all the same
     if group.enabled and now.rules.silence is not None:
         instants.append(group.seen + now.rules.paced(now.rules.silence) + now.lost)
-    floor = Floor(group.events)
+    floor = Occupancy(group.events)
     deletes = open_deletes(group.events, now)
     for event in group.events:
         if event.status is Status.STARTED:

@@ -104,7 +104,7 @@ def recalled(event: Event, now: Now) -> bool:
     )
 
 
-class Floor:
+class Occupancy:
     """Who occupies what: the Started events of a group, by machine and by update domain."""
 
     def __init__(self, events: Iterable[Event]) -> None:
@@ -266,7 +266,7 @@ def _unripe(event: Event, now: Now, deletes: Sequence[Event]) -> list[Hold]:
     ]
 
 
-def occupied(event: Event, floor: Floor) -> list[Hold]:
+def occupied(event: Event, floor: Occupancy) -> list[Hold]:
     """Holds that only the end of another event lifts, of one that has not started."""
     found: list[Hold] = []
     if not floor.taken(event):

@@ -19,9 +19,9 @@ from forewarn.core.commands import Command
 from forewarn.core.deciding.decide import decide_and_apply
 from forewarn.core.deciding.finish import finished
 from forewarn.core.deciding.holds import (
-    Floor,
     Hold,
     HoldKind,
+    Occupancy,
     from_copy,
     occupied,
     outside,
@@ -42,28 +42,28 @@ from forewarn.support.text import listing
 
 def members(groups: Mapping[str, Group], joint: Joint) -> dict[str, Event]:
     """By group, in the joint's order: those that are not over."""
-    return Scene(groups).members(joint)
+    return JointState(groups).members(joint)
 
 
 def joints(group: Group) -> dict[str, Joint]:
     return {event.joint.id: event.joint for event in group.events if event.joint is not None}
 
 
-class Scene:
+class JointState:
     """The groups as several joints look at them, each group looked through once."""
 
     def __init__(self, groups: Mapping[str, Group]) -> None:
         self.groups = groups
         self._events: dict[str, dict[str, Event]] = {}  # by group and joint
-        self._floors: dict[str, Floor] = {}
+        self._floors: dict[str, Occupancy] = {}
 
     def members(self, joint: Joint) -> dict[str, Event]:
         found = {name: self._of(name).get(joint.id) for name in joint.groups}
         return {name: event for name, event in found.items() if event is not None}
 
-    def floor(self, name: str) -> Floor:
+    def floor(self, name: str) -> Occupancy:
         if name not in self._floors:
-            self._floors[name] = Floor(self.groups[name].events)
+            self._floors[name] = Occupancy(self.groups[name].events)
         return self._floors[name]
 
     def changed(self, name: str) -> None:
@@ -95,7 +95,7 @@ def agreed(groups: Mapping[str, Group], active: Mapping[str, Event], now: Now) -
     return bool(votes) and all(votes)
 
 
-class Together(msgspec.Struct, frozen=True):
+class JointChanges(msgspec.Struct, frozen=True):
     """What several commands bring about as one: a decision for each, and all changes by group."""
 
     decisions: tuple[Changes, ...]
@@ -105,7 +105,7 @@ class Together(msgspec.Struct, frozen=True):
 
 def decide_together(
     groups: Mapping[str, Group], commands: Sequence[tuple[str, Command]], now: Now
-) -> Together | Refused:
+) -> JointChanges | Refused:
     """Decide one after the other, each seeing what those before it have done: all, or the first
     refusal. What is thereby set free to start in several groups at once starts with it."""
     after: dict[str, Group] = {}
@@ -136,7 +136,7 @@ def decide_together(
     for name, more in _settle(states, touched, now).items():
         once.pop(name, None)
         items.setdefault(name, []).extend(more)
-    return Together(tuple(decisions), {name: tuple(some) for name, some in items.items()}, once)
+    return JointChanges(tuple(decisions), {name: tuple(some) for name, some in items.items()}, once)
 
 
 def _movable(group: Group, now: Now) -> dict[str, Joint]:
@@ -166,7 +166,7 @@ def _settle(
     """What these joints bring about now, by group: starts, and the ends of those whose lead is
     over. A start or an end in one group may matter to the next joint there."""
     items: dict[str, list[Change]] = {}
-    scene = Scene(states)
+    scene = JointState(states)
     while touched:
         joint = touched.pop(next(iter(touched)))
         for name, moved in _settled(scene, joint, now).items():
@@ -178,7 +178,7 @@ def _settle(
     return items
 
 
-def _settled(scene: Scene, joint: Joint, now: Now) -> dict[str, tuple[Change, ...]]:
+def _settled(scene: JointState, joint: Joint, now: Now) -> dict[str, tuple[Change, ...]]:
     active = scene.members(joint)
     begun = [event for event in active.values() if event.status is Status.STARTED]
     if begun:
@@ -202,7 +202,7 @@ def _settled(scene: Scene, joint: Joint, now: Now) -> dict[str, tuple[Change, ..
 
 def holds(groups: Mapping[str, Group], joint: Joint, now: Now) -> tuple[Hold, ...]:
     """What they wait for, all of them: empty exactly when they start now."""
-    scene = Scene(groups)
+    scene = JointState(groups)
     active = scene.members(joint)
     if not active or any(event.status is Status.STARTED for event in active.values()):
         return ()
@@ -241,12 +241,12 @@ def joint_due(groups: Mapping[str, Group], group: Group, now: Now) -> Time | Non
     """When time alone would start one of this group's joints, as things stand."""
     if now.untrusted is not None:
         return None
-    scene = Scene(groups)
+    scene = JointState(groups)
     instants = [_due(scene, joint, now) for joint in joints(group).values()]
     return min((at for at in instants if at is not None), default=None)
 
 
-def _due(scene: Scene, joint: Joint, now: Now) -> Time | None:
+def _due(scene: JointState, joint: Joint, now: Now) -> Time | None:
     active = scene.members(joint)
     if any(event.status is Status.STARTED for event in active.values()):
         return None

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from forewarn.core.changes import Change, EventMoved, apply
 from forewarn.core.deciding.holds import (
-    Floor,
     Hold,
     HoldKind,
+    Occupancy,
     coupled,
     occupied,
     open_deletes,
@@ -54,7 +54,7 @@ class _Settling:
     def __init__(self, group: Group, now: Now) -> None:
         self._group, self._now = group, now
         self._present = {event.id: event for event in group.events}
-        self._floor = Floor(group.events)
+        self._floor = Occupancy(group.events)
         self._naming: dict[str, list[str]] = {}  # by machine: the events that name it
         for event in group.events:
             for name in event.resources:
@@ -162,7 +162,9 @@ def why(group: Group, id: str, now: Now) -> tuple[Hold, ...]:
     if event is None or event.status is not Status.SCHEDULED:
         return ()
     deletes = open_deletes(after.events, now)
-    return with_clock((*timely(event, now, deletes), *occupied(event, Floor(after.events))), now)
+    return with_clock(
+        (*timely(event, now, deletes), *occupied(event, Occupancy(after.events))), now
+    )
 
 
 def started(event: Event, now: Now) -> Event:

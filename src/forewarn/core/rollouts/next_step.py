@@ -16,7 +16,7 @@ from forewarn.core.deciding.holds import ACCEPT_CLOCK, clock_conflict
 from forewarn.core.events import MAX_NOTICE, Event, Span, Status
 from forewarn.core.rollouts.model import Rollout, Step
 from forewarn.core.rollouts.progress import (
-    LaneStands,
+    LaneProgress,
     StepState,
     Wait,
     WaitKind,
@@ -50,7 +50,7 @@ class Appointment(msgspec.Struct, frozen=True):
 
 
 class Next(msgspec.Struct, frozen=True, kw_only=True):
-    lanes: tuple[LaneStands, ...]
+    lanes: tuple[LaneProgress, ...]
     announce: tuple[Step, ...] = ()
     withdraw: tuple[Event, ...] = ()
     ask: tuple[str, ...] = ()  # the gate, for the steps with these causes
@@ -80,7 +80,7 @@ def step(
     there: Callable[[Step], Sequence[str]],  # the machines that a step has now
     now: Now,
 ) -> Next:
-    look = _Look(rollout, events, seen, there, now)
+    look = _NextStep(rollout, events, seen, there, now)
     if rollout.ended_at is not None:
         return Next(lanes=look.lanes, over=ABORTED if rollout.aborted else DONE)
     if rollout.aborted is not None:
@@ -90,7 +90,7 @@ def step(
     return look.going()
 
 
-class _Look:
+class _NextStep:
     """One look at a rollout: what is found is gathered, then told."""
 
     def __init__(
@@ -142,7 +142,7 @@ class _Look:
 
     def going(self) -> Next:
         taken = 0
-        ready: list[tuple[bool, LaneStands]] = []
+        ready: list[tuple[bool, LaneProgress]] = []
         done = 0
         for lane in self.lanes:
             if lane.active:
@@ -165,7 +165,7 @@ class _Look:
         self._others([lane for _, lane in ready[free:]])
         return self._told()
 
-    def _in_flight(self, lane: LaneStands) -> None:
+    def _in_flight(self, lane: LaneProgress) -> None:
         """Its events go their own way, but not beyond their window."""
         self._waits.append(lane.wait(self.rollout))
         for event in lane.active:
@@ -175,7 +175,7 @@ class _Look:
                 else:
                     self._wakes.append(event.span.closes)
 
-    def _settling(self, lane: LaneStands) -> bool:
+    def _settling(self, lane: LaneProgress) -> bool:
         """Is the step before still being watched: its bake time, then its gate?"""
         last = lane.last_done
         if last is None:
@@ -200,7 +200,7 @@ class _Look:
         self._at_gate(lane, last.step, baked)
         return True
 
-    def _passed(self, lane: LaneStands, baked: Time) -> bool:
+    def _passed(self, lane: LaneProgress, baked: Time) -> bool:
         """Did the gate pass? What came after it proves that it did."""
         last = lane.last_done
         assert last is not None
@@ -211,7 +211,7 @@ class _Look:
             return True
         return lane.next is None and baked <= self._proven
 
-    def _at_gate(self, lane: LaneStands, last: Step, baked: Time) -> None:
+    def _at_gate(self, lane: LaneProgress, last: Step, baked: Time) -> None:
         gate, now = self.rollout.gate, self.now
         assert gate is not None
         resumed = self.rollout.resumed.at if self.rollout.resumed else baked
@@ -244,7 +244,7 @@ class _Look:
         else:
             self._wakes.append(min(answer.at + every, until))
 
-    def _turn(self, lane: LaneStands) -> None:
+    def _turn(self, lane: LaneProgress) -> None:
         """It is this lane's turn: its next step is announced, unless something forbids it."""
         assert lane.next is not None
         if not self.rollout.going:
@@ -271,7 +271,7 @@ class _Look:
             return
         self._announce.append(lane.next.step)
 
-    def _others(self, lanes: Sequence[LaneStands]) -> None:
+    def _others(self, lanes: Sequence[LaneProgress]) -> None:
         if not lanes:
             return
         some = f"{lanes[0].lane.name}" + (f" and {len(lanes) - 1} more" if lanes[1:] else "")

@@ -52,7 +52,7 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[str, ...] = ()
 
 
-class StepStands(msgspec.Struct, frozen=True, kw_only=True):
+class StepProgress(msgspec.Struct, frozen=True, kw_only=True):
     step: Step
     state: StepState
     events: tuple[Event, ...] = ()  # those of its last announcement
@@ -66,12 +66,12 @@ class StepStands(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(event for event in self.events if not event.status.over)
 
 
-class LaneStands(msgspec.Struct, frozen=True, kw_only=True):
+class LaneProgress(msgspec.Struct, frozen=True, kw_only=True):
     lane: Lane
-    steps: tuple[StepStands, ...]
+    steps: tuple[StepProgress, ...]
     active: tuple[Event, ...]
-    next: StepStands | None  # the first that is not over
-    last_done: StepStands | None  # the one that was carried out last
+    next: StepProgress | None  # the first that is not over
+    last_done: StepProgress | None  # the one that was carried out last
     begun: bool  # was anything of it ever announced?
     last_raised: Time
     last_raised_cause: str
@@ -128,14 +128,14 @@ def lane_stands(
     lane: Lane,
     events: Mapping[str, Sequence[Event]],
     there: Callable[[Step], Sequence[str]],
-) -> LaneStands:
+) -> LaneProgress:
     steps = tuple(step_stands(rollout, s, events.get(s.cause, ()), there) for s in lane.steps)
     done = [stands for stands in steps if stands.state is StepState.DONE]
     caused = [event for step in lane.steps for event in events.get(step.cause, ())]
     # Steps may end at one instant: then the later one in the order of the lane was later.
     caused.reverse()
     latest = max(caused, key=lambda event: event.raised_at, default=None)
-    return LaneStands(
+    return LaneProgress(
         lane=lane,
         steps=steps,
         active=tuple(event for stands in steps for event in stands.active),
@@ -153,10 +153,10 @@ def step_stands(
     step: Step,
     events: Sequence[Event],
     there: Callable[[Step], Sequence[str]],
-) -> StepStands:
+) -> StepProgress:
     if not events:
         state = StepState.WAITING if there(step) else StepState.NOTHING
-        return StepStands(step=step, state=state)
+        return StepProgress(step=step, state=state)
     # Announced again after it was withdrawn, it has several; what goes together was raised at once.
     last = events[-1].raised_at
     latest = tuple(e for e in events if e.raised_at == last or not e.status.over)
@@ -164,7 +164,7 @@ def step_stands(
     if active:
         begun = any(event.status is Status.STARTED for event in active)
         state = StepState.STARTED if begun else StepState.ANNOUNCED
-        return StepStands(step=step, state=state, events=latest)
+        return StepProgress(step=step, state=state, events=latest)
     if any(event.status is Status.FINISHED for event in latest):
         state = StepState.DONE
     elif not any(event.cancelled_by for event in latest) or not there(step):
@@ -173,7 +173,7 @@ def step_stands(
         state = StepState.CANCELLED
     else:
         state = StepState.WAITING
-    return StepStands(step=step, state=state, events=latest)
+    return StepProgress(step=step, state=state, events=latest)
 
 
 def withdrawn(rollout: Rollout, event: Event) -> bool:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from forewarn.core.rollouts.model import Rollout
-from forewarn.core.rollouts.progress import LaneStands
+from forewarn.core.rollouts.progress import LaneProgress
 from forewarn.core.time import Duration, Now, Time
 
 
-def proven_until(rollout: Rollout, lanes: Sequence[LaneStands], now: Now) -> Time:
+def proven_until(rollout: Rollout, lanes: Sequence[LaneProgress], now: Now) -> Time:
     """Lanes that had baked by then have passed their gate: every place was taken by others.
 
     A lane is certainly in progress from when a step is announced until it has ended, and baked if

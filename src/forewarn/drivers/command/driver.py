@@ -16,7 +16,7 @@ import msgspec
 
 from forewarn.core import EventType, Time
 from forewarn.core.time import SECOND, Duration
-from forewarn.drivers.command.slots import Room
+from forewarn.drivers.command.slots import Slots
 from forewarn.drivers.port import (
     Again,
     Checked,
@@ -61,14 +61,14 @@ class _Invalid(Exception):
     """The last line is an answer that cannot be used."""
 
 
-class Command:
+class CommandDriver:
     """`papers` is where a task lies while a program is at work on it; without it, a service
     that was killed cannot know that an earlier program still runs."""
 
     def __init__(self, program: Program, papers: Path | None = None) -> None:
         self._program = program
         self._papers = papers
-        self._room = Room(program.max_at_once)
+        self._room = Slots(program.max_at_once)
 
     def use(self, program: Program) -> None:
         """Another from the next call on; one that runs goes on as it was started."""

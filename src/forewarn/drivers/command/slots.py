@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 GROUP_SHARE = 4  # one in so many of the room that groups share is for one of them, at most
 
 
-class Room:
+class Slots:
     def __init__(self, most: int) -> None:
         self._running: Counter[str] = Counter()
         self._most = 0

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 
 from forewarn.metadata.endpoint import to_wire
-from forewarn.metadata.endpoint.callers import Seat, Seats
-from forewarn.metadata.endpoint.counts import ROWS, Counts
-from forewarn.metadata.endpoint.documents import UNCHANGED, Boards, Page
-from forewarn.metadata.endpoint.extensions import Beside
-from forewarn.metadata.endpoint.limits import Buffered, Crowd, Limits, Rates
+from forewarn.metadata.endpoint.callers import Caller, Callers
+from forewarn.metadata.endpoint.counts import ROWS, EndpointCounts
+from forewarn.metadata.endpoint.documents import UNCHANGED, GroupDocuments, RenderedDocument
+from forewarn.metadata.endpoint.extensions import Extensions
+from forewarn.metadata.endpoint.limits import BufferLimits, ConnectionLimits, Limits, RateLimits
 from forewarn.metadata.endpoint.reply import (
     CUT,
     HANG_UP,
@@ -25,12 +25,12 @@ from forewarn.metadata.endpoint.reply import (
     Send,
     refused,
 )
-from forewarn.metadata.endpoint.response_headers import Standing
+from forewarn.metadata.endpoint.response_headers import ResponseHeaders
 from forewarn.metadata.http.fair_queue import FairQueue
-from forewarn.metadata.http.known_polls import Plan
-from forewarn.metadata.upstream import GroupNews, Moment, NotTaken, OutcomeNotKnown, Upstream
+from forewarn.metadata.http.known_polls import KnownPoll
+from forewarn.metadata.upstream import GroupNews, Moment, NotDurable, OutcomeNotKnown, Upstream
 from forewarn.support import guard
-from forewarn.support.log_throttle import Seldom
+from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 from forewarn.wire import errors, extensions, requests
 from forewarn.wire.errors import Problem
@@ -45,33 +45,33 @@ log = logger("forewarn")
 class MetadataApp:
     """Also the one owner of what the parts before it share: seats, limits and counts."""
 
-    def __init__(self, upstream: Upstream, seats: Seats, limits: Limits) -> None:
+    def __init__(self, upstream: Upstream, seats: Callers, limits: Limits) -> None:
         self._upstream = upstream
         self.seats = seats
         self.limits = limits
-        self.standing = Standing()
-        self.counts = Counts()
-        self.crowd = Crowd(limits)
-        self.buffered = Buffered(limits)
+        self.standing = ResponseHeaders()
+        self.counts = EndpointCounts()
+        self.crowd = ConnectionLimits(limits)
+        self.buffered = BufferLimits(limits)
         self.queue = FairQueue()
         self.read_buffer = memoryview(bytearray(READ_SIZE))
         self.now = upstream.now
         self._witness = upstream.witness
-        self._boards = Boards()
-        self._rates = Rates(limits.throttle)
+        self._boards = GroupDocuments()
+        self._rates = RateLimits(limits.throttle)
         self._throttled = limits.throttle > 0
         self._seat_at = seats.at
         self._polls = self.counts.polls
         self.detours: set[str] = set()  # machines whose every request takes the long way
-        self.beside = Beside(upstream, seats, self._show)
-        self._not_taken = Seldom()
+        self.beside = Extensions(upstream, seats, self._show)
+        self._not_taken = LogThrottle()
         upstream.attach(self._told)
 
     def allow(self, limits: Limits) -> None:
         """Other limits from now on; what is under way is measured by them too."""
         self.limits = self.crowd.limits = self.buffered.limits = limits
         if limits.throttle != self._rates.per_second:
-            self._rates = Rates(limits.throttle)
+            self._rates = RateLimits(limits.throttle)
             self._throttled = limits.throttle > 0
 
     def look(self) -> Moment:
@@ -80,7 +80,7 @@ class MetadataApp:
         self.standing.look(now.at)
         return now
 
-    def at_once(self, plan: Plan, address: str, now: Moment) -> bytes | None:
+    def at_once(self, plan: KnownPoll, address: str, now: Moment) -> bytes | None:
         """The whole answer to a poll, or None if it has to take the long way.
 
         What `_reply`, `_document` and `_show` say to the same request, in one piece: with
@@ -119,7 +119,7 @@ class MetadataApp:
             reply = await self._reply(scope, receive)
         except Gone:
             return
-        except NotTaken as failure:
+        except NotDurable as failure:
             if times := self._not_taken.again():
                 log.error("a request could not be carried out", why=str(failure), times=times)
             if isinstance(failure, OutcomeNotKnown) and scope["method"] != "GET":
@@ -140,14 +140,14 @@ class MetadataApp:
             head += [("Content-Type", reply.content_type), ("Content-Length", str(len(reply.body)))]
         return [(name.encode(), value.encode()) for name, value in head]
 
-    async def unseen(self, seat: Seat, version: Version) -> bytes:
+    async def unseen(self, seat: Caller, version: Version) -> bytes:
         """The document, for one who will not get to see it as it is: a sign of life, no more."""
         while not seat.board.enabled:
             await self._upstream.enable(seat.group)
         self.alive(seat)
         return seat.board.page(version).body
 
-    def alive(self, seat: Seat) -> None:
+    def alive(self, seat: Caller) -> None:
         self._upstream.alive(seat.group)
 
     def _told(self, news: GroupNews) -> None:
@@ -197,7 +197,7 @@ class MetadataApp:
                     return await self.beside.prepare(seat, ask, said)
                 return await self.beside.wait(seat, ask, scope, receive)
 
-    async def _document(self, seat: Seat, ask: requests.GetDocument) -> Reply:
+    async def _document(self, seat: Caller, ask: requests.GetDocument) -> Reply:
         headers: tuple[tuple[str, str], ...] = ()
         while not seat.board.enabled:
             await self._upstream.enable(seat.group)
@@ -208,8 +208,8 @@ class MetadataApp:
         return Reply(304, headers=headers) if unchanged else Reply(200, page.body, headers=headers)
 
     def _show(
-        self, seat: Seat, version: Version, tags: frozenset[str], now: Moment
-    ) -> tuple[Page, bool]:
+        self, seat: Caller, version: Version, tags: frozenset[str], now: Moment
+    ) -> tuple[RenderedDocument, bool]:
         """The page for this machine, noted as seen by it; and whether it has it already."""
         board = seat.board
         page = board.page(version)
@@ -218,7 +218,7 @@ class MetadataApp:
         self.counts.polls[ROWS[version.name] + unchanged] += 1
         return page, unchanged
 
-    async def _approval(self, seat: Seat, scope: Scope, receive: Receive) -> Reply:
+    async def _approval(self, seat: Caller, scope: Scope, receive: Receive) -> Reply:
         body = await self._body(seat, scope, receive)
         if isinstance(body, Problem):
             return refused(body)
@@ -229,7 +229,7 @@ class MetadataApp:
             return refused(errors.UNKNOWN_EVENT)
         return Reply(200)
 
-    async def _body(self, seat: Seat, scope: Scope, receive: Receive) -> bytes | Problem:
+    async def _body(self, seat: Caller, scope: Scope, receive: Receive) -> bytes | Problem:
         """The whole body, or why it is not taken. Never more of it than is allowed.
 
         Whoever keeps us waiting too long is noticed by the sweep, which sends an empty message.

@@ -10,7 +10,7 @@ import msgspec
 
 from forewarn.core import Machine
 from forewarn.core.fleet import Place
-from forewarn.metadata.endpoint.documents import Board
+from forewarn.metadata.endpoint.documents import GroupDocument
 from forewarn.metadata.endpoint.limits import STRANGER
 from forewarn.metadata.upstream import GroupNews
 
@@ -20,33 +20,33 @@ class Identity(enum.Enum):
     ASKED = "asked"  # the address the request goes to
 
 
-class Seat(msgspec.Struct, frozen=True):
+class Caller(msgspec.Struct, frozen=True):
     name: str
     group: str
     machine: Machine
     place: Place
-    board: Board  # its group's
+    board: GroupDocument  # its group's
 
 
-class Seats:
+class Callers:
     def __init__(self, identity: Identity, default: str | None = None) -> None:
         self.by_source = identity is Identity.SOURCE
         self._default = default
-        self._by_address: dict[str, Seat] = {}
-        self._living: dict[str, Seat] = {}  # of those, who is not gone
-        self.at: Callable[[str], Seat | None] = (
+        self._by_address: dict[str, Caller] = {}
+        self._living: dict[str, Caller] = {}  # of those, who is not gone
+        self.at: Callable[[str], Caller | None] = (
             self._living.get if self.by_source else self._there_or_anybody
         )
-        self._anybody: Seat | None = None  # who is meant by an address that is nobody's
-        self._of_group: dict[str, tuple[GroupNews, tuple[Seat, ...]]] = {}
+        self._anybody: Caller | None = None  # who is meant by an address that is nobody's
+        self._of_group: dict[str, tuple[GroupNews, tuple[Caller, ...]]] = {}
 
-    def told(self, news: GroupNews, board: Board) -> None:
+    def told(self, news: GroupNews, board: GroupDocument) -> None:
         group = news.view.name
         known, before = self._of_group.get(group, (None, ()))
         if known and known.machines is news.machines and known.place is news.place:
             return
         seats = tuple(
-            Seat(machine.name, group, machine, news.place, board) for machine in news.machines
+            Caller(machine.name, group, machine, news.place, board) for machine in news.machines
         )
         for seat in before:
             if self._anybody is seat:
@@ -66,7 +66,7 @@ class Seats:
                 else:
                     self._living[address] = seat
 
-    def who(self, source: str, asked: str) -> Seat | None:
+    def who(self, source: str, asked: str) -> Caller | None:
         """The seat of whoever sent this, or None: unknown, or gone."""
         return self.at(self.address(source, asked))
 
@@ -75,7 +75,7 @@ class Seats:
         socket for both families. For `at`, as often as one likes."""
         return (source if self.by_source else asked).removeprefix("::ffff:")
 
-    def _there_or_anybody(self, address: str) -> Seat | None:
+    def _there_or_anybody(self, address: str) -> Caller | None:
         seat = self._by_address.get(address) or self._anybody
         return seat if seat is not None and not seat.machine.gone else None
 

@@ -19,7 +19,7 @@ TELL_EVERY = 60.0  # seconds of guard time between two lines in the log about th
 log = logger("forewarn")
 
 
-class Counts:
+class EndpointCounts:
     def __init__(self) -> None:
         self.polls = [0, 0] * len(VERSIONS)  # answered 200 and 304, from its version's row on
         self.hits = Counter(dict.fromkeys(NAMES, 0))  # by the name of the limit that was reached

@@ -19,12 +19,12 @@ UNCHANGED, CLOSE = 1, 2  # which answer: these or neither
 SHARED_PAGES = 1_024  # empty documents that are kept, one for each incarnation
 
 
-class Answer:
+class DocumentAnswer:
     """A page as the answer to a poll: 200 or 304, and whether the connection is closed."""
 
     __slots__ = ("after", "before", "lines", "opening")
 
-    def __init__(self, page: Page, unchanged: bool, close: bool) -> None:
+    def __init__(self, page: RenderedDocument, unchanged: bool, close: bool) -> None:
         status = "304 Not Modified" if unchanged else "200 OK"
         after = "\r\n"
         if not unchanged:
@@ -36,27 +36,29 @@ class Answer:
         self.lines = self.opening = b""  # the standing lines of this second; all before its id
 
 
-class Page:
+class RenderedDocument:
     __slots__ = ("answers", "body", "etag", "events")
 
     def __init__(self, body: bytes, events: tuple[str, ...]) -> None:
         self.body = body
         self.etag = etag(body)
         self.events = events  # the ids it lists
-        self.answers: list[Answer | None] = [None] * 4  # as far as they have been asked for
+        self.answers: list[DocumentAnswer | None] = [None] * 4  # as far as they have been asked for
 
-    def answer(self, which: int) -> Answer:
+    def answer(self, which: int) -> DocumentAnswer:
         """200 or 304, the latter being one more; and two more if the connection is closed."""
-        answer = self.answers[which] = Answer(self, bool(which & UNCHANGED), bool(which & CLOSE))
+        answer = self.answers[which] = DocumentAnswer(
+            self, bool(which & UNCHANGED), bool(which & CLOSE)
+        )
         return answer
 
 
-class Board:
+class GroupDocument:
     """One group's, for as long as the service runs; `show` replaces all that hangs on it."""
 
     __slots__ = ("_empty", "enabled", "incarnation", "pages", "view")
 
-    def __init__(self, news: GroupNews, empty: Callable[[int], Page]) -> None:
+    def __init__(self, news: GroupNews, empty: Callable[[int], RenderedDocument]) -> None:
         self._empty = empty
         self.show(news)
 
@@ -64,36 +66,40 @@ class Board:
         self.view = news.view
         self.enabled = news.view.enabled
         self.incarnation = news.view.incarnation
-        self.pages: dict[str, Page] = {}  # by version, as far as they have been asked for
+        self.pages: dict[
+            str, RenderedDocument
+        ] = {}  # by version, as far as they have been asked for
 
-    def page(self, version: Version) -> Page:
+    def page(self, version: Version) -> RenderedDocument:
         page = self.pages.get(version.name)
         if page is None:
             page = self.pages[version.name] = self._rendered(version)
         return page
 
-    def _rendered(self, version: Version) -> Page:
+    def _rendered(self, version: Version) -> RenderedDocument:
         if not self.view.events:
             return self._empty(self.incarnation)
         document = to_wire.document(self.view, version)
-        return Page(render(document, version), tuple(event.id for event in document.events))
+        return RenderedDocument(
+            render(document, version), tuple(event.id for event in document.events)
+        )
 
 
-class Boards:
+class GroupDocuments:
     """By group. What a board shows is replaced when the group's view changes, and only then."""
 
     def __init__(self) -> None:
-        self._boards: dict[str, Board] = {}
+        self._boards: dict[str, GroupDocument] = {}
         self._empty = lru_cache(maxsize=SHARED_PAGES)(_empty)
 
-    def told(self, news: GroupNews) -> Board:
+    def told(self, news: GroupNews) -> GroupDocument:
         board = self._boards.get(news.view.name)
         if board is None:
-            board = self._boards[news.view.name] = Board(news, self._empty)
+            board = self._boards[news.view.name] = GroupDocument(news, self._empty)
         elif board.view != news.view:
             board.show(news)
         return board
 
 
-def _empty(incarnation: int) -> Page:
-    return Page(render(Document(incarnation), NEWEST), ())
+def _empty(incarnation: int) -> RenderedDocument:
+    return RenderedDocument(render(Document(incarnation), NEWEST), ())

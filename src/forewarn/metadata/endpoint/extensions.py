@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from typing import TypeAlias
 
 from forewarn.metadata.endpoint import to_wire
-from forewarn.metadata.endpoint.callers import Seat, Seats
-from forewarn.metadata.endpoint.documents import Board, Page
+from forewarn.metadata.endpoint.callers import Caller, Callers
+from forewarn.metadata.endpoint.documents import GroupDocument, RenderedDocument
 from forewarn.metadata.endpoint.reply import HALF_CLOSED, Gone, Receive, Reply, Scope, refused
 from forewarn.metadata.upstream import (
     MAX_CHANGES,
@@ -34,7 +34,7 @@ from forewarn.wire.versions import Version
 WAKE_SLICE = 64  # callers that wait and are woken before the loop gets its turn
 AT_ONCE = 0.0  # an instant of the loop's time that has long passed
 
-Show: TypeAlias = Callable[[Seat, Version, frozenset[str], Moment], tuple[Page, bool]]
+Show: TypeAlias = Callable[[Caller, Version, frozenset[str], Moment], tuple[RenderedDocument, bool]]
 
 
 class Waits:
@@ -92,10 +92,10 @@ class Waits:
                 del self._waiting[group]
 
 
-class Beside:
+class Extensions:
     """`show` gives a machine its page, and notes that it has seen it."""
 
-    def __init__(self, upstream: Upstream, seats: Seats, show: Show) -> None:
+    def __init__(self, upstream: Upstream, seats: Callers, show: Show) -> None:
         self._upstream = upstream
         self._seats = seats
         self._show = show
@@ -104,7 +104,7 @@ class Beside:
         self._patient: Counter[str] = Counter()  # machines that wait, and how many times over
         self.waits = Waits()
 
-    def told(self, news: GroupNews, board: Board) -> None:
+    def told(self, news: GroupNews, board: GroupDocument) -> None:
         """Wake those who wait if they could see a difference: in the document, or because they
         are no longer there. Not for readiness, or an approval that has to wait."""
         group = news.view.name
@@ -122,7 +122,9 @@ class Beside:
             self._stopping = True
             self.waits.wake_all()
 
-    async def wait(self, seat: Seat, ask: extensions.Wait, scope: Scope, receive: Receive) -> Reply:
+    async def wait(
+        self, seat: Caller, ask: extensions.Wait, scope: Scope, receive: Receive
+    ) -> Reply:
         """The document as soon as it is none that the caller knows; 304 when its time is up."""
         end = guard.monotonic() + ask.timeout
         tags, patient, begun = ask.tags, True, False
@@ -148,7 +150,7 @@ class Beside:
                     self._sign_of_life(seat, ask.version, page)
                 patient = await self.waits.until(seat.group, end, receive)
 
-    async def prepare(self, seat: Seat, ask: extensions.PutReadiness, body: bytes) -> Reply:
+    async def prepare(self, seat: Caller, ask: extensions.PutReadiness, body: bytes) -> Reply:
         word = extensions.read_word(body, MAX_NOTE)
         if isinstance(word, Problem):
             return refused(word)
@@ -158,7 +160,7 @@ class Beside:
         except TooOften:
             return refused(errors.changed_too_often(MAX_CHANGES))
 
-    async def readiness(self, seat: Seat, ask: extensions.GetReadiness) -> Reply:
+    async def readiness(self, seat: Caller, ask: extensions.GetReadiness) -> Reply:
         return _told_of(await self._upstream.prepared(seat.group, ask.event))
 
     @contextmanager
@@ -171,18 +173,18 @@ class Beside:
             if not self._patient[machine]:
                 del self._patient[machine]
 
-    def _still(self, seat: Seat, scope: Scope) -> Seat | None:
+    def _still(self, seat: Caller, scope: Scope) -> Caller | None:
         """Where the machine is by now, if it is still there and nobody else has its address."""
         source, asked = scope.get("client") or ("", 0), scope.get("server") or ("", 0)
         found = self._seats.who(source[0], asked[0])
         return found if found is not None and found.name == seat.name else None
 
-    def _answer(self, seat: Seat, version: Version, tags: frozenset[str]) -> Reply:
+    def _answer(self, seat: Caller, version: Version, tags: frozenset[str]) -> Reply:
         page, unchanged = self._show(seat, version, tags, self._upstream.now())
         headers = (("ETag", page.etag),)
         return Reply(304, headers=headers) if unchanged else Reply(200, page.body, headers=headers)
 
-    def _sign_of_life(self, seat: Seat, version: Version, page: Page) -> None:
+    def _sign_of_life(self, seat: Caller, version: Version, page: RenderedDocument) -> None:
         """It has this page; it is answered, and counted as answered, only later."""
         self._upstream.witness(
             seat.name,

@@ -35,7 +35,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     throttle: int = 0  # requests per machine and second; 0: as many as one likes
 
 
-class Room(enum.Enum):
+class Admission(enum.Enum):
     """Is there room for one more connection?"""
 
     ENOUGH = "enough"
@@ -43,7 +43,7 @@ class Room(enum.Enum):
     NONE_AT_ALL = "max_connections"
 
 
-class Crowd:
+class ConnectionLimits:
     """Who is connected, and how often. A caller that is no machine is known by its address."""
 
     def __init__(self, limits: Limits) -> None:
@@ -53,14 +53,14 @@ class Crowd:
         self._strangers = 0
         self._refused: Counter[str] = Counter()
 
-    def room(self, who: str) -> Room:
+    def room(self, who: str) -> Admission:
         most = self.limits.max_connections
         share = max(1, most // STRANGERS)
         if self.total >= most or (_stranger(who) and self._strangers >= share):
-            return Room.NONE_AT_ALL
+            return Admission.NONE_AT_ALL
         if self._held.get(who, 0) >= self.limits.max_connections_per_machine:
-            return Room.NONE_FOR_THE_MACHINE
-        return Room.ENOUGH
+            return Admission.NONE_FOR_THE_MACHINE
+        return Admission.ENOUGH
 
     def refuse(self, who: str) -> bool:
         """Return whether a refused connection may be closed slowly, so that the refusal arrives."""
@@ -90,7 +90,7 @@ class Crowd:
         self._strangers -= _stranger(who)
 
 
-class Buffered:
+class BufferLimits:
     """Bytes buffered for callers, in incomplete requests and in answers that they have not read.
 
     The connections of a caller that has reached its limit are not read until some of its bytes are
@@ -176,7 +176,7 @@ def _stranger(who: str) -> bool:
     return who.startswith(STRANGER)
 
 
-class Rates:
+class RateLimits:
     """One bucket per machine, filled at the rate it may ask."""
 
     def __init__(self, per_second: int) -> None:

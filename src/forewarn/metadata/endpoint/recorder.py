@@ -8,17 +8,21 @@ from typing import Any
 from urllib.parse import quote
 
 from forewarn.metadata.endpoint.app import MetadataApp
-from forewarn.metadata.endpoint.callers import Seats
+from forewarn.metadata.endpoint.callers import Callers
 from forewarn.metadata.endpoint.reply import FAULT, Receive, Scope, Send
-from forewarn.metadata.faults.inject import Spoiling
+from forewarn.metadata.faults.inject import FaultInjection
 from forewarn.metadata.upstream import Upstream
-from forewarn.service.telemetry.event_trace import Trace
+from forewarn.service.telemetry.event_trace import EventTrace
 from forewarn.support import guard
 
 
 class Recorder:
     def __init__(
-        self, app: MetadataApp | Spoiling, seats: Seats, upstream: Upstream, trace: Trace
+        self,
+        app: MetadataApp | FaultInjection,
+        seats: Callers,
+        upstream: Upstream,
+        trace: EventTrace,
     ) -> None:
         self._app = app
         self._seats = seats

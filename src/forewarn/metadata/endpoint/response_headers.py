@@ -20,7 +20,7 @@ _LAST_DIGITS = tuple(b"%03x" % n for n in range(0x1000))
 _FIRST_DIGITS = 0x1_000_000_000  # so many before they start over
 
 
-class Standing:
+class ResponseHeaders:
     def __init__(self) -> None:
         made = uuid.uuid4()
         self._own = str(made)[:-12]

@@ -22,7 +22,7 @@ MAX_UNWOUND = 10.0  # real seconds that somebody in process waits for a clock th
 AT_ONCE = 0.0  # an instant of the loop's time that has long passed
 
 
-class Holding:
+class DelayedAnswers:
     def __init__(self, clock: Clock, scheduler: Scheduler, ledger: Ledger) -> None:
         self._clock = clock
         self._scheduler = scheduler

@@ -12,7 +12,7 @@ from collections.abc import MutableMapping
 from typing import Any, TypeAlias
 
 from forewarn.metadata.endpoint.app import MetadataApp
-from forewarn.metadata.endpoint.callers import Seat, Seats
+from forewarn.metadata.endpoint.callers import Caller, Callers
 from forewarn.metadata.endpoint.reply import (
     CUT,
     FAULT,
@@ -23,9 +23,9 @@ from forewarn.metadata.endpoint.reply import (
     Scope,
     Send,
 )
-from forewarn.metadata.faults.delay import Holding
-from forewarn.metadata.upstream import NotTaken
-from forewarn.service.faults.event_faults import Mischief
+from forewarn.metadata.faults.delay import DelayedAnswers
+from forewarn.metadata.upstream import NotDurable
+from forewarn.service.faults.event_faults import EventFaults
 from forewarn.service.faults.kinds import MAX_HELD, Kind
 from forewarn.service.faults.model import Fault
 from forewarn.service.faults.registry import Faults
@@ -36,9 +36,9 @@ Asked: TypeAlias = requests.GetDocument | extensions.Wait | requests.PostApprova
 KEEP = frozenset({Kind.SLOW, Kind.INCARNATION})  # what is answered in the end is in order
 
 
-class Spoiling:
+class FaultInjection:
     def __init__(
-        self, app: MetadataApp, faults: Faults, mischief: Mischief, holding: Holding
+        self, app: MetadataApp, faults: Faults, mischief: EventFaults, holding: DelayedAnswers
     ) -> None:
         self._app = app
         self._faults = faults
@@ -70,7 +70,7 @@ class Spoiling:
         except Gone:
             _cut(scope)
 
-    def _fault(self, seat: Seat, ask: Asked) -> Fault | None:
+    def _fault(self, seat: Caller, ask: Asked) -> Fault | None:
         def suits(kind: Kind) -> bool:
             """Is there something in the answer that could be spoiled so?"""
             if kind is Kind.INCARNATION:
@@ -85,7 +85,7 @@ class Spoiling:
     async def _meet(
         self,
         fault: Fault,
-        seat: Seat,
+        seat: Caller,
         ask: Asked,
         scope: Scope,
         receive: Receive,
@@ -125,7 +125,7 @@ class Spoiling:
     async def _spoil(
         self,
         fault: Fault,
-        seat: Seat,
+        seat: Caller,
         ask: Asked,
         scope: Scope,
         receive: Receive,
@@ -139,7 +139,7 @@ class Spoiling:
             return
         try:
             body = await self._app.unseen(seat, ask.version)
-        except NotTaken:  # there is no document to be spoiled: say so
+        except NotDurable:  # there is no document to be spoiled: say so
             del scope[FAULT]
             await self._app(scope, receive, send)
             return
@@ -191,11 +191,11 @@ class Spoiling:
         await send({"type": "http.response.body", "body": body, "more_body": half})
 
 
-class Vanishing:
+class ConnectionDrop:
     """Outside of all the others: what a machine has been shown may be gone when it looks again,
     but not before its answer was recorded."""
 
-    def __init__(self, app: Any, seats: Seats, faults: Faults, mischief: Mischief) -> None:
+    def __init__(self, app: Any, seats: Callers, faults: Faults, mischief: EventFaults) -> None:
         self._app = app
         self._seats = seats
         self._faults = faults
@@ -210,7 +210,7 @@ class Vanishing:
             self._faults.look_again()
 
 
-def _seat(seats: Seats, scope: Scope) -> Seat | None:
+def _seat(seats: Callers, scope: Scope) -> Caller | None:
     return seats.who((scope.get("client") or ("", 0))[0], (scope.get("server") or ("", 0))[0])
 
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from forewarn.metadata.endpoint.reply import CUT, HALF_CLOSED, Scope
 from forewarn.metadata.http.request_parser import Request
-from forewarn.support.log_throttle import Seldom
+from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 from forewarn.wire.errors import NOT_TAKEN, Problem
 
@@ -23,7 +23,7 @@ _STATUS_LINES = {
 }
 
 log = logger("forewarn")
-_failed = Seldom()
+_failed = LogThrottle()
 
 
 class Connection(Protocol):

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeAlias
 
-from forewarn.support.log_throttle import Seldom
+from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 
 Job: TypeAlias = Callable[[], int]  # returns its cost
@@ -30,7 +30,7 @@ class FairQueue:
         self._callers: deque[str] = deque()  # who has jobs, in the order of their turns
         self._debts: dict[str, int] = {}  # of callers whose last turn cost more than their share
         self._scheduled = False
-        self._failed = Seldom()
+        self._failed = LogThrottle()
 
     def __len__(self) -> int:
         return sum(map(len, self._jobs.values()))

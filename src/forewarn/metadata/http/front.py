@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from os import read, write
 
 from forewarn.metadata.endpoint.app import MetadataApp
-from forewarn.metadata.endpoint.limits import OPEN_FILES, Limits, Room, share_of
+from forewarn.metadata.endpoint.limits import OPEN_FILES, Admission, Limits, share_of
 from forewarn.metadata.http.known_polls import ALLOWED, MAX_PLAN, known, learn
 from forewarn.metadata.http.protocol import (
     DISCARD_BYTES,
@@ -318,7 +318,7 @@ class Front:
             return True
         who = self._seats.whose(connection.address, connection.source)
         room = self._crowd.room(who)
-        if room is not Room.ENOUGH:
+        if room is not Admission.ENOUGH:
             self._app.counts.hit(room.value, who)
             if quietly:
                 connection.sock.close()

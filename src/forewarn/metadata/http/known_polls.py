@@ -40,7 +40,7 @@ ALLOWED = frozenset(
 _TO_KEEP_OR_TO_CLOSE = (b"keep-alive", b"close")
 
 
-class Plan:
+class KnownPoll:
     __slots__ = ("close", "name", "row", "tags", "version", "which")
 
     def __init__(self, version: Version, if_none_match: str, close: bool) -> None:
@@ -52,11 +52,11 @@ class Plan:
         self.row = ROWS[version.name]  # where it is counted
 
 
-_plans: OrderedDict[bytes, Plan] = OrderedDict()
+_plans: OrderedDict[bytes, KnownPoll] = OrderedDict()
 known = _plans.get
 
 
-def learn(data: bytes) -> Plan | None:
+def learn(data: bytes) -> KnownPoll | None:
     """The plan of these bytes, or None if they are not exactly one poll that may have one."""
     plan = _read(data)
     if plan is not None:
@@ -66,7 +66,7 @@ def learn(data: bytes) -> Plan | None:
     return plan
 
 
-def _read(data: bytes) -> Plan | None:
+def _read(data: bytes) -> KnownPoll | None:
     if (
         len(data) > MAX_PLAN
         or not data.startswith(b"GET /")
@@ -99,7 +99,7 @@ def _read(data: bytes) -> Plan | None:
     ask = requests.read("GET", path, url.query or b"", poll.headers)
     if not isinstance(ask, requests.GetDocument):
         return None
-    return Plan(ask.version, ask.if_none_match, poll.close)
+    return KnownPoll(ask.version, ask.if_none_match, poll.close)
 
 
 class _Poll:

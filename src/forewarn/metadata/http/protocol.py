@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from forewarn.metadata.endpoint.app import READ_SIZE, MetadataApp
-from forewarn.metadata.endpoint.limits import Room, share_of
+from forewarn.metadata.endpoint.limits import Admission, share_of
 from forewarn.metadata.endpoint.reply import HALF_CLOSED, Scope
 from forewarn.metadata.http.exchange import Exchange
 from forewarn.metadata.http.request_parser import Malformed, Request, RequestParser
@@ -28,7 +28,7 @@ LINGER = 1.5  # seconds that an idle connection is kept when somebody else goes 
 DISCARD_SECONDS = 3.0  # for which a connection that is being closed is still read
 DISCARD_BYTES = 1024 * 1024  # that are read from it and discarded
 RESET_AT_ONCE = struct.pack("ii", 1, 0)  # for SO_LINGER: nothing is waited for, nor said
-NO_ROOM = {Room.NONE_FOR_THE_MACHINE: TOO_MANY_CONNECTIONS, Room.NONE_AT_ALL: BUSY}
+NO_ROOM = {Admission.NONE_FOR_THE_MACHINE: TOO_MANY_CONNECTIONS, Admission.NONE_AT_ALL: BUSY}
 
 # Costs in the fair queue, in its units.
 STEP_COST = 10  # a turn of a connection
@@ -126,7 +126,7 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         seats, crowd = self.endpoint.seats, self.endpoint.crowd
         who = seats.whose(seats.address(source, asked), source)
         room = crowd.room(who)
-        if room is Room.ENOUGH:
+        if room is Admission.ENOUGH:
             self.who = who
             crowd.enter(who)
             return True

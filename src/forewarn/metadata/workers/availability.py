@@ -8,7 +8,7 @@ machines the worker would have answered nobody can tell from here. Pure; time is
 from __future__ import annotations
 
 
-class Attendance:
+class Availability:
     def __init__(self, expected: int, patience: float, now: float) -> None:
         self._expected = expected
         self._patience = patience  # seconds that workers may be away without its being an outage

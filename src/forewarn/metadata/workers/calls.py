@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from forewarn.metadata.upstream import LocalUpstream, NotTaken, TooOften
+from forewarn.metadata.upstream import LocalUpstream, NotDurable, TooOften
 from forewarn.metadata.workers.messages import (
     Answer,
     Approve,
@@ -12,13 +12,13 @@ from forewarn.metadata.workers.messages import (
     Call,
     Enable,
     Hello,
-    Line,
+    MessageStream,
     Prepare,
     Report,
     ToControl,
 )
 from forewarn.support import guard
-from forewarn.support.log_throttle import Seldom
+from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 
 MAX_CALLS = 4_096  # of one worker under way at a time
@@ -29,7 +29,7 @@ log = logger("forewarn")
 class Member:
     """A worker that is connected."""
 
-    def __init__(self, line: Line[ToControl], hello: Hello) -> None:
+    def __init__(self, line: MessageStream[ToControl], hello: Hello) -> None:
         self.line = line
         self.number = hello.worker
         self.instance = hello.instance
@@ -53,7 +53,7 @@ class Calls:
     def __init__(self, upstream: LocalUpstream, tasks: guard.Tasks) -> None:
         self._upstream = upstream
         self._tasks = tasks
-        self._failed = Seldom()
+        self._failed = LogThrottle()
 
     def take(self, member: Member, call: Call) -> None:
         if not member.joined or member.calls >= MAX_CALLS:
@@ -65,7 +65,7 @@ class Calls:
     async def _carry_out(self, member: Member, call: Call) -> None:
         try:
             answer = await self._answer(call)
-        except NotTaken as failure:
+        except NotDurable as failure:
             answer = Answer(call.id, failed=str(failure) or "it could not be stored")
         except Exception as error:  # a guest may be able to cause this as often as it likes
             if times := self._failed.again():

@@ -18,7 +18,7 @@ from forewarn.support import guard
 ENDED_WITHIN = 1.0  # seconds in which a killed process is gone; it answers nobody in any case
 
 
-class Away:
+class Fencing:
     def __init__(self, workers: Iterable[int], patience: float, stir: Callable[[], None]) -> None:
         """At first all are, as far as we know: an earlier life of ours may have told them."""
         self._patience = patience

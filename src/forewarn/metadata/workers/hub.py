@@ -18,32 +18,32 @@ from forewarn.core import Group
 from forewarn.core.registry import ClockAccepted
 from forewarn.metadata.upstream import LocalUpstream
 from forewarn.metadata.workers import updates
-from forewarn.metadata.workers.availability import Attendance
+from forewarn.metadata.workers.availability import Availability
 from forewarn.metadata.workers.calls import Calls, Member
-from forewarn.metadata.workers.fencing import Away
+from forewarn.metadata.workers.fencing import Fencing
 from forewarn.metadata.workers.messages import (
     MAX_GREETING,
     PROTOCOL,
-    BrokenLine,
+    BrokenConnection,
     Changed,
     Goodbye,
     Held,
     Hello,
-    Line,
+    MessageStream,
     News,
     Pulse,
     Report,
     Shown,
+    SnapshotEnd,
     TimeIs,
     ToControl,
     Unwelcome,
     Welcome,
-    Whole,
     frame,
 )
-from forewarn.metadata.workers.metrics import Tally, of_workers
+from forewarn.metadata.workers.metrics import WorkerMetrics, of_workers
 from forewarn.service.engine.clock import STALL, Clock
-from forewarn.service.telemetry.samples import Reading, Spread, Spreads, spread
+from forewarn.service.telemetry.samples import Histogram, Histograms, Sample, spread
 from forewarn.store.port import Commit, Store
 from forewarn.support import guard
 from forewarn.support.logs import logger
@@ -79,17 +79,17 @@ class Hub:
         self._service = service
         self._members: dict[int, Member] = {}
         now = guard.monotonic()
-        self._away = Away(range(expected), GATHER, self._stir)
-        self._attendance = Attendance(expected, STALL / 1e6, now)
+        self._away = Fencing(range(expected), GATHER, self._stir)
+        self._attendance = Availability(expected, STALL / 1e6, now)
         self._stirring = asyncio.Event()
         self._closing = False
         self._pending: list[bytes] = []  # told to the workers, but not yet the state
         self._last = self._told_seq = store.seq
-        self._tally = Tally()
-        self._waits = Spread(WAITS)
+        self._tally = WorkerMetrics()
+        self._waits = Histogram(WAITS)
         self._calls = Calls(upstream, tasks)
         store.precede(self._usher)
-        store.attach(self._told)
+        store.attach(self._on_commit)
 
     # What the service is told of its workers.
 
@@ -107,7 +107,7 @@ class Hub:
         """How many answer guests with what is so."""
         return sum(m.joined and m.quiet < QUIET for m in self._members.values())
 
-    def readings(self) -> Iterator[Reading | Spreads]:
+    def readings(self) -> Iterator[Sample | Histograms]:
         yield from self._tally.readings(m.instance for m in self._members.values())
         joined = [member for member in self._members.values() if member.joined]
         said = {m.number: m.shown for m in joined if m.shown}
@@ -209,7 +209,7 @@ class Hub:
                 return
             await self._stirred(min(left if late else away, away if away > 0 else left))
 
-    def _told(self, commit: Commit, _changed: Mapping[str, Group]) -> None:
+    def _on_commit(self, commit: Commit, _changed: Mapping[str, Group]) -> None:
         if commit.seq < self._last:
             return  # they go together
         self._told_seq, self._pending = commit.seq, []
@@ -225,7 +225,7 @@ class Hub:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pid: int | None = None
     ) -> None:
         """Returns when the line is broken. `pid` is its process, if that is one of this machine."""
-        line: Line[ToControl] = Line(reader, writer, ToControl)
+        line: MessageStream[ToControl] = MessageStream(reader, writer, ToControl)
         member: Member | None = None
         informing: asyncio.Task[None] | None = None
         try:
@@ -234,12 +234,12 @@ class Hub:
             if wrong := self._unwelcome(hello):
                 line.say(Unwelcome(wrong))
                 await line.drain()
-                raise BrokenLine(wrong)
+                raise BrokenConnection(wrong)
             assert isinstance(hello, Hello)
             member = self._enter(line, hello, pid)
             informing = self._tasks.start(self._inform(member), f"informing worker {hello.worker}")
             await self._listen(member)
-        except (BrokenLine, TimeoutError) as error:
+        except (BrokenConnection, TimeoutError) as error:
             why = str(error) or f"it has not said hello within {HEARD_WITHIN:g} s"
             who = {} if member is None else {"worker": member.number}
             if not self._closing:
@@ -268,7 +268,7 @@ class Hub:
             return f"worker {hello.worker} is one too many; there are {self._expected}"
         return ""
 
-    def _enter(self, line: Line[ToControl], hello: Hello, pid: int | None) -> Member:
+    def _enter(self, line: MessageStream[ToControl], hello: Hello, pid: int | None) -> Member:
         if before := self._members.get(hello.worker):
             another = before.instance != hello.instance
             (self._fence if another else self._cut)(before, "another has taken its place")
@@ -302,13 +302,13 @@ class Hub:
                 line.say(groups)
                 await line.drain()
                 await guard.pause(0)
-            line.say(Whole(self._told_seq))
+            line.say(SnapshotEnd(self._told_seq))
             await self._caught_up(member)
             while any(m.catching_up for m in self._members.values()):
                 await self._stirred(HEARD_WITHIN)  # whoever informs them sees to it that they are
             while (left := self._away.left()) > 0:
                 await self._stirred(left)
-        except BrokenLine:
+        except BrokenConnection:
             return  # whoever listens has noticed
         member.joined = member.serving = True
         now = self._upstream.now()
@@ -324,7 +324,7 @@ class Hub:
             if left <= 0:
                 says = f"it was told all groups, and has not heard of them for {HEARD_WITHIN:g} s"
                 self._fence(member, says)
-                raise BrokenLine(says)
+                raise BrokenConnection(says)
             await self._stirred(left)
 
     async def _listen(self, member: Member) -> None:
@@ -343,7 +343,7 @@ class Hub:
                     self._tally.note(member.instance, readings)
                     self._tally.keep(m.instance for m in self._members.values())
                 case Hello():
-                    raise BrokenLine("a second hello")
+                    raise BrokenConnection("a second hello")
                 case _:
                     self._calls.take(member, message)
 

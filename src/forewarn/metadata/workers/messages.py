@@ -13,10 +13,10 @@ from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from forewarn.core import Duration, GroupView, Machine, Rules, Time
+from forewarn.core import Duration, Durations, GroupView, Machine, Time
 from forewarn.core.fleet import Place
 from forewarn.metadata.upstream import GroupNews, Prepared
-from forewarn.service.telemetry.samples import Reading
+from forewarn.service.telemetry.samples import Sample
 
 PROTOCOL = 2
 MAX_FRAME = 64 * 1024 * 1024  # bytes; a group with all the events it may have fits
@@ -26,7 +26,7 @@ _LENGTH = 4
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class BrokenLine(Exception):
+class BrokenConnection(Exception):
     """The other side is gone, or says what cannot be understood; the message says which."""
 
 
@@ -45,7 +45,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
 class Welcome(msgspec.Struct, frozen=True, kw_only=True, tag="welcome"):
     protocol: int
     version: str
-    rules: Rules
+    rules: Durations
 
 
 class Unwelcome(msgspec.Struct, frozen=True, tag="unwelcome"):
@@ -55,13 +55,13 @@ class Unwelcome(msgspec.Struct, frozen=True, tag="unwelcome"):
 # Control to worker.
 
 
-class Slice(msgspec.Struct, frozen=True, tag="slice"):
+class SnapshotPart(msgspec.Struct, frozen=True, tag="slice"):
     """Some of all groups, as they are."""
 
     groups: tuple[GroupNews, ...]
 
 
-class Whole(msgspec.Struct, frozen=True, tag="whole"):
+class SnapshotEnd(msgspec.Struct, frozen=True, tag="whole"):
     """That were all groups; what was not among them is no more."""
 
     seq: int
@@ -118,7 +118,7 @@ class Held(msgspec.Struct, frozen=True, tag="held"):
     """What this commit changes is no longer shown as it was before."""
 
     seq: int
-    whole: bool = False  # in answer to `Whole`
+    whole: bool = False  # in answer to `SnapshotEnd`
 
 
 class Enable(msgspec.Struct, frozen=True, tag="enable"):
@@ -175,10 +175,12 @@ class Pulse(msgspec.Struct, frozen=True, tag="pulse"):
     """How the worker is doing."""
 
     shown: int  # the last commit that it shows
-    readings: tuple[Reading, ...]  # since its process began
+    readings: tuple[Sample, ...]  # since its process began
 
 
-ToWorker: TypeAlias = Welcome | Unwelcome | Slice | Whole | News | Shown | TimeIs | Answer | Goodbye
+ToWorker: TypeAlias = (
+    Welcome | Unwelcome | SnapshotPart | SnapshotEnd | News | Shown | TimeIs | Answer | Goodbye
+)
 ToControl: TypeAlias = Hello | Held | Enable | Approve | Prepare | AskPrepared | Report | Pulse
 
 T = TypeVar("T")
@@ -189,7 +191,7 @@ def frame(message: msgspec.Struct) -> bytes:
     return len(data).to_bytes(_LENGTH, "big") + data
 
 
-class Line(Generic[T]):
+class MessageStream(Generic[T]):
     """One end of a pair of streams; T is what the other end says."""
 
     def __init__(
@@ -210,18 +212,18 @@ class Line(Generic[T]):
         try:
             length = int.from_bytes(await self._reader.readexactly(_LENGTH), "big")
             if length > most:
-                raise BrokenLine(f"a message of {length} bytes; {most} are allowed")
+                raise BrokenConnection(f"a message of {length} bytes; {most} are allowed")
             return self._decoder.decode(await self._reader.readexactly(length))
         except (OSError, EOFError) as error:
-            raise BrokenLine("the other side is gone") from error
+            raise BrokenConnection("the other side is gone") from error
         except msgspec.MsgspecError as error:
-            raise BrokenLine(f"a message that cannot be read: {error}") from error
+            raise BrokenConnection(f"a message that cannot be read: {error}") from error
 
     async def drain(self) -> None:
         try:
             await self.writer.drain()
         except OSError as error:
-            raise BrokenLine("the other side is gone") from error
+            raise BrokenConnection("the other side is gone") from error
 
     @property
     def unsent(self) -> int:

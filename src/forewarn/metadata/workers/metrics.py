@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from forewarn.service.telemetry.samples import Kind, Reading, counter, gauge
+from forewarn.service.telemetry.samples import Kind, Sample, counter, gauge
 
 POLLS = "forewarn_polls"
 
@@ -15,9 +15,9 @@ _Key: TypeAlias = tuple[str, tuple[str, ...]]  # a reading's name, and a sample'
 Samples: TypeAlias = Sequence[tuple[tuple[str, ...], float]]
 
 
-class Tally:
+class WorkerMetrics:
     def __init__(self) -> None:
-        self._last: dict[str, Sequence[Reading]] = {}  # by the worker's process
+        self._last: dict[str, Sequence[Sample]] = {}  # by the worker's process
         self._before: dict[str, dict[_Key, float] | None] = {}  # what each had counted when met
         self._past: dict[_Key, float] = {}  # counted by those who are gone
 
@@ -25,7 +25,7 @@ class Tally:
         """From now on it will say. One that has been at work before has counted already."""
         self._before.setdefault(instance, None if counted_before else {})
 
-    def note(self, instance: str, readings: Sequence[Reading]) -> None:
+    def note(self, instance: str, readings: Sequence[Sample]) -> None:
         if self._before.setdefault(instance, {}) is None:
             counted = [r for r in readings if r.kind is not Kind.GAUGE]
             self._before[instance] = {
@@ -43,7 +43,7 @@ class Tally:
                         self._past[key] = self._past.get(key, 0.0) + value
             self._before.pop(gone, None)
 
-    def _since_met(self, instance: str, reading: Reading) -> Samples:
+    def _since_met(self, instance: str, reading: Sample) -> Samples:
         if reading.kind is Kind.GAUGE:
             return reading.samples
         before = self._before.get(instance) or {}
@@ -56,11 +56,11 @@ class Tally:
         readings = self._last.get(instance, ())
         return sum(value for r in readings if r.name == POLLS for _, value in r.samples)
 
-    def readings(self, there: Iterable[str]) -> Iterator[Reading]:
+    def readings(self, there: Iterable[str]) -> Iterator[Sample]:
         """Summed up; gauges over those who are there."""
         present = set(there)
         sums: dict[str, dict[tuple[str, ...], float]] = {}
-        shapes: dict[str, Reading] = {}
+        shapes: dict[str, Sample] = {}
         for instance, readings in self._last.items():
             for reading in readings:
                 shapes.setdefault(reading.name, reading)
@@ -75,12 +75,12 @@ class Tally:
                 into[labels] = into.get(labels, 0.0) + value
         for name, shape in shapes.items():
             samples = list(sums.get(name, {}).items())
-            yield Reading(name, shape.says, shape.kind, shape.labels, samples)
+            yield Sample(name, shape.says, shape.kind, shape.labels, samples)
 
 
 def of_workers(
     expected: int, there: int, lags: Mapping[int, int], polls: Mapping[int, float]
-) -> Iterator[Reading]:
+) -> Iterator[Sample]:
     """Of those who answer guests, as each last said: how many commits it does not show yet, and
     how many polls it has answered since it was started."""
     yield gauge("forewarn_workers", "Metadata workers that answer guests", {(): there})

@@ -30,7 +30,7 @@ class _Polls:
         self.count = 1
 
 
-class Seen:
+class PollReport:
     def __init__(self) -> None:
         self._polls: dict[str, _Polls] = {}
         self._earlier: deque[Polled] = deque(maxlen=MAX_EARLIER)

@@ -15,35 +15,35 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from forewarn import __version__
-from forewarn.core import Now, Rules, Time
-from forewarn.metadata.upstream import GroupNews, NotTaken, OutcomeNotKnown, Prepared, TooOften
+from forewarn.core import Durations, Now, Time
+from forewarn.metadata.upstream import GroupNews, NotDurable, OutcomeNotKnown, Prepared, TooOften
 from forewarn.metadata.workers.messages import (
     PROTOCOL,
     Answer,
     Approve,
     AskPrepared,
-    BrokenLine,
+    BrokenConnection,
     Call,
     Enable,
     Goodbye,
     Held,
     Hello,
-    Line,
+    MessageStream,
     News,
     Prepare,
     Pulse,
     Shown,
-    Slice,
+    SnapshotEnd,
+    SnapshotPart,
     TimeIs,
     ToWorker,
     Unwelcome,
     Welcome,
-    Whole,
 )
-from forewarn.metadata.workers.poll_report import Seen
-from forewarn.metadata.workers.staged_views import Stage
+from forewarn.metadata.workers.poll_report import PollReport
+from forewarn.metadata.workers.staged_views import StagedViews
 from forewarn.service.engine.clock import Clock, FollowedClock
-from forewarn.service.telemetry.samples import Reading
+from forewarn.service.telemetry.samples import Sample
 from forewarn.support import guard
 from forewarn.support.logs import logger
 
@@ -84,20 +84,22 @@ class RemoteUpstream:
         self._service = service
         self._clock = clock
         self._instance = uuid.uuid4().hex
-        self._rules = Rules()
-        self._stage = Stage()
-        self._line: Line[ToWorker] | None = None  # while control is there, and we show what it says
-        self._heard: Line[ToWorker] | None = None  # while it is there
+        self._rules = Durations()
+        self._stage = StagedViews()
+        self._line: MessageStream[ToWorker] | None = (
+            None  # while control is there, and we show what it says
+        )
+        self._heard: MessageStream[ToWorker] | None = None  # while it is there
         self._broken = guard.monotonic()  # when we last lost it
         self._told_of_it: float | None = None  # when it was last said that it cannot be reached
         self._asked: dict[int, asyncio.Future[Answer]] = {}
         self._calls = 0
         self._left_in_peace = False  # did control say goodbye?
         self._seq = 0
-        self._seen = Seen()
+        self._seen = PollReport()
         self.witness = self._seen.polled
         self.alive = self._seen.alive
-        self.readings: Callable[[], Sequence[Reading]] = tuple
+        self.readings: Callable[[], Sequence[Sample]] = tuple
         self.told = asyncio.Event()  # have we ever been told what there is?
 
     # The port.
@@ -138,9 +140,9 @@ class RemoteUpstream:
 
     async def _ask(self, call: Call) -> Answer:
         if self._line is None:
-            raise NotTaken(AWAY)
+            raise NotDurable(AWAY)
         if len(self._asked) >= MAX_ASKED:
-            raise NotTaken(f"{MAX_ASKED} requests wait for the control process already")
+            raise NotDurable(f"{MAX_ASKED} requests wait for the control process already")
         asked: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._asked[call.id] = asked
         try:
@@ -151,7 +153,7 @@ class RemoteUpstream:
         finally:
             self._asked.pop(call.id, None)
         if answer.failed:
-            raise NotTaken(answer.failed)
+            raise NotDurable(answer.failed)
         return answer
 
     # The line.
@@ -168,7 +170,7 @@ class RemoteUpstream:
                 line = await self._reach()
                 pause = DIAL_FIRST
                 await self._follow(line)
-            except (BrokenLine, OSError, TimeoutError) as error:
+            except (BrokenConnection, OSError, TimeoutError) as error:
                 self._tell(error)
                 self._hang_up(str(error))
             await guard.pause(pause)
@@ -192,9 +194,9 @@ class RemoteUpstream:
                     groups=late,
                 )
 
-    async def _reach(self) -> Line[ToWorker]:
+    async def _reach(self) -> MessageStream[ToWorker]:
         reader, writer = await self._dial()
-        line: Line[ToWorker] = Line(reader, writer, ToWorker)
+        line: MessageStream[ToWorker] = MessageStream(reader, writer, ToWorker)
         try:
             line.say(
                 Hello(
@@ -214,13 +216,13 @@ class RemoteUpstream:
                 case Unwelcome(says=says):
                     raise NotWelcome(says)
                 case _:
-                    raise BrokenLine("control did not say hello")
+                    raise BrokenConnection("control did not say hello")
         except BaseException:
             line.cut()
             raise
         return line
 
-    async def _follow(self, line: Line[ToWorker]) -> None:
+    async def _follow(self, line: MessageStream[ToWorker]) -> None:
         stage = self._stage
         stage.begin()
         self._left_in_peace = False
@@ -241,20 +243,20 @@ class RemoteUpstream:
                         await self._show(message, line)
                     case TimeIs(at=at):
                         self._set_time(at)
-                    case Slice(groups=groups):
+                    case SnapshotPart(groups=groups):
                         stage.stock(groups)
-                    case Whole(seq=seq):
+                    case SnapshotEnd(seq=seq):
                         stage.whole()
                         line.say(Held(seq, whole=True))
                     case Goodbye():
                         self._left_in_peace = True
                     case _:
-                        raise BrokenLine("control said hello again")
+                        raise BrokenConnection("control said hello again")
         finally:
             self._heard, self._broken = None, guard.monotonic()
             line.cut()
 
-    async def _show(self, shown: Shown, line: Line[ToWorker]) -> None:
+    async def _show(self, shown: Shown, line: MessageStream[ToWorker]) -> None:
         self._set_time(shown.at, reset=shown.reset)
         await self._stage.show(shown.seq)
         self._seq = shown.seq
@@ -288,7 +290,7 @@ class RemoteUpstream:
 
 
 @contextlib.contextmanager
-def _within(says: str, failure: type[NotTaken] = NotTaken) -> Iterator[None]:
+def _within(says: str, failure: type[NotDurable] = NotDurable) -> Iterator[None]:
     try:
         yield
     except TimeoutError:

@@ -14,7 +14,7 @@ import msgspec
 from forewarn.core import GroupView
 from forewarn.core.fleet import Place
 from forewarn.metadata.upstream import GroupNews
-from forewarn.metadata.workers.messages import BrokenLine, Changed
+from forewarn.metadata.workers.messages import BrokenConnection, Changed
 from forewarn.support import guard
 
 SHOW_SLICE = 16  # groups that are shown before the loop gets its turn
@@ -29,7 +29,7 @@ class _Change:
         self.over = asyncio.Event()
 
 
-class Stage:
+class StagedViews:
     def __init__(self) -> None:
         self._sink: Callable[[GroupNews], None] = lambda _: None
         self._shown: dict[str, GroupNews] = {}
@@ -79,7 +79,7 @@ class Stage:
                 machines = known.machines if machines is None else machines
                 place = known.place if place is None else place
             if machines is None or place is None:
-                raise BrokenLine(f"news of group '{name}', of which nothing was told before")
+                raise BrokenConnection(f"news of group '{name}', of which nothing was told before")
             self._expect(seq, name, GroupNews(changed.view, machines, place))
 
     async def show(self, seq: int) -> None:

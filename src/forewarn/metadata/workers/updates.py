@@ -10,7 +10,7 @@ import msgspec
 
 from forewarn.core import Group, Machine, view
 from forewarn.metadata.upstream import GroupNews, group_news
-from forewarn.metadata.workers.messages import Changed, News, Slice
+from forewarn.metadata.workers.messages import Changed, News, SnapshotPart
 
 SLICE_MACHINES = 512  # machines in one message about several groups
 
@@ -22,7 +22,7 @@ def told(group: Group) -> GroupNews:
     return msgspec.structs.replace(news, machines=tuple(map(_to_guests, news.machines)))
 
 
-def stock(groups: Mapping[str, Group]) -> Iterator[Slice]:
+def stock(groups: Mapping[str, Group]) -> Iterator[SnapshotPart]:
     """Each group as it is when its turn comes: whatever changes later is told after it."""
     gathered, machines = [], 0
     for name in list(groups):
@@ -30,9 +30,9 @@ def stock(groups: Mapping[str, Group]) -> Iterator[Slice]:
         gathered.append(news)
         machines += 1 + len(news.machines)
         if machines >= SLICE_MACHINES:
-            yield Slice(tuple(gathered))
+            yield SnapshotPart(tuple(gathered))
             gathered, machines = [], 0
-    yield Slice(tuple(gathered))
+    yield SnapshotPart(tuple(gathered))
 
 
 def in_full(changes: Sequence[Changed], after: Mapping[str, Group]) -> list[Changed]:

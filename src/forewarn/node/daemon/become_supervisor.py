@@ -17,24 +17,24 @@ from forewarn.cli.output import fail, fail_all, say
 
 if TYPE_CHECKING:
     from forewarn.node import Config
-    from forewarn.node.listening.handed_over import Handed
-    from forewarn.node.settings import Said
+    from forewarn.node.listening.handed_over import HandedOverSockets
+    from forewarn.node.settings import LoadedSettings
 
 PROGRAM = "forewarn.node.daemon.supervisor_main"
 
 
-def take_sockets() -> Handed:
+def take_sockets() -> HandedOverSockets:
     """What whoever started us has opened for us."""
     from forewarn.node import CannotListen
-    from forewarn.node.listening.handed_over import Handed
+    from forewarn.node.listening.handed_over import HandedOverSockets
 
     try:
-        return Handed.taken_from(os.environ)
+        return HandedOverSockets.taken_from(os.environ)
     except CannotListen as error:
         fail(str(error))
 
 
-def tell_of_missing(made: Config, handed: Handed) -> None:
+def tell_of_missing(made: Config, handed: HandedOverSockets) -> None:
     """Print a note for each address in the settings on which nothing will listen."""
     from forewarn.node.listening.open_all import not_handed_over
 
@@ -48,7 +48,7 @@ def tell_of_missing(made: Config, handed: Handed) -> None:
 
 
 def become_if_wanted(
-    config: Path | None, flags: Mapping[str, Any], migrate: bool, handed: Handed
+    config: Path | None, flags: Mapping[str, Any], migrate: bool, handed: HandedOverSockets
 ) -> None:
     """Does not return if the settings want workers. Settings that are wrong are somebody else's
     to complain of."""
@@ -68,9 +68,9 @@ def become_if_wanted(
 
 
 def become(
-    said: Said,
+    said: LoadedSettings,
     made: Config,
-    handed: Handed,
+    handed: HandedOverSockets,
     *,
     config: Path | None = None,
     flags: Mapping[str, Any] | None = None,

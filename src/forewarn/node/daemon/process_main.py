@@ -25,7 +25,7 @@ import typer
 from forewarn.cli.output import fail, fail_all
 from forewarn.metadata.workers.remote_upstream import NotWelcome
 from forewarn.node import Address, CannotListen, Config, Node
-from forewarn.node.daemon.reload import Reloading, Report
+from forewarn.node.daemon.reload import Reloader, Report
 from forewarn.node.daemon.run import COLLECT, logging_as
 from forewarn.node.daemon.run import _within_the_open_files as fitted
 from forewarn.node.daemon.run import run as run_node
@@ -33,7 +33,7 @@ from forewarn.node.daemon.service_manager import status, wrong
 from forewarn.node.listening.handed_over import adopted
 from forewarn.node.processes.child import ALIVE, FOR_GOOD, READY, REREAD, SETTINGS, UNWELL
 from forewarn.node.processes.worker import Worker
-from forewarn.node.settings import Said, Settings, SettingsError
+from forewarn.node.settings import LoadedSettings, Settings, SettingsError
 from forewarn.node.settings import config as checked
 from forewarn.node.settings import load as load_settings
 from forewarn.store import StoreFailed, StoreUnusable
@@ -68,7 +68,7 @@ def main() -> None:
     import uvloop
 
     try:
-        said = Said(msgspec.convert(spec.settings, Settings))
+        said = LoadedSettings(msgspec.convert(spec.settings, Settings))
         made = _made(spec, checked(said, with_fleet=spec.number is None))
         uvloop.run(_control(spec, said, made) if spec.number is None else _worker(spec, said, made))
     except SettingsError as error:
@@ -93,17 +93,17 @@ def _made(spec: Spec, config: Config) -> Config:
     )
 
 
-async def _control(spec: Spec, said: Said, config: Config) -> None:
+async def _control(spec: Spec, said: LoadedSettings, config: Config) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: None)  # not yet
     tasks = guard.Tasks()
-    life = Life()
+    life = ProcessLife()
     tasks.start(life.show(), "signs of life")
 
     def welcome(node: Node) -> None:
         life.wrong, life.status = lambda: wrong(node), lambda: status(node)
         life.show_once()  # how things stand is known before it is ready
 
-    def after(in_force: Said, report: Report) -> None:
+    def after(in_force: LoadedSettings, report: Report) -> None:
         life.show_once()  # how things stand now, which is told whoever wanted it
         _settle(in_force, report)
         _say(REREAD, report.refused)
@@ -112,7 +112,7 @@ async def _control(spec: Spec, said: Said, config: Config) -> None:
     await run_node(config, welcome, lambda *_: contextlib.nullcontext(), said, load, after)
 
 
-async def _worker(spec: Spec, said: Said, config: Config) -> None:
+async def _worker(spec: Spec, said: LoadedSettings, config: Config) -> None:
     assert spec.number is not None
     logging_as(said.settings)
     listeners = [adopted(fd) for fd in spec.metadata_fds]
@@ -129,7 +129,7 @@ async def _worker(spec: Spec, said: Said, config: Config) -> None:
     loop.add_signal_handler(FOR_GOOD, stop_for_good)
     loop.add_signal_handler(signal.SIGHUP, lambda: None)  # what it reads at the start is new
     tasks = guard.Tasks()
-    tasks.start(Life().show(), "signs of life")
+    tasks.start(ProcessLife().show(), "signs of life")
     answering = tasks.start(_answer_guests(worker, spec, said), "answering guests")
     stopped = tasks.start(stop.wait(), "waiting to be stopped")
     await asyncio.wait([answering, stopped], return_when=asyncio.FIRST_COMPLETED)
@@ -138,14 +138,14 @@ async def _worker(spec: Spec, said: Said, config: Config) -> None:
     await tasks.end()
 
 
-async def _answer_guests(worker: Worker, spec: Spec, said: Said) -> None:
+async def _answer_guests(worker: Worker, spec: Spec, said: LoadedSettings) -> None:
     """For ever; from when it knows whom to answer."""
     async with worker:
         gc.collect()
         gc.freeze()
         gc.set_threshold(*COLLECT)
         load = partial(_read_anew, spec, with_fleet=False)
-        reloading = Reloading(
+        reloading = Reloader(
             said, load, logging_as, fitted, after=lambda report: _say(REREAD, report.refused)
         )
         endpoint, fronted = worker.endpoint, worker.front is not None
@@ -156,13 +156,13 @@ async def _answer_guests(worker: Worker, spec: Spec, said: Said) -> None:
         await worker.following
 
 
-def _read_anew(spec: Spec, *, with_fleet: bool) -> tuple[Said, Config]:
+def _read_anew(spec: Spec, *, with_fleet: bool) -> tuple[LoadedSettings, Config]:
     path = Path(spec.config) if spec.config else None
     new, made = load_settings(path, os.environ, spec.flags, with_fleet=with_fleet)
     return new, _made(spec, made)
 
 
-def _settle(in_force: Said, report: Report) -> None:
+def _settle(in_force: LoadedSettings, report: Report) -> None:
     """Whoever is started later goes by what is in force, and has to be able to. (The fleet is not
     looked at: it was read a moment ago.)"""
     if report.refused:
@@ -178,7 +178,7 @@ def _settle(in_force: Said, report: Report) -> None:
         _say(SETTINGS, in_force.settings)
 
 
-class Life:
+class ProcessLife:
     """Signs of it for the supervisor, from the loop that serves, while nothing is wrong."""
 
     def __init__(self) -> None:

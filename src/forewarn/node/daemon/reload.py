@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 
 from forewarn.core import Refused
-from forewarn.drivers.command.driver import Command
+from forewarn.drivers.command.driver import CommandDriver
 from forewarn.metadata.endpoint.app import MetadataApp
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.metadata.http import front
 from forewarn.node import CannotListen, Config, Node
-from forewarn.node.settings import Said, Settings, SettingsError
+from forewarn.node.settings import LoadedSettings, Settings, SettingsError
 from forewarn.support.logs import logger
 from forewarn.support.text import listing
 
@@ -39,15 +39,15 @@ class Report(msgspec.Struct, frozen=True):
     refused: bool = False  # all of it: nothing has changed
 
 
-class Reloading:
+class Reloader:
     """The settings that a running process goes by. `load` gathers them from where they came
     from (a worker's without the fleet); `fit` makes a configuration what the machine allows;
     `after` hears what came of it, when `said` is what is in force."""
 
     def __init__(
         self,
-        said: Said,
-        load: Callable[[], tuple[Said, Config]],
+        said: LoadedSettings,
+        load: Callable[[], tuple[LoadedSettings, Config]],
         relog: Callable[[Settings], None] = lambda _: None,
         fit: Callable[[Config], Config] = lambda config: config,
         after: Callable[[Report], None] = lambda _: None,
@@ -97,13 +97,18 @@ class Reloading:
         return self._taken_over(new, changed, problems)
 
     def _taken_over(
-        self, new: Said, changed: _Changed, problems: list[str], *, fleet: bool = False
+        self,
+        new: LoadedSettings,
+        changed: _Changed,
+        problems: list[str],
+        *,
+        fleet: bool = False,
     ) -> Report:
         restart = changed.left()
         reloaded = [key for key in changed.keys if key not in restart]
         if fleet and "fleet" not in reloaded:
             reloaded.append("fleet")
-        self.said = Said(_mixed(self.said.settings, new.settings, reloaded), new.origins)
+        self.said = LoadedSettings(_mixed(self.said.settings, new.settings, reloaded), new.origins)
         return self._told(Report(tuple(reloaded), tuple(restart), tuple(problems)))
 
     def _refused(self, error: SettingsError | CannotListen) -> Report:
@@ -198,7 +203,7 @@ def _apply_program(node: Node, made: Config, changed: _Changed) -> None:
     keys = changed.any(*PROGRAM)
     if not keys:
         return
-    if isinstance(node.driver, Command) and made.program is not None:
+    if isinstance(node.driver, CommandDriver) and made.program is not None:
         node.driver.use(made.program)
     else:
         changed.later(*keys)  # another driver altogether

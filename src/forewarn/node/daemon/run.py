@@ -17,13 +17,13 @@ import typer
 
 from forewarn.control.server.connections import MAX_OPERATOR_CONNECTIONS
 from forewarn.node import Config, Node
-from forewarn.node.daemon.reload import Reloading, Report
+from forewarn.node.daemon.reload import Reloader, Report
 from forewarn.node.daemon.service_manager import managed
 from forewarn.node.notifying import Notifier
-from forewarn.node.settings import Said, Settings
+from forewarn.node.settings import LoadedSettings, Settings
 from forewarn.service.engine import otel
 from forewarn.service.telemetry import log as narrating
-from forewarn.service.telemetry.log import Narrator
+from forewarn.service.telemetry.log import ServiceLog
 from forewarn.store import OutcomeUnknown
 from forewarn.support.logs import logger
 
@@ -41,9 +41,9 @@ async def run(
     config: Config,
     welcome: Callable[[Node], None],
     note: Callable[[str, str], AbstractContextManager[None]],
-    said: Said | None = None,
-    load: Callable[[], tuple[Said, Config]] | None = None,
-    after: Callable[[Said, Report], None] = lambda *_: None,
+    said: LoadedSettings | None = None,
+    load: Callable[[], tuple[LoadedSettings, Config]] | None = None,
+    after: Callable[[LoadedSettings, Report], None] = lambda *_: None,
 ) -> None:
     """With what was said, and a way to ask again, settings can change while it runs; `after`
     hears which are in force then."""
@@ -63,7 +63,7 @@ async def _serve(
     welcome: Callable[[Node], None],
     note: Callable[[str, str], AbstractContextManager[None]],
     notifier: Notifier,
-    reloading: Reloading | None,
+    reloading: Reloader | None,
     stop: asyncio.Event,
 ) -> None:
     node = Node(_within_the_open_files(config))
@@ -72,7 +72,7 @@ async def _serve(
         gc.collect()
         gc.freeze()  # the fleet is here to stay: not to be looked through again and again
         gc.set_threshold(*COLLECT)
-        Narrator(node.store)
+        ServiceLog(node.store)
         with note(node.metadata_url, node.control_url):
             welcome(node)
             urls: dict[str, object] = {"metadata": node.metadata_url, "control": node.control_url}
@@ -98,13 +98,13 @@ def _stop_at_once(error: OutcomeUnknown) -> None:
 
 
 def _reloading(
-    said: Said | None,
-    load: Callable[[], tuple[Said, Config]] | None,
-    after: Callable[[Said, Report], None],
-) -> Reloading | None:
+    said: LoadedSettings | None,
+    load: Callable[[], tuple[LoadedSettings, Config]] | None,
+    after: Callable[[LoadedSettings, Report], None],
+) -> Reloader | None:
     if said is None or load is None:
         return None
-    made = Reloading(said, load, relog=logging_as, fit=_within_the_open_files)
+    made = Reloader(said, load, relog=logging_as, fit=_within_the_open_files)
     made.after = lambda report: after(made.said, report)
     return made
 

@@ -10,7 +10,7 @@ import signal
 from collections.abc import AsyncIterator
 
 from forewarn.node import Node
-from forewarn.node.daemon.reload import Reloading, Report
+from forewarn.node.daemon.reload import Reloader, Report
 from forewarn.node.notifying import Notifier
 from forewarn.support import guard
 from forewarn.support.logs import logger
@@ -21,7 +21,7 @@ log = logger("forewarn")
 
 @contextlib.asynccontextmanager
 async def managed(
-    node: Node, notifier: Notifier, reloading: Reloading | None
+    node: Node, notifier: Notifier, reloading: Reloader | None
 ) -> AsyncIterator[None]:
     """Entered when connections are accepted, left when they are no longer to be."""
     tasks = guard.Tasks(_surprise)

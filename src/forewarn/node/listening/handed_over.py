@@ -23,14 +23,14 @@ OURS = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PIDFDID")
 _HOW = "FileDescriptorName=metadata or FileDescriptorName=control in its socket unit"
 
 
-class Handed(msgspec.Struct, frozen=True):
+class HandedOverSockets(msgspec.Struct, frozen=True):
     """Descriptors of listening sockets."""
 
     metadata: tuple[int, ...] = ()
     control: int | None = None
 
     @classmethod
-    def taken_from(cls, environment: MutableMapping[str, str]) -> Handed:
+    def taken_from(cls, environment: MutableMapping[str, str]) -> HandedOverSockets:
         """As the environment says, from which it is removed: children are not meant."""
         said = {name: environment.pop(name, "") for name in OURS}
         if said["LISTEN_PID"] != str(os.getpid()) or not said["LISTEN_FDS"].isdecimal():

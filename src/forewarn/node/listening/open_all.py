@@ -9,7 +9,7 @@ import socket
 import msgspec
 
 from forewarn.node.config import Address, Config
-from forewarn.node.listening.handed_over import Handed, adopted, enough_for, where
+from forewarn.node.listening.handed_over import HandedOverSockets, adopted, enough_for, where
 from forewarn.node.listening.reuseport import open_several, spread
 from forewarn.node.listening.sockets import CannotListen, all_or_none, confined, open_one
 
@@ -21,7 +21,7 @@ class Opened(msgspec.Struct, frozen=True):
     control_fd: int
 
 
-def open_all(config: Config, handed: Handed, anywhere: bool) -> Opened:
+def open_all(config: Config, handed: HandedOverSockets, anywhere: bool) -> Opened:
     """`anywhere`: guests may also ask at addresses that others than they can reach."""
     assert config.control is not None
     with all_or_none() as opened:
@@ -41,7 +41,7 @@ def open_all(config: Config, handed: Handed, anywhere: bool) -> Opened:
 
 
 def _handed_groups(
-    config: Config, handed: Handed, anywhere: bool, opened: list[socket.socket]
+    config: Config, handed: HandedOverSockets, anywhere: bool, opened: list[socket.socket]
 ) -> dict[Address, list[socket.socket]]:
     """Adopt the sockets that were handed over, and return them by address, one for each worker."""
     groups: dict[Address, list[socket.socket]] = {}
@@ -54,7 +54,7 @@ def _handed_groups(
 
 
 def _by_address(
-    config: Config, handed: Handed, workers: int, anywhere: bool
+    config: Config, handed: HandedOverSockets, workers: int, anywhere: bool
 ) -> dict[Address, list[int]]:
     """Group the guests' descriptors by the address they listen on. Addresses that the settings name
     come first and in that order, since systemd promises none; all are checked like those in the
@@ -85,7 +85,7 @@ def _check_shared(address: Address, sockets: list[socket.socket]) -> None:
         )
 
 
-def not_handed_over(config: Config, handed: Handed) -> list[Address]:
+def not_handed_over(config: Config, handed: HandedOverSockets) -> list[Address]:
     """Return the addresses in the settings on which nothing listens, because the sockets that were
     handed over are used instead and none of them is bound there."""
     if not handed.metadata:
@@ -94,7 +94,7 @@ def not_handed_over(config: Config, handed: Handed) -> list[Address]:
     return [a for a in config.guest_addresses if a.port and a not in found]
 
 
-def with_handed(config: Config, handed: Handed, anywhere: bool) -> Config:
+def with_handed(config: Config, handed: HandedOverSockets, anywhere: bool) -> Config:
     """For a service in one process: what was handed over instead of what was to be opened."""
     if handed.metadata:
         found = _by_address(config, handed, 1, anywhere)

@@ -14,7 +14,7 @@ from forewarn.metadata.endpoint.app import MetadataApp
 from forewarn.node.config import Address, Config
 from forewarn.node.heap import trim_after_use
 from forewarn.support import guard
-from forewarn.support.log_throttle import Seldom
+from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 
 if TYPE_CHECKING:  # what serves on sockets is imported when something does
@@ -82,7 +82,7 @@ def url(host: str, listener: socket.socket, scheme: str = "http") -> str:
 
 async def _sweeping(connections: Collection[Any], endpoint: MetadataApp) -> None:
     """All who are late may be late at once: nobody else is kept waiting for their sake."""
-    failed = Seldom()
+    failed = LogThrottle()
     while True:
         await guard.pause(SWEEP_EVERY)
         now, looked = guard.monotonic(), 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from forewarn.node.settings import Said
+from forewarn.node.settings import LoadedSettings
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -14,9 +14,9 @@ class Finding(msgspec.Struct, frozen=True):
     fatal: bool = False
 
 
-def fatal(said: Said, key: str, says: str) -> Finding:
+def fatal(said: LoadedSettings, key: str, says: str) -> Finding:
     return Finding(said.origin(key).before(f"{key}: {says}"), fatal=True)
 
 
-def warning(said: Said, key: str, says: str) -> Finding:
+def warning(said: LoadedSettings, key: str, says: str) -> Finding:
     return Finding(said.origin(key).before(f"{key}: {says}"))

@@ -25,7 +25,7 @@ from forewarn.node.preflight.state_file import (
     state_findings,
     writable_by_others,
 )
-from forewarn.node.settings import Said
+from forewarn.node.settings import LoadedSettings
 from forewarn.support import guard
 from forewarn.support.text import listing
 
@@ -35,7 +35,7 @@ _IN_USE = (
 )
 
 
-def findings(said: Said, config: Config, path: Path | None) -> Iterator[Finding]:
+def findings(said: LoadedSettings, config: Config, path: Path | None) -> Iterator[Finding]:
     yield from _settings_file(path)
     yield from _fleet(config)
     yield from state_findings(said, config)
@@ -64,7 +64,7 @@ def _fleet(config: Config) -> Iterator[Finding]:
         yield Finding(f"fleet: without an address these can never ask: {listing(silent)}")
 
 
-def _addresses(said: Said, config: Config) -> Iterator[Finding]:
+def _addresses(said: LoadedSettings, config: Config) -> Iterator[Finding]:
     """Whether they could be bound to. Under systemd the sockets may be handed over, and then it
     does not matter; hence a warning."""
     served = config.state is not None and config.state.exists() and held(config.state)
@@ -111,7 +111,7 @@ def _first_free_port() -> int:
         return 1024
 
 
-def _certificate(said: Said, config: Config) -> Iterator[Finding]:
+def _certificate(said: LoadedSettings, config: Config) -> Iterator[Finding]:
     if config.tls is None:
         return
     key = config.tls.key
@@ -148,7 +148,7 @@ def _programs(config: Config) -> Iterator[Finding]:
             )
 
 
-def _workers(said: Said, config: Config) -> Iterator[Finding]:
+def _workers(said: LoadedSettings, config: Config) -> Iterator[Finding]:
     cores = len(os.sched_getaffinity(0))
     if config.workers > cores:
         yield warning(
@@ -158,7 +158,7 @@ def _workers(said: Said, config: Config) -> Iterator[Finding]:
         yield fatal(said, "workers", "several processes need a state file")
 
 
-def _open_files(said: Said, config: Config) -> Iterator[Finding]:
+def _open_files(said: LoadedSettings, config: Config) -> Iterator[Finding]:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = config.limits.max_connections + SPARE_FILES
     if config.program is not None:
@@ -172,7 +172,7 @@ def _open_files(said: Said, config: Config) -> Iterator[Finding]:
         )
 
 
-def _traces(said: Said) -> Iterator[Finding]:
+def _traces(said: LoadedSettings) -> Iterator[Finding]:
     if said.settings.traces and not importlib.util.find_spec("opentelemetry"):
         yield fatal(
             said, "traces", "traces need more packages: pip install 'forewarn[server,otel]'"

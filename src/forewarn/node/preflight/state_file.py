@@ -16,7 +16,7 @@ from forewarn.core.access import Role, Token
 from forewarn.node import Address, Config
 from forewarn.node.listening.sockets import local
 from forewarn.node.preflight.finding import Finding, fatal, warning
-from forewarn.node.settings import Said
+from forewarn.node.settings import LoadedSettings
 from forewarn.store import StoreUnusable
 from forewarn.store.sqlite import check
 from forewarn.store.sqlite.lock import watched
@@ -25,7 +25,7 @@ from forewarn.support import guard
 MADE_BY_THE_UNIT = {"state": Path("/var/lib"), "upstream": Path("/run")}  # directories in these
 
 
-def state_findings(said: Said, config: Config) -> Iterator[Finding]:
+def state_findings(said: LoadedSettings, config: Config) -> Iterator[Finding]:
     state = config.state
     if state is None:
         return
@@ -51,7 +51,7 @@ def state_findings(said: Said, config: Config) -> Iterator[Finding]:
         )
 
 
-def directory_findings(said: Said, key: str, path: Path | None) -> Iterator[Finding]:
+def directory_findings(said: LoadedSettings, key: str, path: Path | None) -> Iterator[Finding]:
     """Of the directory that a file is to be made in."""
     if path is None:
         return
@@ -97,7 +97,7 @@ def _unusable(state: Path) -> str:
     return ""
 
 
-def _exposed(said: Said, control: Address, state: Path) -> Iterator[Finding]:
+def _exposed(said: LoadedSettings, control: Address, state: Path) -> Iterator[Finding]:
     tokens, now = _tokens(state), guard.wall_us()
     how = f"forewarn token create NAME --role admin --state {state}"
     if not tokens:

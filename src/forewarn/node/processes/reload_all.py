@@ -13,7 +13,7 @@ from forewarn.node.processes.child import Child
 REREAD_WITHIN = 60.0  # seconds after which whoever asked for it is told that it is over, regardless
 
 
-class Rereading:
+class ReloadAll:
     """`begun` and `over` are for whoever asked. What is asked for in the meantime comes after."""
 
     def __init__(

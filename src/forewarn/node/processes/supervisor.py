@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from forewarn.node.processes.child import CONTROL, FOR_GOOD, Child
-from forewarn.node.processes.reload_all import Rereading
+from forewarn.node.processes.reload_all import ReloadAll
 from forewarn.support import guard
 
 STOP_WITHIN = 20.0  # seconds that a process is given to end before it is killed
@@ -60,7 +60,7 @@ class Supervisor:
         self._dead = False  # was it said that it is beyond help?
         self._control = next(child for child in children if child.name == CONTROL)
         workers = [child for child in children if child is not self._control]
-        self._rereading = Rereading(self._control, workers, reloading, reloaded)
+        self._rereading = ReloadAll(self._control, workers, reloading, reloaded)
         self._selector = selectors.DefaultSelector()
         self._stop = False
         self._failed = False

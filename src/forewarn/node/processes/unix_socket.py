@@ -16,7 +16,7 @@ from pathlib import Path
 from forewarn.metadata.workers.hub import WATCH_EVERY, Hub
 from forewarn.metadata.workers.remote_upstream import Dial
 from forewarn.node.listening.sockets import CannotListen
-from forewarn.node.processes.worker_marks import Mark, marked, peer
+from forewarn.node.processes.worker_marks import WorkerMark, marked, peer
 from forewarn.support import guard
 from forewarn.support.logs import logger
 
@@ -75,7 +75,7 @@ def _answers(path: Path) -> bool:
         return True
 
 
-class Doorstep:
+class WorkerSocket:
     """The socket at which control lets workers in, for as long as it is there."""
 
     def __init__(self, path: Path, hub: Hub) -> None:
@@ -137,9 +137,9 @@ class Doorstep:
 
 async def attend(
     path: Path, hub: Hub, leave_to: Callable[[Callable[[], Awaitable[None]]], object]
-) -> Doorstep:
+) -> WorkerSocket:
     """Let workers of our own user in, until what is handed to `leave_to` is called."""
-    doorstep = Doorstep(path, hub)
+    doorstep = WorkerSocket(path, hub)
     await doorstep.open()
     for worker in range(hub.expected):
         if (pid := marked(path, worker)) is not None:
@@ -148,7 +148,7 @@ async def attend(
     return doorstep
 
 
-def dialler(path: Path, mark: Mark | None = None) -> Dial:
+def dialler(path: Path, mark: WorkerMark | None = None) -> Dial:
     """The mark is shown before anybody is told anything."""
 
     async def dial() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

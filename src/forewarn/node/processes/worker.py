@@ -12,16 +12,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from forewarn.metadata.endpoint.app import MetadataApp
-from forewarn.metadata.endpoint.callers import Seats
+from forewarn.metadata.endpoint.callers import Callers
 from forewarn.metadata.endpoint.recorder import Recorder
 from forewarn.metadata.http.metrics import readings
 from forewarn.metadata.workers.remote_upstream import RemoteUpstream
 from forewarn.node.config import Config
 from forewarn.node.listening.serve import serve_guests
 from forewarn.node.processes.unix_socket import dialler, whose
-from forewarn.node.processes.worker_marks import Mark
+from forewarn.node.processes.worker_marks import WorkerMark
 from forewarn.service.engine.clock import FollowedClock
-from forewarn.service.telemetry.event_trace import FileTrace
+from forewarn.service.telemetry.event_trace import FileEventTrace
 from forewarn.support import guard
 from forewarn.support.logs import logger
 
@@ -40,11 +40,11 @@ class Worker:
         self.number = number
         self._listeners = listeners
         self._stack = AsyncExitStack()
-        mark = Mark(config.upstream, number)
+        mark = WorkerMark(config.upstream, number)
         self._stack.callback(mark.close)
         dial = dialler(config.upstream, mark)
         self.upstream = RemoteUpstream(dial, number, FollowedClock(), whose(config.state))
-        seats = Seats(config.identity, config.speak_as)
+        seats = Callers(config.identity, config.speak_as)
         self.endpoint = MetadataApp(self.upstream, seats, config.limits)
         self._seats = seats
         self.front: Front | None = None
@@ -71,7 +71,7 @@ class Worker:
         self._stack.push_async_callback(tasks.end)
         app: Any = self.endpoint
         if self.config.record is not None:
-            trace = FileTrace(self.config.record, self.config.rules)
+            trace = FileEventTrace(self.config.record, self.config.rules)
             self._stack.callback(trace.close)
             app = Recorder(self.endpoint, self._seats, self.upstream, trace)
         # What it dies of is the caller's to hear: control does not want us.

@@ -28,7 +28,7 @@ def _name(path: Path, worker: int) -> bytes:
     return b"\0forewarn-%s-%d" % (digest.encode(), worker)
 
 
-class Mark:
+class WorkerMark:
     """A worker's own."""
 
     def __init__(self, path: Path, worker: int) -> None:

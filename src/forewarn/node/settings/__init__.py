@@ -7,8 +7,8 @@ turns them into the configuration of a node.
 from forewarn.node.settings.model import (
     OTHER_VARIABLES,
     CommandTable,
+    LoadedSettings,
     Origin,
-    Said,
     Settings,
     SettingsError,
     Source,
@@ -20,8 +20,8 @@ from forewarn.node.settings.values import gates
 __all__ = [
     "OTHER_VARIABLES",
     "CommandTable",
+    "LoadedSettings",
     "Origin",
-    "Said",
     "Settings",
     "SettingsError",
     "Source",

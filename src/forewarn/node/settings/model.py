@@ -29,7 +29,7 @@ OTHER_VARIABLES = (  # that are read elsewhere, and are no settings
 class SettingsError(Exception):
     """Settings that cannot be used. Each problem is one line: which, and what would be right."""
 
-    def __init__(self, *problems: str, usable: Said | None = None) -> None:
+    def __init__(self, *problems: str, usable: LoadedSettings | None = None) -> None:
         super().__init__(*problems)
         self.problems = problems
         self.usable = usable  # what could be read all the same
@@ -123,7 +123,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     gates: dict[str, list[str]] | None = None  # commands that a rollout's gate may name
 
 
-class Said(msgspec.Struct, frozen=True):
+class LoadedSettings(msgspec.Struct, frozen=True):
     """All settings, and where those come from that somebody has said. Those of a table are
     known as `command.timeout` and `gates.healthy`."""
 

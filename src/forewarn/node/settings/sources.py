@@ -22,8 +22,8 @@ from forewarn.node.settings.model import (
     PREFIX,
     TABLES,
     CommandTable,
+    LoadedSettings,
     Origin,
-    Said,
     Settings,
     SettingsError,
     Source,
@@ -49,7 +49,7 @@ def gather(
     path: Path | None = None,
     environment: Mapping[str, str] | None = None,
     flags: Mapping[str, Any] | None = None,
-) -> Said:
+) -> LoadedSettings:
     """All that is said, by everybody. Raises SettingsError with all that is wrong.
 
     A flag is named as its setting is: `no_front` is the one that has another name."""
@@ -227,7 +227,7 @@ def _flags(flags: Mapping[str, Any]) -> Layer:
     return layer
 
 
-def _assembled(layer: Layer, problems: list[str]) -> Said:
+def _assembled(layer: Layer, problems: list[str]) -> LoadedSettings:
     made: dict[str, Any] = {}
     tables: dict[str, dict[str, Any]] = {}
     origins: dict[str, Origin] = {}
@@ -265,4 +265,4 @@ def _assembled(layer: Layer, problems: list[str]) -> Said:
             made["command"] = CommandTable(**command)
     if "gates" in tables:
         made["gates"] = tables["gates"]
-    return Said(Settings(**made), origins)
+    return LoadedSettings(Settings(**made), origins)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from forewarn.core.time import HOUR, MINUTE, SECOND, Rules
+from forewarn.core.time import HOUR, MINUTE, SECOND, Durations
 from forewarn.drivers.command.driver import Program
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.node.config import Address, Config
@@ -21,8 +21,8 @@ from forewarn.node.settings.model import (
     DRIVERS,
     LOG_LEVELS,
     LOGS,
+    LoadedSettings,
     Origin,
-    Said,
     Settings,
     SettingsError,
 )
@@ -55,11 +55,11 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-def config(said: Settings | Said, *, with_fleet: bool = True) -> Config:
+def config(said: Settings | LoadedSettings, *, with_fleet: bool = True) -> Config:
     """Raises SettingsError with all that cannot be used. Without its fleet it is made for a
     process that has no use for it."""
     if isinstance(said, Settings):
-        said = Said(said)
+        said = LoadedSettings(said)
     return _Checking(said, with_fleet).config()
 
 
@@ -69,13 +69,13 @@ def load(
     flags: Mapping[str, Any] | None = None,
     *,
     with_fleet: bool = True,
-) -> tuple[Said, Config]:
+) -> tuple[LoadedSettings, Config]:
     """Gathered and checked: all that is wrong in one go, whether with its shape or its value."""
     problems: tuple[str, ...] = ()
     try:
         said = gather(path, environment, flags)
     except SettingsError as error:
-        problems, said = error.problems, error.usable or Said(Settings())
+        problems, said = error.problems, error.usable or LoadedSettings(Settings())
     try:
         made = config(said, with_fleet=with_fleet)
     except SettingsError as error:
@@ -88,7 +88,7 @@ def load(
 class _Checking:
     """Goes on after what is wrong, with the default in its place, and remembers it."""
 
-    def __init__(self, said: Said, with_fleet: bool) -> None:
+    def __init__(self, said: LoadedSettings, with_fleet: bool) -> None:
         self._said = said
         self._settings = said.settings
         self._with_fleet = with_fleet
@@ -111,7 +111,7 @@ class _Checking:
             fleet_file=settings.fleet,
             insist=False,
             state=Path(settings.state),
-            rules=Rules(
+            rules=Durations(
                 silence=self._duration("silence", LEAST_SILENCE),
                 start_grace=self._duration("start_grace"),
                 enable_delay=self._duration("enable_delay"),

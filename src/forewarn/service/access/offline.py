@@ -12,13 +12,13 @@ from pathlib import Path
 
 import msgspec
 
-from forewarn.core import Refused, Rules, Time
+from forewarn.core import Durations, Refused, Time
 from forewarn.core.access import Token
 from forewarn.service.access.tokens import Tokens
 from forewarn.service.engine.clock import Clock, ClockLimits, RealClock
 from forewarn.service.engine.ledger import Ledger
 from forewarn.service.engine.writer import Writer
-from forewarn.service.indexes.polls import Witness
+from forewarn.service.indexes.polls import PollIndex
 from forewarn.service.upkeep import after_restore
 from forewarn.service.upkeep.clock_acceptance import Accepted, ClockAcceptance
 from forewarn.store import Store, StoreUnusable
@@ -63,12 +63,12 @@ async def accept_clock(path: Path, by: str) -> Accepted | Refused:
 @asynccontextmanager
 async def _taken_up(
     path: Path, limits: ClockLimits
-) -> AsyncIterator[tuple[Store, Writer, Clock, Witness]]:
+) -> AsyncIterator[tuple[Store, Writer, Clock, PollIndex]]:
     new = [part for part in _parts(path) if not part.exists()]
     store = SqliteStore(path, migrate=False)
     await store.open()
     try:
-        witness, clock = Witness(store), RealClock(limits=limits)
+        witness, clock = PollIndex(store), RealClock(limits=limits)
         sightings = await witness.load()
         served_until, lost = sightings.served_until or 0, sightings.lost
         async for commit in store.commits(max(store.seq - 1, 0)):
@@ -76,7 +76,7 @@ async def _taken_up(
                 served_until, lost = commit.at, max(lost, commit.lost)
         copied = sightings.copied is not None
         clock.resume(served_until or None, lost, floor=served_until, copied=copied)
-        writer = Writer(store, clock, Rules(), Ledger())
+        writer = Writer(store, clock, Durations(), Ledger())
         await after_restore.take_up(store, writer, sightings, served_until)
         yield store, writer, clock, witness
     finally:

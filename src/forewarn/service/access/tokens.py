@@ -20,7 +20,7 @@ from forewarn.service.access import secret
 from forewarn.service.access.secret import Secret
 from forewarn.service.engine.writer import Plan, Writer
 from forewarn.service.fleet.shapes import MAX_NAME
-from forewarn.service.indexes.polls import Witness
+from forewarn.service.indexes.polls import PollIndex
 from forewarn.store.port import States, Store
 from forewarn.support.suggest import instead_of
 from forewarn.support.text import in_words, listing
@@ -52,7 +52,7 @@ class Created(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tokens:
-    def __init__(self, store: Store, writer: Writer, witness: Witness) -> None:
+    def __init__(self, store: Store, writer: Writer, witness: PollIndex) -> None:
         self._store = store
         self._writer = writer
         self._witness = witness

@@ -30,7 +30,7 @@ class Stopped(Hung):
     """The service stops, and time with it."""
 
 
-class Attention:
+class CatchUp:
     """`witness` is told of every document that is answered, as it would be without us."""
 
     def __init__(self, store: Store, witness: Tell) -> None:
@@ -44,7 +44,7 @@ class Attention:
         self._voices_lock = threading.Lock()
         self._woken = asyncio.Event()
         self._stopped = False
-        store.attach(self._told)
+        store.attach(self._on_commit)
         for group in store.groups.values():
             self._shown[group.name] = group.enabled, group.incarnation
 
@@ -127,7 +127,7 @@ class Attention:
             voices = self._voices.get(machine)
             return voices[-1] if voices else GUEST
 
-    def _told(self, commit: Commit, changed: Mapping[str, Group]) -> None:
+    def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         for entry in commit.entries:
             for item in entry.items:
                 match item:

@@ -17,7 +17,7 @@ from typing import Protocol
 
 import msgspec
 
-from forewarn.core.time import DAY, MINUTE, SECOND, Duration, Now, Rules, Time, UntrustedClock
+from forewarn.core.time import DAY, MINUTE, SECOND, Duration, Durations, Now, Time, UntrustedClock
 from forewarn.support import guard
 from forewarn.support.text import LONGEST
 
@@ -47,7 +47,7 @@ class ClockLimits(msgspec.Struct, frozen=True):
 
 
 class Clock(Protocol):
-    def now(self, rules: Rules) -> Now: ...
+    def now(self, rules: Durations) -> Now: ...
 
     def resume(
         self, served_until: Time | None, lost: Duration, floor: Time, copied: bool = False
@@ -91,7 +91,7 @@ class _Continuity:
     def restored(self, at: Time) -> None:
         self._restored = at
 
-    def _now(self, at: Time, rules: Rules) -> Now:
+    def _now(self, at: Time, rules: Durations) -> Now:
         now = Now(
             at=at,
             steady_since=self._steady_since,
@@ -140,7 +140,7 @@ class RealClock(_Continuity):
         self._offset = wall - self._looked
         return wall
 
-    def now(self, rules: Rules) -> Now:
+    def now(self, rules: Durations) -> Now:
         return self._now(self._look(), rules)
 
     def resume(
@@ -245,7 +245,7 @@ class FollowedClock(_Continuity):
             self._offset = offset
         self._floor = at if reset else max(self._floor, at)
 
-    def now(self, rules: Rules) -> Now:
+    def now(self, rules: Durations) -> Now:
         self._floor = max(self._floor, self._offset + self._monotonic())
         return self._now(self._floor, rules)
 
@@ -296,7 +296,7 @@ class VirtualClock(_Continuity):
         for call in self._moved:
             call()
 
-    def now(self, rules: Rules) -> Now:
+    def now(self, rules: Durations) -> Now:
         return self._now(self._floor, rules)
 
     def resume(

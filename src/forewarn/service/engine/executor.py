@@ -21,11 +21,11 @@ from forewarn.drivers.port import Driver, Happened, Observed, Part, Task, TaskMa
 from forewarn.service.engine import otel
 from forewarn.service.engine.ledger import Ledger
 from forewarn.service.engine.writer import Writer
-from forewarn.service.indexes.hosts import Places
+from forewarn.service.indexes.hosts import HostIndex
 from forewarn.service.telemetry.mentioning import about
 from forewarn.store.port import Commit, Store, StoreFailed
 from forewarn.support import guard
-from forewarn.support.log_throttle import Seldom
+from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 
 RETRY_AFTER = 1.0  # seconds of guard time before an answer that could not be stored is sent again
@@ -33,13 +33,13 @@ RETRY_AFTER = 1.0  # seconds of guard time before an answer that could not be st
 log = logger("forewarn")
 
 
-class Carrier:
+class Executor:
     def __init__(
         self,
         store: Store,
         writer: Writer,
         driver: Driver,
-        places: Places,
+        places: HostIndex,
         ledger: Ledger,
         tasks: guard.Tasks,
         restored: Time | None = None,
@@ -48,7 +48,7 @@ class Carrier:
         self._restored = restored
         self._corrections: list[Correction] = []  # of the clock, since this process runs
         self._sure: set[str] = set()  # from before, and known not to have been carried out by then
-        self._not_stored = Seldom()
+        self._not_stored = LogThrottle()
         self.measured: Callable[[str, float], None] = lambda *_: None  # its result, and seconds
         self._store = store
         self._writer = writer
@@ -56,7 +56,7 @@ class Carrier:
         self._places = places
         self._ledger = ledger
         self._tasks = tasks
-        store.attach(self._told)
+        store.attach(self._on_commit)
 
     def resume(self) -> None:
         """Take up every attempt that is on record without an end."""
@@ -110,7 +110,7 @@ class Carrier:
         stayed = (machines.get(name) for name in event.resources if name not in event.left)
         return [machine for machine in stayed if machine is not None and machine.alive]
 
-    def _told(self, commit: Commit, changed: Mapping[str, Group]) -> None:
+    def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         del changed
         for put in commit.puts:
             if isinstance(put, ClockAccepted) and put.before > commit.at:

@@ -28,7 +28,7 @@ class Lost(msgspec.Struct, frozen=True):
     first: int
 
 
-class Told:
+class FeedEntry:
     """A commit for followers, and how it was put into bytes, if somebody has done that."""
 
     __slots__ = ("__weakref__", "commit", "rendered", "size")
@@ -58,12 +58,12 @@ class Feed:
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
         self._followers: set[Follower] = set()
         self._woken: set[asyncio.Future[None]] = set()
-        self._recent: list[Told] = []  # without a gap, from behind `_before` on
+        self._recent: list[FeedEntry] = []  # without a gap, from behind `_before` on
         self._before = 0
-        self._known: WeakValueDictionary[int, Told] = WeakValueDictionary()
+        self._known: WeakValueDictionary[int, FeedEntry] = WeakValueDictionary()
         self._reading = asyncio.Lock()
         self.ended = False
-        store.attach(self._told)
+        store.attach(self._on_commit)
 
     @property
     def seq(self) -> int:
@@ -93,7 +93,7 @@ class Feed:
         finally:
             self._followers.discard(follower)
 
-    async def read(self, after: int) -> Sequence[Told] | Lost:
+    async def read(self, after: int) -> Sequence[FeedEntry] | Lost:
         """Some of what came after this commit, in order; nothing if it was the last."""
         if after >= self.seq:
             return ()
@@ -122,7 +122,7 @@ class Feed:
         self.ended = True
         self._wake()
 
-    def _at_hand(self, after: int) -> Sequence[Told]:
+    def _at_hand(self, after: int) -> Sequence[FeedEntry]:
         if not self._recent or after < self._before:
             return ()
         start = bisect_right(self._recent, after, key=lambda told: told.seq)
@@ -130,9 +130,9 @@ class Feed:
             return ()  # a number that was skipped: whoever has it has it from somewhere else
         return self._recent[start : start + FEED_PAGE]
 
-    async def _read(self, after: int) -> Sequence[Told] | Lost:
+    async def _read(self, after: int) -> Sequence[FeedEntry] | Lost:
         """Is the commit there, or the one that follows it, then nothing is missing between."""
-        page: list[Told] = []
+        page: list[FeedEntry] = []
         fits = after == 0
         async for commit in self._store.commits(max(after - 1, 0)):
             if commit.seq == after:
@@ -140,7 +140,7 @@ class Feed:
                 continue
             if not page and not (fits and after) and commit.seq != after + 1:
                 return Lost(commit.seq)
-            told = self._known.get(commit.seq) or Told(commit)
+            told = self._known.get(commit.seq) or FeedEntry(commit)
             self._known[commit.seq] = told
             page.append(told)
             if len(page) == FEED_PAGE:
@@ -148,7 +148,7 @@ class Feed:
         self._keep(after, page)
         return page
 
-    def _keep(self, after: int, page: Sequence[Told]) -> None:
+    def _keep(self, after: int, page: Sequence[FeedEntry]) -> None:
         """For the others, if this is where everybody is: at the end, or on the way there."""
         if self._recent and after == self._recent[-1].seq:
             self._recent += page
@@ -164,7 +164,7 @@ class Feed:
             self._before = self._recent[drop - 1].seq
             del self._recent[:drop]
 
-    def _told(self, _commit: Commit, changed: Mapping[str, Group]) -> None:
+    def _on_commit(self, _commit: Commit, changed: Mapping[str, Group]) -> None:
         for name in changed:
             for future in self._waiting.pop(name, ()):
                 if not future.done():

@@ -19,7 +19,7 @@ from forewarn.service.engine.ledger import Ledger
 from forewarn.service.engine.writer import Writer
 from forewarn.store.port import Commit, Store
 from forewarn.support import guard
-from forewarn.support.log_throttle import Seldom
+from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 
 RETRY_AFTER = 1.0  # seconds of guard time before a Tick that could not be stored is sent again
@@ -45,10 +45,10 @@ class Scheduler:
         self._heap: list[tuple[Time, str]] = []
         self._alarms: dict[str, tuple[Time, Callable[[], Awaitable[None]]]] = {}
         self._woken = asyncio.Event()
-        self._not_kept = Seldom()
+        self._not_kept = LogThrottle()
         self._firing: Time | None = None  # the first of those deadlines that are being kept
         self.running = False
-        store.attach(self._told)
+        store.attach(self._on_commit)
         clock.on_interruption(lambda _: self.reread())
         if isinstance(clock, VirtualClock):
             clock.on_move(self._wake)
@@ -150,7 +150,7 @@ class Scheduler:
             return False
         return isinstance(decision, Changes) and bool(decision.items)
 
-    def _told(self, commit: Commit, changed: Mapping[str, Group]) -> None:
+    def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         names = dict.fromkeys(changed)
         for entry in commit.entries:
             for item in entry.items:

@@ -2,7 +2,7 @@
 
 Whichever it is, time stops at every instant at which something is due, until that has happened
 and is visible. One winds at a time. What is due is the scheduler's to know, who listens
-`Attention`'s.
+`CatchUp`'s.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 
 from forewarn.core import Time
 from forewarn.core.time import LAST, SECOND
-from forewarn.service.engine.catch_up import ATTENTIVE, Attention, Stopped
+from forewarn.service.engine.catch_up import ATTENTIVE, CatchUp, Stopped
 from forewarn.service.engine.clock import VirtualClock
 from forewarn.service.engine.ledger import Hung, Ledger
 from forewarn.service.engine.scheduler import Scheduler
@@ -28,13 +28,13 @@ FAREWELL = 1.0  # seconds of guard time that a service which stops waits for who
 log = logger("forewarn")
 
 
-class Winder:
+class VirtualTime:
     def __init__(
         self,
         clock: VirtualClock,
         scheduler: Scheduler,
         ledger: Ledger,
-        attention: Attention,
+        attention: CatchUp,
         tasks: guard.Tasks,
     ) -> None:
         self.clock = clock

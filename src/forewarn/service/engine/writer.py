@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from forewarn.core import Changes, Command, Group, Now, Refused, Rules, Time
+from forewarn.core import Changes, Command, Durations, Group, Now, Refused, Time
 from forewarn.core.commands import Approve
 from forewarn.core.deciding.joint import decide_together
 from forewarn.core.refusal import Reason
@@ -43,7 +43,7 @@ class Writer:
         self,
         store: Store,
         clock: Clock,
-        rules: Rules,
+        rules: Durations,
         ledger: Ledger,
         key: Key | None = None,
         unless: Check | None = None,

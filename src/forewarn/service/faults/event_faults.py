@@ -25,7 +25,7 @@ from forewarn.service.engine.writer import Writer
 from forewarn.service.faults.kinds import Kind
 from forewarn.service.faults.model import Fault
 from forewarn.service.faults.registry import Faults
-from forewarn.service.indexes.polls import Witness
+from forewarn.service.indexes.polls import PollIndex
 from forewarn.store.port import Store
 from forewarn.support.logs import logger
 
@@ -34,7 +34,7 @@ log = logger("forewarn")
 ALONE = frozenset({Kind.SUDDEN, Kind.SHORT_NOTICE})  # not for what goes together with others
 
 
-class Bent:
+class FaultedEvent:
     """What is announced instead, and what whoever asked should know of it."""
 
     def __init__(self, commands: Sequence[tuple[str, c.Command]]) -> None:
@@ -44,9 +44,9 @@ class Bent:
         self.stands = False  # it has been announced
 
 
-class Mischief:
+class EventFaults:
     def __init__(
-        self, faults: Faults, store: Store, writer: Writer, scheduler: Scheduler, witness: Witness
+        self, faults: Faults, store: Store, writer: Writer, scheduler: Scheduler, witness: PollIndex
     ) -> None:
         self._faults = faults
         self._store = store
@@ -61,10 +61,10 @@ class Mischief:
         self._cancel = cancel
 
     @contextmanager
-    def bending(self, commands: Sequence[tuple[str, c.Command]]) -> Iterator[Bent]:
+    def bending(self, commands: Sequence[tuple[str, c.Command]]) -> Iterator[FaultedEvent]:
         """The commands, with those changed that a fault meets. If they are not carried out, it
         has met nobody."""
-        bent = Bent(commands)
+        bent = FaultedEvent(commands)
         if self._faults.meets_events:
             self._bend(bent, self._writer.now())
         try:
@@ -76,7 +76,7 @@ class Mischief:
                 elif fault.kind is Kind.VANISH:
                     self._let_vanish(fault, event)
 
-    def _bend(self, bent: Bent, now: Now) -> None:
+    def _bend(self, bent: FaultedEvent, now: Now) -> None:
         states: dict[str, Group] = {}
         planned: list[tuple[str, c.Command]] = []
         for name, command in bent.commands:
@@ -95,7 +95,7 @@ class Mischief:
         bent.commands = planned
 
     def _instead(
-        self, bent: Bent, group: Group, expected: Changes, now: Now
+        self, bent: FaultedEvent, group: Group, expected: Changes, now: Now
     ) -> list[c.Command] | None:
         event = _raised(expected)
         if event is None:
@@ -188,9 +188,9 @@ def _commands(fault: Fault, event: Event) -> list[c.Command] | None:
         notice = round((fault.seconds or 0) * SECOND)
         return [msgspec.structs.replace(raised, not_before=None, notice=notice)]
     if fault.kind is Kind.SUDDEN and event.promise.deletes:
-        return [raised, c.Overrule(id=event.id, by=f"fault {fault.id}")]
+        return [raised, c.OperatorApprove(id=event.id, by=f"fault {fault.id}")]
     if fault.kind is Kind.SUDDEN:
-        strike = c.Strike(
+        strike = c.Fail(
             id=event.id,
             type=event.type,
             machines=event.resources,

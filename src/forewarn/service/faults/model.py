@@ -72,7 +72,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.consumed}{of} consumed"
 
 
-class Standing:
+class ActiveFault:
     """A fault in use: the only thing here that changes."""
 
     def __init__(self, fault: Fault) -> None:

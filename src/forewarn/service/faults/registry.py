@@ -15,10 +15,10 @@ from itertools import count
 from forewarn.core import Group, Now, Refused
 from forewarn.core.refusal import conflict, unknown
 from forewarn.service.faults.kinds import KINDS, Kind
-from forewarn.service.faults.model import STATES, Account, Fault, Standing
+from forewarn.service.faults.model import STATES, Account, ActiveFault, Fault
 from forewarn.service.faults.validate import NewFault, wrong
-from forewarn.service.indexes.machines import Inventory
-from forewarn.service.telemetry.samples import Reading, counter, gauge
+from forewarn.service.indexes.machines import MachineIndex
+from forewarn.service.telemetry.samples import Sample, counter, gauge
 from forewarn.store.port import Commit, Store
 from forewarn.support.text import listing
 
@@ -30,7 +30,7 @@ FORBIDDEN = conflict(
 )
 
 
-class Everybody(set[str]):
+class AllMachines(set[str]):
     """A set of names that has them all."""
 
     def __contains__(self, name: object) -> bool:
@@ -39,18 +39,18 @@ class Everybody(set[str]):
 
 class Faults:
     def __init__(
-        self, store: Store, inventory: Inventory, now: Callable[[], Now], allowed: bool
+        self, store: Store, inventory: MachineIndex, now: Callable[[], Now], allowed: bool
     ) -> None:
         self._inventory = inventory
         self._now = now
         self._numbers = count(1)
-        self._all: dict[str, Standing] = {}
-        self._requests: tuple[Standing, ...] = ()  # those that can still meet one
-        self._events: tuple[Standing, ...] = ()
+        self._all: dict[str, ActiveFault] = {}
+        self._requests: tuple[ActiveFault, ...] = ()  # those that can still meet one
+        self._events: tuple[ActiveFault, ...] = ()
         self._tell: list[Callable[[], None]] = []
         self._consumed = 0  # by all that there ever were
         self.allowed = allowed
-        store.attach(self._told)
+        store.attach(self._on_commit)
 
     def add(self, wanted: NewFault, by: str) -> Account | Refused:
         if not self.allowed:
@@ -86,7 +86,7 @@ class Faults:
             added_at=now,
             by=by,
         )
-        standing = self._all[fault.id] = Standing(fault)
+        standing = self._all[fault.id] = ActiveFault(fault)
         self._changed()
         return standing.account(now)
 
@@ -116,7 +116,7 @@ class Faults:
         self._changed()
         return found
 
-    def readings(self) -> Iterator[Reading]:
+    def readings(self) -> Iterator[Sample]:
         """For whoever watches a service that should have none."""
         now = self._now().at
         states = Counter(one.state(now) for one in self._all.values())
@@ -175,7 +175,7 @@ class Faults:
         groups = set(also)
         for standing in self._requests:
             if standing.fault.everybody:
-                return Everybody()
+                return AllMachines()
             names.update(standing.fault.machines)
             groups.update(standing.fault.groups)
         for name in groups:
@@ -183,14 +183,14 @@ class Faults:
                 names.update(machine.name for machine in group.machines)
         return names
 
-    def _live(self, standings: tuple[Standing, ...]) -> list[Standing]:
+    def _live(self, standings: tuple[ActiveFault, ...]) -> list[ActiveFault]:
         now = self._now().at
         states = [(standing, standing.state(now)) for standing in standings]
         if any(state == "over" for _, state in states):
             self._changed()  # and nobody takes the long way for those any more
         return [standing for standing, state in states if state == "active"]
 
-    def _met(self, standing: Standing, machines: Collection[str]) -> Fault:
+    def _met(self, standing: ActiveFault, machines: Collection[str]) -> Fault:
         standing.met(machines, self._now().at)
         self._consumed += 1
         if standing.consumed == standing.fault.times:
@@ -208,7 +208,7 @@ class Faults:
         for tell in self._tell:
             tell()
 
-    def _told(self, _commit: Commit, changed: Mapping[str, Group]) -> None:
+    def _on_commit(self, _commit: Commit, changed: Mapping[str, Group]) -> None:
         """A group that a fault is for may have other machines now."""
         if any(name in changed for one in self._requests for name in one.fault.groups):
             self.look_again()

@@ -11,7 +11,7 @@ from forewarn.core.events import MAX_NOTICE
 from forewarn.core.refusal import invalid, unknown
 from forewarn.core.time import SECOND
 from forewarn.service.faults.kinds import KINDS, MAX_HELD, Nature
-from forewarn.service.indexes.machines import Inventory
+from forewarn.service.indexes.machines import MachineIndex
 from forewarn.support.suggest import instead_of
 from forewarn.support.text import listing
 
@@ -41,7 +41,7 @@ class NewFault(msgspec.Struct, frozen=True, kw_only=True):
     takes_effect: bool | None = None
 
 
-def wrong(wanted: NewFault, inventory: Inventory) -> Refused | None:
+def wrong(wanted: NewFault, inventory: MachineIndex) -> Refused | None:
     return wrong_in_itself(wanted) or _wrong_whom(wanted, inventory)
 
 
@@ -62,7 +62,7 @@ def wrong_in_itself(wanted: NewFault) -> Refused | None:
     )
 
 
-def _wrong_whom(wanted: NewFault, inventory: Inventory) -> Refused | None:
+def _wrong_whom(wanted: NewFault, inventory: MachineIndex) -> Refused | None:
     if len(wanted.machines) + len(wanted.groups) > MAX_FAULT_TARGETS:
         return invalid(
             f"a fault is for at most {MAX_FAULT_TARGETS} machines and groups; name fewer, or"

@@ -38,7 +38,7 @@ class Progress(msgspec.Struct, frozen=True):
     fraction: float = 0.0
 
 
-class Applying:
+class FleetApply:
     """`prepare` has the last word on a fleet before it is compared: `dev` gives out addresses."""
 
     def __init__(self, store: Store, writer: Writer, prepare: Prepare | None = None) -> None:

@@ -46,7 +46,7 @@ class Fleet(msgspec.Struct, frozen=True):
         return [machine for define in self.groups.values() for machine in define.machines]
 
 
-class Building:
+class FleetBuilder:
     """A fleet while it is read: what is distinct is kept in mind, what depends on what stands
     further down (hosts, defaults) waits for the end."""
 

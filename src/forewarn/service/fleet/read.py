@@ -21,8 +21,8 @@ from forewarn.service.fleet import shapes as e
 from forewarn.service.fleet.build import (
     MAX_PLACEMENT_GROUP,
     PLACED,
-    Building,
     Fleet,
+    FleetBuilder,
     host_of,
     named,
 )
@@ -79,7 +79,7 @@ def parse_group(text: str, name: str, among: Fleet) -> Define:
 
     def read() -> Define:
         entry = _about(text, name, e.GroupEntry)
-        building = Building(among, without=name)
+        building = FleetBuilder(among, without=name)
         building.group(entry, ())
         return building.finished(_as_it_is(name, among), among.hosts).groups[name]
 
@@ -124,7 +124,7 @@ def _read(events: Events, progress: Callable[[float], None]) -> Fleet:
     event = events.next()
     if type(event) is not yaml.MappingStartEvent:
         raise FleetError("a fleet is a mapping with at least 'groups'", line=1)
-    building = Building()
+    building = FleetBuilder()
     rest: dict[Any, Any] = {}
     merged: dict[Any, Any] = {}
     for key, value in events.pairs():

@@ -9,11 +9,11 @@ from forewarn.core.changes import EventMoved
 from forewarn.store.port import Commit, Store
 
 
-class Active:
+class ActiveEvents:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._group_of: dict[str, str] = {}
-        store.attach(self._told)
+        store.attach(self._on_commit)
 
     def load(self) -> None:
         events = [event for group in self._store.groups.values() for event in group.events]
@@ -36,7 +36,7 @@ class Active:
         found = (self.get(id) for id in self._group_of if id.startswith(prefix))
         return [event for event in found if event is not None]
 
-    def _told(self, commit: Commit, changed: Mapping[str, Group]) -> None:
+    def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         del changed
         for entry in commit.entries:
             for item in entry.items:

@@ -13,7 +13,7 @@ MAX_OFFERED = 50  # hosts that are named to whoever looks for one, the best firs
 RERANK = 64  # hosts that are ranked one by one; more, and all are ranked anew
 
 
-class Places:
+class HostIndex:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._on: dict[str, dict[str, str]] = {}  # by host: machines and their groups
@@ -23,7 +23,7 @@ class Places:
         self._ranked: dict[str, int] = {}  # where in it: so many
         self._unranked: set[str] = set()  # those of which that may have changed since
         self._names: frozenset[str] | None = None
-        store.attach(self._told)
+        store.attach(self._on_commit)
 
     def load(self) -> None:
         for group in self._store.groups.values():
@@ -93,7 +93,7 @@ class Places:
                     insort(self._ranking, (self._ranked[name], name))
         self._unranked.clear()
 
-    def _told(self, commit: Commit, changed: Mapping[str, Group]) -> None:
+    def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         for group in changed.values():
             self._index(group)
         for put in commit.puts:

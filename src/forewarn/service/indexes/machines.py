@@ -9,12 +9,12 @@ from forewarn.store.port import Commit, Store
 from forewarn.support.suggest import instead_of, shortened
 
 
-class Inventory:
+class MachineIndex:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._group_of: dict[str, str] = {}
         self._members: dict[str, tuple[Machine, ...]] = {}
-        store.attach(self._told)
+        store.attach(self._on_commit)
 
     def load(self) -> None:
         for group in self._store.groups.values():
@@ -46,7 +46,7 @@ class Inventory:
         names = [group.name for group in self.groups()]
         return f"no group '{shortened(name)}'; {instead_of(name, names)}"
 
-    def _told(self, _commit: Commit, changed: Mapping[str, Group]) -> None:
+    def _on_commit(self, _commit: Commit, changed: Mapping[str, Group]) -> None:
         for group in changed.values():
             self._index(group)
 

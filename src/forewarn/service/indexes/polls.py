@@ -14,7 +14,7 @@ from forewarn.core.history import Record
 from forewarn.core.history import seen as first_seen
 from forewarn.core.registry import ClockAccepted
 from forewarn.core.retiming import Correction
-from forewarn.store.port import Commit, Sightings, Store
+from forewarn.store.port import Commit, PollSightings, Store
 
 SAVE_EVERY = 5.0  # seconds of guard time between two savings of what is lossy
 
@@ -35,7 +35,7 @@ class Polls:
         self.first_sights = _NONE  # by event, while it is active
 
 
-class Witness:
+class PollIndex:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._polls: dict[str, Polls] = {}
@@ -45,7 +45,7 @@ class Witness:
         self._firsts: dict[str, tuple[str, str, Time]] = {}  # group, machine: not yet saved
         self._uses: dict[str, Time] = {}  # by token
         self._unsaved_uses: set[str] = set()
-        store.attach(self._told)
+        store.attach(self._on_commit)
 
     def seen(self, group: str) -> int:
         """When a machine of the group last asked, in time served."""
@@ -117,7 +117,7 @@ class Witness:
             self._uses[token] = clock.past(at)
         self._firsts = {id: (g, m, clock.past(at)) for id, (g, m, at) in self._firsts.items()}
 
-    async def load(self) -> Sightings:
+    async def load(self) -> PollSightings:
         sightings = await self._store.sightings()
         self._seen.update(sightings.seen)
         self._uses.update(sightings.used)
@@ -129,7 +129,7 @@ class Witness:
         uses, self._unsaved_uses = self._unsaved_uses, set()
         try:
             await self._store.save(
-                Sightings(
+                PollSightings(
                     seen={group: self._seen[group] for group in unsaved},
                     served_until=now.at,
                     lost=now.lost,
@@ -158,7 +158,7 @@ class Witness:
         ]
         return sorted(records, key=lambda record: record.at)
 
-    def _told(self, commit: Commit, changed: Mapping[str, Group]) -> None:
+    def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         """Forget events that are over, and machines that are gone or no longer known."""
         for put in commit.puts:
             if isinstance(put, ClockAccepted) and put.before > commit.at:

@@ -7,14 +7,14 @@ from typing import TypeAlias
 
 from forewarn.core import Group, Machine, Refused, Status
 from forewarn.core.refusal import conflict
-from forewarn.service.indexes.hosts import Places
+from forewarn.service.indexes.hosts import HostIndex
 from forewarn.store.port import States, Store
 from forewarn.support.text import listing
 
 Affected: TypeAlias = list[tuple[Group, list[Machine]]]
 
 
-def affected_by(store: Store, places: Places, host: str) -> Affected:
+def affected_by(store: Store, places: HostIndex, host: str) -> Affected:
     """By group: the machines on it that are not on their way out."""
     found = []
     for name in places.groups_on(host):
@@ -39,7 +39,7 @@ def not_listening(affected: Affected) -> tuple[str, ...]:
 
 
 def changed(
-    places: Places, host: str, affected: Affected, *, also_planned: bool = False
+    places: HostIndex, host: str, affected: Affected, *, also_planned: bool = False
 ) -> Callable[[States], Refused | None]:
     """Refuses, in the moment of the commit, if somebody was quicker: a machine came or went, or
     something was planned for the host meanwhile."""

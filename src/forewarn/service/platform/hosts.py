@@ -21,7 +21,7 @@ from forewarn.core.labels import Selector, matches
 from forewarn.core.refusal import conflict, unknown
 from forewarn.core.registry import Put
 from forewarn.core.time import DAY, Duration
-from forewarn.service.indexes.hosts import Places
+from forewarn.service.indexes.hosts import HostIndex
 from forewarn.service.platform.explain import says
 from forewarn.service.platform.host_health import (
     Check,
@@ -50,7 +50,7 @@ DESCRIPTIONS = {
 }
 
 
-class How(enum.Enum):
+class MaintenanceMode(enum.Enum):
     """What an update of a host means for the machines on it."""
 
     FREEZE = "Freeze"
@@ -76,7 +76,7 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hosts:
-    def __init__(self, store: Store, platform: Platform, places: Places) -> None:
+    def __init__(self, store: Store, platform: Platform, places: HostIndex) -> None:
         self._store = store
         self._platform = platform
         self._places = places
@@ -101,7 +101,7 @@ class Hosts:
     async def maintain(
         self,
         name: str,
-        how: How,
+        how: MaintenanceMode,
         by: str,
         *,
         evacuate: bool = False,
@@ -127,7 +127,7 @@ class Hosts:
             )
         if not affected:
             return Outcomes((), (f"no machine is on host '{name}': nobody has to be told",))
-        one_by_one = evacuate or how is How.LIVE_MIGRATION
+        one_by_one = evacuate or how is MaintenanceMode.LIVE_MIGRATION
         words = c.Raise(
             id="",
             type=EventType.FREEZE if one_by_one else EventType(how.value),
@@ -242,7 +242,7 @@ class Hosts:
         for group, machines in affected:
             for domain in sorted({machine.update_domain for machine in machines}):
                 names = tuple(m.name for m in machines if m.update_domain == domain)
-                strike = c.Strike(
+                strike = c.Fail(
                     id=self._platform.new_id(),
                     type=EventType.REDEPLOY,
                     machines=names,
@@ -315,10 +315,10 @@ class Hosts:
         )
 
 
-def _impact(how: How, one_by_one: bool) -> int:
+def _impact(how: MaintenanceMode, one_by_one: bool) -> int:
     if one_by_one:
         return MIGRATION_SECONDS
-    return MAINTENANCE_SECONDS if how is How.FREEZE else UNKNOWN_DURATION
+    return MAINTENANCE_SECONDS if how is MaintenanceMode.FREEZE else UNKNOWN_DURATION
 
 
 def _degrading(host: str) -> str:

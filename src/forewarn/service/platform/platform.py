@@ -36,13 +36,13 @@ from forewarn.core.lifecycle import Move
 from forewarn.core.refusal import conflict, invalid, unknown
 from forewarn.core.registry import Put
 from forewarn.core.time import Duration, Time
-from forewarn.service.engine.executor import Carrier
+from forewarn.service.engine.executor import Executor
 from forewarn.service.engine.feed import Feed
 from forewarn.service.engine.writer import Check, Plan, Writer
-from forewarn.service.faults.event_faults import Mischief
-from forewarn.service.indexes.events import Active
-from forewarn.service.indexes.machines import Inventory
-from forewarn.service.indexes.polls import Witness
+from forewarn.service.faults.event_faults import EventFaults
+from forewarn.service.indexes.events import ActiveEvents
+from forewarn.service.indexes.machines import MachineIndex
+from forewarn.service.indexes.polls import PollIndex
 from forewarn.service.platform.explain import Explanation, says, under_way
 from forewarn.service.platform.host_health import host_of_gone, unwell
 from forewarn.store.port import Key, States, Store
@@ -74,13 +74,13 @@ class Platform:
         self,
         store: Store,
         writer: Writer,
-        carrier: Carrier,
+        carrier: Executor,
         feed: Feed,
-        witness: Witness,
-        inventory: Inventory,
-        active: Active,
+        witness: PollIndex,
+        inventory: MachineIndex,
+        active: ActiveEvents,
         new_id: Callable[[], str] = new_id,
-        mischief: Mischief | None = None,
+        mischief: EventFaults | None = None,
     ) -> None:
         self._store = store
         self._mischief = mischief
@@ -169,7 +169,7 @@ class Platform:
         group = self.one_group((machine,))
         if isinstance(group, Refused):
             return group
-        command = c.Maintain(id=self.new_id(), type=type, machine=machine, by=by)
+        command = c.UserMaintenance(id=self.new_id(), type=type, machine=machine, by=by)
         return await self.announce(group, command)
 
     async def set_policy(
@@ -214,7 +214,7 @@ class Platform:
         return done if isinstance(done, Refused) else notes
 
     async def approve(self, id: str, by: str) -> Outcome | Refused:
-        return await self._on_event(id, lambda id: c.Overrule(id=id, by=by))
+        return await self._on_event(id, lambda id: c.OperatorApprove(id=id, by=by))
 
     async def cancel(self, id: str, by: str, why: str = "") -> Outcome | Refused:
         """One event; those that can only go together, together."""

@@ -11,7 +11,7 @@ from forewarn.service.platform.platform import Outcome, Outcomes, Platform
 from forewarn.support.text import listing
 
 
-class Leaving:
+class Removals:
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
         self._inventory = platform.inventory
@@ -24,7 +24,7 @@ class Leaving:
 
     async def fail(self, machine: str, type: EventType, by: str) -> Outcome | Refused:
         return await self._leave(
-            machine, lambda id: c.Strike(id=id, type=type, machines=(machine,), by=by)
+            machine, lambda id: c.Fail(id=id, type=type, machines=(machine,), by=by)
         )
 
     async def evict_all(self, name: str, by: str) -> Outcomes | Refused:

@@ -13,10 +13,10 @@ from forewarn.core import commands as c
 from forewarn.core.refusal import conflict
 from forewarn.core.rollouts.model import Rollout, Step
 from forewarn.core.time import Now
-from forewarn.service.platform.hosts import Hosts, How
+from forewarn.service.platform.hosts import Hosts, MaintenanceMode
 from forewarn.service.platform.platform import Outcomes, Platform
 from forewarn.service.rollouts.appointments import moved_on, when_to_start
-from forewarn.service.rollouts.step_machines import Presence
+from forewarn.service.rollouts.step_machines import StepMachines
 from forewarn.store.port import States, Store
 
 ANNOUNCE_TRIES = 5  # in a row, each undone by a change in the very moment of the commit
@@ -24,7 +24,7 @@ ANNOUNCE_TRIES = 5  # in a row, each undone by a change in the very moment of th
 STOPPED = conflict("the rollout has been paused, aborted or overtaken meanwhile")
 
 
-class Came(enum.Enum):
+class AnnounceResult(enum.Enum):
     """What came of an announcement; else it is refused."""
 
     ANNOUNCED = "announced"
@@ -39,22 +39,22 @@ class Announcer:
         self._hosts = hosts
         self._writer = platform.writer
 
-    def presence(self) -> Presence:
-        return Presence(self._store, self._hosts, self._platform.inventory)
+    def presence(self) -> StepMachines:
+        return StepMachines(self._store, self._hosts, self._platform.inventory)
 
-    async def announce(self, rollout: Rollout, wanted: Step) -> Came | Refused:
-        done: Came | Refused = Came.OVERTAKEN
+    async def announce(self, rollout: Rollout, wanted: Step) -> AnnounceResult | Refused:
+        done: AnnounceResult | Refused = AnnounceResult.OVERTAKEN
         for _ in range(ANNOUNCE_TRIES):
             now = self._writer.now()
             once = _Once(self._platform, self._hosts, rollout, wanted)
             machines = tuple(self.presence().there(wanted))
             if not machines:
-                return Came.OVERTAKEN  # they have left since it was looked
+                return AnnounceResult.OVERTAKEN  # they have left since it was looked
             done = await once.announce(machines, now)
             if not isinstance(done, Refused):
                 return done
             if moved_on(rollout, now, self._writer.now()):
-                return Came.OVERTAKEN  # while the driver was asked, the window was missed
+                return AnnounceResult.OVERTAKEN  # while the driver was asked, the window was missed
             if not once.committing:
                 return done
         return done
@@ -68,16 +68,16 @@ class _Once:
         self._rollout, self._wanted = rollout, wanted
         self.committing = False  # all was well, until it was to be committed
 
-    async def announce(self, machines: tuple[str, ...], now: Now) -> Came | Refused:
+    async def announce(self, machines: tuple[str, ...], now: Now) -> AnnounceResult | Refused:
         host = self._wanted.host
         done = await (self._maintain(now) if host else self._raise(machines, now))
         if done is STOPPED:
-            return Came.STOPPED
+            return AnnounceResult.STOPPED
         if isinstance(done, Refused):
             return done
         if not done.events:
             return conflict(f"nothing came of it: {'; '.join(done.notes) or 'no event was raised'}")
-        return Came.ANNOUNCED
+        return AnnounceResult.ANNOUNCED
 
     def _overtaken(self, states: States) -> Refused | None:
         self.committing = True
@@ -108,7 +108,7 @@ class _Once:
         rollout, when = self._rollout, when_to_start(self._rollout, now)
         return await self._hosts.maintain(
             self._wanted.host,
-            How(rollout.type.value),
+            MaintenanceMode(rollout.type.value),
             rollout.name,
             short_notice=rollout.short_notice,
             description=rollout.description or None,

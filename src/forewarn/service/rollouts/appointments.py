@@ -12,7 +12,7 @@ from forewarn.core.time import SECOND, Duration, Now, Time
 SLACK = SECOND  # a driver is asked between planning and announcing; the notice must still be whole
 
 
-class When(msgspec.Struct, frozen=True, kw_only=True):
+class StartTime(msgspec.Struct, frozen=True, kw_only=True):
     """A notice, so that it is counted from the commit; a time if the window opens later."""
 
     notice: Duration | None = None
@@ -20,14 +20,14 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
     span: Span | None = None
 
 
-def when_to_start(rollout: Rollout, now: Now) -> When:
+def when_to_start(rollout: Rollout, now: Now) -> StartTime:
     soon = msgspec.structs.replace(now, at=now.at + SLACK)
     when = appointment(rollout, soon) if rollout.windows else None
     if when is None or when.span is None:
-        return When(notice=rollout.notice)
+        return StartTime(notice=rollout.notice)
     if when.not_before > when.span.opens:
-        return When(notice=rollout.notice, span=when.span)
-    return When(not_before=when.not_before, span=when.span)
+        return StartTime(notice=rollout.notice, span=when.span)
+    return StartTime(not_before=when.not_before, span=when.span)
 
 
 def moved_on(rollout: Rollout, before: Now, now: Now) -> bool:

@@ -27,9 +27,9 @@ from forewarn.service.engine.scheduler import Scheduler
 from forewarn.service.engine.writer import Plan, Writer
 from forewarn.service.platform.hosts import Hosts
 from forewarn.service.platform.platform import Platform
-from forewarn.service.rollouts.announce import Announcer, Came
+from forewarn.service.rollouts.announce import Announcer, AnnounceResult
 from forewarn.service.rollouts.gates import Answer, Gates
-from forewarn.service.rollouts.step_machines import Presence, Touched, touched_by
+from forewarn.service.rollouts.step_machines import StepMachines, Touched, touched_by
 from forewarn.store.port import Commit, States, Store, StoreFailed
 from forewarn.support import guard
 from forewarn.support.logs import logger
@@ -42,7 +42,7 @@ CLOSED = "its window has closed; it is announced again for the next"
 log = logger("forewarn")
 
 
-class Conductor:
+class RolloutReconciler:
     def __init__(
         self,
         store: Store,
@@ -68,7 +68,7 @@ class Conductor:
         self._working: set[str] = set()
         self._again: set[str] = set()
         self._asking: set[str] = set()
-        store.attach(self._told)
+        store.attach(self._on_commit)
 
     async def resume(self) -> None:
         """Take up every rollout that is not over. One that is told of something while its events
@@ -90,7 +90,7 @@ class Conductor:
             known = {event.id: event for event in stored}
         return self._look(rollout, known.values(), self._announcer.presence())
 
-    def _look(self, rollout: Rollout, known: Iterable[Event], presence: Presence) -> Next:
+    def _look(self, rollout: Rollout, known: Iterable[Event], presence: StepMachines) -> Next:
         seen, now = self._seen.get(rollout.id, {}), self._writer.now()
         return step(rollout, by_cause(known), seen, presence.there, now)
 
@@ -100,7 +100,7 @@ class Conductor:
 
     # Being woken.
 
-    def _told(self, commit: Commit, changed: Mapping[str, Group]) -> None:
+    def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         del changed
         touched: dict[str, None] = {}
         for put in commit.puts:
@@ -236,9 +236,9 @@ class Conductor:
             with otel.span("rollout announce", **said):
                 came = await self._announcer.announce(rollout, wanted)
             match came:
-                case Came.ANNOUNCED:
+                case AnnounceResult.ANNOUNCED:
                     continue
-                case Came.OVERTAKEN:
+                case AnnounceResult.OVERTAKEN:
                     self._again.add(rollout.id)
                 case Refused(says=says):
                     name = wanted.host or wanted.group

@@ -27,7 +27,7 @@ MAX_AT_ONCE = 1_000  # lanes
 MAX_BAKE: Duration = 7 * DAY
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class RolloutRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A rollout as somebody asks for it."""
 
     type: EventType
@@ -43,7 +43,9 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     bake: Duration = 0
 
 
-def drafted(wanted: Wanted, id: str, store: Store, gates: Gates, now: Now) -> Rollout | Refused:
+def drafted(
+    wanted: RolloutRequest, id: str, store: Store, gates: Gates, now: Now
+) -> Rollout | Refused:
     """The rollout that is asked for, or why there can be none."""
     found = (
         _wrong(wanted, now)
@@ -81,7 +83,7 @@ def drafted(wanted: Wanted, id: str, store: Store, gates: Gates, now: Now) -> Ro
     return draft
 
 
-def _wrong(wanted: Wanted, now: Now) -> Refused | None:
+def _wrong(wanted: RolloutRequest, now: Now) -> Refused | None:
     promised = PROMISES[wanted.type].notice
     notice = promised if wanted.notice is None else wanted.notice
     if not 0 <= notice <= MAX_NOTICE:

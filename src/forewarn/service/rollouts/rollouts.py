@@ -25,8 +25,8 @@ from forewarn.service.engine.writer import Plan
 from forewarn.service.platform.explain import says
 from forewarn.service.platform.platform import Platform
 from forewarn.service.rollouts.gates import Gates
-from forewarn.service.rollouts.reconciler import ABORTED, Conductor, put, withdrawals
-from forewarn.service.rollouts.request import Wanted, drafted, wrong_words
+from forewarn.service.rollouts.reconciler import ABORTED, RolloutReconciler, put, withdrawals
+from forewarn.service.rollouts.request import RolloutRequest, drafted, wrong_words
 from forewarn.store.port import States, Store
 from forewarn.support import guard
 from forewarn.support.text import in_words, listing
@@ -90,7 +90,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 class Rollouts:
     def __init__(
-        self, store: Store, platform: Platform, conductor: Conductor, gates: Gates
+        self, store: Store, platform: Platform, conductor: RolloutReconciler, gates: Gates
     ) -> None:
         self._store = store
         self._platform = platform
@@ -102,7 +102,7 @@ class Rollouts:
         return Rollouts(self._store, platform, self._conductor, self._gates)
 
     async def plan(
-        self, wanted: Wanted, lasts: Duration | None = None
+        self, wanted: RolloutRequest, lasts: Duration | None = None
     ) -> tuple[Rollout, Forecast] | Refused:
         """What would happen when, if it were started now."""
         draft = self.draft(wanted)
@@ -114,7 +114,7 @@ class Rollouts:
         # A pure function, and perhaps a long one: the service goes on meanwhile.
         return draft, await asyncio.to_thread(forecast, draft, self._writer.now(), typical)
 
-    async def start(self, wanted: Wanted) -> Report | Refused:
+    async def start(self, wanted: RolloutRequest) -> Report | Refused:
         draft = self.draft(wanted)
         if isinstance(draft, Refused):
             return draft
@@ -225,7 +225,7 @@ class Rollouts:
             waits.append(Explained(wait=wait, events=tuple(events)))
         return Explanation(report=report, says=_in_a_sentence(report), waits=tuple(waits))
 
-    def draft(self, wanted: Wanted) -> Rollout | Refused:
+    def draft(self, wanted: RolloutRequest) -> Rollout | Refused:
         """What would be started. Nothing is kept of it."""
         now = self._writer.now()
         return drafted(wanted, self._platform.new_id(), self._store, self._gates, now)

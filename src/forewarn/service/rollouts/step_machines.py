@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from forewarn.core import Group, Status
 from forewarn.core.changes import EventMoved, MachinePut, MachineRemoved
 from forewarn.core.rollouts.model import Step
-from forewarn.service.indexes.machines import Inventory
+from forewarn.service.indexes.machines import MachineIndex
 from forewarn.service.platform.hosts import Hosts
 from forewarn.store.port import Commit, Store
 
 
-class Presence:
+class StepMachines:
     """For one look: nothing changes while it lasts, and each group is looked up once."""
 
-    def __init__(self, store: Store, hosts: Hosts, inventory: Inventory) -> None:
+    def __init__(self, store: Store, hosts: Hosts, inventory: MachineIndex) -> None:
         self._store, self._hosts, self._inventory = store, hosts, inventory
         self._staying: dict[str, frozenset[str]] = {}
         self._on: set[str] = set()

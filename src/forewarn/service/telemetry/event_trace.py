@@ -17,8 +17,8 @@ from forewarn.core import Event, Group, Time
 from forewarn.core.changes import Disabled, EventMoved, MachinePut, MachineRemoved
 from forewarn.core.events import EventType
 from forewarn.core.lifecycle import SHOWN, Move
-from forewarn.core.time import SECOND, Rules
-from forewarn.drivers.simulated import Impact, World, private
+from forewarn.core.time import SECOND, Durations
+from forewarn.drivers.simulated import Impact, ImpactJournal, private
 from forewarn.service.engine.clock import Clock, Interruption
 from forewarn.store.port import Commit, Store
 from forewarn.support import guard
@@ -32,10 +32,10 @@ Sink: TypeAlias = Callable[[dict[str, Any]], None]
 STAGES = SHOWN | {Move.LIST}  # the moves that are told: what a guest could see, and from when on
 
 
-class Trace:
+class EventTrace:
     """`rules` are those of the service, where they are known: the judge asks for the grace."""
 
-    def __init__(self, emit: Sink, rules: Rules | None = None) -> None:
+    def __init__(self, emit: Sink, rules: Durations | None = None) -> None:
         self._sinks = [emit]
         self._rules = rules
 
@@ -51,12 +51,12 @@ class Trace:
     def follow(self, store: Store, clock: Clock) -> None:
         """Record what commits say that no request shows, and first how things stand already."""
         if store.groups:
-            at = clock.now(self._rules or Rules()).at
+            at = clock.now(self._rules or Durations()).at
             self.fleet(store, at)
             self._planned([event for g in store.groups.values() for event in g.events], at)
 
-        def told(commit: Commit, changed: Mapping[str, Group]) -> None:
-            self.told(commit, changed)
+        def on_commit(commit: Commit, changed: Mapping[str, Group]) -> None:
+            self.on_commit(commit, changed)
             if any(
                 isinstance(i, MachinePut | MachineRemoved) for e in commit.entries for i in e.items
             ):
@@ -65,10 +65,10 @@ class Trace:
         def interrupted(interruption: Interruption) -> None:
             self.write("step", interruption.at, seconds=interruption.lost / SECOND)
 
-        store.attach(told)
+        store.attach(on_commit)
         clock.on_interruption(interrupted)
 
-    def told(self, commit: Commit, changed: Mapping[str, Group]) -> None:
+    def on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         raised: list[Event] = []
         for entry in commit.entries:
             names = {machine.name for machine in changed[entry.group].machines}
@@ -168,8 +168,8 @@ def _approval(event: Event) -> dict[str, Any]:
     return {"approved": event.approved.at / SECOND, "approved_by": event.approved.by}
 
 
-class FileTrace(Trace):
-    def __init__(self, path: Path, rules: Rules) -> None:
+class FileEventTrace(EventTrace):
+    def __init__(self, path: Path, rules: Durations) -> None:
         self._file = private(path).open("ab", buffering=0)
         self._broken = False
         super().__init__(self._append, rules)
@@ -191,10 +191,10 @@ class FileTrace(Trace):
         self._file.close()
 
 
-class TracedWorld(World):
+class TracedImpactJournal(ImpactJournal):
     """A world whose impacts are recorded as well."""
 
-    def __init__(self, inner: World, trace: Trace) -> None:
+    def __init__(self, inner: ImpactJournal, trace: EventTrace) -> None:
         super().__init__()
         self._inner = inner
         self._trace = trace

@@ -18,7 +18,7 @@ from forewarn.core.lifecycle import Move
 from forewarn.core.registry import HostPut, HostRemoved, RolloutPut, RolloutRemoved
 from forewarn.core.rollouts.model import Rollout
 from forewarn.core.time import SECOND, Time
-from forewarn.service.telemetry.samples import Reading, Spread, Spreads, counter, gauge
+from forewarn.service.telemetry.samples import Histogram, Histograms, Sample, counter, gauge
 from forewarn.store.port import Commit, Store
 
 NOTICES = (30.0, 60.0, 300.0, 600.0, 900.0, 3_600.0, 21_600.0, 86_400.0, 604_800.0)  # seconds
@@ -29,7 +29,7 @@ APPROVERS = ("guest", "operator", "policy", "nobody")
 ROLLOUTS = ("running", "paused", "aborted", "ended")
 
 
-class Census:
+class FleetCounts:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._groups: dict[str, tuple[tuple[Machine, ...], bool, int, int, int]] = {}
@@ -46,8 +46,8 @@ class Census:
         self._raised: Counter[tuple[str, str]] = Counter()
         self._ended: Counter[tuple[str, str]] = Counter()
         self._approvals: Counter[str] = Counter()
-        self._notice = {type: Spread(NOTICES) for type in TYPES}
-        store.attach(self._told)
+        self._notice = {type: Histogram(NOTICES) for type in TYPES}
+        store.attach(self._on_commit)
 
     def load(self) -> None:
         for group in self._store.groups.values():
@@ -67,7 +67,7 @@ class Census:
             if heap:
                 yield type, (heap[0][0] - now) / SECOND
 
-    def readings(self, now: Time) -> Iterator[Reading | Spreads]:
+    def readings(self, now: Time) -> Iterator[Sample | Histograms]:
         yield gauge(
             "forewarn_groups",
             "Groups that have machines, by whether they are listening",
@@ -99,7 +99,7 @@ class Census:
         )
         yield from self._of_events(now)
 
-    def _of_events(self, now: Time) -> Iterator[Reading | Spreads]:
+    def _of_events(self, now: Time) -> Iterator[Sample | Histograms]:
         yield gauge(
             "forewarn_events",
             "Events that are not over, by state and type",
@@ -118,7 +118,7 @@ class Census:
             {(type,): left for type, left in self.notice_left(now)},
             "type",
         )
-        yield Spreads(
+        yield Histograms(
             "forewarn_notice_seconds",
             "The notice with which events were announced, by type",
             ("type",),
@@ -145,7 +145,7 @@ class Census:
             "by",
         )
 
-    def _told(self, commit: Commit, changed: Mapping[str, Group]) -> None:
+    def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         for group in changed.values():
             self._count(group)
         for put in commit.puts:

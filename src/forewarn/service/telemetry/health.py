@@ -29,7 +29,7 @@ _LASTED = re.compile(r" for \d+ s$")
 log = logger("forewarn")
 
 
-class Wellbeing:
+class ServiceHealth:
     def __init__(
         self,
         store: Store,

@@ -22,7 +22,7 @@ from forewarn.core.lifecycle import SHOWN, Move
 from forewarn.core.time import Time
 from forewarn.service.access.secret import hidden
 from forewarn.service.telemetry.mentioning import about
-from forewarn.service.telemetry.stderr import Outlet
+from forewarn.service.telemetry.stderr import StderrWriter
 from forewarn.service.telemetry.unadorned import structlog
 from forewarn.store.port import Commit, Store
 from forewarn.support import guard
@@ -32,7 +32,7 @@ FORMATS = ("auto", "console", "json")
 LEVELS = ("debug", "info", "warning", "error")
 MAX_VALUE = 4_096  # characters of one value in a line
 
-_TOLD = "_told"  # a change, in a line that says all of it
+_TOLD = "_on_commit"  # a change, in a line that says all of it
 _encode = msgspec.json.Encoder(enc_hook=repr).encode
 
 log = structlog.get_logger("forewarn")
@@ -42,7 +42,7 @@ def _dropped(lines: int) -> None:
     log.warning("lines of this log were dropped, since nobody read it", lines=lines)
 
 
-_outlet = Outlet(_dropped)
+_outlet = StderrWriter(_dropped)
 
 
 def configure(format: str = "auto", level: str = "info", *, dates: bool = True) -> None:
@@ -94,13 +94,13 @@ class _Foreign(logging.Handler):
             log.error("a library's words could not be told", logger=record.name)
 
 
-class Narrator:
+class ServiceLog:
     """One line for each visible change, as it is committed."""
 
     def __init__(self, store: Store) -> None:
-        store.attach(self._told)
+        store.attach(self._on_commit)
 
-    def _told(self, commit: Commit, changed: Mapping[str, Group]) -> None:
+    def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         for entry in commit.entries:
             group = changed[entry.group]
             moved: dict[str, EventMoved] = {}  # as each event stands after the whole commit

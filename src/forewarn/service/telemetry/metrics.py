@@ -17,9 +17,9 @@ from forewarn.core.time import SECOND, Time
 from forewarn.service.engine.clock import Clock, Interruption
 from forewarn.service.engine.feed import Feed
 from forewarn.service.engine.scheduler import Scheduler
-from forewarn.service.telemetry.fleet_counts import Census
-from forewarn.service.telemetry.health import Wellbeing
-from forewarn.service.telemetry.samples import Reading, Spread, Spreads, counter, gauge, spread
+from forewarn.service.telemetry.fleet_counts import FleetCounts
+from forewarn.service.telemetry.health import ServiceHealth
+from forewarn.service.telemetry.samples import Histogram, Histograms, Sample, counter, gauge, spread
 from forewarn.store.port import Store
 
 # Bounds in seconds.
@@ -39,22 +39,22 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 REFUSED = (401, 403)  # to whoever has no token, or not the right one
 
 
-class Meter:
+class ServiceMetrics:
     def __init__(self, store: Store, feed: Feed, clock: Clock, state: Path | None = None) -> None:
         """`state` is the file, if there is one."""
         self._state = state
         self._store = store
         self._feed = feed
-        self.census = Census(store)
+        self.census = FleetCounts(store)
         self.pruned = 0  # records of the history
         self._commits = 0
         self._failures = 0
-        self._commit_times = Spread(COMMIT_TIMES)
-        self._batches = Spread(BATCHES)
+        self._commit_times = Histogram(COMMIT_TIMES)
+        self._batches = Histogram(BATCHES)
         self._attempts: Counter[str] = Counter()
-        self._attempt_times = Spread(ATTEMPT_TIMES)
+        self._attempt_times = Histogram(ATTEMPT_TIMES)
         self._calls: Counter[tuple[str, str]] = Counter()
-        self._call_times = Spread(CALL_TIMES)
+        self._call_times = Histogram(CALL_TIMES)
         self._refused: Counter[int] = Counter()
         self._interruptions: Counter[str] = Counter()
         clock.on_interruption(self._interrupted)
@@ -85,8 +85,8 @@ class Meter:
         self._interruptions[INTERRUPTIONS.get(interruption.what, "other")] += 1
 
     def readings(
-        self, now: Now, scheduler: Scheduler, pruned: int, wellbeing: Wellbeing
-    ) -> Iterator[Reading | Spreads]:
+        self, now: Now, scheduler: Scheduler, pruned: int, wellbeing: ServiceHealth
+    ) -> Iterator[Sample | Histograms]:
         info: dict[tuple[str, ...], float] = {(__version__, platform.python_version()): 1.0}
         yield gauge("forewarn_build_info", "Which forewarn this is", info, "version", "python")
         for name, says in (
@@ -129,7 +129,7 @@ class Meter:
             "forewarn_history_pruned", "Records of the history that were too old", {(): pruned}
         )
 
-    def _of_commits(self) -> Iterator[Reading | Spreads]:
+    def _of_commits(self) -> Iterator[Sample | Histograms]:
         yield counter("forewarn_commits", "Commits that are durable", {(): self._commits})
         yield counter(
             "forewarn_commit_failures",
@@ -148,7 +148,7 @@ class Meter:
             {(): float(bool(self._store.healthy()))},
         )
 
-    def _of_calls(self) -> Iterator[Reading | Spreads]:
+    def _of_calls(self) -> Iterator[Sample | Histograms]:
         yield counter(
             "forewarn_driver_attempts",
             "Attempts at carrying an event out, by what the driver made of them",
@@ -173,7 +173,7 @@ class Meter:
             "status",
         )
 
-    def _of_feed(self) -> Iterator[Reading]:
+    def _of_feed(self) -> Iterator[Sample]:
         yield gauge("forewarn_commit", "The number of the newest commit", {(): self._store.seq})
         yield gauge("forewarn_feed_streams", "Who follows the feed", {(): self._feed.followers})
         yield gauge(

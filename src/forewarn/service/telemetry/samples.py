@@ -15,7 +15,7 @@ class Kind(enum.Enum):
     GAUGE = "gauge"  # as it is now
 
 
-class Reading(msgspec.Struct, frozen=True):
+class Sample(msgspec.Struct, frozen=True):
     """One number, or one for each value of its labels."""
 
     name: str
@@ -25,7 +25,7 @@ class Reading(msgspec.Struct, frozen=True):
     samples: Sequence[tuple[tuple[str, ...], float]]
 
 
-class Spread:
+class Histogram:
     """How often something was how large: counted by the first bound that it does not exceed."""
 
     __slots__ = ("bounds", "counts", "sum")
@@ -44,24 +44,22 @@ class Spread:
         return list(zip((*self.bounds, float("inf")), accumulate(self.counts), strict=True))
 
 
-class Spreads(msgspec.Struct, frozen=True):
+class Histograms(msgspec.Struct, frozen=True):
     """How something is spread, or one such for each value of its labels."""
 
     name: str
     says: str
     labels: tuple[str, ...]
-    samples: Sequence[tuple[tuple[str, ...], Spread]]
+    samples: Sequence[tuple[tuple[str, ...], Histogram]]
 
 
-def gauge(name: str, says: str, samples: Mapping[tuple[str, ...], float], *labels: str) -> Reading:
-    return Reading(name, says, Kind.GAUGE, labels, list(samples.items()))
+def gauge(name: str, says: str, samples: Mapping[tuple[str, ...], float], *labels: str) -> Sample:
+    return Sample(name, says, Kind.GAUGE, labels, list(samples.items()))
 
 
-def counter(
-    name: str, says: str, samples: Mapping[tuple[str, ...], float], *labels: str
-) -> Reading:
-    return Reading(name, says, Kind.COUNTER, labels, list(samples.items()))
+def counter(name: str, says: str, samples: Mapping[tuple[str, ...], float], *labels: str) -> Sample:
+    return Sample(name, says, Kind.COUNTER, labels, list(samples.items()))
 
 
-def spread(name: str, says: str, of: Spread) -> Spreads:
-    return Spreads(name, says, (), [((), of)])
+def spread(name: str, says: str, of: Histogram) -> Histograms:
+    return Histograms(name, says, (), [((), of)])

@@ -25,7 +25,7 @@ LAST_WORDS = 2.0  # seconds that the end of the process waits for a reader
 _ATOMIC = select.PIPE_BUF  # bytes that a pipe takes as a whole or not at all
 
 
-class Outlet:
+class StderrWriter:
     """`lost` is told how many lines nobody will ever read, when there is a reader again."""
 
     def __init__(self, lost: Callable[[int], None]) -> None:

@@ -15,7 +15,15 @@ from forewarn.core.registry import Put, RolloutPut, StateRestored
 from forewarn.core.renumbering import beyond_commits, renumbered
 from forewarn.core.rollouts.model import Switch
 from forewarn.service.engine.writer import Writer
-from forewarn.store.port import Batch, Entry, Sightings, States, Store, StoreFailed, StoreUnusable
+from forewarn.store.port import (
+    Batch,
+    Entry,
+    PollSightings,
+    States,
+    Store,
+    StoreFailed,
+    StoreUnusable,
+)
 from forewarn.support.logs import logger
 
 BY = "restore"
@@ -24,7 +32,9 @@ WHY = "the state was restored from a copy; what was done since is not known"
 log = logger("forewarn")
 
 
-async def take_up(store: Store, writer: Writer, sightings: Sightings, ends: Time) -> Time | None:
+async def take_up(
+    store: Store, writer: Writer, sightings: PollSightings, ends: Time
+) -> Time | None:
     """When a copy last became the state: now, if nobody has served it before. `ends` is the last
     instant it tells of."""
     if sightings.copied is None:

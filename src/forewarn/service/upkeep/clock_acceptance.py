@@ -17,7 +17,7 @@ from forewarn.core.registry import ClockAccepted, Put
 from forewarn.core.retiming import Correction, announced_after
 from forewarn.service.engine.clock import Clock, RealClock
 from forewarn.service.engine.writer import Writer
-from forewarn.service.indexes.polls import Witness
+from forewarn.service.indexes.polls import PollIndex
 from forewarn.store.port import Batch, Entry, States, Store, StoreFailed
 from forewarn.support.logs import logger
 from forewarn.support.text import listing
@@ -45,7 +45,7 @@ class Accepted(msgspec.Struct, frozen=True):
 
 
 class ClockAcceptance:
-    def __init__(self, store: Store, writer: Writer, clock: Clock, witness: Witness) -> None:
+    def __init__(self, store: Store, writer: Writer, clock: Clock, witness: PollIndex) -> None:
         self._store = store
         self._writer = writer
         self._clock = clock

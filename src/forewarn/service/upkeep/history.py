@@ -19,8 +19,8 @@ from forewarn.core.registry import Put, RolloutRemoved, TokenRemoved
 from forewarn.core.rollouts.model import caused
 from forewarn.core.time import DAY, HOUR, Duration
 from forewarn.service.engine.writer import Writer
-from forewarn.service.indexes.machines import Inventory
-from forewarn.store.port import Mark, Store, Wanted
+from forewarn.service.indexes.machines import MachineIndex
+from forewarn.store.port import HistoryQuery, Mark, Store
 from forewarn.support import guard
 from forewarn.support.suggest import instead_of
 from forewarn.support.text import listing
@@ -36,14 +36,14 @@ MEANT_AT_MOST = 10  # events that are named when an id is cut too short
 _ID = re.compile(r"[0-9A-F-]{1,36}", re.ASCII)  # or the beginning of one
 
 
-class Page(msgspec.Struct, frozen=True):
+class HistoryPage(msgspec.Struct, frozen=True):
     records: Sequence[Record]
     next: Mark | None = None  # where the next page goes on; None: there is none
 
 
 class History:
     def __init__(
-        self, store: Store, inventory: Inventory, writer: Writer, kept: Duration | None = HISTORY
+        self, store: Store, inventory: MachineIndex, writer: Writer, kept: Duration | None = HISTORY
     ) -> None:
         self._store = store
         self._inventory = inventory
@@ -55,7 +55,7 @@ class History:
         """For another time from now on; None: for ever."""
         self._kept = kept
 
-    async def page(self, wanted: Wanted) -> Page | Refused:
+    async def page(self, wanted: HistoryQuery) -> HistoryPage | Refused:
         found = await self._meant(wanted)
         if isinstance(found, Refused):
             return found
@@ -63,9 +63,9 @@ class History:
         if not records and (nobody := await self._nobody(found)):
             return nobody
         more = len(records) == wanted.limit
-        return Page(records, (records[-1].at, records[-1].seq) if more else None)
+        return HistoryPage(records, (records[-1].at, records[-1].seq) if more else None)
 
-    async def export(self, wanted: Wanted) -> AsyncIterator[Record] | Refused:
+    async def export(self, wanted: HistoryQuery) -> AsyncIterator[Record] | Refused:
         """All that matches and has happened by now, the oldest first, a page at a time."""
         found = await self._meant(wanted)
         if isinstance(found, Refused):
@@ -81,7 +81,7 @@ class History:
             return nobody
         return self._pages(found, first)
 
-    async def _pages(self, wanted: Wanted, page: Sequence[Record]) -> AsyncIterator[Record]:
+    async def _pages(self, wanted: HistoryQuery, page: Sequence[Record]) -> AsyncIterator[Record]:
         while page:
             for record in page:
                 yield record
@@ -113,7 +113,7 @@ class History:
         rollouts = frozenset(self._store.registry.rollouts)
         return lambda event: caused(event.cause) in rollouts
 
-    async def _meant(self, wanted: Wanted) -> Wanted | Refused:
+    async def _meant(self, wanted: HistoryQuery) -> HistoryQuery | Refused:
         """With the whole id of the event of which the beginning was said."""
         if wanted.event is None:
             return wanted
@@ -130,19 +130,19 @@ class History:
             return conflict(f"'{wanted.event}' could be {listing(ids)}")
         return msgspec.structs.replace(wanted, event=said if said in ids else ids[0])
 
-    async def _nobody(self, wanted: Wanted) -> Refused | None:
+    async def _nobody(self, wanted: HistoryQuery) -> Refused | None:
         """Is there one among the names that is not known now and has no history at all?"""
         known = self._inventory
         hosts = self._store.registry.hosts
         machine, group, host = wanted.machine, wanted.group, wanted.host
-        doubts: list[tuple[str, Wanted]] = []
+        doubts: list[tuple[str, HistoryQuery]] = []
         if machine is not None and known.machine(machine) is None:
-            doubts.append((known.unknown_machine(machine), Wanted(machine=machine, limit=1)))
+            doubts.append((known.unknown_machine(machine), HistoryQuery(machine=machine, limit=1)))
         if group is not None and known.group(group) is None:
-            doubts.append((known.unknown_group(group), Wanted(group=group, limit=1)))
+            doubts.append((known.unknown_group(group), HistoryQuery(group=group, limit=1)))
         if host is not None and host not in hosts:
             says = f"no host '{host}'; {instead_of(host, list(hosts))}"
-            doubts.append((says, Wanted(host=host, limit=1)))
+            doubts.append((says, HistoryQuery(host=host, limit=1)))
         for says, alone in doubts:
             if not await self._store.history(alone):
                 return unknown(f"nothing is in the history, and there is {says}")

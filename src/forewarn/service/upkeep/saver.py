@@ -8,7 +8,7 @@ anything knows how it stands.
 from __future__ import annotations
 
 from forewarn.service.engine.writer import Writer
-from forewarn.service.indexes.polls import SAVE_EVERY, Witness
+from forewarn.service.indexes.polls import SAVE_EVERY, PollIndex
 from forewarn.service.upkeep.history import PRUNE_EVERY, History
 from forewarn.store.port import Store
 from forewarn.support import guard
@@ -19,8 +19,8 @@ REMIND_EVERY = 60.0  # seconds of guard time between two lines about the same tr
 log = logger("forewarn")
 
 
-class Storekeeper:
-    def __init__(self, store: Store, witness: Witness, writer: Writer, history: History) -> None:
+class Saver:
+    def __init__(self, store: Store, witness: PollIndex, writer: Writer, history: History) -> None:
         self._store = store
         self._witness = witness
         self._writer = writer

@@ -30,15 +30,15 @@ from forewarn.store.base import BatchingStore
 from forewarn.store.port import (
     Commit,
     Copy,
+    HistoryQuery,
     Key,
     Keyed,
     Mark,
     OutcomeUnknown,
-    Sightings,
+    PollSightings,
     StoreFailed,
     StoreUnreadable,
     StoreUnusable,
-    Wanted,
 )
 from forewarn.store.sqlite import (
     connect,
@@ -161,7 +161,7 @@ class SqliteStore(BatchingStore):
 
         return await self._read(read)
 
-    async def history(self, wanted: Wanted) -> Sequence[Record]:
+    async def history(self, wanted: HistoryQuery) -> Sequence[Record]:
         query = history_query.statement(wanted)
         return await self._read(self._read_history, query, thread=self._reading)
 
@@ -176,7 +176,7 @@ class SqliteStore(BatchingStore):
             pass
         return gone
 
-    async def save(self, sightings: Sightings) -> None:
+    async def save(self, sightings: PollSightings) -> None:
         try:
             await self._written(self._save, sightings)
         except StoreFailed as failure:
@@ -184,7 +184,7 @@ class SqliteStore(BatchingStore):
             raise
         self._trouble = ""
 
-    async def sightings(self) -> Sightings:
+    async def sightings(self) -> PollSightings:
         return await self._read(self._sightings)
 
     async def copy(self, at: Time) -> Copy | None:
@@ -396,16 +396,16 @@ class SqliteStore(BatchingStore):
         if not kept:
             raise StoreFailed(f"nothing was carried out under the key '{key.name}'")
 
-    def _save(self, sightings: Sightings) -> None:
+    def _save(self, sightings: PollSightings) -> None:
         with self._writing() as connection:
             rows.write_sightings(connection, sightings)
 
-    def _sightings(self) -> Sightings:
+    def _sightings(self) -> PollSightings:
         with self._connection() as connection:
             seen = {r.group_name: r.seen for r in connection.execute(sa.select(s.sightings))}
             values = {row.key: row.value for row in connection.execute(sa.select(s.service))}
             used = {row.id: row.used for row in connection.execute(sa.select(s.token_uses))}
-        return Sightings(
+        return PollSightings(
             seen=seen,
             served_until=values.get("served_until"),
             lost=values.get("lost", 0),

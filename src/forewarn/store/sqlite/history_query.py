@@ -15,13 +15,13 @@ import sqlalchemy as sa
 
 from forewarn.core import Event
 from forewarn.core.history import Record, What
-from forewarn.store.port import Wanted
+from forewarn.store.port import HistoryQuery
 from forewarn.store.sqlite import schema as s
 
 _event = msgspec.json.Decoder(Event)
 
 
-def statement(wanted: Wanted) -> sa.Select[Any]:
+def statement(wanted: HistoryQuery) -> sa.Select[Any]:
     h, em = s.history.c, s.event_machines.c
     query = sa.select(s.history, s.events.c.body.label("event_body")).join_from(
         s.history, s.events, s.events.c.id == h.event, isouter=True

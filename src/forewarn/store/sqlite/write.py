@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from forewarn.core import Event, Group
 from forewarn.core.changes import EventMoved
 from forewarn.core.fleet import Host
-from forewarn.core.history import Record, Scribe
+from forewarn.core.history import HistoryWriter, Record
 from forewarn.core.lifecycle import Move
 from forewarn.core.registry import (
     ClockAccepted,
@@ -29,7 +29,7 @@ from forewarn.core.registry import (
     TokenRemoved,
 )
 from forewarn.core.retiming import Correction
-from forewarn.store.port import Commit, Sightings
+from forewarn.store.port import Commit, PollSightings
 
 Row: TypeAlias = tuple[Any, ...]
 
@@ -112,7 +112,7 @@ def write(
     _write_restored(connection, commits)
 
 
-def write_sightings(connection: sa.Connection, sightings: Sightings) -> None:
+def write_sightings(connection: sa.Connection, sightings: PollSightings) -> None:
     _many(connection, _SIGHTING, list(sightings.seen.items()))
     _many(connection, _USE, list(sightings.used.items()))
     values = {"lost": sightings.lost, "served_until": sightings.served_until}
@@ -214,7 +214,7 @@ def _write_commits(
     hosts: Mapping[str, Host],
 ) -> None:
     """And what they mean to people."""
-    scribe = Scribe(before, hosts)
+    scribe = HistoryWriter(before, hosts)
     bodies: list[Row] = []
     records: list[Row] = []
     for commit in commits:

@@ -13,7 +13,7 @@ from typing import Self
 FOLLOW_EVERY = 0.02  # seconds between two looks at the service's clock
 
 
-class Following:
+class FollowedClock:
     """While it lasts, `tell` is called with every time that `look` has not returned before.
 
     `look` returns None where there is nothing to be had: the service may be away for a while."""

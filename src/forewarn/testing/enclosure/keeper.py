@@ -82,15 +82,13 @@ def _say_ready(line: socket.socket, anchor: Anchor, network: str, notes: tuple[s
     socket.send_fds(line, [msgspec.json.encode(Ready(network=network, notes=notes))], fds)
 
 
-def _name(network: Network, around: uplink.Surroundings | None) -> str:
+def _name(network: Network, around: uplink.Uplink | None) -> str:
     if around is not None:
         return around.name
     return "none" if network is Network.NONE else "loopback"
 
 
-def _surround(
-    network: Network, anchor: Anchor
-) -> tuple[uplink.Surroundings | None, tuple[str, ...]]:
+def _surround(network: Network, anchor: Anchor) -> tuple[uplink.Uplink | None, tuple[str, ...]]:
     """The rest of the network, or why there is none."""
     if network not in (Network.AUTO, Network.FULL):
         return None, ()

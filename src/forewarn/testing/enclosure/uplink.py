@@ -28,7 +28,7 @@ class NoNetwork(Exception):
     """What it said, or that there is none."""
 
 
-class Surroundings:
+class Uplink:
     """A program that is the rest of the network, from when it is ready."""
 
     def __init__(self, name: str, process: subprocess.Popen[bytes]) -> None:
@@ -45,11 +45,11 @@ def available() -> list[str]:
     return [name for name in ("pasta", "slirp4netns") if shutil.which(name)]
 
 
-def surround(name: str, anchor: Anchor) -> Surroundings:
+def surround(name: str, anchor: Anchor) -> Uplink:
     return (_pasta if name == "pasta" else _slirp4netns)(anchor)
 
 
-def _pasta(anchor: Anchor) -> Surroundings:
+def _pasta(anchor: Anchor) -> Uplink:
     """The same addresses and routes as outside. What listens on loopback outside, now or later,
     can be reached on loopback inside; nothing can be reached from outside. The gateway is the
     gateway, and not this machine as pasta would have it."""
@@ -63,10 +63,10 @@ def _pasta(anchor: Anchor) -> Surroundings:
         argv = ["pasta", *options, *ports, *where]
         with _started(argv, anchor) as process:
             _until(process, lambda: ready.exists() and ready.stat().st_size > 0)
-            return Surroundings("pasta", process)
+            return Uplink("pasta", process)
 
 
-def _slirp4netns(anchor: Anchor) -> Surroundings:
+def _slirp4netns(anchor: Anchor) -> Uplink:
     seen, shown = os.pipe()
     options = ["--configure", "--mtu=65520", f"--ready-fd={shown}", "--netns-type=path"]
     if _enters_by_itself(anchor):
@@ -75,7 +75,7 @@ def _slirp4netns(anchor: Anchor) -> Surroundings:
     try:
         with _started(argv, anchor, shown) as process:
             _until(process, lambda: bool(select.select([seen], [], [], 0)[0]))
-            return Surroundings("slirp4netns", process)
+            return Uplink("slirp4netns", process)
     finally:
         os.close(seen)
         os.close(shown)

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from forewarn.core.time import LAST, Duration, Time
 from forewarn.service.engine.catch_up import ATTENTIVE, Stopped
-from forewarn.service.engine.virtual_time import Winder
+from forewarn.service.engine.virtual_time import VirtualTime
 from forewarn.support.text import parse_duration
 from forewarn.testing.kit.errors import RefusedByService
-from forewarn.testing.kit.time_patch import Patch
+from forewarn.testing.kit.time_patch import TimePatch
 
 if TYPE_CHECKING:
     from forewarn.testing.kit.service import Service
@@ -126,11 +126,11 @@ class Clock:
 
         self._service.run(jump())
 
-    def patch(self) -> Patch:
+    def patch(self) -> TimePatch:
         """Let Python's own time (`time.time()`, `datetime.now()` …) be the service's, in this
         whole process: as a context manager, or over a function. Sleeping and `time.monotonic()`
         stay as they are."""
-        return Patch(self._winder.clock)
+        return TimePatch(self._winder.clock)
 
     def asking(self, machine: str) -> AbstractContextManager[None]:
         """A request by the test itself: whoever makes it is told apart from the client."""
@@ -138,7 +138,7 @@ class Clock:
         return winder.attention.speaking(machine, voice()) if winder else nullcontext()
 
     @property
-    def _winder(self) -> Winder:
+    def _winder(self) -> VirtualTime:
         winder = self._service.node.winder
         if winder is None:
             raise RefusedByService(REAL)

@@ -18,7 +18,7 @@ SHOWN_ID = 8  # characters of an event's id
 MAX_SAID = 120  # characters of an answer
 
 
-class Story:
+class FailureReport:
     def __init__(self) -> None:
         self._lines: deque[str] = deque(maxlen=MAX_LINES)
         self._told = 0

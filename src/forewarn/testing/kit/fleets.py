@@ -16,7 +16,7 @@ from forewarn.core.commands import Define
 from forewarn.core.fleet import Host
 from forewarn.core.refusal import conflict, invalid
 from forewarn.service.fleet import shapes as e
-from forewarn.service.fleet.build import MAX_PLACEMENT_GROUP, Building, Fleet, host_of
+from forewarn.service.fleet.build import MAX_PLACEMENT_GROUP, Fleet, FleetBuilder, host_of
 from forewarn.support.text import listing
 from forewarn.support.yaml_positions import FleetError
 from forewarn.testing.kit.events import event_type
@@ -39,7 +39,7 @@ class Details(TypedDict, total=False):
     location: str
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class GroupSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A group as a test asks for it."""
 
     name: str
@@ -67,12 +67,12 @@ def wanted(
     machines: Iterable[str],
     details: Details,
     terminate_notice: str | None = None,
-) -> Wanted:
+) -> GroupSpec:
     said: dict[str, Any] = dict(details)
     said["hosts"] = _each(said.get("hosts", ()))
     said["auto_approve"] = tuple(event_type(one).value for one in _each(said.get("auto_approve")))
     try:
-        return Wanted(
+        return GroupSpec(
             name=name,
             kind=kind,
             machines=tuple(machines),
@@ -94,7 +94,7 @@ def numbered(begin: str, count: int) -> list[str]:
     return [f"{begin}{n}" for n in range(min(count, MAX_MACHINES + 1))]
 
 
-def put(wanted: Wanted, *, grow: bool) -> Change:
+def put(wanted: GroupSpec, *, grow: bool) -> Change:
     """The group among what is there. Machines it has already stay as they are."""
 
     def change(fleet: Fleet) -> Fleet | Refused:
@@ -128,7 +128,7 @@ def hosts(*names: str) -> Change:
     return change
 
 
-def _wrong(wanted: Wanted, fleet: Fleet, grow: bool) -> Refused | None:
+def _wrong(wanted: GroupSpec, fleet: Fleet, grow: bool) -> Refused | None:
     kind, name, count = wanted.kind.value, wanted.name, len(wanted.machines)
     if not count:
         return invalid(f"{kind} '{name}' has at least one machine")
@@ -155,7 +155,7 @@ def _wrong(wanted: Wanted, fleet: Fleet, grow: bool) -> Refused | None:
     return None
 
 
-def _parts(wanted: Wanted) -> list[tuple[str, tuple[str, ...]]]:
+def _parts(wanted: GroupSpec) -> list[tuple[str, tuple[str, ...]]]:
     """The groups it is: several placement groups if it is a large scale set."""
     if wanted.kind is not GroupKind.SCALE_SET:
         return [(wanted.name, wanted.machines)]
@@ -167,7 +167,7 @@ def _parts(wanted: Wanted) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def _defined(
-    wanted: Wanted, name: str, machines: Sequence[str], among: Fleet, before: Define | None
+    wanted: GroupSpec, name: str, machines: Sequence[str], among: Fleet, before: Define | None
 ) -> Define:
     known = {machine.name: machine for machine in before.machines} if before else {}
     number = {machine: n for n, machine in enumerate(wanted.machines)}
@@ -187,7 +187,7 @@ def _defined(
         },
         e.GroupEntry,
     )
-    building = Building(among, without=name)
+    building = FleetBuilder(among, without=name)
     building.group(entry, ())
     made = building.finished(e.FleetEntry(groups=[]), among.hosts).groups[name]
     if before is None:
@@ -201,7 +201,7 @@ def _defined(
     )
 
 
-def _entry(wanted: Wanted, machine: str, number: int) -> dict[str, Any]:
+def _entry(wanted: GroupSpec, machine: str, number: int) -> dict[str, Any]:
     spread = wanted.update_domains
     return {
         "name": machine,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from forewarn.core.fleet import Host as Record
-from forewarn.service.platform.hosts import DEGRADED_NOTICE, How
+from forewarn.service.platform.hosts import DEGRADED_NOTICE, MaintenanceMode
 from forewarn.testing.kit.errors import RefusedByService, allowed
 from forewarn.testing.kit.events import Event, duration_of
 from forewarn.testing.kit.machines import Machine
@@ -53,9 +53,9 @@ class Host:
     ) -> tuple[Event, ...]:
         """An update of the host: `Freeze`, `Reboot` or `live-migration`. One event for each group
         on it, and all of them go together; one for each machine if they are moved away."""
-        hows = {how.value.lower(): how for how in How}
+        hows = {how.value.lower(): how for how in MaintenanceMode}
         if type.lower() not in hows:
-            kinds = ", ".join(how.value for how in How)
+            kinds = ", ".join(how.value for how in MaintenanceMode)
             raise RefusedByService(f"a host's maintenance is one of {kinds}, not '{type}'")
         return self._service.did_all(
             self._service.node.hosts.maintain(

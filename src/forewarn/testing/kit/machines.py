@@ -21,7 +21,7 @@ from forewarn.support import guard
 from forewarn.testing.kit.errors import RefusedByService, allowed
 from forewarn.testing.kit.events import AnEvent, Announcement, Event, event_type, id_of
 from forewarn.testing.kit.inprocess import Answer, Asgi
-from forewarn.wire.extensions import READY, Word
+from forewarn.wire.extensions import READY, ReadinessReport
 from forewarn.wire.instance_versions import INSTANCE_VERSIONS
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class Machine:
 
     def ready(self, event: AnEvent, note: str = "", *, ready: bool = True) -> None:
         """It says that it is prepared, or takes that back."""
-        word = msgspec.json.encode(Word(ready, note))
+        word = msgspec.json.encode(ReadinessReport(ready, note))
         self._json(self.request("PUT", f"{READY}/{id_of(event)}", {"Metadata": "true"}, word))
 
     # Where programs reach it.
@@ -191,9 +191,9 @@ class Machine:
     def inside(self) -> AbstractContextManager[Machine]:
         """In the block, this process is inside the machine: what it connects to at
         169.254.169.254 is this machine's endpoint, for clients that know no other address."""
-        from forewarn.testing.kit.socket_patch import Inside
+        from forewarn.testing.kit.socket_patch import SocketPatch
 
-        return Inside(self)
+        return SocketPatch(self)
 
     def _json(self, answer: Answer) -> Any:
         if answer.status != 200:

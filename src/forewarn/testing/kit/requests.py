@@ -11,13 +11,13 @@ from forewarn.testing.kit.errors import RefusedByService
 from forewarn.testing.kit.events import AnEvent, id_of
 from forewarn.testing.kit.inprocess import Answer, exchange, over_socket
 from forewarn.testing.kit.machines import NEWEST
-from forewarn.testing.kit.session import Living
+from forewarn.testing.kit.session import Session
 from forewarn.wire.requests import write_approval
 
 LOOPBACK = Address("127.0.0.1", 0)
 
 
-class Asking(Living):
+class Requests(Session):
     clock: Clock
     over_sockets: bool  # the kit's own requests, too
 

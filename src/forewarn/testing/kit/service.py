@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from forewarn.core import EventType, GroupKind, Rules
+from forewarn.core import Durations, EventType, GroupKind
 from forewarn.drivers.port import Driver
 from forewarn.metadata.endpoint.callers import Identity
 from forewarn.metadata.endpoint.limits import Limits
@@ -29,12 +29,12 @@ from forewarn.testing.kit.clock import Clock
 from forewarn.testing.kit.course import During
 from forewarn.testing.kit.errors import RefusedByService, allowed
 from forewarn.testing.kit.events import AnEvent, Announcement, Event, announced, event_type, id_of
-from forewarn.testing.kit.failure_report import Story
+from forewarn.testing.kit.failure_report import FailureReport
 from forewarn.testing.kit.faults import Faults
 from forewarn.testing.kit.fleets import Details
 from forewarn.testing.kit.hosts import Host
 from forewarn.testing.kit.machines import NEWEST, Group, Machine
-from forewarn.testing.kit.requests import LOOPBACK, Asking
+from forewarn.testing.kit.requests import LOOPBACK, Requests
 from forewarn.verdict.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ __all__ = ["LOOPBACK", "NEWEST", "START", "RefusedByService", "Service"]
 START = 1_800_000_000 * 1_000_000  # Fri, 15 Jan 2027 08:00:00 GMT
 
 
-class Service(Asking):
+class Service(Requests):
     def __init__(
         self,
         fleet: str | Path | Fleet | None = None,
@@ -54,7 +54,7 @@ class Service(Asking):
         state: Path | None = None,
         store: Store | None = None,
         driver: Driver | None = None,
-        rules: Rules | None = None,
+        rules: Durations | None = None,
         limits: Limits | None = None,
         record: Path | None = None,
         front: bool = False,
@@ -75,7 +75,7 @@ class Service(Asking):
         config = Config(
             fleet=made,
             state=state,
-            rules=rules or Rules(silence=None),
+            rules=rules or Durations(silence=None),
             virtual=None if real_time else start,
             identity=Identity.ASKED,
             speak_as=speak_as or next(iter(names), None),
@@ -93,7 +93,7 @@ class Service(Asking):
         )
         super().__init__(Node(config, store=store, driver=driver, new_id=new_id))
         self.over_sockets = sockets
-        self._story: Story | None = None
+        self._story: FailureReport | None = None
         self.clock = Clock(self)
         self.faults = Faults(self)
 
@@ -221,7 +221,7 @@ class Service(Asking):
 
     def _started(self) -> None:
         if self.node.trace is not None:
-            self._story = Story()
+            self._story = FailureReport()
             self.node.trace.tell(self._story.hear)
 
     def play_scenario(
@@ -253,7 +253,7 @@ class Service(Asking):
         self.settle()
         return tuple(Event(self, event) for event in outcome.events)
 
-    def _put(self, wanted: fleets.Wanted, listening: bool, *, grow: bool = True) -> Group:
+    def _put(self, wanted: fleets.GroupSpec, listening: bool, *, grow: bool = True) -> Group:
         change = fleets.put(wanted, grow=grow)
         allowed(self.run(self.node.applying.change(change, by="test")))
         if listening:

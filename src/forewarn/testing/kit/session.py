@@ -34,7 +34,7 @@ STOP_WITHIN = 15.0  # seconds that its thread is given to end, which takes it a 
 OWN_THREAD = "this is the service's own thread, which cannot wait for itself; ask from the test's"
 
 
-class Living:
+class Session:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._thread: threading.Thread | None = None

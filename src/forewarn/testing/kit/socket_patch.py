@@ -30,17 +30,17 @@ MAPPED_PACKED = socket.inet_pton(socket.AF_INET6, MAPPED + WELL_KNOWN)
 _plain: dict[str, Any] = {}  # what stood where we stand, while we do
 _own: dict[str, bool] = {}  # and whether it stood there itself, or was inherited
 _patching = threading.Lock()
-_entered: list[Inside] = []  # by whom, in order; changed under the lock
-_here: ContextVar[Inside | None] = ContextVar("forewarn machine", default=None)
+_entered: list[SocketPatch] = []  # by whom, in order; changed under the lock
+_here: ContextVar[SocketPatch | None] = ContextVar("forewarn machine", default=None)
 
 
-class Inside:
+class SocketPatch:
     """Whoever enters is inside the machine, with the tasks it starts; so is every thread of the
     process that has entered none itself, as long as no second machine is entered meanwhile."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self._token: Token[Inside | None] | None = None
+        self._token: Token[SocketPatch | None] | None = None
         self.place = ("", 0)
 
     def __enter__(self) -> Machine:

@@ -26,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _one = threading.Lock()  # there is one time in a process
 
 
-class Patch:
+class TimePatch:
     def __init__(self, clock: VirtualClock) -> None:
         self._clock = clock
         self._lock = threading.Lock()  # the clock moves in the service's thread
@@ -35,7 +35,7 @@ class Patch:
         self._traveller: time_machine.Traveller | None = None
         self._unfollow: Callable[[], None] = lambda: None
 
-    def __enter__(self) -> Patch:
+    def __enter__(self) -> TimePatch:
         travel = _travel()
         if not _one.acquire(blocking=False):
             raise RefusedByService(

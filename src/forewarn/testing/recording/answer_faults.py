@@ -25,7 +25,7 @@ _OF_REQUESTS = frozenset(
 _CONTROL = re.compile(r"[\x00-\x1f]")
 
 
-class Trouble(msgspec.Struct, frozen=True, kw_only=True):
+class AnswerFault(msgspec.Struct, frozen=True, kw_only=True):
     """The same thing, so many times in a row."""
 
     kind: str
@@ -37,9 +37,9 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     status: int | None = None
 
 
-def troubles(lines: Iterable[Mapping[str, Any]]) -> list[Trouble]:
+def troubles(lines: Iterable[Mapping[str, Any]]) -> list[AnswerFault]:
     """`lines` in the order of time. Those in a row are for each machine and method."""
-    found: list[Trouble] = []
+    found: list[AnswerFault] = []
     running: dict[tuple[str, str], int] = {}  # where the row of each stands
     highest: dict[str, int] = {}
     for line in lines:
@@ -64,18 +64,18 @@ def troubles(lines: Iterable[Mapping[str, Any]]) -> list[Trouble]:
     return found
 
 
-def _alike(row: Trouble, met: Trouble) -> bool:
+def _alike(row: AnswerFault, met: AnswerFault) -> bool:
     same = (row.kind, row.status) == (met.kind, met.status)
     return same and met.kind not in ("slow", "incarnation")
 
 
-def _met(line: Mapping[str, Any], t: float, who: str, method: str) -> Trouble | None:
+def _met(line: Mapping[str, Any], t: float, who: str, method: str) -> AnswerFault | None:
     status = line.get("status")
     left_out = line.get("same")
     times = 1 + (left_out if type(left_out) is int and left_out > 0 else 0)
 
-    def met(kind: str, **more: Any) -> Trouble:
-        return Trouble(kind=kind, at=t, machine=who, method=method, times=times, **more)
+    def met(kind: str, **more: Any) -> AnswerFault:
+        return AnswerFault(kind=kind, at=t, machine=who, method=method, times=times, **more)
 
     if isinstance(mark := line.get("fault"), str):
         is_error = mark == "error" and type(status) is int and 500 <= status <= 599
@@ -95,7 +95,7 @@ def _met(line: Mapping[str, Any], t: float, who: str, method: str) -> Trouble | 
         asked = line.get("asked")
         if isinstance(asked, int | float) and t - asked > SLOW:
             seconds = min(round(t - asked, 1), MAX_SLOW)
-            return Trouble(kind="slow", at=float(asked), machine=who, seconds=seconds)
+            return AnswerFault(kind="slow", at=float(asked), machine=who, seconds=seconds)
         return met("plain") if _called_plain(line) else None
     return met(_not_a_document(line))
 
@@ -128,7 +128,7 @@ def _called_plain(line: Mapping[str, Any]) -> bool:
 
 def _started_over(
     line: Mapping[str, Any], t: float, who: str, highest: dict[str, int]
-) -> Trouble | None:
+) -> AnswerFault | None:
     """Is the incarnation lower than it was?"""
     document = document_of(line)
     if document is None or document.incarnation is None:
@@ -137,4 +137,4 @@ def _started_over(
     highest[who] = document.incarnation
     if before is None or document.incarnation >= before:
         return None
-    return Trouble(kind="incarnation", at=t, machine=who)
+    return AnswerFault(kind="incarnation", at=t, machine=who)

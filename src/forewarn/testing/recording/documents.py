@@ -24,7 +24,7 @@ KEYS = (
 MAX_DEPTH = 64  # of JSON that is looked at
 
 
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One event as a document showed it."""
 
     id: str
@@ -37,15 +37,15 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     duration: int | None = None
 
 
-class Sheet(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedDocument(msgspec.Struct, frozen=True, kw_only=True):
     """What of a document could be read; `flaws` says what could not."""
 
     incarnation: int | None
-    events: tuple[Shown, ...]
+    events: tuple[RecordedEvent, ...]
     flaws: tuple[str, ...] = ()
 
 
-def sheet(body: bytes | str) -> Sheet | None:
+def sheet(body: bytes | str) -> RecordedDocument | None:
     """The document in an answer; None if it is none."""
     try:
         value = msgspec.json.decode(body)
@@ -54,12 +54,12 @@ def sheet(body: bytes | str) -> Sheet | None:
     return sheet_of(value)
 
 
-def sheet_of(value: Any) -> Sheet | None:
+def sheet_of(value: Any) -> RecordedDocument | None:
     """The same of JSON that was read already. A preview's names lose their underscore."""
     if not isinstance(value, Mapping) or not isinstance(value.get("Events"), list):
         return None
     flaws: list[str] = []
-    events: dict[str, Shown] = {}
+    events: dict[str, RecordedEvent] = {}
     for entry in value["Events"]:
         found = _shown(entry)
         if isinstance(found, str):
@@ -67,14 +67,14 @@ def sheet_of(value: Any) -> Sheet | None:
         else:
             events.setdefault(found.id, found)
     incarnation = value.get("DocumentIncarnation")
-    return Sheet(
+    return RecordedDocument(
         incarnation=incarnation if type(incarnation) is int else None,
         events=tuple(events.values()),
         flaws=tuple(flaws),
     )
 
 
-def _shown(entry: Any) -> Shown | str:
+def _shown(entry: Any) -> RecordedEvent | str:
     if not isinstance(entry, Mapping):
         return "an entry of Events is no event"
     id, type_ = entry.get("EventId"), entry.get("EventType")
@@ -94,7 +94,7 @@ def _shown(entry: Any) -> Shown | str:
     description, source = entry.get("Description"), entry.get("EventSource")
     duration = entry.get("DurationInSeconds")
     bare = (name.removeprefix("_") if preview else name for name in names)
-    return Shown(
+    return RecordedEvent(
         id=id.strip().upper(),
         status=status,
         type=type_,

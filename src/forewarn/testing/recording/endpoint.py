@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from forewarn.client.connection import Line
+from forewarn.client.connection import Connection
 from forewarn.client.discovery.endpoint import place
 from forewarn.client.errors import BadEndpoint
 from forewarn.client.exchange import MAX_ANSWER, headers_of
@@ -48,7 +48,7 @@ class Endpoint:
 
     def get(self, target: str, timeout: float) -> Answered:
         """All of it within so many seconds, however slowly it trickles."""
-        line = Line()
+        line = Connection()
         try:
             return line.ask(self._ask(target, timeout))
         finally:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from forewarn.testing.recording.documents import Sheet, Shown, sheet
+from forewarn.testing.recording.documents import RecordedDocument, RecordedEvent, sheet
 from forewarn.wire.versions import BY_NAME
 
 PATH = "/metadata/scheduledevents"
@@ -21,7 +21,7 @@ PASTED = (
 _OVER = ("finish", "withdraw")
 
 
-class Life(msgspec.Struct, kw_only=True):
+class EventLife(msgspec.Struct, kw_only=True):
     """One event. Times are seconds on the service's clock; None: not in the recording."""
 
     id: str
@@ -63,10 +63,10 @@ class Life(msgspec.Struct, kw_only=True):
         )
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class EventLives(msgspec.Struct, frozen=True, kw_only=True):
     """All lives of a recording, and who took part."""
 
-    lives: tuple[Life, ...]
+    lives: tuple[EventLife, ...]
     begins: float
     ends: float
     asked: Mapping[str, int]  # polls, by machine
@@ -75,7 +75,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     seats: Mapping[str, Mapping[str, Any]]  # machines, the same
 
 
-def told(lines: Iterable[Mapping[str, Any]]) -> Told:
+def told(lines: Iterable[Mapping[str, Any]]) -> EventLives:
     """`lines` in the order of time."""
     telling = _Telling()
     for line in lines:
@@ -89,7 +89,7 @@ def moment(line: Mapping[str, Any]) -> float | None:
     return float(t) if ordinary else None  # type: ignore[arg-type]
 
 
-def document_of(line: Mapping[str, Any]) -> Sheet | None:
+def document_of(line: Mapping[str, Any]) -> RecordedDocument | None:
     """The document that a poll was answered with; None if there is none in it."""
     if line.get("kind") != "exchange" or line.get("status") != 200:
         return None
@@ -108,10 +108,10 @@ def about_events(line: Mapping[str, Any]) -> bool:
 
 class _Telling:
     def __init__(self) -> None:
-        self._by_documents: dict[str, Life] = {}
-        self._by_moves: dict[str, Life] = {}
-        self._live: dict[str, dict[str, Life]] = {}  # by who asked: what stood in the last one
-        self._words: dict[str, Shown] = {}
+        self._by_documents: dict[str, EventLife] = {}
+        self._by_moves: dict[str, EventLife] = {}
+        self._live: dict[str, dict[str, EventLife]] = {}  # by who asked: what stood in the last one
+        self._words: dict[str, RecordedEvent] = {}
         self._asked: dict[str, int] = {}
         self._shown: dict[str, set[str]] = {}
         self._groups: dict[str, str] = {}
@@ -155,7 +155,7 @@ class _Telling:
         if document is None:
             return
         before = self._live.setdefault(who, {})
-        now: dict[str, Life] = {}
+        now: dict[str, EventLife] = {}
         for event in document.events:
             self._words[event.id] = event
             if who:
@@ -171,10 +171,10 @@ class _Telling:
                 _gone(life, t)
         self._live[who] = now
 
-    def _seen(self, event: Shown, t: float) -> Life:
+    def _seen(self, event: RecordedEvent, t: float) -> EventLife:
         life = self._by_documents.get(event.id)
         if life is None:
-            life = self._by_documents[event.id] = Life(
+            life = self._by_documents[event.id] = EventLife(
                 id=event.id, type=event.type, machines=event.resources, appeared=t
             )
         if event.status == "Scheduled":
@@ -196,7 +196,7 @@ class _Telling:
         if life is None:
             if not move.listed or move.move in _OVER:
                 return
-            life = self._by_moves[move.event] = Life(
+            life = self._by_moves[move.event] = EventLife(
                 id=move.event,
                 type=move.type,
                 machines=move.machines,
@@ -214,7 +214,7 @@ class _Telling:
             if life.last_scheduled is not None:  # and so it was until now
                 life.last_scheduled = t
 
-    def told(self) -> Told:
+    def told(self) -> EventLives:
         lives = self._by_moves or self._by_documents
         for life in lives.values():
             words = self._words.get(life.id)
@@ -224,7 +224,7 @@ class _Telling:
             if not self._by_moves:
                 life.source = words.source or "Platform"
                 life.duration = -1 if words.duration is None else words.duration
-        return Told(
+        return EventLives(
             lives=tuple(sorted(lives.values(), key=lambda life: life.appeared)),
             begins=self._last if self._first is None else self._first,
             ends=self._last,
@@ -258,7 +258,7 @@ def _types(line: Mapping[str, Any]) -> tuple[str, ...]:
     return BY_NAME["2020-07-01"].types
 
 
-def _gone(life: Life, t: float) -> None:
+def _gone(life: EventLife, t: float) -> None:
     """It stands there no more. One that was never seen to start has been withdrawn, unless it was
     due meanwhile: then it was over too soon to be seen."""
     life.over = t

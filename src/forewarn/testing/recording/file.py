@@ -20,11 +20,11 @@ from forewarn.testing.recording.reader import is_trace
 _PIECE = 64 * 1024
 
 
-class CannotKeep(Exception):
+class RecordingFileError(Exception):
     """The file cannot be used; the message says why, and what to do."""
 
 
-class Keeping:
+class RecordingFile:
     """Made for its owner alone: a recording names machines. A line that was torn by a kill is
     taken away when the file is gone on with."""
 
@@ -34,7 +34,7 @@ class Keeping:
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise CannotKeep(f"{path}: {error.strerror}") from error
+            raise RecordingFileError(f"{path}: {error.strerror}") from error
         try:
             self._take_hold()
             self.went_on = self._mend()
@@ -47,7 +47,7 @@ class Keeping:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise CannotKeep(
+            raise RecordingFileError(
                 f"{self.path}: somebody else records there; name another file with -o"
             ) from error
 
@@ -57,7 +57,9 @@ class Keeping:
         if size == 0:
             return False
         if not is_trace(os.pread(self._fd, _PIECE, 0)):
-            raise CannotKeep(f"{self.path}: this is no recording; name another file with -o")
+            raise RecordingFileError(
+                f"{self.path}: this is no recording; name another file with -o"
+            )
         end = size
         while end > 0:
             start = max(0, end - _PIECE)
@@ -86,12 +88,12 @@ class Keeping:
         try:
             whole = os.write(self._fd, data) == len(data)
         except OSError as error:
-            raise CannotKeep(
+            raise RecordingFileError(
                 f"{self.path}: {error.strerror}; what was recorded is whole"
             ) from error
         if not whole:
             os.ftruncate(self._fd, before)
-            raise CannotKeep(f"{self.path}: there is no room; what was recorded is whole")
+            raise RecordingFileError(f"{self.path}: there is no room; what was recorded is whole")
         self.lines += 1
 
     def __enter__(self) -> Self:

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from forewarn.testing.recording import log_times
-from forewarn.testing.recording.documents import MAX_DEPTH, Sheet, sheet_of
+from forewarn.testing.recording.documents import MAX_DEPTH, RecordedDocument, sheet_of
 
 MAX_DOCUMENTS = 10_000  # that are taken from one text
 MAX_DOCUMENT = 256 * 1024  # characters of one
@@ -38,17 +38,17 @@ _TYPOGRAPHY = str.maketrans(
 )
 
 
-class Found(msgspec.Struct, kw_only=True):
+class FoundDocument(msgspec.Struct, kw_only=True):
     """A document, and where it stands: its line, and when it was seen if that is said."""
 
     line: int
     value: Mapping[str, Any]
-    sheet: Sheet
+    sheet: RecordedDocument
     t: float | None
     stated: bool = False
 
 
-def searched(text: str, notes: list[str]) -> list[Found]:
+def searched(text: str, notes: list[str]) -> list[FoundDocument]:
     """All documents, in the order in which they stand there."""
     return _Searching(text, notes).found()
 
@@ -63,8 +63,8 @@ class _Searching:
         self._lines = self._text.split("\n")
         self._notes = notes
 
-    def found(self) -> list[Found]:
-        found: list[Found] = []
+    def found(self) -> list[FoundDocument]:
+        found: list[FoundDocument] = []
         marks = [match.start() for match in _MARK.finditer(self._text)]
         bare = [match.start() for match in _MARK.finditer(self._bare)]
         parallel = len(marks) == len(bare)
@@ -108,11 +108,15 @@ class _Searching:
             self._notes += [f"line {here}: {flaw}; left out" for flaw in document.flaws]
             above = self._lines[max(previous, here - 1 - log_times.LOOK_BACK_HEADERS) : here - 1]
             t = self._when(document, head, [line[:MAX_HEAD] for line in above], here)
-            found.append(Found(line=here, value=value, sheet=document, t=t, stated=t is not None))
+            found.append(
+                FoundDocument(line=here, value=value, sheet=document, t=t, stated=t is not None)
+            )
             previous = self._line(end) if taken else _line_starts_line(self._bare, end)
         return found
 
-    def _when(self, document: Sheet, head: str, above: list[str], line: int) -> float | None:
+    def _when(
+        self, document: RecordedDocument, head: str, above: list[str], line: int
+    ) -> float | None:
         due = [event.not_before for event in document.events if event.not_before is not None]
         year = datetime.fromtimestamp(min(due), UTC).year if due else None
         t = log_times.before(head, above, year)

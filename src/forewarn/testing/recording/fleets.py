@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from forewarn.testing.recording.event_lives import Life, Told
+from forewarn.testing.recording.event_lives import EventLife, EventLives
 
 _MEMBER = re.compile(r"(.*)_(?:0|[1-9][0-9]{0,8})")
 _INSTANCE = re.compile(r".+_IN_[0-9]+")
@@ -38,7 +38,7 @@ class Guess(msgspec.Struct, kw_only=True):
     scale_set: str = ""
 
 
-class Crew(msgspec.Struct, frozen=True, kw_only=True):
+class GuessedFleet(msgspec.Struct, frozen=True, kw_only=True):
     """The groups, what each machine of the recording is called here, and what was assumed."""
 
     groups: tuple[Guess, ...]
@@ -51,7 +51,7 @@ class Crew(msgspec.Struct, frozen=True, kw_only=True):
         return next(g.name for g in self.groups for m in g.machines if m.name == name)
 
 
-def crew(told: Told) -> Crew:
+def crew(told: EventLives) -> GuessedFleet:
     notes: list[str] = []
     everybody = list(
         dict.fromkeys(
@@ -67,7 +67,7 @@ def crew(told: Told) -> Crew:
         groups.append(guess)
     most = max(told.asked, key=lambda name: told.asked[name], default=None)
     first = next((m for life in told.lives for m in life.machines), everybody[0])
-    return Crew(
+    return GuessedFleet(
         groups=tuple(groups),
         names=names,
         speaker=names[most if most is not None else first],
@@ -96,7 +96,7 @@ def _fine(name: str) -> bool:
     return len(name) <= MAX_NAME and _NAME.fullmatch(name) is not None
 
 
-def _together(everybody: Sequence[str], told: Told) -> list[list[str]]:
+def _together(everybody: Sequence[str], told: EventLives) -> list[list[str]]:
     """Machines that share a document: by the fleet, by an event, or by being shown one."""
     sets = _Sets(everybody)
     by_group: dict[str, str] = {}
@@ -124,7 +124,7 @@ def _together(everybody: Sequence[str], told: Told) -> list[list[str]]:
 
 def _guess(
     members: list[str],
-    told: Told,
+    told: EventLives,
     names: Mapping[str, str],
     taken: set[str],
     notes: list[str],
@@ -170,7 +170,7 @@ def _kind(names: Sequence[str], said: str) -> tuple[str, str]:
     return ("standalone" if len(names) == 1 else "availability-set"), ""
 
 
-def _domains(members: Sequence[str], told: Told) -> dict[str, int]:
+def _domains(members: Sequence[str], told: EventLives) -> dict[str, int]:
     known = {name: told.seats[name].get("update_domain") for name in members if name in told.seats}
     if len(known) == len(members) and all(type(d) is int for d in known.values()):
         return {name: domain for name, domain in known.items() if isinstance(domain, int)}
@@ -190,7 +190,7 @@ def _domains(members: Sequence[str], told: Told) -> dict[str, int]:
     return {name: number % MAX_DOMAINS for number, part in enumerate(sets.all()) for name in part}
 
 
-def _takes_turns(life: Life) -> bool:
+def _takes_turns(life: EventLife) -> bool:
     """Does it start only while no other update domain is disturbed?"""
     return (
         life.started is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forewarn.testing.recording.documents import Sheet, Shown, sheet
+from forewarn.testing.recording.documents import RecordedDocument, RecordedEvent, sheet
 from forewarn.testing.recording.endpoint import Answered
 from forewarn.wire.times import rfc1123
 
@@ -18,9 +18,9 @@ _TROUBLES = {
 }
 
 
-class Telling:
+class LiveText:
     def __init__(self) -> None:
-        self._before: Sheet | None = None
+        self._before: RecordedDocument | None = None
         self._wrong = ""
 
     def changes(self, answer: Answered) -> list[str]:
@@ -45,7 +45,7 @@ def _wrong(answer: Answered) -> str:
     return f"{answer.status} instead of a document"
 
 
-def _moved(before: tuple[Shown, ...], now: tuple[Shown, ...]) -> list[str]:
+def _moved(before: tuple[RecordedEvent, ...], now: tuple[RecordedEvent, ...]) -> list[str]:
     was = {event.id: event for event in before}
     there = {event.id for event in now}
     said = []
@@ -57,7 +57,7 @@ def _moved(before: tuple[Shown, ...], now: tuple[Shown, ...]) -> list[str]:
     return said
 
 
-def _named(event: Shown) -> str:
+def _named(event: RecordedEvent) -> str:
     names = ", ".join(event.resources[:3])
     more = f" and {len(event.resources) - 3} more" if len(event.resources) > 3 else ""
     return f"{event.type} {event.id[:8]} of {names}{more}"

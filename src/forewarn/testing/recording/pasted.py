@@ -13,9 +13,9 @@ import msgspec
 
 from forewarn.core.events import PROMISES, EventType
 from forewarn.core.time import SECOND
-from forewarn.testing.recording.documents import Sheet, compact, fitting
+from forewarn.testing.recording.documents import RecordedDocument, compact, fitting
 from forewarn.testing.recording.event_lives import PASTED, PATH
-from forewarn.testing.recording.find_documents import Found, searched
+from forewarn.testing.recording.find_documents import FoundDocument, searched
 from forewarn.wire.versions import NEWEST
 
 MAX_TEXT = 16 * 1024 * 1024  # bytes of a text that is looked through
@@ -41,7 +41,7 @@ def pasted(text: str) -> Pasted:
     return Pasted(lines=tuple(lines), notes=tuple(dict.fromkeys(notes)))
 
 
-def _ordered(found: Sequence[Found], notes: list[str]) -> list[Found]:
+def _ordered(found: Sequence[FoundDocument], notes: list[str]) -> list[FoundDocument]:
     """By the times that are said; where none is, by the incarnation if that tells them apart."""
     if len(found) > 1 and all(one.t is not None for one in found):
         return sorted(found, key=lambda one: one.t or 0.0)
@@ -55,7 +55,7 @@ def _ordered(found: Sequence[Found], notes: list[str]) -> list[Found]:
     return list(found)
 
 
-def _dated(found: Sequence[Found], notes: list[str]) -> None:
+def _dated(found: Sequence[FoundDocument], notes: list[str]) -> None:
     """A time for each that has none, no sooner than the one before it."""
     last: float | None = None
     due: dict[str, float] = {}  # NotBefore, of events that were Scheduled
@@ -72,7 +72,7 @@ def _dated(found: Sequence[Found], notes: list[str]) -> None:
 
 
 def _assumed(
-    document: Sheet, last: float | None, later: float | None, due: Mapping[str, float]
+    document: RecordedDocument, last: float | None, later: float | None, due: Mapping[str, float]
 ) -> tuple[float, str]:
     fresh = [e for e in document.events if e.not_before is not None and e.id not in due]
     soonest = 0.0 if last is None else last + 1
@@ -92,12 +92,12 @@ def _assumed(
     return t, why
 
 
-def _deadlines(document: Sheet) -> list[float]:
+def _deadlines(document: RecordedDocument) -> list[float]:
     """What is still Scheduled was seen before it was due."""
     return [e.not_before - 1.0 for e in document.events if e.not_before is not None]
 
 
-def _exchange(one: Found, notes: list[str]) -> Mapping[str, Any]:
+def _exchange(one: FoundDocument, notes: list[str]) -> Mapping[str, Any]:
     version = fitting(one.value)
     if version is None:
         notes.append(f"line {one.line}: its keys are those of no api-version, so it is not judged")

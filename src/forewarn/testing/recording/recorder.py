@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from forewarn.support import guard
-from forewarn.testing.recording.documents import Sheet, sheet
+from forewarn.testing.recording.documents import RecordedDocument, sheet
 from forewarn.testing.recording.endpoint import Answered, Endpoint
 from forewarn.testing.recording.event_lives import PATH
-from forewarn.wire.server_clock import Ticking
+from forewarn.wire.server_clock import ServerClock
 from forewarn.wire.versions import NEWEST
 
 HEARTBEAT = 60.0  # real seconds after which the same is told again
@@ -50,7 +50,7 @@ class Recorder:
         self._target = f"{PATH}?api-version={version}"
         self._everything = everything
         self._timeout = timeout
-        self._ticking = Ticking(guard.wall_us() / 1e6 - guard.monotonic())
+        self._ticking = ServerClock(guard.wall_us() / 1e6 - guard.monotonic())
         self._told: Answered | None = None  # the last one that was told
         self._left_out: dict[str, Any] | None = None  # the line of the last one since that was not
         self._same = 0  # how many were not
@@ -61,7 +61,7 @@ class Recorder:
         self.asking = False  # and nothing is being written
         self.polls = 0
         self.documents = 0  # answers that were one
-        self.current: Sheet | None = None  # the last of them
+        self.current: RecordedDocument | None = None  # the last of them
         self.met_events = False
 
     def begin(self) -> None:

@@ -21,9 +21,9 @@ from forewarn.core.events import (
     EventType,
 )
 from forewarn.core.time import SECOND
-from forewarn.testing.recording.answer_faults import Trouble, troubles
-from forewarn.testing.recording.event_lives import Life, Told, told
-from forewarn.testing.recording.fleets import Crew, crew
+from forewarn.testing.recording.answer_faults import AnswerFault, troubles
+from forewarn.testing.recording.event_lives import EventLife, EventLives, told
+from forewarn.testing.recording.fleets import GuessedFleet, crew
 from forewarn.testing.scenarios.file.shapes import MAX_STEPS
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
@@ -50,7 +50,11 @@ def scenario_text(
 
 class _Writing:
     def __init__(
-        self, story: Told, made: Crew, met: Sequence[Trouble], notes: Sequence[str]
+        self,
+        story: EventLives,
+        made: GuessedFleet,
+        met: Sequence[AnswerFault],
+        notes: Sequence[str],
     ) -> None:
         self._told = story
         self._crew = made
@@ -113,7 +117,7 @@ class _Writing:
                 left |= dict.fromkeys(life.machines, life.over)
         return (lines for _, lines in sorted(items, key=lambda item: item[0]))
 
-    def _life(self, life: Life) -> Iterator[Item]:
+    def _life(self, life: EventLife) -> Iterator[Item]:
         name = self._names[life.id]
         words = self._words(life)
         yield (
@@ -128,7 +132,7 @@ class _Writing:
         if life.withdrawn and life.over is not None:
             yield life.over, [f"- {{at: {self._at(life.over)}, do: cancel, event: {name}}}"]
 
-    def _words(self, life: Life) -> dict[str, Any]:
+    def _words(self, life: EventLife) -> dict[str, Any]:
         known = [self._crew.names[machine] for machine in life.machines]
         words: dict[str, Any] = {"type": life.type}
         words |= {"machine": known[0]} if len(known) == 1 else {"machines": known}
@@ -148,7 +152,7 @@ class _Writing:
             words["held"] = _length(held)
         return words
 
-    def _notice(self, life: Life) -> dict[str, Any]:
+    def _notice(self, life: EventLife) -> dict[str, Any]:
         if life.sudden:
             if life.appeared <= self._told.begins:
                 self._note(life, "had started when the recording began")
@@ -164,7 +168,7 @@ class _Writing:
         short = notice * SECOND < PROMISES[EventType(life.type)].notice
         return {"notice": _length(notice), **({"short-notice": True} if short else {})}
 
-    def _held(self, life: Life) -> float | None:
+    def _held(self, life: EventLife) -> float | None:
         """It was Scheduled beyond its NotBefore: how long, since it appeared."""
         if life.late and life.started is not None:
             return life.started - life.appeared
@@ -173,12 +177,12 @@ class _Writing:
             return self._told.ends - life.appeared + 1
         return None
 
-    def _description(self, life: Life) -> str:
+    def _description(self, life: EventLife) -> str:
         if len(life.description) > MAX_DESCRIPTION:
             self._note(life, f"its description is cut after {MAX_DESCRIPTION} characters")
         return life.description[:MAX_DESCRIPTION]
 
-    def _duration(self, life: Life, source: str) -> dict[str, Any]:
+    def _duration(self, life: EventLife, source: str) -> dict[str, Any]:
         if life.duration == -1:
             return {}
         if source == "User" or not 0 <= life.duration <= MAX_DURATION_SECONDS:
@@ -186,10 +190,10 @@ class _Writing:
             return {}
         return {"duration": life.duration}
 
-    def _note(self, life: Life, says: str) -> None:
+    def _note(self, life: EventLife, says: str) -> None:
         self._notes.append(f"{self._names[life.id]}: {says}")
 
-    def _fault(self, met: Trouble) -> str:
+    def _fault(self, met: AnswerFault) -> str:
         parts = [f"kind: {met.kind}", f"at: {self._at(met.at)}"]
         if machine := self._crew.names.get(met.machine):
             parts.append(f"machine: {_scalar(machine)}")
@@ -206,14 +210,14 @@ class _Writing:
         return _length(max(0.0, t - self._zero))
 
 
-def _starts(life: Life, seen: float) -> float:
+def _starts(life: EventLife, seen: float) -> float:
     """When it starts in a replay. One that starts by itself does so at its NotBefore, not when
     somebody looked."""
     by_itself = not (life.sudden or life.early or life.late)
     return life.not_before if by_itself and life.not_before is not None else seen
 
 
-def _event_names(lives: Sequence[Life]) -> dict[str, str]:
+def _event_names(lives: Sequence[EventLife]) -> dict[str, str]:
     counts: dict[str, int] = {}
     names = {}
     for life in lives:

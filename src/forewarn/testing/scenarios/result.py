@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import msgspec
 
 from forewarn.support.text import visible
-from forewarn.testing.scenarios.engine.check_expectations import Ended, Finding
+from forewarn.testing.scenarios.engine.check_expectations import Ended, ExpectationResult
 from forewarn.verdict.verdict import Verdict
 
 
@@ -26,7 +26,7 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     scenario: str
     about: str = ""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[ExpectationResult, ...] = ()
     steps: tuple[Played, ...] = ()
     trouble: tuple[str, ...] = ()  # why it could not be played as it is written
     verdict: Verdict = Verdict()
@@ -40,7 +40,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         return not self.failures
 
     @property
-    def expectations(self) -> tuple[Finding, ...]:
+    def expectations(self) -> tuple[ExpectationResult, ...]:
         return self.findings
 
     @property

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from forewarn.core import Refused
-from forewarn.core.time import Rules
+from forewarn.core.time import Durations
 from forewarn.service.engine.catch_up import ATTENTIVE
 from forewarn.service.engine.clock import VirtualClock
 from forewarn.support import guard
@@ -21,9 +21,9 @@ from forewarn.testing.kit.service import Service
 from forewarn.testing.scenarios import shipped_list
 from forewarn.testing.scenarios.engine import verbs
 from forewarn.testing.scenarios.engine.check_expectations import Ended
-from forewarn.testing.scenarios.engine.event_tracker import Hearing
+from forewarn.testing.scenarios.engine.event_tracker import EventTracker
 from forewarn.testing.scenarios.engine.pace import LOOK_EVERY, Pace, Passing, Wound
-from forewarn.testing.scenarios.engine.player import Playing
+from forewarn.testing.scenarios.engine.player import Player
 from forewarn.testing.scenarios.model import Scenario
 from forewarn.testing.scenarios.result import Result
 
@@ -70,7 +70,7 @@ def run(
         sockets=True,
         record=record,
         real_time=speed is not None,
-        rules=Rules(silence=None, speed=speed or 1.0),
+        rules=Durations(silence=None, speed=speed or 1.0),
         speak_as=found.speakers[0],
     )
     with service:
@@ -109,7 +109,7 @@ def play(
     trace = service.node.trace
     if trace is None:
         raise RefusedByService("a scenario is played on a service that observes: front=False")
-    hearing = Hearing()
+    hearing = EventTracker()
     service.call(trace.tell, hearing.hear)
     service.call(lambda: trace.fleet(service.node.store, service.node.writer.now().at))
 
@@ -122,7 +122,7 @@ def play(
         if virtual
         else Passing(service, hearing, client)
     )
-    playing = Playing(service, found, hearing, pace, tell)
+    playing = Player(service, found, hearing, pace, tell)
     ended: tuple[Ended, ...] = ()
     try:
         if program is not None:
@@ -155,7 +155,7 @@ def _settle_in(service: Service, scenario: Scenario) -> None:
 
 
 def _asked(
-    seconds: float, speakers: Sequence[str], hearing: Hearing, program: Program | None
+    seconds: float, speakers: Sequence[str], hearing: EventTracker, program: Program | None
 ) -> str:
     """Until all machines under test have asked, since nothing happens before. Why not, if so."""
     end = guard.monotonic() + seconds

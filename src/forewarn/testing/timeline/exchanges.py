@@ -12,7 +12,7 @@ from typing import Any
 from forewarn.testing.timeline import lines
 from forewarn.testing.timeline.kept import KeptEvent, KeptLane
 from forewarn.testing.timeline.lines import word
-from forewarn.testing.timeline.memory import Memory
+from forewarn.testing.timeline.memory import TimelineMemory
 from forewarn.testing.timeline.values import STRANGERS
 from forewarn.verdict.trace_lines import number
 from forewarn.wire.versions import Version
@@ -20,7 +20,7 @@ from forewarn.wire.versions import Version
 SOMEBODY = "client"  # who asked, where a recording does not say
 
 
-def exchange(memory: Memory, line: Mapping[str, Any], t: float) -> None:
+def exchange(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
     lane = memory.lane(_caller(memory, line))
     if lane is None:
         return
@@ -50,13 +50,15 @@ def exchange(memory: Memory, line: Mapping[str, Any], t: float) -> None:
         memory.say(t, f"{what} of {lane.machine} {how}")
 
 
-def _caller(memory: Memory, line: Mapping[str, Any]) -> str:
+def _caller(memory: TimelineMemory, line: Mapping[str, Any]) -> str:
     source = word(line.get("from"))
     known = word(line.get("machine")) or memory.addresses.get(source, "")
     return known or (STRANGERS if memory.fleet else source or SOMEBODY)
 
 
-def _document(memory: Memory, lane: KeptLane, answer: bytes, t: float, version: Version) -> None:
+def _document(
+    memory: TimelineMemory, lane: KeptLane, answer: bytes, t: float, version: Version
+) -> None:
     known = len(answer), hash(answer)
     if known == lane.answer:
         return
@@ -88,7 +90,7 @@ def _document(memory: Memory, lane: KeptLane, answer: bytes, t: float, version: 
     lane.showing = ids
 
 
-def _guessed(memory: Memory, event: KeptEvent, status: str, t: float) -> None:
+def _guessed(memory: TimelineMemory, event: KeptEvent, status: str, t: float) -> None:
     if event.visible is None:
         event.visible = t
         memory.say(t, f"{memory.name(event)} is announced")
@@ -98,7 +100,7 @@ def _guessed(memory: Memory, event: KeptEvent, status: str, t: float) -> None:
 
 
 def _unseen(
-    memory: Memory, lane: KeptLane, event: KeptEvent | None, t: float, version: Version
+    memory: TimelineMemory, lane: KeptLane, event: KeptEvent | None, t: float, version: Version
 ) -> None:
     """It was in this machine's document, and is no more; unless this version cannot show it."""
     if event is None or event.type not in version.types:

@@ -16,7 +16,7 @@ from forewarn.testing.timeline.drawing.markup import escape, tag
 from forewarn.testing.timeline.drawing.picture import TITLE, draw
 from forewarn.testing.timeline.drawing.style import COLOURS, PAGE, PICTURE
 from forewarn.testing.timeline.lanes import Lanes
-from forewarn.testing.timeline.values import Happening, Picture, Sight
+from forewarn.testing.timeline.values import EventBar, Picture, Sighting
 from forewarn.verdict.rules import WRONG
 from forewarn.verdict.verdict import Complaint, Verdict
 
@@ -124,7 +124,7 @@ def _courses(picture: Picture) -> Iterator[str]:
         yield tag("p", f"… and {more:,} more events", class_="soft")
 
 
-def _facts(happening: Happening) -> str:
+def _facts(happening: EventBar) -> str:
     source = f" ({happening.source})" if happening.source else ""
     said = []
     if happening.visible is not None:
@@ -150,7 +150,7 @@ def _facts(happening: Happening) -> str:
     return tag("tr", tag("th", *inside, colspan=len(COLUMNS), scope="rowgroup"))
 
 
-def _row(happening: Happening, sight: Sight) -> str:
+def _row(happening: EventBar, sight: Sighting) -> str:
     cells = [
         escape(sight.machine)
         + ("" if sight.concerned else tag("span", " looks on", class_="soft")),
@@ -166,7 +166,7 @@ def _row(happening: Happening, sight: Sight) -> str:
     return tag("tr", *made)
 
 
-def _seen(happening: Happening, sight: Sight) -> str:
+def _seen(happening: EventBar, sight: Sighting) -> str:
     if sight.seen is None:
         return tag("span", "never", class_="absent")
     wait = after(happening.visible, sight.seen)
@@ -176,7 +176,7 @@ def _seen(happening: Happening, sight: Sight) -> str:
     return escape(said if sight.seen_as in ("", "Scheduled") else f"{said}, as {sight.seen_as}")
 
 
-def _approved(happening: Happening, sight: Sight) -> str:
+def _approved(happening: EventBar, sight: Sighting) -> str:
     if sight.approved is not None:
         return of_day(sight.approved)
     if sight.concerned and happening.approved is not None:
@@ -184,14 +184,14 @@ def _approved(happening: Happening, sight: Sight) -> str:
     return ""
 
 
-def _started(happening: Happening) -> str:
+def _started(happening: EventBar) -> str:
     if happening.started is None:
         return ""
     why = wording.started_why(happening)
     return f"{of_day(happening.started)}{f', {why}' if why else ''}"
 
 
-def _impact(happening: Happening, machine: str) -> str:
+def _impact(happening: EventBar, machine: str) -> str:
     said = [
         f"{of_day(impact.t)}{f', {length(impact.seconds)}' if impact.seconds else ''}"
         for impact in happening.impacts
@@ -200,7 +200,7 @@ def _impact(happening: Happening, machine: str) -> str:
     return "; ".join(said)
 
 
-def _over(happening: Happening) -> str:
+def _over(happening: EventBar) -> str:
     if happening.over is None:
         return ""
     lasted = after(happening.started, happening.over)

@@ -7,23 +7,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from forewarn.testing.timeline.lines import Shown
+from forewarn.testing.timeline.lines import ShownEvent
 from forewarn.testing.timeline.values import (
     MAX_MARKS,
     MAX_ONLOOKERS,
     MAX_RESOURCES,
     MAX_TICKS,
-    Happening,
+    EventBar,
     Impact,
     Lane,
     Mark,
-    Sight,
+    Sighting,
     Tick,
 )
 
 
 @dataclass(slots=True)
-class KeptSight:
+class KeptSighting:
     seen: float | None = None
     seen_as: str = ""
     approved: float | None = None
@@ -46,10 +46,10 @@ class KeptEvent:
     over: float | None = None
     ending: str = ""
     told: bool = False  # by the service, step by step; else it is guessed from documents
-    sights: dict[str, KeptSight] = field(default_factory=dict)
+    sights: dict[str, KeptSighting] = field(default_factory=dict)
     onlookers: int = 0
 
-    def learn(self, shown: Shown, machines: tuple[str, ...]) -> None:
+    def learn(self, shown: ShownEvent, machines: tuple[str, ...]) -> None:
         """What a document says of it, where nobody has said so before."""
         self.type = self.type or shown.type
         self.source = self.source or shown.source
@@ -57,7 +57,7 @@ class KeptEvent:
         if self.not_before is None:
             self.not_before = shown.not_before
 
-    def sight(self, machine: str) -> KeptSight | None:
+    def sight(self, machine: str) -> KeptSighting | None:
         """What this machine knows of it; None if too many onlookers are remembered already."""
         found = self.sights.get(machine)
         if found is None:
@@ -65,23 +65,23 @@ class KeptEvent:
                 if self.onlookers >= MAX_ONLOOKERS:
                     return None
                 self.onlookers += 1
-            found = self.sights[machine] = KeptSight()
+            found = self.sights[machine] = KeptSighting()
         return found
 
     def struck(self, impact: Impact) -> None:
         if len(self.impacts) < MAX_RESOURCES:
             self.impacts.append(impact)
 
-    def value(self) -> Happening:
+    def value(self) -> EventBar:
         concerned = [name for name in self.machines if name not in self.sights]
         sights = [
-            Sight(name, name in self.machines, kept.seen, kept.seen_as, kept.approved, kept.gone)
+            Sighting(name, name in self.machines, kept.seen, kept.seen_as, kept.approved, kept.gone)
             for name, kept in self.sights.items()
         ]
-        sights += [Sight(name, True) for name in concerned]
+        sights += [Sighting(name, True) for name in concerned]
         order = {name: place for place, name in enumerate(self.machines)}
         sights.sort(key=lambda sight: order.get(sight.machine, len(order)))
-        return Happening(
+        return EventBar(
             id=self.id,
             type=self.type or "Event",
             source=self.source,

@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 
 from forewarn.testing.timeline import exchanges, steps
 from forewarn.testing.timeline.lines import moment
-from forewarn.testing.timeline.memory import Memory
-from forewarn.testing.timeline.values import Happening, Picture
+from forewarn.testing.timeline.memory import TimelineMemory
+from forewarn.testing.timeline.values import EventBar, Picture
 
-Hearing: TypeAlias = Callable[[Memory, Mapping[str, Any], float], None]
+Hearing: TypeAlias = Callable[[TimelineMemory, Mapping[str, Any], float], None]
 
 HEARINGS: Mapping[str, Hearing] = {
     "fleet": steps.fleet,
@@ -36,7 +36,7 @@ class Lanes:
     """`tell`, if given, is called with the time and the words of each change, as it is heard."""
 
     def __init__(self, tell: Callable[[float, str], None] | None = None) -> None:
-        self._memory = Memory()
+        self._memory = TimelineMemory()
         self._tell = tell
         self._lock = threading.Lock()  # heard in the service's thread, drawn in another
 
@@ -98,7 +98,7 @@ class Lanes:
             )
 
 
-def _ends(happenings: Iterable[Happening], now: float) -> float:
+def _ends(happenings: Iterable[EventBar], now: float) -> float:
     """So far that what is announced can be seen coming."""
     ahead = [
         happening.not_before

@@ -23,7 +23,7 @@ LAST = 253_402_300_799.0  # the end of the year 9999, beyond which no calendar g
 DOCUMENT, WAIT, READY = "/metadata/scheduledevents", "/forewarn/v1/wait", "/forewarn/v1/ready/"
 
 
-class Shown(msgspec.Struct, frozen=True):
+class ShownEvent(msgspec.Struct, frozen=True):
     """One event in a document."""
 
     id: str
@@ -86,7 +86,7 @@ def approvals(body: bytes) -> tuple[str, ...]:
     return tuple(dict.fromkeys(id[:MAX_NAME] for id in ids[:MAX_RESOURCES]))
 
 
-def document(answer: bytes) -> tuple[Shown, ...] | None:
+def document(answer: bytes) -> tuple[ShownEvent, ...] | None:
     """The events in it, or None if this is no document."""
     try:
         said = msgspec.json.decode(answer)
@@ -98,12 +98,12 @@ def document(answer: bytes) -> tuple[Shown, ...] | None:
     return tuple(found for event in events[:MAX_RESOURCES] if (found := _shown(event)))
 
 
-def _shown(event: object) -> Shown | None:
+def _shown(event: object) -> ShownEvent | None:
     said = mapping(event)
     id = word(said.get("EventId")).upper()
     if not id:
         return None
-    return Shown(
+    return ShownEvent(
         id=id,
         type=word(said.get("EventType")),
         status=word(said.get("EventStatus")),

@@ -20,7 +20,7 @@ from forewarn.testing.timeline.values import (
 )
 
 
-class Memory:
+class TimelineMemory:
     def __init__(self) -> None:
         self.lanes: dict[str, KeptLane] = {}
         self.events: dict[str, KeptEvent] = {}

@@ -9,12 +9,12 @@ from forewarn.support.text import listing
 from forewarn.testing.timeline import lines
 from forewarn.testing.timeline.kept import KeptEvent
 from forewarn.testing.timeline.lines import moment, word
-from forewarn.testing.timeline.memory import Memory
+from forewarn.testing.timeline.memory import TimelineMemory
 from forewarn.testing.timeline.values import Impact
 from forewarn.verdict.trace_lines import number
 
 
-def fleet(memory: Memory, line: Mapping[str, Any], t: float) -> None:
+def fleet(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
     del t
     memory.fleet = True
     memory.addresses.clear()
@@ -33,7 +33,7 @@ def fleet(memory: Memory, line: Mapping[str, Any], t: float) -> None:
     memory.unheard = max(memory.unheard, missed)
 
 
-def event(memory: Memory, line: Mapping[str, Any], t: float) -> None:
+def event(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
     id, move = word(line.get("event")).upper(), word(line.get("move"))
     if not id:
         return
@@ -71,11 +71,11 @@ def _approver(kept: KeptEvent, line: Mapping[str, Any], t: float) -> str:
     return f": {by} approved it"
 
 
-def approval(memory: Memory, line: Mapping[str, Any], t: float) -> None:
+def approval(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
     memory.approved(word(line.get("event")).upper(), word(line.get("by")) or "operator", t, None)
 
 
-def impact(memory: Memory, line: Mapping[str, Any], t: float) -> None:
+def impact(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
     id = word(line.get("event")).upper()
     if not id:
         return
@@ -90,7 +90,7 @@ def impact(memory: Memory, line: Mapping[str, Any], t: float) -> None:
     memory.say(t, f"{kept.type or 'an event'} is done to {listing(machines)}")
 
 
-def unannounced(memory: Memory, line: Mapping[str, Any], t: float) -> None:
+def unannounced(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
     """Carried out, and shown to nobody: all there is of it is when."""
     id = word(line.get("event")).upper()
     if not id:
@@ -108,18 +108,18 @@ def unannounced(memory: Memory, line: Mapping[str, Any], t: float) -> None:
         memory.say(t, f"{memory.name(kept)} begins, unannounced")
 
 
-def over(memory: Memory, line: Mapping[str, Any], t: float) -> None:
+def over(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
     kept = memory.events.get(word(line.get("event")).upper())
     if kept is not None:
         memory.over(kept, "finished", t)
 
 
-def down(memory: Memory, line: Mapping[str, Any], t: float) -> None:
+def down(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
     del line
     memory.down = t
 
 
-def up(memory: Memory, line: Mapping[str, Any], t: float) -> None:
+def up(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
     """A killed service says nothing; then it was away since it was last heard of."""
     del line
     since = memory.now if memory.down is None else memory.down
@@ -129,15 +129,15 @@ def up(memory: Memory, line: Mapping[str, Any], t: float) -> None:
     memory.down = None
 
 
-def step(memory: Memory, line: Mapping[str, Any], t: float) -> None:
+def step(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
     seconds = number(line.get("seconds")) or 0.0
     start = moment(t - max(seconds, 0.0)) or 0.0
     memory.gone(start, t, f"the clock was stepped by {seconds:+g} s, or nobody served")
 
 
-def disabled(memory: Memory, line: Mapping[str, Any], t: float) -> None:
+def disabled(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
     memory.say(t, f"group {word(line.get('group'))} stopped listening")
 
 
-def end(memory: Memory, line: Mapping[str, Any], t: float) -> None:
+def end(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
     """The recording is whole; there is nothing to add to it."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from forewarn.testing.timeline.axis import Axis, length
-from forewarn.testing.timeline.values import Happening, Lane, Picture
+from forewarn.testing.timeline.values import EventBar, Lane, Picture
 
 EMPTY = ""
 
@@ -81,7 +81,7 @@ def cells(lane: Lane, picture: Picture, axis: Axis, width: int) -> list[str]:
 
 
 def _stretches(
-    happening: Happening, lane: Lane, now: float, fill: Callable[[float, float, str], None]
+    happening: EventBar, lane: Lane, now: float, fill: Callable[[float, float, str], None]
 ) -> None:
     end = happening.over if happening.over is not None else now
     if happening.visible is not None:

@@ -45,7 +45,7 @@ class Impact(msgspec.Struct, frozen=True):
     seconds: float
 
 
-class Sight(msgspec.Struct, frozen=True):
+class Sighting(msgspec.Struct, frozen=True):
     """What one machine of the group knew of an event, and did about it."""
 
     machine: str
@@ -56,7 +56,7 @@ class Sight(msgspec.Struct, frozen=True):
     gone: float | None = None  # when it was first shown a document without it
 
 
-class Happening(msgspec.Struct, frozen=True, kw_only=True):
+class EventBar(msgspec.Struct, frozen=True, kw_only=True):
     """One event, from the moment it could be seen until it was over."""
 
     id: str
@@ -72,14 +72,14 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True):
     impacts: tuple[Impact, ...] = ()
     over: float | None = None
     ending: str = ""  # finished, withdrawn, or gone where nobody can tell
-    sights: tuple[Sight, ...] = ()
+    sights: tuple[Sighting, ...] = ()
 
     @property
     def begins(self) -> float | None:
         known = [t for t in (self.visible, self.started) if t is not None]
         return min(known) if known else None
 
-    def sight(self, machine: str) -> Sight | None:
+    def sight(self, machine: str) -> Sighting | None:
         return next((sight for sight in self.sights if sight.machine == machine), None)
 
 
@@ -115,18 +115,18 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     now: float
     ends: float  # later than now while something is still to come
     lanes: tuple[Lane, ...] = ()
-    happenings: tuple[Happening, ...] = ()
+    happenings: tuple[EventBar, ...] = ()
     away: tuple[Away, ...] = ()
     newest: tuple[tuple[float, str], ...] = ()
     forgotten: int = 0  # events that are no longer remembered
     unheard: int = 0  # machines for which there was no room
     recorded: bool = False  # has anything been heard at all?
 
-    def happening(self, id: str) -> Happening | None:
+    def happening(self, id: str) -> EventBar | None:
         return self.by_id.get(id)
 
     @property
-    def by_id(self) -> dict[str, Happening]:
+    def by_id(self) -> dict[str, EventBar]:
         return {happening.id: happening for happening in self.happenings}
 
     @property

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from forewarn.support.text import listing
 from forewarn.testing.timeline.axis import after, exact, length, of_day
-from forewarn.testing.timeline.values import STRANGERS, Happening, Lane, Picture
+from forewarn.testing.timeline.values import STRANGERS, EventBar, Lane, Picture
 
 DESCRIBED = 30  # events in the description of a picture; the others are counted
 
 
-def label(happening: Happening, machine: str) -> str:
+def label(happening: EventBar, machine: str) -> str:
     """A few words that stand beside the bar, so that nobody needs the colours."""
     sight = happening.sight(machine)
     said = [happening.type]
@@ -26,13 +26,13 @@ def label(happening: Happening, machine: str) -> str:
     return " · ".join(said)
 
 
-def late(happening: Happening, seen: float) -> bool:
+def late(happening: EventBar, seen: float) -> bool:
     """Was it first seen only when it had started, though there had been a notice?"""
     warned = happening.visible is not None and happening.visible != happening.started
     return warned and happening.started is not None and seen > happening.started
 
 
-def started_why(happening: Happening) -> str:
+def started_why(happening: EventBar) -> str:
     if happening.started is None:
         return ""
     if happening.approved is not None and happening.approved <= happening.started:
@@ -44,7 +44,7 @@ def started_why(happening: Happening) -> str:
     return ""
 
 
-def course(happening: Happening, machine: str) -> str:
+def course(happening: EventBar, machine: str) -> str:
     """All that is known, a line each: what hovering shows."""
     sight = happening.sight(machine)
     lines = [f"{happening.type} {happening.id}", f"for {listing(happening.machines)}"]

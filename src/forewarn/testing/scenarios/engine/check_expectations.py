@@ -8,7 +8,7 @@ import msgspec
 
 from forewarn.core.time import SECOND, Duration
 from forewarn.support.text import in_words, listing
-from forewarn.testing.scenarios.engine.event_tracker import Told
+from forewarn.testing.scenarios.engine.event_tracker import TrackedEvent
 from forewarn.testing.scenarios.model import (
     ANY,
     EACH,
@@ -50,7 +50,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     told_to: bool  # by us, at the end
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class ExpectationResult(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that was expected, and what came of it."""
 
     expected: str
@@ -62,7 +62,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """All that is looked at."""
 
-    named: Mapping[str, Sequence[Told]]
+    named: Mapping[str, Sequence[TrackedEvent]]
     speakers: Sequence[str]
     verdict: Verdict
     ended: Sequence[Ended]
@@ -70,7 +70,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     groups: Mapping[str, str]  # by machine
 
 
-def find(expectation: Expectation, facts: Facts) -> Finding:
+def find(expectation: Expectation, facts: Facts) -> ExpectationResult:
     match expectation:
         case EventExpectation():
             wrong = list(_wrong_events(expectation, facts))
@@ -81,11 +81,11 @@ def find(expectation: Expectation, facts: Facts) -> Finding:
             return _command(expectation, facts)
 
 
-def _finding(expected: str, wrong: Sequence[str], line: int) -> Finding:
+def _finding(expected: str, wrong: Sequence[str], line: int) -> ExpectationResult:
     shown = "; ".join(wrong[:MAX_SAID])
     if len(wrong) > MAX_SAID:
         shown += f"; and {len(wrong) - MAX_SAID} more"
-    return Finding(expected=expected, ok=not wrong, says=shown, line=line)
+    return ExpectationResult(expected=expected, ok=not wrong, says=shown, line=line)
 
 
 def _says(expectation: EventExpectation) -> str:
@@ -131,7 +131,9 @@ def _wrong_events(expectation: EventExpectation, facts: Facts) -> Iterator[str]:
             yield from (f"{told}: {w}" for w in _timely(told, facts, expectation.in_time))
 
 
-def _wrong(wanted: Expected, told: Told, names: Sequence[str], facts: Facts) -> Iterator[str]:
+def _wrong(
+    wanted: Expected, told: TrackedEvent, names: Sequence[str], facts: Facts
+) -> Iterator[str]:
     if wanted.never:
         if (at := told.at(wanted.moment)) is not None:
             yield f"it {_CAME[wanted.moment]}{_after(told, at)}{_who(told, wanted.moment)}"
@@ -160,7 +162,7 @@ def _wrong(wanted: Expected, told: Told, names: Sequence[str], facts: Facts) -> 
             yield f"{first} {_DID[wanted.moment]} first, and not one of its own machines ({own})"
 
 
-def _expected_of(wanted: Expected, told: Told, facts: Facts) -> Sequence[str]:
+def _expected_of(wanted: Expected, told: TrackedEvent, facts: Facts) -> Sequence[str]:
     """Of whom it is expected, one by one; an empty name is anybody. Of a machine nothing is
     expected that it cannot see."""
     if wanted.by == (EACH,):
@@ -172,12 +174,14 @@ def _expected_of(wanted: Expected, told: Told, facts: Facts) -> Sequence[str]:
     return _listeners(told, facts) if wanted.moment is Moment.SEEN else [""]
 
 
-def _listeners(told: Told, facts: Facts) -> list[str]:
+def _listeners(told: TrackedEvent, facts: Facts) -> list[str]:
     """The machines under test that are shown this event."""
     return [name for name in facts.speakers if facts.groups.get(name) == told.group]
 
 
-def _too_late(wanted: Expected, told: Told, at: float, did: str, facts: Facts) -> Iterator[str]:
+def _too_late(
+    wanted: Expected, told: TrackedEvent, at: float, did: str, facts: Facts
+) -> Iterator[str]:
     if wanted.within is not None and told.visible is not None:
         allowed = facts.least(wanted.within) / SECOND
         if at - told.visible > allowed:
@@ -192,7 +196,7 @@ def _too_late(wanted: Expected, told: Told, at: float, did: str, facts: Facts) -
             yield f"{did} {found} NotBefore; {_seconds(needed)} ahead was expected"
 
 
-def _timely(told: Told, facts: Facts, wanted: bool) -> Iterator[str]:
+def _timely(told: TrackedEvent, facts: Facts, wanted: bool) -> Iterator[str]:
     listeners = _listeners(told, facts)
     own = [name for name in listeners if name in told.machines]
     for name in own or listeners:
@@ -210,13 +214,13 @@ def _timely(told: Told, facts: Facts, wanted: bool) -> Iterator[str]:
             yield f"{name} saw it only when it had started{_after(told, seen)}"
 
 
-def _after(told: Told, at: float) -> str:
+def _after(told: TrackedEvent, at: float) -> str:
     if told.visible is None:
         return ""
     return f" {_seconds(at - told.visible)} after it could be seen"
 
 
-def _who(told: Told, moment: Moment) -> str:
+def _who(told: TrackedEvent, moment: Moment) -> str:
     times: Mapping[str, float] = getattr(told, moment.value) if moment in _BY_MACHINES else {}
     return f", by {listing(list(times))}" if times else ""
 
@@ -225,7 +229,7 @@ def _seconds(length: float) -> str:
     return in_words(round(length * SECOND))
 
 
-def _complaints(expectation: ComplaintsExpectation, facts: Facts) -> Finding:
+def _complaints(expectation: ComplaintsExpectation, facts: Facts) -> ExpectationResult:
     expected = "no complaints"
     if expectation.allowed:
         expected += f" but {listing(expectation.allowed)}"
@@ -234,11 +238,11 @@ def _complaints(expectation: ComplaintsExpectation, facts: Facts) -> Finding:
     return _finding(expected, wrong, expectation.line)
 
 
-def _command(expectation: CommandExpectation, facts: Facts) -> Finding:
+def _command(expectation: CommandExpectation, facts: Facts) -> ExpectationResult:
     expected = _command_says(expectation)
     if not facts.ended:
         says = "no command was run, so this was not looked at"
-        return Finding(expected=expected, ok=True, says=says, line=expectation.line)
+        return ExpectationResult(expected=expected, ok=True, says=says, line=expectation.line)
     wrong = [wrong for one in facts.ended for wrong in _wrong_end(expectation, one)]
     return _finding(expected, wrong, expectation.line)
 

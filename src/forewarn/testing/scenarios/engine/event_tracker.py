@@ -34,7 +34,7 @@ class _Document(msgspec.Struct, frozen=True):
 _decode = msgspec.json.Decoder(_Document).decode
 
 
-class Told:
+class TrackedEvent:
     """What has become of one event. Times as in the trace."""
 
     def __init__(self, id: str) -> None:
@@ -84,14 +84,14 @@ class Told:
         )
 
 
-class Hearing:
+class EventTracker:
     """`changed` is notified of every line; hold it to read."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
         self.lines: list[dict[str, Any]] = []
         self.lost = 0  # lines that were not kept
-        self.events: dict[str, Told] = {}
+        self.events: dict[str, TrackedEvent] = {}
         self.asked: dict[str, int] = {}  # good answers to GETs, by machine
         self.last: dict[str, float] = {}  # real time of each machine's last request
         self.heard = 0  # lines
@@ -115,12 +115,12 @@ class Hearing:
         with self.changed:
             return {machine for machine, at in self.last.items() if at >= since}
 
-    def active(self) -> Iterator[Told]:
+    def active(self) -> Iterator[TrackedEvent]:
         return (told for told in self.events.values() if told.over is None)
 
-    def _told(self, id: str) -> Told:
+    def _told(self, id: str) -> TrackedEvent:
         if id not in self.events:
-            self.events[id] = Told(id)
+            self.events[id] = TrackedEvent(id)
         return self.events[id]
 
     def _hear(self, line: Mapping[str, Any]) -> None:
@@ -160,7 +160,7 @@ class Hearing:
             case "finish" | "withdraw" as move:
                 told.over, told.withdrawn = at, move == "withdraw"
 
-    def _settle_doubt(self, told: Told) -> None:
+    def _settle_doubt(self, told: TrackedEvent) -> None:
         """It has started early, so the approval whose answer was spoiled has counted."""
         if not told.approved and told.id in self._doubtful:
             by, at = self._doubtful[told.id]

@@ -11,7 +11,7 @@ from forewarn.core.time import SECOND, Time
 from forewarn.service.faults.registry import Faults
 from forewarn.support import guard
 from forewarn.testing.kit.service import Service
-from forewarn.testing.scenarios.engine.event_tracker import Hearing
+from forewarn.testing.scenarios.engine.event_tracker import EventTracker
 
 LAST_LOOK = 3.0  # real seconds at the end of a scenario in real time, for clients to see it
 LOOK_EVERY = 0.2  # real seconds between two looks at what cannot be heard
@@ -40,7 +40,7 @@ class Wound:
     def __init__(
         self,
         service: Service,
-        hearing: Hearing,
+        hearing: EventTracker,
         client: Callable[[], object] | None,
         react: float,
         patience: float,
@@ -152,7 +152,7 @@ class Passing:
     """Real time."""
 
     def __init__(
-        self, service: Service, hearing: Hearing, client: Callable[[], object] | None
+        self, service: Service, hearing: EventTracker, client: Callable[[], object] | None
     ) -> None:
         self._service = service
         self._hearing = hearing

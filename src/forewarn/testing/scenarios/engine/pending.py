@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from forewarn.core.time import SECOND, Duration, Time
-from forewarn.testing.scenarios.engine.event_tracker import Told
+from forewarn.testing.scenarios.engine.event_tracker import TrackedEvent
 from forewarn.testing.scenarios.model import Moment, Step, When
 from forewarn.testing.scenarios.result import Played
 
@@ -33,7 +33,7 @@ class Pending:
 def due(
     when: When,
     start: Time,
-    events: Sequence[Told],
+    events: Sequence[TrackedEvent],
     still_raising: bool,
     paced: Callable[[Duration], Duration],
 ) -> Time | None:
@@ -50,7 +50,7 @@ def due(
     return round(latest * SECOND) + paced(when.delay)
 
 
-def never(when: When, events: Iterable[Told]) -> str:
+def never(when: When, events: Iterable[TrackedEvent]) -> str:
     """Why it cannot come to that any more; empty if it can."""
     for told in events:
         by = f" by {when.by}" if when.by else ""

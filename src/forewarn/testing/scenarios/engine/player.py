@@ -13,7 +13,7 @@ from forewarn.testing.kit.service import Service
 from forewarn.testing.scenarios.engine import pending as p
 from forewarn.testing.scenarios.engine import verbs
 from forewarn.testing.scenarios.engine.check_expectations import Ended, Facts, find
-from forewarn.testing.scenarios.engine.event_tracker import Hearing, Told
+from forewarn.testing.scenarios.engine.event_tracker import EventTracker, TrackedEvent
 from forewarn.testing.scenarios.engine.pace import Pace
 from forewarn.testing.scenarios.engine.pending import Pending
 from forewarn.testing.scenarios.model import Scenario, Step, When
@@ -22,14 +22,14 @@ from forewarn.testing.scenarios.result import Played, Result
 LEAST_WITHIN: Duration = 2 * SECOND  # however fast: a client asks once a second
 
 
-class Playing:
+class Player:
     """`trouble` says why there is no point in going on; `tell` hears what is done."""
 
     def __init__(
         self,
         service: Service,
         scenario: Scenario,
-        hearing: Hearing,
+        hearing: EventTracker,
         pace: Pace,
         tell: Callable[[str], None],
     ) -> None:
@@ -143,12 +143,12 @@ class Playing:
         ids = self._rollouts.get(name, [])
         return any(self._service.call(verbs.rolls, self._service.node, id) for id in ids)
 
-    def _told(self, name: str) -> list[Told]:
+    def _told(self, name: str) -> list[TrackedEvent]:
         with self._hearing.changed:
             ids = self._named.get(name, [])
             return [self._hearing.events[id] for id in ids if id in self._hearing.events]
 
-    def _meant(self, when: When) -> list[Told]:
+    def _meant(self, when: When) -> list[TrackedEvent]:
         """Of one machine only what it is shown can be waited for."""
         events = self._told(when.name)
         shown = [told for told in events if told.group == self._groups.get(when.by)]

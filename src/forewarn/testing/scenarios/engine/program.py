@@ -75,7 +75,7 @@ class _Watch:
         self._process.communicate()
 
 
-class Commands:
+class ProgramRunner:
     """`show` is given every line that a command writes, with the machine's name; without it they
     write where we do, or, if `aside`, all to standard error."""
 

@@ -54,7 +54,7 @@ def _command(node: Node, words: d.Schedule, id: str, machines: tuple[str, ...]) 
     failure = source is Source.PLATFORM and duration == UNKNOWN_DURATION
     if words.sudden and failure and not PROMISES[type].deletes:
         description = words.description or ""
-        return c.Strike(id=id, type=type, machines=machines, by=BY, description=description)
+        return c.Fail(id=id, type=type, machines=machines, by=BY, description=description)
     held = _length(words.held)
     span = None
     if held is not None:

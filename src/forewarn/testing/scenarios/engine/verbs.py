@@ -19,9 +19,9 @@ from forewarn.core.rollouts.model import prefix
 from forewarn.core.time import Duration
 from forewarn.node import Node
 from forewarn.service.engine.clock import VirtualClock
-from forewarn.service.platform.hosts import How
+from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.service.platform.platform import Outcome, Outcomes
-from forewarn.service.rollouts.request import Wanted
+from forewarn.service.rollouts.request import RolloutRequest
 from forewarn.support.text import parse_duration
 from forewarn.testing.scenarios.engine import schedule_verb
 from forewarn.testing.scenarios.file import timeline_shapes as d
@@ -93,7 +93,7 @@ def _fail(node: Node, words: d.Fail) -> Awaitable[Outcome | Outcomes | Refused]:
 def _maintain(node: Node, words: d.Maintain) -> Awaitable[Outcomes | Refused]:
     return node.hosts.maintain(
         words.host,
-        How(words.type),
+        MaintenanceMode(words.type),
         BY,
         evacuate=words.evacuate,
         notice=_length(words.notice),
@@ -148,7 +148,7 @@ async def _rollout(node: Node, words: d.Rollout) -> Done | Refused:
     except ValueError as error:
         return conflict(str(error))
     report = await node.rollouts.start(
-        Wanted(
+        RolloutRequest(
             type=EventType(words.type),
             selection=Selection(
                 groups=tuple(words.groups), labels=labels, hosts=tuple(words.hosts)

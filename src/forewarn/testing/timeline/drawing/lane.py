@@ -8,7 +8,7 @@ from forewarn.testing.timeline import wording
 from forewarn.testing.timeline.axis import Axis, exact, length
 from forewarn.testing.timeline.drawing import symbols
 from forewarn.testing.timeline.drawing.markup import escape, number, tag
-from forewarn.testing.timeline.values import Happening, Lane, Mark, Picture
+from forewarn.testing.timeline.values import EventBar, Lane, Mark, Picture
 
 LEFT, RIGHT = 196.0, 1_176.0  # the axis, in pixels of the drawing
 PAD, ROW, FOOT = 5.0, 40.0, 16.0
@@ -21,7 +21,7 @@ APART = 12.0  # between two bars of one row
 LEAST = 3.0  # pixels of a stretch that lasted but a moment
 
 
-class Strip:
+class LaneDrawing:
     def __init__(self, lane: Lane, picture: Picture, axis: Axis) -> None:
         known = picture.by_id
         mine = [known[id] for id in lane.events if id in known]
@@ -79,17 +79,17 @@ class Strip:
             rows.append(row)
         return rows
 
-    def _reach(self, event: Happening) -> tuple[float, float]:
+    def _reach(self, event: EventBar) -> tuple[float, float]:
         start, end = self._x(event.begins or 0.0), self._x(self._end(event))
         if event.not_before is not None and event.started is None and event.over is None:
             end = max(end, self._x(event.not_before))
         wide = extent(wording.label(event, self._lane.machine))
         return min(start, RIGHT - wide), max(end, min(start + wide, RIGHT))
 
-    def _end(self, event: Happening) -> float:
+    def _end(self, event: EventBar) -> float:
         return event.over if event.over is not None else max(self._now, event.begins or 0.0)
 
-    def _bar(self, event: Happening, top: float) -> str:
+    def _bar(self, event: EventBar, top: float) -> str:
         name = self._lane.machine
         label = wording.label(event, name)
         start, _ = self._reach(event)
@@ -126,7 +126,7 @@ class Strip:
             self.used.add("withdrawn")
         return symbols.titled(wording.course(event, name), *made)
 
-    def _stretches(self, event: Happening, bar: float) -> list[str]:
+    def _stretches(self, event: EventBar, bar: float) -> list[str]:
         end = self._end(event)
         made = []
         if event.visible is not None:
@@ -144,7 +144,7 @@ class Strip:
             made.append(self._stretch(event, "started", event.started, end, bar))
         return made
 
-    def _stretch(self, event: Happening, kind: str, a: float, b: float, bar: float) -> str:
+    def _stretch(self, event: EventBar, kind: str, a: float, b: float, bar: float) -> str:
         self.used.add(kind)
         x = self._x(a)
         wide = max(self._x(b) - x, LEAST)
@@ -211,7 +211,7 @@ def clipped(said: str, most: int) -> str:
     return said if len(said) <= most else said[: most - 1] + "…"
 
 
-def _awaited(event: Happening) -> bool:
+def _awaited(event: EventBar) -> bool:
     """Does its NotBefore still say something? Not once it has started early, or is over."""
     if event.not_before is None or event.visible is None:
         return False

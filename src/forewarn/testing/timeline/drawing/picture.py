@@ -9,7 +9,7 @@ from forewarn.testing.timeline import wording
 from forewarn.testing.timeline.axis import Axis, axis_of, exact, length
 from forewarn.testing.timeline.choose_lanes import MAX_DRAWN, choose
 from forewarn.testing.timeline.drawing import symbols
-from forewarn.testing.timeline.drawing.lane import LEFT, RIGHT, Strip, clipped, extent, x_of
+from forewarn.testing.timeline.drawing.lane import LEFT, RIGHT, LaneDrawing, clipped, extent, x_of
 from forewarn.testing.timeline.drawing.markup import escape, number, tag
 from forewarn.testing.timeline.drawing.style import COLOURS, PICTURE
 from forewarn.testing.timeline.lanes import Lanes
@@ -42,7 +42,7 @@ def draw(
             drawn.append(tag("text", escape(clipped(group, 40)), x=16, y=y + 16, class_="group"))
             y += HEADING
         for at, lane in enumerate(members):
-            strip = Strip(lane, picture, axis)
+            strip = LaneDrawing(lane, picture, axis)
             bands += [strip.band(y)] if at % 2 == 0 else []
             drawn.append(strip.drawn(y))
             used |= strip.used

@@ -6,7 +6,7 @@ from alembic import op
 
 from forewarn.core.changes import apply
 from forewarn.core.group import Group
-from forewarn.core.history import Scribe
+from forewarn.core.history import HistoryWriter
 from forewarn.core.registry import Registry
 from forewarn.store.port import Commit
 
@@ -68,7 +68,7 @@ def _write_history(connection: sa.Connection) -> None:
     """Replays the commits; what they say is read as it is now, as whenever they are read."""
     groups: dict[str, Group] = {}
     registry = Registry({}, {})
-    scribe = Scribe(groups, registry.hosts)
+    scribe = HistoryWriter(groups, registry.hosts)
     decoder = msgspec.json.Decoder(Commit)
     after = 0
     while page := connection.execute(
