@@ -148,7 +148,7 @@ class Simulation:
         """Record what the service decides without being asked over the wire."""
         trace = self._tracing()
         for commit in self.disk.commits[self._told :]:  # on disk, but nobody lived to tell
-            trace.told(commit, self.disk.groups)
+            trace.on_commit(commit, self.disk.groups)
         self._told = len(self.disk.commits)
         trace.follow(self.store, self.node.clock)
         self.store.attach(self._count)

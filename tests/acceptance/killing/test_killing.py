@@ -129,7 +129,7 @@ async def recorded(path: Path) -> Record:
         for entry in commit.entries:
             before = replayed.get(entry.group, Group(name=entry.group))
             replayed[entry.group] = apply(before, entry.items)
-        trace.told(commit, replayed)
+        trace.on_commit(commit, replayed)
     rollouts = {
         id: list(await store.caused_under(f"rollout/{id}/")) for id in store.registry.rollouts
     }
