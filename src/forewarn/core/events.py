@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -165,3 +166,13 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def waits_for_domain(self) -> bool:
         """Does it wait for its group's domain slot? Users do not, though they occupy it."""
         return self.waits and self.source is Source.PLATFORM
+
+
+def log_fields(event: Event) -> dict[str, Any]:
+    """The fields of every line in the log that is about an event."""
+    return {
+        "event_id": event.id,
+        "type": event.type.value,
+        "group": event.group,
+        "machines": list(event.resources),
+    }

@@ -12,6 +12,9 @@ import msgspec
 from forewarn.core.events import EventType
 from forewarn.core.time import Duration, Time
 
+MAX_NAME = 80  # characters of the name of a machine, group or host
+NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?"
+
 
 class GroupKind(enum.Enum):
     """What a document belongs to; a machine is in exactly one group."""

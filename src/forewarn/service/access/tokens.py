@@ -13,13 +13,13 @@ import msgspec
 
 from forewarn.core import Group, Refused, Time
 from forewarn.core.access import Limit, Role, Token, forgettable
+from forewarn.core.fleet import MAX_NAME
 from forewarn.core.refusal import conflict, invalid, unknown
 from forewarn.core.registry import TokenPut, TokenRemoved
 from forewarn.core.time import DAY, Duration
 from forewarn.service.access import secret
 from forewarn.service.access.secret import Secret
 from forewarn.service.engine.writer import Plan, Writer
-from forewarn.service.fleet.shapes import MAX_NAME
 from forewarn.service.indexes.polls import PollIndex
 from forewarn.store.port import States, Store
 from forewarn.support.suggest import instead_of

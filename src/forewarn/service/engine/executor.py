@@ -14,6 +14,7 @@ from forewarn.core import Event, Group, Machine, Status, Time
 from forewarn.core.changes import EventMoved
 from forewarn.core.commands import Again, Answer, Done, Failed, Outcome, Unclear
 from forewarn.core.deciding.joint import members
+from forewarn.core.events import log_fields
 from forewarn.core.lifecycle import Move
 from forewarn.core.registry import ClockAccepted
 from forewarn.core.retiming import Correction
@@ -22,7 +23,6 @@ from forewarn.service.engine import otel
 from forewarn.service.engine.ledger import Ledger
 from forewarn.service.engine.writer import Writer
 from forewarn.service.indexes.hosts import HostIndex
-from forewarn.service.telemetry.mentioning import about
 from forewarn.store.port import Commit, Store, StoreFailed
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
@@ -71,7 +71,7 @@ class Executor:
         try:
             checked = await self._driver.check(self.task(event, together))
         except Exception as error:
-            log.warning("a driver could not be asked", **about(event), why=repr(error))
+            log.warning("a driver could not be asked", **log_fields(event), why=repr(error))
             return f"it could not be asked: {type(error).__name__}: {error}"
         return getattr(checked, "why", None)
 
@@ -153,7 +153,7 @@ class Executor:
         if isinstance(outcome, Unclear):
             log.warning(
                 "an event is held, since nobody knows whether it happened",
-                **about(event),
+                **log_fields(event),
                 why=outcome.why,
                 run=f"forewarn event explain {event.id}",
             )
@@ -170,7 +170,7 @@ class Executor:
                 if times := self._not_stored.again():
                     log.error(
                         "a driver's answer is not stored yet",
-                        **about(event),
+                        **log_fields(event),
                         why=str(failure),
                         times=times,
                     )
@@ -207,7 +207,7 @@ class Executor:
                 trouble, said = done.why, done.said
             except Exception as error:
                 trouble = f"{type(error).__name__}: {error}"
-                log.warning("a driver failed", **about(event), why=trouble)
+                log.warning("a driver failed", **log_fields(event), why=trouble)
             task = msgspec.structs.replace(task, now=self._writer.now().at)  # that took its time
         match await self._observed(task):
             case Happened(moved=moved, said=seen):

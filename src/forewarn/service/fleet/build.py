@@ -20,10 +20,10 @@ from forewarn.core.deciding.removals import (
     MIN_TERMINATE_NOTICE,
     policy_wrong,
 )
-from forewarn.core.fleet import Host, Place
+from forewarn.core.fleet import MAX_NAME, NAME, Host, Place
 from forewarn.core.labels import wrong_labels
 from forewarn.service.fleet import shapes as e
-from forewarn.service.fleet.shapes import MAX_ADDRESSES, MAX_DOMAIN, MAX_NAME, MAX_TAGS
+from forewarn.service.fleet.shapes import MAX_ADDRESSES, MAX_DOMAIN, MAX_TAGS
 from forewarn.support.text import in_words, parse_duration
 from forewarn.support.yaml_positions import FleetError, Where
 
@@ -33,7 +33,7 @@ MEMBER = re.compile(r"_(0|[1-9]\d{0,8})", re.ASCII)  # behind the scale set's na
 NAMESPACE = uuid.UUID("8f6c1f52-6d0e-5f6a-9d0b-3a7a2a6f3c11")  # for ids derived from names
 PLACED = ("location", "resource_group", "subscription")
 
-_NAME = re.compile(e.NAME)
+_NAME = re.compile(NAME)
 _GUID = re.compile(e.GUID)
 
 

@@ -16,7 +16,7 @@ import yaml
 
 from forewarn.core.commands import Define
 from forewarn.core.events import PROMISES
-from forewarn.core.fleet import GroupKind, Host
+from forewarn.core.fleet import MAX_NAME, GroupKind, Host
 from forewarn.service.fleet import shapes as e
 from forewarn.service.fleet.build import (
     MAX_PLACEMENT_GROUP,
@@ -26,7 +26,7 @@ from forewarn.service.fleet.build import (
     host_of,
     named,
 )
-from forewarn.service.fleet.shapes import MAX_DOMAIN, MAX_NAME
+from forewarn.service.fleet.shapes import MAX_DOMAIN
 from forewarn.support.suggest import complaint
 from forewarn.support.yaml_events import MAX_DEPTH, MERGE, Events, streams
 from forewarn.support.yaml_positions import FleetError, Where, placed

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from forewarn.core.events import PROMISES, EventType
-from forewarn.core.fleet import GroupKind
+from forewarn.core.fleet import MAX_NAME, NAME, GroupKind
 from forewarn.core.labels import (
     LABEL_NAME,
     LABEL_VALUE,
@@ -22,10 +22,8 @@ from forewarn.core.labels import (
 )
 
 MAX_DOMAIN = 999
-MAX_NAME = 80
 MAX_ADDRESSES = 256  # of one machine: as many as a network interface can have in Azure
 MAX_TAGS = 64  # of one machine
-NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?"
 GUID = r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
 
 # What is only said in the schema is checked by `fleetfile`, in words of its own.

@@ -18,10 +18,10 @@ import msgspec
 
 from forewarn.core import Event, Group, Status
 from forewarn.core.changes import Disabled, Enabled, EventMoved
+from forewarn.core.events import log_fields
 from forewarn.core.lifecycle import SHOWN, Move
 from forewarn.core.time import Time
 from forewarn.service.access.secret import hidden
-from forewarn.service.telemetry.mentioning import about
 from forewarn.service.telemetry.stderr import StderrWriter
 from forewarn.service.telemetry.unadorned import structlog
 from forewarn.store.port import Commit, Store
@@ -123,10 +123,10 @@ class ServiceLog:
                     f"{group.name}: {event.type.value} of {names} is approved by {by}, but has to"
                     f" wait: forewarn event explain {event.id}"
                 )
-                self._say(commit, says, **about(event), status=event.status.value, by=by)
+                self._say(commit, says, **log_fields(event), status=event.status.value, by=by)
             for item in moved.values():
                 event = item.event
-                fields = about(event) | {"status": event.status.value, "by": _by(item)}
+                fields = log_fields(event) | {"status": event.status.value, "by": _by(item)}
                 self._say(commit, _line(group, event), **fields)
 
     def _say(self, commit: Commit, says: str, **fields: Any) -> None:

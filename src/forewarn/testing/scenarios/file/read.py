@@ -7,11 +7,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from forewarn.core.fleet import MAX_NAME, NAME
 from forewarn.core.labels import parse as parse_selector
 from forewarn.service.faults.kinds import Kind
 from forewarn.service.faults.validate import wrong_in_itself
 from forewarn.service.fleet.read import Fleet, FleetError
-from forewarn.service.fleet.shapes import MAX_NAME, NAME
 from forewarn.support.yaml_events import Events
 from forewarn.support.yaml_positions import Where, lines, locate, placed
 from forewarn.testing.scenarios.file import fleets

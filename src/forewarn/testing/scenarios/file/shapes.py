@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from forewarn.service.fleet.shapes import MAX_NAME, NAME
+from forewarn.core.fleet import MAX_NAME, NAME
 
 MAX_STEPS = 1_000  # lines of a timeline, and faults
 MAX_EXPECTATIONS = 1_000

@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from forewarn.core.fleet import NAME
 from forewarn.core.time import Duration
 from forewarn.service.faults.kinds import Kind
 from forewarn.service.faults.validate import NewFault
-from forewarn.service.fleet.shapes import NAME
 from forewarn.support.text import parse_duration
 from forewarn.testing.scenarios.file.shapes import MAX_REPEATS, Entry, Length, Name, says
 
