@@ -66,7 +66,7 @@ class Guest:
     def address(self) -> str:
         """A machine that nobody knows any more asks from where it always did."""
         node = self.service.node
-        if found := node.inventory.machine(self.name):
+        if found := node.machine_index.machine(self.name):
             return found[1].addresses[0]
         assert node.config.fleet is not None
         (first,) = (m for m in node.config.fleet.machines if m.name == self.name)

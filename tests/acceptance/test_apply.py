@@ -337,16 +337,16 @@ def test_polls_and_approvals_go_on_while_a_large_fleet_is_applied(
     service: Service, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Held in the middle by the test: whatever is asked then is answered, a second apply not."""
-    applying = service.node.applying
+    fleet_apply = service.node.fleet_apply
     reached, go_on = threading.Event(), threading.Event()
-    decided = applying._decided
+    decided = fleet_apply._decided
 
     def held(*arguments: Any) -> Any:
         reached.set()
         assert go_on.wait(60)
         return decided(*arguments)
 
-    monkeypatch.setattr(applying, "_decided", held)
+    monkeypatch.setattr(fleet_apply, "_decided", held)
     service.get("web_0")
     event = service.schedule("Reboot", "web_0")
     machines = "".join(f"      - {{name: many-{n}}}\n" for n in range(5_000))

@@ -412,22 +412,22 @@ def test_a_wait_is_a_poll_when_it_begins_and_when_it_is_answered(
     groups: Groups, service: Service
 ) -> None:
     group = groups.awake()
-    witness = service.node.witness
+    poll_index = service.node.poll_index
 
     def polls() -> int:
-        found = witness.polls(group[1].name)
+        found = poll_index.polls(group[1].name)
         return found.count if found else 0
 
     with waits(group[1]) as line:
         assert polls() == 2, "one GET, and the wait has begun"
-        began = witness.seen(group.name)
+        began = poll_index.seen(group.name)
         service.clock.advance("1m")
-        assert witness.seen(group.name) == began
+        assert poll_index.seen(group.name) == began
         id = an_event(group)
         line.answer()
         assert polls() == 3
-        assert witness.seen(group.name) == began + MINUTE
-        assert list(witness.first_sights(id, [group[1].name])) == [group[1].name]
+        assert poll_index.seen(group.name) == began + MINUTE
+        assert list(poll_index.first_sights(id, [group[1].name])) == [group[1].name]
 
 
 def test_an_answered_wait_counts_as_one_document(groups: Groups, service: Service) -> None:
@@ -520,7 +520,7 @@ def test_waits_are_throttled_and_still_signs_of_life(front: bool, time: list[flo
         service.clock.advance(3_600)
         said = guest.say(wait_for())
         assert (said.status, said.body) == (429, THROTTLED)
-        assert service.node.witness.seen("web0") == service.node.writer.now().served
+        assert service.node.poll_index.seen("web0") == service.node.writer.now().served
         time[0] += 1
         assert guest.say(wait_for()).status == 200
 
@@ -712,12 +712,12 @@ def test_nobody_waits_for_a_machine_that_is_gone(groups: Groups, service: Servic
 def test_readiness_is_no_sign_of_life(groups: Groups, service: Service) -> None:
     group = groups.awake()
     id = an_event(group)
-    before = service.node.witness.seen(group.name)
+    before = service.node.poll_index.seen(group.name)
     service.clock.advance("1m")
     put(group[1], id)
     readiness(group[1], id)
-    assert service.node.witness.seen(group.name) == before
-    assert service.node.witness.polls(group[1].name) is None
+    assert service.node.poll_index.seen(group.name) == before
+    assert service.node.poll_index.polls(group[1].name) is None
 
 
 @pytest.mark.parametrize(

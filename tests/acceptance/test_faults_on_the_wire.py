@@ -307,7 +307,7 @@ def test_only_what_is_answered_200_enables_a_group(service: Service, kind: str) 
             line.head()
         else:
             line.over() if kind in ("truncated", "reset") else line.answer()
-    group = service.node.inventory.group("jump")
+    group = service.node.machine_index.group("jump")
     assert group is not None
     assert group.enabled is (kind not in ("throttled", "gone", "error", "reset"))
 

@@ -291,7 +291,7 @@ def test_ten_thousand_answers_have_ten_thousand_ids(service: Service, group: Gro
 def test_what_is_known_of_a_machine_is_the_same_on_both_ways(
     service: Service, group: Group, way: str
 ) -> None:
-    name, witness, counts = group[1].name, service.node.witness, service.node.endpoint.counts
+    name, poll_index, counts = group[1].name, service.node.poll_index, service.node.endpoint.counts
     event = service.schedule("Freeze", group[0].name)
     before = list(counts.polls)
     with group[1].line() as line:
@@ -303,13 +303,13 @@ def test_what_is_known_of_a_machine_is_the_same_on_both_ways(
             asked(line, WAYS[way])
         same = WAYS[way][:-2] + b"If-None-Match: %s\r\n\r\n" % first.header("etag").encode()
         assert asked(line, same).status == 304
-    polls = witness.polls(name)
+    polls = poll_index.polls(name)
     assert polls is not None
     now = service.node.writer.now()
     assert (polls.count, polls.last, polls.version) == (6, now.at, NEWEST)
     assert polls.incarnation == 2
     assert polls.first_sights == {event.id: seen.at}
-    assert witness.seen(group.name) == now.served
+    assert poll_index.seen(group.name) == now.served
     grown = [after - was for after, was in zip(counts.polls, before, strict=True)]
     assert grown == [0] * 12 + [5, 1]
 
@@ -410,7 +410,7 @@ def test_a_throttled_burst_is_answered_exactly_so_often(
         stands.now += 1
         assert [guest.get().status for _ in range(9)] == [200] * 7 + [429] * 2
         assert hits["throttle"] == 9
-        polls = service.node.witness.polls(guest.name)
+        polls = service.node.poll_index.polls(guest.name)
         assert polls is not None
         assert polls.count == 1 + 4 * 7
         if front:
@@ -457,7 +457,7 @@ def narrow_line(guest: Guest) -> Line:
 
 
 def polled(service: Service, guest: Guest) -> int:
-    polls = service.node.witness.polls(guest.name)
+    polls = service.node.poll_index.polls(guest.name)
     return polls.count if polls else 0
 
 

@@ -298,7 +298,7 @@ def test_a_machine_that_is_put_on_another_host_is_not_disturbed_with_the_old_one
     assert event(service, "web_0")["EventStatus"] == "Started"
     assert events(service, "db-a") == []
     lead = next(e for e in service.node.platform.active() if e.attempt is not None)
-    task = service.node.carrier.task(lead)
+    task = service.node.executor.task(lead)
     assert {machine.name for machine in task.machines} == {"web_0", "batch_0"}
 
 

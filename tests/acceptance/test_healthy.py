@@ -120,7 +120,7 @@ def test_a_full_disk_makes_it_unready_but_not_unhealthy_until_there_is_room(
     assert wrong(service, "healthz") == {}
     assert service.get("web_0").status in (200, 500)  # it is asked for the first time
     limited(service, 1_000_000)
-    service.run(service.node.witness.save(service.node.writer.now()))  # as it does every 5 s
+    service.run(service.node.poll_index.save(service.node.writer.now()))  # as it does every 5 s
     assert wrong(service, "readyz") == {}
 
 
@@ -139,7 +139,7 @@ def test_the_log_says_when_a_part_fails_and_when_it_is_well_again(
     full(service)
     until(lambda: len(told) == 1)
     limited(service, 1_000_000)
-    service.run(service.node.witness.save(service.node.writer.now()))
+    service.run(service.node.poll_index.save(service.node.writer.now()))
     until(lambda: len(told) == 2)
     assert told == [("the service is not well", "state"), ("the service is well again", "state")]
 
@@ -154,7 +154,7 @@ def test_the_log_says_when_a_part_fails_for_another_reason_but_not_how_long_it_l
             told.append(fields["why"])
 
     monkeypatch.setattr(health, "log", Log())
-    well = service.node.wellbeing
+    well = service.node.health
     reasons = ["1 of 3 workers are away", "2 of 3 workers are away", "no answer for 31 s"]
     for why in (*reasons, "no answer for 32 s", "no answer for 33 s"):
         monkeypatch.setattr(well, "_guests", lambda why=why: why)

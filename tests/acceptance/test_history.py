@@ -64,7 +64,7 @@ def story(service: Service, **wanted: Any) -> list[tuple[str, str]]:
 
 def save(service: Service) -> None:
     """As the service does now and then."""
-    service.run(service.node.witness.save(service.node.writer.now()))
+    service.run(service.node.poll_index.save(service.node.writer.now()))
 
 
 def submit(service: Service, group: str, command: c.Command) -> None:

@@ -554,7 +554,7 @@ def unread(guest: Guest, data: bytes) -> socket.socket:
 
 
 def asked_so_often(guest: Guest) -> int:
-    polls = guest.service.node.witness.polls(guest.name)
+    polls = guest.service.node.poll_index.polls(guest.name)
     return polls.count if polls else 0
 
 

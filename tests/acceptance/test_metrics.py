@@ -203,8 +203,11 @@ def test_a_scrape_walks_nothing() -> None:
         assert now(service)['forewarn_machines{state="there"}'] > 50_000
         looked: list[str] = []
         group = service.node.store.groups["large"]
-        census = service.node.meter.census
-        census._groups["large"] = (Watched(group.machines, looked), *census._groups["large"][1:])
+        fleet_counts = service.node.metrics.fleet_counts
+        fleet_counts._groups["large"] = (
+            Watched(group.machines, looked),
+            *fleet_counts._groups["large"][1:],
+        )
         now(service)
         assert looked == []
 

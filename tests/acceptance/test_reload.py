@@ -173,9 +173,9 @@ def test_a_shorter_silence_disables_a_group_when_it_has_passed(tmp_path: Path) -
         service.clock.advance("2h")
         assert reload('silence = "3h"').reloaded == ("silence",)
         service.clock.advance("59m")
-        assert service.node.inventory.group("web").enabled  # type: ignore[union-attr]
+        assert service.node.machine_index.group("web").enabled  # type: ignore[union-attr]
         service.clock.advance("2m")
-        assert not service.node.inventory.group("web").enabled  # type: ignore[union-attr]
+        assert not service.node.machine_index.group("web").enabled  # type: ignore[union-attr]
 
 
 def test_the_grace_that_a_trace_is_judged_by_stays_while_it_is_recorded(tmp_path: Path) -> None:
@@ -307,7 +307,7 @@ def test_a_fleet_that_would_remove_what_has_an_event_is_not_applied(tmp_path: Pa
         report = reload('fleet = "fleet.yaml"')
         (problem,) = report.problems
         assert "is not applied, the inventory stays as it was" in problem
-        assert service.node.inventory.machine("web-0") is not None
+        assert service.node.machine_index.machine("web-0") is not None
 
 
 def test_other_names_of_the_control_api_hold_at_once(tmp_path: Path) -> None:

@@ -229,13 +229,13 @@ def test_what_a_face_has_answered_is_witnessed(stage: Stage) -> None:
             now = scene.upstream.now()
             scene.upstream.witness(machine, "web", "2020-07-01", 2, (event.id,), now)
         scene.upstream.alive("db")
-        witness = scene.node.witness
-        await until(lambda: witness.polls("web_1") is not None)
-        polls = witness.polls("web_0")
+        poll_index = scene.node.poll_index
+        await until(lambda: poll_index.polls("web_1") is not None)
+        polls = poll_index.polls("web_0")
         assert polls is not None
         assert (polls.count, polls.version, polls.incarnation) == (3, "2020-07-01", 2)
-        assert set(witness.first_sights(event.id, ["web_0", "web_1"])) == {"web_0", "web_1"}
-        await until(lambda: witness.seen("db") > 0)
+        assert set(poll_index.first_sights(event.id, ["web_0", "web_1"])) == {"web_0", "web_1"}
+        await until(lambda: poll_index.seen("db") > 0)
 
     stage(body)
 
@@ -245,10 +245,10 @@ def test_a_face_is_told_of_machines_that_come_and_go(stage: Stage) -> None:
         grown = FLEET.replace(
             "  - name: db", "      - {name: web_2, address: 127.1.0.9}\n  - name: db"
         )
-        await scene.node.applying.fleet(parse(grown), by="test")
+        await scene.node.fleet_apply.fleet(parse(grown), by="test")
         await until(lambda: len(scene.last("web").machines) == 3)
         assert scene.last("web").machines[2].addresses == ("127.1.0.9",)
-        await scene.node.applying.fleet(parse(FLEET), by="test")
+        await scene.node.fleet_apply.fleet(parse(FLEET), by="test")
         await until(lambda: len(scene.last("web").machines) == 2)
 
     stage(body)

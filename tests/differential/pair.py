@@ -244,9 +244,9 @@ class Pair:
             (name, polls.count, polls.last, polls.first_sights)
             + ((polls.version, polls.incarnation) if in_order else ())
             for name in self.addresses
-            if (polls := node.witness.polls(name))
+            if (polls := node.poll_index.polls(name))
         ]
-        return groups, polls, {name: node.witness.seen(name) for name in groups}
+        return groups, polls, {name: node.poll_index.seen(name) for name in groups}
 
     def _fresh(self, *heard: Heard) -> bool:
         """No request id was given before."""

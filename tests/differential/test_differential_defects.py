@@ -159,7 +159,7 @@ def tells_nobody_who_asked(patch: pytest.MonkeyPatch, pair: Pair) -> None:
 
     def changed(*asked: Any) -> bytes | None:
         answer = answers(*asked)
-        if answer is not None and (polls := pair.front.witness.polls("quiet")):
+        if answer is not None and (polls := pair.front.poll_index.polls("quiet")):
             polls.count -= 1
         return answer
 

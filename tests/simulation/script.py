@@ -77,7 +77,7 @@ class Script:
             case 6:
                 await sim.step(chance.choice([3 * SECOND, HOUR, DAY]))
             case 7:
-                await sim.surviving(sim.node.witness.save(sim.node.writer.now()))
+                await sim.surviving(sim.node.poll_index.save(sim.node.writer.now()))
 
             case 8:
                 gone = [m.name for g in sim.store.groups.values() for m in g.machines if m.gone]
@@ -142,14 +142,14 @@ class Script:
 
     async def lose_a_machine(self) -> None:
         sim, chance = self.sim, self.sim.chance
-        machine, leaving = chance.choice(NAMES), sim.node.leaving
+        machine, removals = chance.choice(NAMES), sim.node.removals
         match chance.randrange(3):
             case 0:
-                await self.operate(leaving.evict(machine, "operator"))
+                await self.operate(removals.evict(machine, "operator"))
             case 1:
-                await self.operate(leaving.delete(machine, "operator"))
+                await self.operate(removals.delete(machine, "operator"))
             case 2:
-                await self.operate(leaving.fail(machine, EventType.REDEPLOY, "operator"))
+                await self.operate(removals.fail(machine, EventType.REDEPLOY, "operator"))
         await self.poll(machine, NEWEST.name)
 
     async def turn_on_a_host(self) -> None:

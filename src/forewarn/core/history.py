@@ -1,7 +1,7 @@
 """The history: what a commit means to people, one record per thing that happened.
 
 Derived from the changes of commits and from what was so before them, and from nothing else, so
-it can be written anew at any time; only who saw an event first is told by the witness. How
+it can be written anew at any time; only who saw an event first comes from the index of polls. How
 records are kept and asked for is the store's affair.
 """
 

@@ -103,7 +103,7 @@ class LocalUpstream:
     def __init__(self, platform: Platform, store: Store) -> None:
         self._platform = platform
         self._store = store
-        self.witness = platform.witness.polled
+        self.witness = platform.poll_index.polled
 
     def attach(self, sink: Callable[[GroupNews], None]) -> None:
         def on_commit(_commit: Commit, changed: Mapping[str, Group]) -> None:
@@ -148,19 +148,19 @@ class LocalUpstream:
         return Prepared(event, self._store.groups[group].alive) if event is not None else None
 
     def alive(self, group: str) -> None:
-        self._platform.witness.alive(group, self.now())
+        self._platform.poll_index.alive(group, self.now())
 
     # For those who report what others have answered.
 
     def group_of(self, machine: str) -> str | None:
-        return self._platform.inventory.group_of(machine)
+        return self._platform.machine_index.group_of(machine)
 
     def knows(self, group: str) -> bool:
         return group in self._store.groups
 
     def also(self, machine: str, times: int) -> None:
         """So many more polls, which showed nothing that is not known of already."""
-        if polls := self._platform.witness.polls(machine):
+        if polls := self._platform.poll_index.polls(machine):
             polls.count += times
 
 

@@ -104,7 +104,7 @@ class Node:
         self._stack = AsyncExitStack()
         self._opening = asyncio.Lock()  # one lets others in, whoever else asks for them
         self._listens_at: set[str] = set()  # the addresses at which guests are listened to
-        self.winder: VirtualTime | None = None  # where time is virtual
+        self.virtual_time: VirtualTime | None = None  # where time is virtual
         self.front: Front | None = None
         self.hub: Hub | None = None  # where workers answer the guests
         self.metadata_urls: list[str] = []  # where guests ask
@@ -131,9 +131,9 @@ class Node:
 
     async def advance(self, to: Time) -> None:
         """Wind a virtual clock forward; returns when all that became due is done and visible."""
-        if self.winder is None:
+        if self.virtual_time is None:
             raise TypeError("the clock is real")
-        await self.winder.advance(to)
+        await self.virtual_time.advance(to)
 
     @property
     def metadata_url(self) -> str:
@@ -156,16 +156,16 @@ class Node:
         await store.open()
         self._stack.push_async_callback(store.close)
         self.ledger = Ledger()
-        self.witness = PollIndex(store)
-        self.inventory = MachineIndex(store)
-        self.active = ActiveEvents(store)
+        self.poll_index = PollIndex(store)
+        self.machine_index = MachineIndex(store)
+        self.active_events = ActiveEvents(store)
         self.feed = Feed(store)
-        self.meter = ServiceMetrics(store, self.feed, self.clock, config.state)
-        sightings, ends = await take_up(store, self.witness, self.clock)
+        self.metrics = ServiceMetrics(store, self.feed, self.clock, config.state)
+        sightings, ends = await take_up(store, self.poll_index, self.clock)
         self.clock.on_interruption(_tell)
         self.writer = Writer(store, self.clock, config.rules, self.ledger)
         restored = await after_restore.take_up(store, self.writer, sightings, ends)
-        self.tokens = Tokens(store, self.writer, self.witness)
+        self.tokens = Tokens(store, self.writer, self.poll_index)
         self.observer = Observer() if config.observe else None
         trace = self.trace = make_trace(
             config, store, self.clock, self.writer.now, self.observer, self._stack
@@ -173,29 +173,31 @@ class Node:
         driver = self.driver = self._driver or make_driver(config, trace, self._stack)
         tasks = self._tasks = guard.Tasks(_surprise)
         self._stack.push_async_callback(tasks.end)
-        self.places = HostIndex(store)
-        self.carrier = Executor(
-            store, self.writer, driver, self.places, self.ledger, tasks, restored
+        self.host_index = HostIndex(store)
+        self.executor = Executor(
+            store, self.writer, driver, self.host_index, self.ledger, tasks, restored
         )
-        self.scheduler = Scheduler(store, self.writer, self.clock, self.ledger, self.witness.seen)
-        self.faults = Faults(store, self.inventory, self.writer.now, config.faults)
-        mischief = EventFaults(self.faults, store, self.writer, self.scheduler, self.witness)
+        self.scheduler = Scheduler(
+            store, self.writer, self.clock, self.ledger, self.poll_index.seen
+        )
+        self.faults = Faults(store, self.machine_index, self.writer.now, config.faults)
+        event_faults = EventFaults(self.faults, store, self.writer, self.scheduler, self.poll_index)
         self.platform = Platform(
             store,
             self.writer,
-            self.carrier,
+            self.executor,
             self.feed,
-            self.witness,
-            self.inventory,
-            self.active,
+            self.poll_index,
+            self.machine_index,
+            self.active_events,
             self._new_id,
-            mischief if config.faults else None,
+            event_faults if config.faults else None,
         )
-        mischief.by_way_of(self.platform.cancel)
-        self.leaving = Removals(self.platform)
-        self.hosts = Hosts(store, self.platform, self.places)
+        event_faults.by_way_of(self.platform.cancel)
+        self.removals = Removals(self.platform)
+        self.hosts = Hosts(store, self.platform, self.host_index)
         gates = self.gates = Gates(config.gates)
-        self.conductor = RolloutReconciler(
+        self.reconciler = RolloutReconciler(
             store,
             self.writer,
             self.scheduler,
@@ -205,57 +207,59 @@ class Node:
             self.ledger,
             tasks,
         )
-        self.rollouts = Rollouts(store, self.platform, self.conductor, gates)
-        self.clock_acceptance = ClockAcceptance(store, self.writer, self.clock, self.witness)
-        self.history = History(store, self.inventory, self.writer, config.history)
-        self.inventory.load()
-        self.places.load()
-        self.active.load()
-        self.meter.census.load()
+        self.rollouts = Rollouts(store, self.platform, self.reconciler, gates)
+        self.clock_acceptance = ClockAcceptance(store, self.writer, self.clock, self.poll_index)
+        self.history = History(store, self.machine_index, self.writer, config.history)
+        self.machine_index.load()
+        self.host_index.load()
+        self.active_events.load()
+        self.metrics.fleet_counts.load()
         upstream = LocalUpstream(self.platform, store)
         if isinstance(self.clock, VirtualClock):
-            attention = CatchUp(store, upstream.witness)
-            upstream.witness = attention.polled
-            self.winder = VirtualTime(self.clock, self.scheduler, self.ledger, attention, tasks)
+            catch_up = CatchUp(store, upstream.witness)
+            upstream.witness = catch_up.polled
+            self.virtual_time = VirtualTime(
+                self.clock, self.scheduler, self.ledger, catch_up, tasks
+            )
         if config.workers:
             await self._gather_workers(upstream, tasks)
         seats = Callers(config.identity, config.speak_as)
         face = SilentUpstream(self.platform, store) if config.workers else upstream
         self.endpoint = MetadataApp(face, seats, config.limits)
-        if self.winder is not None:
-            self.winder.attention.waiting = self.endpoint.beside.waits_now
+        if self.virtual_time is not None:
+            self.virtual_time.catch_up.waiting = self.endpoint.beside.waits_now
         self.holding = DelayedAnswers(self.clock, self.scheduler, self.ledger)
         answering: MetadataApp | FaultInjection = self.endpoint
         if config.faults and config.identity is Identity.SOURCE:
             log.warning("faults are allowed: admins can make things go wrong on purpose")
         if config.faults:
-            answering = FaultInjection(self.endpoint, self.faults, mischief, self.holding)
+            answering = FaultInjection(self.endpoint, self.faults, event_faults, self.holding)
         self.app: Any = Recorder(answering, seats, upstream, trace) if trace else answering
         if config.faults:
-            self.app = ConnectionDrop(self.app, seats, self.faults, mischief)
-        self.carrier.resume()  # before anything new is started, so that nothing is taken up twice
+            self.app = ConnectionDrop(self.app, seats, self.faults, event_faults)
+        self.executor.resume()  # before anything new is started, so that nothing is taken up twice
         prepare = on_loopback if config.identity is Identity.ASKED else None
-        self.applying = FleetApply(store, self.writer, prepare)
-        await define(config, self.applying, self.inventory)
-        keeper = Saver(store, self.witness, self.writer, self.history)
+        self.fleet_apply = FleetApply(store, self.writer, prepare)
+        await define(config, self.fleet_apply, self.machine_index)
+        keeper = Saver(store, self.poll_index, self.writer, self.history)
         self._stack.push_async_callback(keeper.save)
         if trace:
             trace.fleet(store, self.writer.now().at)
         self.scheduler.reread()
-        await self.conductor.resume()
-        self.carrier.measured = self.meter.attempted
-        self.wellbeing = ServiceHealth(
+        await self.reconciler.resume()
+        self.executor.measured = self.metrics.attempted
+        self.health = ServiceHealth(
             store, self.scheduler, self.writer, self._guests_trouble, self._driver_trouble
         )
         tasks.start(self.scheduler.run(), "scheduler")
-        tasks.start(self.wellbeing.keep_looking(tasks), "wellbeing")
+        tasks.start(self.health.keep_looking(tasks), "health")
         tasks.start(keeper.keep_saving(), "saver")
         tasks.start(keeper.keep_pruning(), "pruner")
         await self._listen(tasks)
-        self.wellbeing.started = True
+        self.health.started = True
         self._stack.callback(self._stopping)
-        if self.winder is not None:
-            self._stack.push_async_callback(self.winder.end)
+        if self.virtual_time is not None:
+            self._stack.push_async_callback(self.virtual_time.end)
 
     async def _gather_workers(self, upstream: LocalUpstream, tasks: guard.Tasks) -> None:
         """Before anything is decided, since they have to hear of it first."""
@@ -345,19 +349,19 @@ class Node:
             rollouts=self.rollouts,
             history=self.history,
             clock_acceptance=self.clock_acceptance,
-            leaving=self.leaving,
-            applying=self.applying,
+            removals=self.removals,
+            fleet_apply=self.fleet_apply,
             tokens=self.tokens,
             faults=self.faults,
             observer=self.observer,
             feed=self.feed,
-            meter=self.meter,
-            wellbeing=self.wellbeing,
+            metrics=self.metrics,
+            health=self.health,
             names=lambda: self.control_names,
             metadata=lambda: self.metadata_urls,
             url_of=self.url_of,
             next_due=self.scheduler.next_due,
-            winder=self.winder,
+            virtual_time=self.virtual_time,
             readings=self._readings,
             copy=self.store.copy,
         )
@@ -370,16 +374,16 @@ class Node:
 
     def _readings(self) -> Iterable[Sample | Histograms]:
         """Of the service, and of the endpoint, or of all the workers that are it."""
-        yield from self.meter.readings(
-            self.writer.now(), self.scheduler, self.history.pruned, self.wellbeing
+        yield from self.metrics.readings(
+            self.writer.now(), self.scheduler, self.history.pruned, self.health
         )
         yield from self.hub.readings() if self.hub else readings(self.endpoint, self.front)
         yield from self.faults.readings() if self.faults.allowed else ()
 
     def _stopping(self) -> None:
-        if self.winder is not None:
-            self.winder.stop()
-        self.wellbeing.stopping = True
+        if self.virtual_time is not None:
+            self.virtual_time.stop()
+        self.health.stopping = True
         self.holding.end()
         self.feed.end()
 
@@ -395,7 +399,7 @@ class Node:
         return "its program cannot be started" if usable is not None and not usable() else ""
 
     def _loopback_hosts(self) -> list[str]:
-        groups = self.inventory.groups()
+        groups = self.machine_index.groups()
         return ["127.0.0.1", *(a for g in groups for m in g.machines for a in m.addresses)]
 
 

@@ -15,9 +15,9 @@ from forewarn.support.logs import logger
 log = logger("forewarn")
 
 
-async def take_up(store: Store, witness: PollIndex, clock: Clock) -> tuple[PollSightings, Time]:
+async def take_up(store: Store, poll_index: PollIndex, clock: Clock) -> tuple[PollSightings, Time]:
     """Where did an earlier run end, and how long has nobody been serving since?"""
-    sightings = await witness.load()
+    sightings = await poll_index.load()
     served_until, lost = sightings.served_until or 0, sightings.lost
     async for commit in store.commits(max(store.seq - 1, 0)):
         if commit.at >= served_until:
@@ -27,13 +27,13 @@ async def take_up(store: Store, witness: PollIndex, clock: Clock) -> tuple[PollS
     return sightings, served_until
 
 
-async def define(config: Config, applying: FleetApply, inventory: MachineIndex) -> None:
+async def define(config: Config, fleet_apply: FleetApply, machine_index: MachineIndex) -> None:
     """Make the inventory what the fleet says; what it no longer names is removed."""
     if config.fleet is None:
-        if not any(inventory.groups()):
+        if not any(machine_index.groups()):
             log.info("there are no machines yet; say which: forewarn apply FLEET.yaml")
         return
-    done = await applying.fleet(config.fleet, by="start", force=config.insist, serving=False)
+    done = await fleet_apply.fleet(config.fleet, by="start", force=config.insist, serving=False)
     if isinstance(done, Refused):
         log.warning(
             "the fleet file is not applied, the inventory stays as it was",

@@ -1,1 +1,1 @@
-"""What runs: clock, ledger, scheduler, writer, carrier, feed, witness. Knows nothing of HTTP."""
+"""The running service: its engine, indexes, verbs, rollouts, fleet and telemetry, without HTTP."""

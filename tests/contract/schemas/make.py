@@ -98,7 +98,7 @@ def life(service: Any) -> None:
     service.schedule("Reboot", "web_0", notice="1d")
     for machine in ("web_0", "web_1", "sql-0"):
         service.get(machine)
-    service.run(service.node.witness.save(service.node.writer.now()))
+    service.run(service.node.poll_index.save(service.node.writer.now()))
 
 
 def beside(service: Any) -> None:
@@ -107,7 +107,7 @@ def beside(service: Any) -> None:
     drafting: Any = importlib.import_module("forewarn.service.rollouts.request")
     lanes: Any = importlib.import_module("forewarn.core.rollouts.lanes")
     service.run(node.hosts.degrade("rack-4", "operator"))
-    allowed(service.run(node.leaving.evict("web_2", "operator")))
+    allowed(service.run(node.removals.evict("web_2", "operator")))
     service.clock.advance("5m")
     how = importlib.import_module("forewarn.service.platform.hosts").How
     allowed(service.run(node.hosts.maintain("rack-1", how("Freeze"), "operator", notice=3 * DAY)))

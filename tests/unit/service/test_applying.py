@@ -18,7 +18,7 @@ from forewarn.service.engine.clock import VirtualClock
 from forewarn.service.engine.ledger import Ledger
 from forewarn.service.engine.writer import Writer
 from forewarn.service.fleet import edit
-from forewarn.service.fleet.apply import FleetApply, inventory
+from forewarn.service.fleet.apply import FleetApply, fleet_of
 from forewarn.service.fleet.diff import MAX_DETAILED, Difference, compare
 from forewarn.service.fleet.export import entry_of
 from forewarn.service.fleet.read import Fleet, parse
@@ -50,7 +50,7 @@ class Applied:
         return done
 
     def refused_or_done(self, text: str, **more: Any) -> Difference | Refused:
-        done = self.service.run(self.node.applying.text(text, by="test", **more))
+        done = self.service.run(self.node.fleet_apply.text(text, by="test", **more))
         self.service.settle()
         return done
 
@@ -62,7 +62,7 @@ class Applied:
         return done.says
 
     def machine(self, name: str) -> Machine:
-        found = self.node.inventory.machine(name)
+        found = self.node.machine_index.machine(name)
         assert found is not None, name
         return found[1]
 
@@ -131,15 +131,15 @@ groups:
         ]
     )
     assert set(applied.node.store.registry.hosts) == {"a", "n"}
-    assert [group.name for group in applied.node.inventory.groups()] == ["db", "new"]
-    assert applied.node.inventory.group_of("w0") == "db"
+    assert [group.name for group in applied.node.machine_index.groups()] == ["db", "new"]
+    assert applied.node.machine_index.group_of("w0") == "db"
 
 
 def test_one_bad_machine_among_many_and_nothing_changes(applied: Applied) -> None:
     machines = ", ".join(f"{{name: n{n}}}" for n in range(500))
     text = f"groups: [{{name: big, kind: cloud-service, machines: [{machines}, {{name: 'b d'}}]}}]"
     assert "groups[0].machines[500].name" in applied.refusal(text)
-    assert applied.node.inventory.group("big") is None
+    assert applied.node.machine_index.group("big") is None
     assert applied.machine("w0").alive
 
 
@@ -173,7 +173,7 @@ def test_moving_a_machine_with_an_active_event_is_refused_too(applied: Applied) 
     assert [(i.how, i.was_in, i.group) for i in found.items if i.name == "w1"] == [
         ("moved", "web", "db")
     ]
-    assert applied.node.inventory.group_of("w1") == "db"
+    assert applied.node.machine_index.group_of("w1") == "db"
 
 
 def test_removing_a_host_that_something_is_planned_for_is_refused(applied: Applied) -> None:
@@ -181,7 +181,7 @@ def test_removing_a_host_that_something_is_planned_for_is_refused(applied: Appli
     event = applied.service.schedule("Reboot", "w1").record
     about = msgspec.structs.replace(event, host="b")
     changed = {**groups, "web": msgspec.structs.replace(groups["web"], events=(about,))}
-    without = inventory(groups, hosts)
+    without = fleet_of(groups, hosts)
     fleet = Fleet(without.groups, (Host(name="a"), Host(name="c")))
     found = compare(changed, hosts, fleet).difference
     assert [(one.what, one.name, one.event) for one in found.in_the_way] == [
@@ -213,7 +213,7 @@ def test_what_has_happened_since_stays(applied: Applied) -> None:
         .replace("[{name: d0, host: b}]", "[{name: w1, host: b, update_domain: 1}]")
         .replace("[{name: w0, host: a}, ]", "[{name: w0, host: a}, {name: d0, host: b}]")
     )
-    assert applied.node.inventory.group_of("w1") == "db"
+    assert applied.node.machine_index.group_of("w1") == "db"
     assert applied.machine("w1").moved_from == "b"
     assert applied.machine("d0").gone == "deleted"
 
@@ -232,9 +232,10 @@ def test_a_host_to_which_a_machine_was_moved_cannot_be_removed(applied: Applied)
 
 def test_a_second_apply_is_refused_while_one_is_under_way(applied: Applied) -> None:
     async def both() -> Any:
-        applying = applied.node.applying
+        fleet_apply = applied.node.fleet_apply
         return await asyncio.gather(
-            applying.text(FLEET.replace("w2", "w3"), by="test"), applying.text(FLEET, by="test")
+            fleet_apply.text(FLEET.replace("w2", "w3"), by="test"),
+            fleet_apply.text(FLEET, by="test"),
         )
 
     first, second = applied.service.run(both())
@@ -242,7 +243,7 @@ def test_a_second_apply_is_refused_while_one_is_under_way(applied: Applied) -> N
     assert isinstance(second, Refused)
     assert second.reason is Reason.CONFLICT
     assert "another fleet is being applied" in second.says
-    assert applied.node.applying.progress.stage == ""
+    assert applied.node.fleet_apply.progress.stage == ""
     assert not applied(FLEET).nothing  # and afterwards it is free again
 
 
@@ -252,14 +253,14 @@ def test_what_a_group_decided_meanwhile_is_not_lost(
     """Events that come up between looking and committing are seen in the transaction."""
     node = applied.node
     text = FLEET.replace("{name: w1, host: b}, ", "")
-    original = node.applying._decided
+    original = node.fleet_apply._decided
 
     def slow(*arguments: Any) -> Any:
         made = original(*arguments)
         applied.service.schedule("Reboot", "w1")  # from the thread: the loop is free
         return made
 
-    monkeypatch.setattr(node.applying, "_decided", slow)
+    monkeypatch.setattr(node.fleet_apply, "_decided", slow)
     done = applied.refused_or_done(text)
     assert isinstance(done, Refused)
     assert "'w1'" in done.says
@@ -279,7 +280,7 @@ def test_many_differences_are_counted_and_some_are_told() -> None:
 
 def test_one_thing_at_a_time_is_checked_like_a_whole_fleet(applied: Applied) -> None:
     def change(wanted: edit.Change, **more: Any) -> Any:
-        done = applied.service.run(applied.node.applying.change(wanted, by="test", **more))
+        done = applied.service.run(applied.node.fleet_apply.change(wanted, by="test", **more))
         return done.says if isinstance(done, Refused) else told(done)
 
     assert change(edit.put_group("g", "kind: standalone\nmachines: [{name: w0}]")) == (
@@ -337,15 +338,15 @@ def test_whatever_was_there_the_inventory_becomes_what_is_said(texts: list[str])
     async def live() -> None:
         store = MemoryStore()
         await store.open()
-        applying = FleetApply(store, Writer(store, VirtualClock(0), Durations(), Ledger()))
+        fleet_apply = FleetApply(store, Writer(store, VirtualClock(0), Durations(), Ledger()))
         for text in texts:
-            done = await applying.text(text, by="test")
+            done = await fleet_apply.text(text, by="test")
             assert isinstance(done, Difference)
-            found, wanted = applying.current(), parse(text)
+            found, wanted = fleet_apply.current(), parse(text)
             assert _sorted(found) == _sorted(wanted)
             seq = store.seq
             for again in (text, msgspec.json.encode(entry_of(found)).decode()):
-                done = await applying.text(again, by="test")
+                done = await fleet_apply.text(again, by="test")
                 assert isinstance(done, Difference)
                 assert done.nothing
             assert store.seq == seq

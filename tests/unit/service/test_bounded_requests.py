@@ -175,7 +175,7 @@ def test_a_group_is_read_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> Non
         return threading.get_ident()
 
     with Service() as service:
-        applied = service.node.applying.text("groups: []", by="test")
+        applied = service.node.fleet_apply.text("groups: []", by="test")
         service.run(applied)
         assert threads
         assert service.run(loop()) not in threads

@@ -117,7 +117,7 @@ def active(service: Service) -> list[Event]:
 
 
 def delete(service: Service, machine: str) -> None:
-    done = service.run(service.node.leaving.delete(machine, "test"))
+    done = service.run(service.node.removals.delete(machine, "test"))
     assert not isinstance(done, Refused), done.says
     service.settle()
 
@@ -251,13 +251,13 @@ def test_a_cancelled_host_that_is_left_by_its_last_machine_blocks_nobody_any_mor
 def test_a_machine_of_somebody_else_wakes_nobody(service: Service) -> None:
     start(service)
     looks: list[str] = []
-    look = service.node.conductor._once
+    look = service.node.reconciler._once
 
     async def counted(id: str) -> None:
         looks.append(id)
         await look(id)
 
-    service.node.conductor._once = counted  # type: ignore[method-assign]
+    service.node.reconciler._once = counted  # type: ignore[method-assign]
     delete(service, "db_1")
     assert looks == []
     delete(service, "web_1")
@@ -271,7 +271,7 @@ def test_resuming_one_that_goes_on_anyway_is_refused_but_makes_it_look(service: 
     async def counted(id: str) -> None:
         looks.append(id)
 
-    service.node.conductor._once = counted  # type: ignore[method-assign]
+    service.node.reconciler._once = counted  # type: ignore[method-assign]
     assert isinstance(resume(service, id), Refused)
     assert looks == [id]
 
@@ -299,7 +299,7 @@ def test_what_is_cancelled_after_a_resume_at_the_same_instant_stays_cancelled(
 
 
 def test_a_surprise_pauses_the_rollout_and_is_its_reason(service: Service) -> None:
-    announcer = service.node.conductor._announcer
+    announcer = service.node.reconciler._announcer
     announce = announcer.announce
 
     async def stumble(rollout: Rollout, wanted: Step) -> AnnounceResult | Refused:
@@ -319,7 +319,7 @@ def test_a_gate_that_raises_has_not_passed(service: Service) -> None:
         async def ask(self, gate: Gate) -> Answer:
             raise RuntimeError(f"no idea what {gate.named} is")
 
-    service.node.conductor._gates = Broken()
+    service.node.reconciler._gates = Broken()
     id = start(service, gate=Gate(http="http://localhost/", timeout=MINUTE))
     service.clock.advance("30m")
     assert "no idea what http://localhost/ is" in paused_because(service, id)

@@ -90,11 +90,11 @@ def test_who_was_redeployed_but_has_not_moved_is_still_told_of_its_host() -> Non
             service.document(machine)
         for host in ("h1", "h2", "h3"):
             maintain(service, host)
-        service.run(service.node.leaving.fail("a0", EventType.REDEPLOY, "test"))
+        service.run(service.node.removals.fail("a0", EventType.REDEPLOY, "test"))
         service.clock.advance("11m")
         (planned,) = service.document("a0")["Events"]
         assert (planned["EventType"], planned["EventStatus"]) == ("Reboot", "Scheduled")
-        found = service.node.inventory.machine("a0")
+        found = service.node.machine_index.machine("a0")
         assert found is not None
         assert found[1].host == "h1"
 

@@ -29,10 +29,10 @@ STATE = (
 )
 
 
-def numbers(census: FleetCounts, now: int) -> dict[str, Any]:
+def numbers(fleet_counts: FleetCounts, now: int) -> dict[str, Any]:
     return {
         reading.name: sorted((labels, value) for labels, value in reading.samples if value)
-        for reading in census.readings(now)
+        for reading in fleet_counts.readings(now)
         if isinstance(reading, Sample) and reading.name in STATE
     }
 
@@ -44,7 +44,7 @@ def test_what_was_counted_along_is_what_there_is(seed: int) -> None:
         node = service.node
         for _ in range(40):
             machine = chance.choice(MACHINES)
-            group = node.inventory.group_of(machine) or ""
+            group = node.machine_index.group_of(machine) or ""
             match chance.randrange(9):
                 case 0:
                     service.get(machine)
@@ -75,7 +75,7 @@ def test_what_was_counted_along_is_what_there_is(seed: int) -> None:
             now = node.writer.now().at
             anew = FleetCounts(node.store)
             anew.load()
-            return numbers(node.meter.census, now), numbers(anew, now)
+            return numbers(node.metrics.fleet_counts, now), numbers(anew, now)
 
         along, anew = service.run(counted())
         assert along == anew
@@ -85,24 +85,24 @@ def test_what_was_counted_along_is_what_there_is(seed: int) -> None:
 def test_loading_twice_counts_nothing_twice() -> None:
     with Service(SAMPLE) as service:
         service.schedule("Reboot", "web_0")
-        census = service.node.meter.census
-        before = numbers(census, START)
-        census.load()
-        assert numbers(census, START) == before
+        fleet_counts = service.node.metrics.fleet_counts
+        before = numbers(fleet_counts, START)
+        fleet_counts.load()
+        assert numbers(fleet_counts, START) == before
 
 
 def test_the_first_deadline_counts_and_goes_when_its_event_starts() -> None:
     with Service(SAMPLE) as service:
-        census = service.node.meter.census
+        fleet_counts = service.node.metrics.fleet_counts
         for machine in ("web_0", "sql-0"):
             service.get(machine)
         late = service.schedule("Reboot", "web_0", notice="2h")
         early = service.schedule("Reboot", "sql-0", notice="1h")
-        assert dict(census.notice_left(START)) == {"Reboot": 3_600}
+        assert dict(fleet_counts.notice_left(START)) == {"Reboot": 3_600}
         service.cancel(early)
-        assert dict(census.notice_left(START)) == {"Reboot": 7_200}
+        assert dict(fleet_counts.notice_left(START)) == {"Reboot": 7_200}
         service.approve("web_1", late)
-        assert dict(census.notice_left(START)) == {}
+        assert dict(fleet_counts.notice_left(START)) == {}
 
 
 def test_a_spread_counts_by_the_first_bound_that_is_not_exceeded() -> None:

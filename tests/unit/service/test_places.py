@@ -44,12 +44,12 @@ class Fleet:
     def __init__(self, seed: int, hosts: int) -> None:
         self.chance = random.Random(seed)
         self.store = MemoryStore()
-        self.places = HostIndex(self.store)
+        self.host_index = HostIndex(self.store)
         self.hosts = [f"h{n}" for n in range(hosts)]
 
     async def start(self) -> None:
         await self.store.open()
-        self.places.load()
+        self.host_index.load()
         machines = [Entry(group, tuple(self._put(group, n) for n in range(8))) for group in GROUPS]
         await self.commit(machines, [HostPut(Host(name=name)) for name in self.hosts])
 
@@ -92,9 +92,9 @@ def test_the_best_hosts_are_those_that_sorting_all_would_find(seed: int, between
         for _ in range(30):
             await fleet.change(between)
             for group in GROUPS:
-                offered = fleet.places.free_for(group, f"{group}_0")
+                offered = fleet.host_index.free_for(group, f"{group}_0")
                 assert list(offered) == sorted_anew(fleet.store, group, f"{group}_0")
-            assert fleet.places.names() == frozenset(fleet.store.registry.hosts)
+            assert fleet.host_index.names() == frozenset(fleet.store.registry.hosts)
 
     asyncio.run(play())
 
@@ -105,7 +105,7 @@ def test_of_many_hosts_only_the_best_are_offered() -> None:
         await fleet.start()
         for _ in range(5):
             await fleet.change(20)
-            offered = fleet.places.free_for("a", "a_0")
+            offered = fleet.host_index.free_for("a", "a_0")
             assert list(offered) == sorted_anew(fleet.store, "a", "a_0")[:MAX_OFFERED]
 
     asyncio.run(play())
@@ -117,10 +117,10 @@ def test_a_store_that_is_opened_again_ranks_as_before() -> None:
         await fleet.start()
         await fleet.change(40)
         again = MemoryStore(fleet.store.disk)
-        places = HostIndex(again)
+        host_index = HostIndex(again)
         await again.open()
-        places.load()
-        assert places.free_for("a", "a_0") == fleet.places.free_for("a", "a_0")
+        host_index.load()
+        assert host_index.free_for("a", "a_0") == fleet.host_index.free_for("a", "a_0")
         assert isinstance(again.groups["a"], Group)
 
     asyncio.run(play())

@@ -50,7 +50,7 @@ class Watched:
         self._patch = patch
 
     def apply(self, text: str, **more: Any) -> Difference | Refused:
-        return self.service.run(self.node.applying.text(text, by="test", **more))
+        return self.service.run(self.node.fleet_apply.text(text, by="test", **more))
 
     def applied(self, text: str, **more: Any) -> Difference:
         done = self.apply(text, **more)
@@ -70,14 +70,14 @@ class Watched:
 
     def while_applying(self, happens: Callable[[], Any]) -> None:
         """When all has been compared and decided, but nothing is committed."""
-        original = self.node.applying._decided
+        original = self.node.fleet_apply._decided
 
         def slow(*arguments: Any) -> Any:
             made = original(*arguments)
             happens()  # from the thread: the loop is free
             return made
 
-        self._patch.setattr(self.node.applying, "_decided", slow)
+        self._patch.setattr(self.node.fleet_apply, "_decided", slow)
 
     def before_the_commit(self, happens: Callable[[], Awaitable[Any]]) -> None:
         """When the next verb has looked at everything, and has not committed yet."""
@@ -133,8 +133,8 @@ def test_a_host_is_not_degraded_twice_at_once(watched: Watched) -> None:
 
 
 def test_labels_applied_while_a_host_is_degraded_stay(watched: Watched) -> None:
-    applying, hosts = watched.node.applying, watched.node.hosts
-    watched.driver.meanwhile.append(lambda: applying.text(RELABELLED, by="ann"))
+    fleet_apply, hosts = watched.node.fleet_apply, watched.node.hosts
+    watched.driver.meanwhile.append(lambda: fleet_apply.text(RELABELLED, by="ann"))
     watched.done(hosts.degrade("h1", "bob"))
     host = watched.host("h1")
     assert (host.health, host.labels) == (Health.DEGRADED, {"rack": "r2"})
@@ -143,7 +143,7 @@ def test_labels_applied_while_a_host_is_degraded_stay(watched: Watched) -> None:
 def test_a_host_that_is_removed_meanwhile_does_not_come_back(watched: Watched) -> None:
     node = watched.node
     smaller = FLEET.replace(", h3]", "]")
-    watched.before_the_commit(lambda: node.applying.text(smaller, by="ann"))
+    watched.before_the_commit(lambda: node.fleet_apply.text(smaller, by="ann"))
     assert "has been removed" in watched.refused(node.hosts.fail("h3", "bob"))
     assert "h3" not in node.store.registry.hosts
 
@@ -159,9 +159,9 @@ def test_a_host_that_fails_while_it_is_repaired_has_failed(watched: Watched) -> 
 def test_a_machine_that_arrives_while_a_host_is_degraded_is_not_forgotten(
     watched: Watched,
 ) -> None:
-    applying, hosts = watched.node.applying, watched.node.hosts
+    fleet_apply, hosts = watched.node.fleet_apply, watched.node.hosts
     more = FLEET + "  - {name: new, kind: standalone, machines: [{name: n0, host: h1}]}\n"
-    watched.driver.meanwhile.append(lambda: applying.text(more, by="ann"))
+    watched.driver.meanwhile.append(lambda: fleet_apply.text(more, by="ann"))
     assert "changed in this very moment" in watched.refused(hosts.degrade("h1", "bob"))
     assert watched.host("h1").healthy
     watched.done(hosts.degrade("h1", "bob"))
@@ -196,7 +196,7 @@ def test_a_host_is_not_removed_under_a_machine_that_has_just_come(watched: Watch
 
     def moves() -> None:
         service.clock.advance("15m")
-        found = watched.node.inventory.machine("w1")
+        found = watched.node.machine_index.machine("w1")
         assert found is not None
         assert found[1].host == "h3"
 

@@ -425,7 +425,7 @@ def test_aborting_withdraws_the_maintenance_of_a_host_for_all_its_groups(service
 
 def test_a_gate_that_hangs_blocks_nobody_else(health: Health) -> None:
     with Service(FLEET) as service:
-        service.node.conductor._gates = Gates(patience=60.0)
+        service.node.reconciler._gates = Gates(patience=60.0)
         hung = start(service, gate=Gate(http=health.url), short_notice=True, notice=0)
         other = start(service, groups=("db",))
         health.hangs.clear()

@@ -232,7 +232,7 @@ def test_a_limit_goes_by_the_labels_that_a_group_has_now(service: Service) -> No
     limit = Limit(labels=parse("tier=web"))
     known = service.node.tokens
     assert [known.allows(limit, name) for name in ("web", "sql", "nowhere")] == [True, False, False]
-    service.run(service.node.applying.text(FLEET.replace("tier: sql", "tier: web"), by="test"))
+    service.run(service.node.fleet_apply.text(FLEET.replace("tier: sql", "tier: web"), by="test"))
     assert known.allows(limit, "sql")
     assert known.allowed(limit) == ["web", "sql"]
 

@@ -122,9 +122,9 @@ def test_pausing_does_not_wait_for_whoever_is_waited_for(service: Service) -> No
     guest(service, "web_0")
     service.schedule("Reboot", "web_0")
     service.clock.resume(speed=1_000)
-    winder = service.node.winder
-    assert winder is not None
-    until(lambda: bool(winder.attention._behind))
+    virtual_time = service.node.virtual_time
+    assert virtual_time is not None
+    until(lambda: bool(virtual_time.catch_up._behind))
     begun = service.clock.now
     service.clock.pause()
     assert service.clock.now == begun
@@ -166,9 +166,9 @@ def test_a_clock_that_cannot_go_on_says_why(
 def test_a_service_stops_while_its_clock_runs() -> None:
     with Service(SAMPLE) as service:
         service.clock.resume(speed=60)
-        winder = service.node.winder
-    assert winder is not None
-    assert winder.speed == 0
+        virtual_time = service.node.virtual_time
+    assert virtual_time is not None
+    assert virtual_time.speed == 0
 
 
 def test_a_client_in_the_tests_own_loop_sees_everything_too() -> None:

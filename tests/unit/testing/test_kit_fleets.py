@@ -54,7 +54,7 @@ def test_what_is_said_of_a_group_is_so_of_its_machines(service: Service) -> None
     assert service.host("rack-2").machines == [web[1], web[3]]
     compute = web[0].instance("compute")
     assert (compute["priority"], compute["tags"]) == ("Spot", "team:shop")
-    group = service.node.inventory.group("web")
+    group = service.node.machine_index.group("web")
     assert group is not None
     assert group.labels == {"tier": "web"}
 
@@ -73,7 +73,7 @@ def test_every_kind_of_group_names_its_machines_as_the_cloud_does(service: Servi
     assert shop.names == ("FrontEnd_IN_0", "FrontEnd_IN_1", "Worker_IN_0")
     jumpbox = service.machine("jumpbox", hosts=["rack-1"])
     assert (jumpbox.name, jumpbox.group, jumpbox.host) == ("jumpbox", "jumpbox", "rack-1")
-    kinds = {group.name: group.kind.value for group in service.node.inventory.groups()}
+    kinds = {group.name: group.kind.value for group in service.node.machine_index.groups()}
     assert kinds == {
         "sql": "availability-set",
         "zone-1": "availability-zone",
@@ -127,7 +127,7 @@ def refused(service: Service, words: str) -> pytest.RaisesExc[RefusedByService]:
 
 def test_what_makes_no_sense_is_refused_and_changes_nothing(service: Service) -> None:
     service.scale_set("web", 3, hosts=["rack-1"])
-    before = service.node.applying.current()
+    before = service.node.fleet_apply.current()
     with refused(service, "it only grows here. Machines leave by delete"):
         service.scale_set("web", 2)
     with refused(service, "has at least one machine"):
@@ -154,7 +154,7 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(service: Service) ->
         service.hosts("a b")
     with pytest.raises(TypeError, match="one may say spot, update_domains, hosts"):
         service.scale_set("slip", 2, sopt=True)  # type: ignore[call-arg]
-    assert service.node.applying.current() == before
+    assert service.node.fleet_apply.current() == before
 
 
 def test_whoever_is_not_there_is_named_with_who_could_be_meant(service: Service) -> None:

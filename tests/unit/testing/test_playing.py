@@ -29,14 +29,14 @@ def service() -> Iterator[Service]:
         yield made
 
 
-def attention(service: Service) -> CatchUp:
-    assert service.node.winder is not None
-    return service.node.winder.attention
+def catch_up(service: Service) -> CatchUp:
+    assert service.node.virtual_time is not None
+    return service.node.virtual_time.catch_up
 
 
 def waited_for(service: Service) -> set[str]:
     """Machines that still have to hear of something, whoever asked as them."""
-    return {machine for machine, _ in attention(service)._owed}
+    return {machine for machine, _ in catch_up(service)._owed}
 
 
 def test_whoever_polls_sees_every_stage(service: Service) -> None:
@@ -108,11 +108,11 @@ def test_what_the_test_itself_has_asked_keeps_nobody_waiting(service: Service) -
     service.document("web_0")
     service.schedule("Reboot", "web_0")
     assert waited_for(service) == {"web_0"}
-    assert not service.run(attention(service).caught_up(but_for=voice()))
+    assert not service.run(catch_up(service).caught_up(but_for=voice()))
     with beside(lambda: service.document("web_0")):
         pass  # somebody else's voice, which may ask again
     service.clock.advance("15m")
-    assert service.run(attention(service).caught_up(patience=0.05, but_for=voice()))
+    assert service.run(catch_up(service).caught_up(patience=0.05, but_for=voice()))
 
 
 def test_what_the_test_has_seen_the_client_has_not(service: Service) -> None:
@@ -120,7 +120,7 @@ def test_what_the_test_has_seen_the_client_has_not(service: Service) -> None:
     service.schedule("Reboot", "web_0")
     for _ in range(3):
         service.document("web_0")
-    assert ("web_0", GUEST) in attention(service)._owed
+    assert ("web_0", GUEST) in catch_up(service)._owed
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -148,7 +148,7 @@ def test_whoever_waits_for_the_next_document_sees_every_stage(
     guest(service, "web_0")
     with beside(poll) as failed:
         until(waits)
-        attention(service)._last["web_0"][GUEST] -= 3_600
+        catch_up(service)._last["web_0"][GUEST] -= 3_600
         service.schedule("Reboot", "web_0")
         service.clock.play("25m")
         assert statuses[-3:] == WHOLE_LIFE[1:]
@@ -162,12 +162,12 @@ def test_whoever_waits_for_the_next_document_listens_however_long_it_has(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     guest(service, "web_0")
-    attention(service)._last["web_0"][GUEST] -= 3_600
+    catch_up(service)._last["web_0"][GUEST] -= 3_600
     service.schedule("Freeze", "web_0")
-    assert not service.run(attention(service).caught_up())
-    monkeypatch.setattr(attention(service), "waiting", lambda machine: machine == "web_0")
+    assert not service.run(catch_up(service).caught_up())
+    monkeypatch.setattr(catch_up(service), "waiting", lambda machine: machine == "web_0")
     service.schedule("Freeze", "web_1")
-    assert service.run(attention(service).caught_up(patience=0.05))
+    assert service.run(catch_up(service).caught_up(patience=0.05))
 
 
 def test_a_machine_that_was_removed_is_not_waited_for(service: Service) -> None:
@@ -175,10 +175,10 @@ def test_a_machine_that_was_removed_is_not_waited_for(service: Service) -> None:
     guest(service, "web_3")
     service.schedule("Freeze", "web_0")
     assert waited_for(service) == {"web_3"}
-    change = service.node.applying.change(edit.remove_machine("web_3"), by="test", force=True)
+    change = service.node.fleet_apply.change(edit.remove_machine("web_3"), by="test", force=True)
     service.run(change)
     assert waited_for(service) == set()
-    assert set(attention(service)._last) == {"jumpbox"}
+    assert set(catch_up(service)._last) == {"jumpbox"}
 
 
 def test_a_machine_that_is_no_more_is_not_waited_for(service: Service) -> None:
@@ -188,7 +188,7 @@ def test_a_machine_that_is_no_more_is_not_waited_for(service: Service) -> None:
         assert client.statuses == [[], ["Scheduled"], ["Started"]]
         assert other.statuses == WHOLE_LIFE
     assert waited_for(service) <= {"web_0"}
-    assert "web_2" not in attention(service)._last
+    assert "web_2" not in catch_up(service)._last
 
 
 def test_a_group_that_is_told_nothing_is_not_waited_for(service: Service) -> None:
@@ -234,7 +234,7 @@ def test_whoever_plays_while_the_service_stops_is_told_so() -> None:
         service.schedule("Reboot", "web_0")
         play = partial(service.clock.play, "25m", patience=3_600)
         failed = later.enter_context(beside(play))
-        until(lambda: bool(attention(service)._behind))
+        until(lambda: bool(catch_up(service)._behind))
     assert [type(error) for error in failed] == [RefusedByService]
     assert str(failed[0]) == "the service has stopped, and its clock with it"
 

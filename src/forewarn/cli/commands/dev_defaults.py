@@ -71,7 +71,7 @@ def configure(
 
 
 def welcome(node: Node) -> None:
-    machines = [(g, m) for g in node.inventory.groups() for m in g.machines]
+    machines = [(g, m) for g in node.machine_index.groups() for m in g.machines]
     clock = "a virtual clock" if node.config.virtual is not None else "real time"
     example = next((m for _, m in machines if m.name == node.config.speak_as), machines[0][1])
     lines = [f"forewarn {__version__} on {clock}: {len(machines)} machines"]

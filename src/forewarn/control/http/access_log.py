@@ -28,7 +28,7 @@ class AccessLog:
 
     def __init__(self, app: Any, desk: Context) -> None:
         self._app = app
-        self._meter = desk.meter
+        self._metrics = desk.metrics
         self._strangers = UnauthenticatedCalls()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -50,7 +50,7 @@ class AccessLog:
             finally:
                 seconds = guard.monotonic() - began
                 lasting = scope["path"] in LASTING
-                self._meter.called(method, status, None if lasting else seconds)
+                self._metrics.called(method, status, None if lasting else seconds)
                 otel.answered(span, status, _by(scope), f"{method} {_route(scope)}")
                 if method not in LOOKS or status >= 500:
                     by = _by(scope)

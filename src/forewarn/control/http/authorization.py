@@ -91,7 +91,7 @@ def outside(ask: Asked, what: str, name: str) -> PermissionDeniedException:
 
 
 def group(ask: Asked, name: str) -> None:
-    if ask.limited and (ask.platform.inventory.group(name) is None or not ask.sees(name)):
+    if ask.limited and (ask.platform.machine_index.group(name) is None or not ask.sees(name)):
         raise outside(ask, "group", name)
 
 
@@ -99,7 +99,7 @@ def scale_set(ask: Asked, name: str) -> None:
     """By its name all of its groups, for the few verbs that take it; or one group by its own."""
     if not ask.limited:
         return
-    found = [g for g in ask.platform.inventory.groups() if name in (g.name, g.place.scale_set)]
+    found = [g for g in ask.platform.machine_index.groups() if name in (g.name, g.place.scale_set)]
     if not found or not all(ask.sees(one.name) for one in found):
         raise outside(ask, "group", name)
 
@@ -108,7 +108,7 @@ def machines(ask: Asked, *names: str) -> None:
     if not ask.limited:
         return
     for name in names:
-        group = ask.platform.inventory.group_of(name)
+        group = ask.platform.machine_index.group_of(name)
         if group is None or not ask.sees(group):
             raise outside(ask, "machine", name)
 
@@ -152,17 +152,17 @@ def host_seen(ask: Asked, name: str) -> bool:
 
 def on_host(ask: Asked, name: str) -> tuple[list[Machine], list[Event]]:
     """What is on it and planned for it, as far as the caller sees."""
-    inventory = ask.platform.inventory
+    machine_index = ask.platform.machine_index
     machines, events = ask.hosts.machines_on(name), ask.hosts.events_about(name)
     return (
-        [one for one in machines if ask.sees(inventory.group_of(one.name) or "")],
+        [one for one in machines if ask.sees(machine_index.group_of(one.name) or "")],
         [one for one in events if ask.sees(one.group)],
     )
 
 
 def groups_on(ask: Asked, host: str) -> set[str]:
-    inventory = ask.platform.inventory
-    groups = {inventory.group_of(machine.name) or "" for machine in ask.hosts.machines_on(host)}
+    machine_index = ask.platform.machine_index
+    groups = {machine_index.group_of(machine.name) or "" for machine in ask.hosts.machines_on(host)}
     return groups | {event.group for event in ask.hosts.events_about(host)}
 
 

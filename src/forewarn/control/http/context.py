@@ -54,32 +54,32 @@ class Context(msgspec.Struct, frozen=True):
 
     store: Store
     platform: Platform
-    leaving: Removals
+    removals: Removals
     hosts: Hosts
     rollouts: Rollouts
     history: History
     clock_acceptance: ClockAcceptance
-    applying: FleetApply
+    fleet_apply: FleetApply
     tokens: Tokens
     names: Callable[[], Collection[str]]  # that the API may be asked under, beside its address
     metadata: Callable[[], list[str]]  # where guests ask; there may be nowhere yet
     url_of: Callable[[Machine], str]
     next_due: Callable[[], Time | None]
-    winder: VirtualTime | None  # where the clock is virtual
+    virtual_time: VirtualTime | None  # where the clock is virtual
     readings: Callable[[], Iterable[Sample | Histograms]]
     copy: Callable[[Time], Awaitable[Copy | None]]  # of the state
     faults: Faults
     observer: Observer | None  # who keeps account of what guests do, if anybody does
     feed: Feed
-    meter: ServiceMetrics
-    wellbeing: ServiceHealth
+    metrics: ServiceMetrics
+    health: ServiceHealth
     held: Counter[str] = msgspec.field(default_factory=Counter)  # streams, long-polls, by token
     making: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)  # a copy: one at a time
 
     def ask(self, caller: Caller, key: Key | None = None, unless: Check | None = None) -> Asked:
         if key is None and unless is None:
             return Asked(
-                caller, self.platform, self.leaving, self.hosts, self.rollouts, self.tokens
+                caller, self.platform, self.removals, self.hosts, self.rollouts, self.tokens
             )
         platform = self.platform.under(key, unless)
         return Asked(
@@ -105,7 +105,7 @@ class Asked(msgspec.Struct, frozen=True):
 
     caller: Caller
     platform: Platform
-    leaving: Removals
+    removals: Removals
     hosts: Hosts
     rollouts: Rollouts
     tokens: Tokens

@@ -23,7 +23,7 @@ from forewarn.core import Event, Group, Machine, Refused
 from forewarn.core.fleet import Host
 from forewarn.core.refusal import stale
 from forewarn.core.rollouts.model import Rollout
-from forewarn.service.fleet.apply import inventory
+from forewarn.service.fleet.apply import fleet_of
 from forewarn.service.fleet.diff import declared
 from forewarn.service.fleet.export import entry_of
 from forewarn.store.port import States, Store
@@ -126,7 +126,7 @@ async def expected(desk: Context, request: Request[Any, Any, Any]) -> Expectatio
 
 
 async def _machine(desk: Context, name: str) -> tuple[str, Current] | None:
-    group = desk.platform.inventory.group_of(name)
+    group = desk.platform.machine_index.group_of(name)
     if group is None:
         return None
 
@@ -147,13 +147,13 @@ async def _group(_desk: Context, name: str) -> tuple[str, Current] | None:
 
 
 async def _host(desk: Context, name: str) -> tuple[str, Current] | None:
-    hosts, inventory = desk.hosts, desk.platform.inventory
+    hosts, machine_index = desk.hosts, desk.platform.machine_index
 
     def current(states: States) -> str | None:
         host = states.registry.hosts.get(name)
         if host is None:
             return None
-        near = {inventory.group_of(machine.name) or "" for machine in hosts.machines_on(name)}
+        near = {machine_index.group_of(machine.name) or "" for machine in hosts.machines_on(name)}
         near |= {event.group for event in hosts.events_about(name)}
         # What was decided in this very batch is not in the indexes yet.
         groups = [states[one] for one in near | set(states.maps[0])]
@@ -226,7 +226,7 @@ async def _fleet(desk: Context, _name: str) -> tuple[str, Current] | None:
 
 
 def fleet_tag(groups: Mapping[str, Group], hosts: Mapping[str, Host]) -> str:
-    return bytes_tag(msgspec.json.encode(entry_of(inventory(groups, hosts))))
+    return bytes_tag(msgspec.json.encode(entry_of(fleet_of(groups, hosts))))
 
 
 def _same_groups(before: Mapping[str, Group], states: States) -> bool:

@@ -41,10 +41,10 @@ async def answer(
             report = await desk.rollouts.report(ids[0] if ids else name)
             return rollouts.whole(_there(report, "its rollout"))
         case Makes.GROUP:
-            return core.group(_there(platform.inventory.group(name), "its group"))
+            return core.group(_there(platform.machine_index.group(name), "its group"))
         case _:
-            there, machine = _there(platform.inventory.machine(name), "its machine")
-            shown = core.machine(there, machine, platform.witness.polls(name), desk.url_of)
+            there, machine = _there(platform.machine_index.machine(name), "its machine")
+            shown = core.machine(there, machine, platform.poll_index.polls(name), desk.url_of)
             return s.Restored(**msgspec.structs.asdict(shown), notes=notes)
 
 

@@ -33,22 +33,22 @@ def handlers(desk: AtHand) -> list[Any]:
 
     @post("/v1/clock/advance", status_code=200)
     async def advance(ask: Ask, data: JSONBody[s.AdvanceRequest]) -> s.Clock:
-        winder, now = _winder(desk()), desk().platform.writer.now()
+        virtual_time, now = _virtual_time(desk()), desk().platform.writer.now()
         to = _until(now.at, data)
         try:
-            await winder.advance(to)
+            await virtual_time.advance(to)
         except Hung as hung:
             raise RefusedError(conflict(str(hung))) from hung
         return _wound(ask, now)
 
     @post("/v1/clock/play", status_code=200)
     async def play(ask: Ask, data: JSONBody[s.AdvanceRequest]) -> s.Clock:
-        winder, now = _winder(desk()), desk().platform.writer.now()
+        virtual_time, now = _virtual_time(desk()), desk().platform.writer.now()
         # Whoever asks again may find that somebody else has wound it further meanwhile.
         to = _until(now.at, data, passed=data.to is not None)
         end = guard.monotonic() + PLAY_FOR
         try:
-            while not await winder.step(to, play=True):
+            while not await virtual_time.step(to, play=True):
                 if guard.monotonic() >= end:
                     break
         except Hung as hung:
@@ -58,7 +58,7 @@ def handlers(desk: AtHand) -> list[Any]:
     @post("/v1/clock/resume", status_code=200)
     async def resume(ask: Ask, data: JSONBody[s.ResumeClockRequest]) -> s.Clock:
         try:
-            await _winder(desk()).resume(data.speed)
+            await _virtual_time(desk()).resume(data.speed)
         except ValueError as error:
             raise RefusedError(invalid(str(error))) from error
         log.info("the clock runs by itself", by=ask.by, speed=data.speed)
@@ -66,7 +66,7 @@ def handlers(desk: AtHand) -> list[Any]:
 
     @post("/v1/clock/pause", status_code=200)
     async def pause(ask: Ask) -> s.Clock:
-        await _winder(desk()).pause()
+        await _virtual_time(desk()).pause()
         log.info("the clock stands still", by=ask.by)
         return clock_of(desk(), desk().platform.writer.now(), ask)
 
@@ -91,21 +91,21 @@ def clock_of(desk: Context, now: Now, ask: Asked) -> s.Clock:
     due = None if ask.limited else desk.next_due()  # which may be that of somebody else's event
     return s.Clock(
         now=s.time_of(now.at),
-        virtual=desk.winder is not None,
+        virtual=desk.virtual_time is not None,
         speed=now.rules.speed,
-        running_speed=desk.winder.speed if desk.winder is not None else 1.0,
+        running_speed=desk.virtual_time.speed if desk.virtual_time is not None else 1.0,
         steady_since=None if now.steady_since is None else s.time_of(now.steady_since),
         next_due=None if due is None else s.time_of(due),
         untrusted=clock_conflict(now) or None,
     )
 
 
-def _winder(desk: Context) -> VirtualTime:
-    if desk.winder is None:
+def _virtual_time(desk: Context) -> VirtualTime:
+    if desk.virtual_time is None:
         raise RefusedError(
             conflict("this service runs on real time; start one with --clock virtual to wind it")
         )
-    return desk.winder
+    return desk.virtual_time
 
 
 def _until(at: Time, data: s.AdvanceRequest, passed: bool = False) -> Time:

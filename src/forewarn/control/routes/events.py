@@ -140,10 +140,10 @@ def handlers(desk: AtHand) -> list[Any]:
 
 
 def _known(desk: Context, group: str | None, machine: str | None, host: str | None) -> None:
-    inventory = desk.platform.inventory
-    if group is not None and inventory.group(group) is None:
-        raise RefusedError(unknown(inventory.unknown_group(group)))
-    if machine is not None and inventory.machine(machine) is None:
-        raise RefusedError(unknown(inventory.unknown_machine(machine)))
+    machine_index = desk.platform.machine_index
+    if group is not None and machine_index.group(group) is None:
+        raise RefusedError(unknown(machine_index.unknown_group(group)))
+    if machine is not None and machine_index.machine(machine) is None:
+        raise RefusedError(unknown(machine_index.unknown_machine(machine)))
     if host is not None:
         allowed(desk.hosts.host(host))

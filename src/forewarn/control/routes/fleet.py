@@ -44,7 +44,7 @@ def handlers(desk: AtHand) -> list[Any]:
         text = await _text(request)
         # Before it is compared, so that a change in between is noticed by whoever says If-Match.
         tag = await asyncio.to_thread(fleet_tag, *snapshot()) if plan else ""
-        done = await desk().applying.text(
+        done = await desk().fleet_apply.text(
             text, by=ask.by, force=force, plan=plan, unless=ask.unless
         )
         return _shown(done, planned=plan, etag=tag)
@@ -52,7 +52,7 @@ def handlers(desk: AtHand) -> list[Any]:
     @get("/v1/fleet")
     async def fleet(ask: Ask) -> Response[bytes]:
         """Putting it back changes nothing."""
-        current = desk().applying.current()
+        current = desk().fleet_apply.current()
         encoded = await asyncio.to_thread(lambda: msgspec.json.encode(entry_of(current)))
         ask.heads["ETag"] = bytes_tag(encoded)
         return Response(encoded, media_type=JSON)
@@ -63,15 +63,15 @@ def handlers(desk: AtHand) -> list[Any]:
 
     @get("/v1/fleet/progress", sync_to_thread=False)
     def progress() -> FleetProgress:
-        now = desk().applying.progress
+        now = desk().fleet_apply.progress
         return FleetProgress(now.stage, now.fraction)
 
     async def changed(ask: Ask, change: edit.Change, *, force: bool) -> FleetDifference:
-        done = await desk().applying.change(change, by=ask.by, force=force, unless=ask.unless)
+        done = await desk().fleet_apply.change(change, by=ask.by, force=force, unless=ask.unless)
         return _shown(done, planned=False)
 
     def host_of(machine: str) -> str:
-        found = desk().platform.inventory.machine(machine)
+        found = desk().platform.machine_index.machine(machine)
         return found[1].host if found else ""
 
     @put("/v1/groups/{name:str}", status_code=200, request_max_body_size=MAX_FLEET_BYTES)

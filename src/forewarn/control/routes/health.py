@@ -23,12 +23,12 @@ def handlers(desk: AtHand) -> list[Any]:
     @get("/healthz", opt=dict(OPEN), sync_to_thread=False)
     def healthz() -> Response[HealthReport]:
         """Does it work at all? 503 if not: starting it anew is the remedy."""
-        return _answer(desk().wellbeing.healthy())
+        return _answer(desk().health.healthy())
 
     @get("/readyz", opt=dict(OPEN), sync_to_thread=False)
     def readyz() -> Response[HealthReport]:
         """Can it do what it is there for? 503 if not, with the reasons."""
-        return _answer(desk().wellbeing.ready())
+        return _answer(desk().health.ready())
 
     return [healthz, readyz]
 

@@ -26,12 +26,12 @@ def handlers(desk: AtHand) -> list[Any]:
     @post("/v1/machines/{name:str}/evict", status_code=200, opt=KEEPS_LIMITS)
     async def evict(ask: Ask, name: FromPath[str]) -> s.Outcome:
         authorization.machines(ask, name)
-        return outcome(await ask.leaving.evict(name, ask.by))
+        return outcome(await ask.removals.evict(name, ask.by))
 
     @post("/v1/machines/{name:str}/delete", status_code=200, opt=KEEPS_LIMITS)
     async def delete(ask: Ask, name: FromPath[str]) -> s.Outcome:
         authorization.machines(ask, name)
-        return outcome(await ask.leaving.delete(name, ask.by))
+        return outcome(await ask.removals.delete(name, ask.by))
 
     @post("/v1/machines/{name:str}/fail", status_code=200, opt=KEEPS_LIMITS)
     async def fail_machine(
@@ -39,12 +39,12 @@ def handlers(desk: AtHand) -> list[Any]:
     ) -> s.Outcome:
         authorization.machines(ask, name)
         type = named(EventType, "type", data.type)
-        return outcome(await ask.leaving.fail(name, type, ask.by))
+        return outcome(await ask.removals.fail(name, type, ask.by))
 
     @post("/v1/groups/{name:str}/evict", status_code=200, opt=KEEPS_LIMITS)
     async def evict_group(ask: Ask, name: FromPath[str]) -> s.Outcomes:
         authorization.scale_set(ask, name)
-        return core.outcomes(allowed(await ask.leaving.evict_all(name, ask.by)))
+        return core.outcomes(allowed(await ask.removals.evict_all(name, ask.by)))
 
     @post("/v1/groups/{name:str}/scale-in", status_code=200, opt=KEEPS_LIMITS)
     async def scale_in(
@@ -52,7 +52,7 @@ def handlers(desk: AtHand) -> list[Any]:
     ) -> s.Outcomes:
         authorization.scale_set(ask, name)
         return core.outcomes(
-            allowed(await ask.leaving.scale_in(name, ask.by, count=data.count, to=data.to))
+            allowed(await ask.removals.scale_in(name, ask.by, count=data.count, to=data.to))
         )
 
     @patch("/v1/groups/{name:str}/policy", status_code=200, opt=KEEPS_LIMITS)
@@ -75,7 +75,7 @@ def handlers(desk: AtHand) -> list[Any]:
         labels, ends = selector(label) or (), named_mark(after)
         wanted = None if health is None else named(Health, "health of a host", health)
         there = [one for one in desk().hosts.hosts() if authorization.host_seen(ask, one.name)]
-        groups = [one for one in desk().platform.inventory.groups() if ask.sees(one.name)]
+        groups = [one for one in desk().platform.machine_index.groups() if ask.sees(one.name)]
 
         def page() -> list[s.Host]:
             found, more = cut(filters.hosts(there, labels, wanted, ends), limit)

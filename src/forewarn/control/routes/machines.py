@@ -51,7 +51,7 @@ def handlers(desk: AtHand) -> list[Any]:
             listening=listening,
             health=None if health is None else named(Health, "health of a host", health),
         )
-        every = (one for one in desk().platform.inventory.groups() if ask.sees(one.name))
+        every = (one for one in desk().platform.machine_index.groups() if ask.sees(one.name))
         there = list(every) if group is None else [known_group(group)]
         hosts = desk().store.registry.hosts
         ends = named_mark(after)
@@ -64,20 +64,20 @@ def handlers(desk: AtHand) -> list[Any]:
             if more:
                 last = (found[-1][0].name, found[-1][1].name)
                 linked(ask.heads, request.url.path, request.scope["query_string"], last)
-            return core.machines(found, desk().platform.witness.polls, desk().url_of)
+            return core.machines(found, desk().platform.poll_index.polls, desk().url_of)
 
         return await aside(page)
 
     def one_machine(name: str) -> s.Machine:
-        found = desk().platform.inventory.machine(name)
+        found = desk().platform.machine_index.machine(name)
         if found is None:
-            raise RefusedError(unknown(desk().platform.inventory.unknown_machine(name)))
-        return core.machine(*found, desk().platform.witness.polls(name), desk().url_of)
+            raise RefusedError(unknown(desk().platform.machine_index.unknown_machine(name)))
+        return core.machine(*found, desk().platform.poll_index.polls(name), desk().url_of)
 
     def known_group(name: str) -> Group:
-        found = desk().platform.inventory.group(name)
+        found = desk().platform.machine_index.group(name)
         if found is None:
-            raise RefusedError(unknown(desk().platform.inventory.unknown_group(name)))
+            raise RefusedError(unknown(desk().platform.machine_index.unknown_group(name)))
         return found
 
     def one_group(name: str) -> s.Group:
@@ -87,7 +87,7 @@ def handlers(desk: AtHand) -> list[Any]:
     def machine(ask: Ask, name: FromPath[str]) -> s.Machine:
         authorization.machines(ask, name)
         shown = one_machine(name)
-        found = desk().platform.inventory.machine(name)
+        found = desk().platform.machine_index.machine(name)
         ask.heads["ETag"] = machine_tag(*found) if found else ""
         return shown
 
@@ -120,7 +120,7 @@ def handlers(desk: AtHand) -> list[Any]:
         """By their names."""
         labels, ends = selector(label) or (), named_mark(after)
         wanted = None if kind is None else named(GroupKind, "kind of group", kind)
-        there = [one for one in desk().platform.inventory.groups() if ask.sees(one.name)]
+        there = [one for one in desk().platform.machine_index.groups() if ask.sees(one.name)]
 
         def page() -> list[s.Group]:
             found, more = cut(filters.groups(there, labels, wanted, enabled, ends), limit)

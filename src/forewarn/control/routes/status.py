@@ -17,7 +17,7 @@ from forewarn.control.schema import core as s
 def handlers(desk: AtHand) -> list[Any]:
     @get("/v1/status", sync_to_thread=False, opt=KEEPS_LIMITS)
     def status(ask: Ask) -> s.Status:
-        groups = [group for group in desk().platform.inventory.groups() if ask.sees(group.name)]
+        groups = [group for group in desk().platform.machine_index.groups() if ask.sees(group.name)]
         return s.Status(
             version=__version__,
             clock=clock_of(desk(), desk().platform.writer.now(), ask),

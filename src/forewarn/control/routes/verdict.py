@@ -31,9 +31,9 @@ def handlers(desk: AtHand) -> list[Any]:
         found = _observer(desk()).verdict()
         if machine is not None:
             authorization.machines(ask, machine)
-            inventory = desk().platform.inventory
-            if inventory.machine(machine) is None and not found.knows(machine):
-                raise RefusedError(unknown(inventory.unknown_machine(machine)))
+            machine_index = desk().platform.machine_index
+            if machine_index.machine(machine) is None and not found.knows(machine):
+                raise RefusedError(unknown(machine_index.unknown_machine(machine)))
             found = found.of(machine)
         if event is not None:
             id = await authorization.event(ask, event)

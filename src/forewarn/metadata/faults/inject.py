@@ -38,17 +38,17 @@ KEEP = frozenset({Kind.SLOW, Kind.INCARNATION})  # what is answered in the end i
 
 class FaultInjection:
     def __init__(
-        self, app: MetadataApp, faults: Faults, mischief: EventFaults, holding: DelayedAnswers
+        self, app: MetadataApp, faults: Faults, event_faults: EventFaults, holding: DelayedAnswers
     ) -> None:
         self._app = app
         self._faults = faults
-        self._mischief = mischief
+        self._event_faults = event_faults
         self._holding = holding
         faults.on_change(self._detour)
 
     def _detour(self) -> None:
         """Whoever a fault may meet takes the long way, which comes by here."""
-        self._app.detours = self._faults.detours(self._mischief.watched)
+        self._app.detours = self._faults.detours(self._event_faults.watched)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not self._faults.meets_requests:
@@ -95,7 +95,7 @@ class FaultInjection:
         if fault.kind not in KEEP:
             scope[FAULT] = fault.kind.value
         if fault.kind is Kind.INCARNATION:
-            await self._mischief.start_over(fault, seat.group)
+            await self._event_faults.start_over(fault, seat.group)
             await self._app(scope, receive, send)
         elif fault.kind is Kind.SLOW and isinstance(ask, requests.GetDocument):
             async with self._holding.until(fault.seconds or 0, scope, receive):
@@ -195,18 +195,18 @@ class ConnectionDrop:
     """Outside of all the others: what a machine has been shown may be gone when it looks again,
     but not before its answer was recorded."""
 
-    def __init__(self, app: Any, seats: Callers, faults: Faults, mischief: EventFaults) -> None:
+    def __init__(self, app: Any, seats: Callers, faults: Faults, event_faults: EventFaults) -> None:
         self._app = app
         self._seats = seats
         self._faults = faults
-        self._mischief = mischief
+        self._event_faults = event_faults
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app(scope, receive, send)
-        if not self._mischief.watched:
+        if not self._event_faults.watched:
             return
         seat = _seat(self._seats, scope)
-        if seat is not None and await self._mischief.shown(seat.name, seat.group):
+        if seat is not None and await self._event_faults.shown(seat.name, seat.group):
             self._faults.look_again()
 
 

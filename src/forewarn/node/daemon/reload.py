@@ -225,7 +225,7 @@ async def _apply_fleet(node: Node, made: Config) -> list[str]:
     """As at the start: what has an active event is never removed by it."""
     if made.fleet is None:
         return []
-    done = await node.applying.fleet(made.fleet, by="reload")
+    done = await node.fleet_apply.fleet(made.fleet, by="reload")
     if isinstance(done, Refused):
         return [
             f"fleet: {made.fleet_file} is not applied, the inventory stays as it was: {done.says};"

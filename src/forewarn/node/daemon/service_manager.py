@@ -60,16 +60,16 @@ async def managed(
 
 def status(node: Node) -> str:
     """For people who look at the service manager."""
-    machines = node.inventory.count
+    machines = node.machine_index.count
     return (
-        f"{machines:,} machine{'' if machines == 1 else 's'}, {len(node.active):,} active events;"
+        f"{machines:,} machine{'' if machines == 1 else 's'}, {len(node.active_events):,} active events;"
         f" guests at {listing(node.metadata_urls)}, operators at {node.control_url}"
     )
 
 
 def wrong(node: Node) -> str:
     """What is not well with it, so that a new one would be better; nothing, if all is."""
-    return "; ".join(f"{part}: {says}" for part, says in node.wellbeing.healthy().items() if says)
+    return "; ".join(f"{part}: {says}" for part, says in node.health.healthy().items() if says)
 
 
 def _surprise(name: str, error: BaseException) -> None:

@@ -49,15 +49,20 @@ def listed(path: Path) -> list[tuple[Token, Time | None]]:
 async def opened(path: Path) -> AsyncIterator[tuple[Tokens, Writer]]:
     """The tokens in a state file, which is made if there is none. Raises StoreUnusable: also if
     a service has it."""
-    async with _taken_up(path, ClockLimits()) as (store, writer, _, witness):
-        yield Tokens(store, writer, witness), writer
+    async with _taken_up(path, ClockLimits()) as (store, writer, _, poll_index):
+        yield Tokens(store, writer, poll_index), writer
 
 
 async def accept_clock(path: Path, by: str) -> Accepted | Refused:
     """Set the time of a state file to the wall clock, however far apart the two are. Raises
     StoreUnusable and StoreFailed."""
-    async with _taken_up(path, ClockLimits(step=0, downtime=0)) as (store, writer, clock, witness):
-        return await ClockAcceptance(store, writer, clock, witness).accept(by)
+    async with _taken_up(path, ClockLimits(step=0, downtime=0)) as (
+        store,
+        writer,
+        clock,
+        poll_index,
+    ):
+        return await ClockAcceptance(store, writer, clock, poll_index).accept(by)
 
 
 @asynccontextmanager
@@ -68,8 +73,8 @@ async def _taken_up(
     store = SqliteStore(path, migrate=False)
     await store.open()
     try:
-        witness, clock = PollIndex(store), RealClock(limits=limits)
-        sightings = await witness.load()
+        poll_index, clock = PollIndex(store), RealClock(limits=limits)
+        sightings = await poll_index.load()
         served_until, lost = sightings.served_until or 0, sightings.lost
         async for commit in store.commits(max(store.seq - 1, 0)):
             if commit.at >= served_until:
@@ -78,7 +83,7 @@ async def _taken_up(
         clock.resume(served_until or None, lost, floor=served_until, copied=copied)
         writer = Writer(store, clock, Durations(), Ledger())
         await after_restore.take_up(store, writer, sightings, served_until)
-        yield store, writer, clock, witness
+        yield store, writer, clock, poll_index
     finally:
         await store.close()
         _hand_over(new, path)

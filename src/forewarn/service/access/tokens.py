@@ -52,10 +52,10 @@ class Created(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tokens:
-    def __init__(self, store: Store, writer: Writer, witness: PollIndex) -> None:
+    def __init__(self, store: Store, writer: Writer, poll_index: PollIndex) -> None:
         self._store = store
         self._writer = writer
-        self._witness = witness
+        self._poll_index = poll_index
 
     # Letting in.
 
@@ -87,7 +87,7 @@ class Tokens:
 
     def used(self, token: Token) -> None:
         """Somebody was let in with it."""
-        self._witness.used(token.id, self._now())
+        self._poll_index.used(token.id, self._now())
 
     def valid(self, id: str) -> bool:
         """Is it still?"""
@@ -106,7 +106,7 @@ class Tokens:
     # Looking, making, revoking.
 
     def last_used(self, id: str) -> Time | None:
-        return self._witness.last_used(id)
+        return self._poll_index.last_used(id)
 
     def all(self) -> list[Token]:
         """The newest last."""

@@ -31,10 +31,10 @@ class Stopped(Hung):
 
 
 class CatchUp:
-    """`witness` is told of every document that is answered, as it would be without us."""
+    """`on_poll` is called for every document that is answered, before it is counted here."""
 
-    def __init__(self, store: Store, witness: Tell) -> None:
-        self._witness = witness
+    def __init__(self, store: Store, on_poll: Tell) -> None:
+        self._on_poll = on_poll
         self.waiting: Callable[[str], bool] = lambda _: False  # in a request that is held?
         self._shown: dict[str, tuple[bool, int]] = {}  # by group: has it a document, and which
         self._last: dict[str, dict[str, float]] = {}  # by machine and voice: answered when
@@ -72,7 +72,7 @@ class CatchUp:
         now: Now,
     ) -> None:
         """A document was answered; 304 says the same."""
-        self._witness(machine, group, version, incarnation, ids, now)
+        self._on_poll(machine, group, version, incarnation, ids, now)
         voice = self._voice(machine)
         self._last.setdefault(machine, {})[voice] = guard.monotonic()
         caller = machine, voice

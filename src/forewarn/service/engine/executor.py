@@ -39,7 +39,7 @@ class Executor:
         store: Store,
         writer: Writer,
         driver: Driver,
-        places: HostIndex,
+        host_index: HostIndex,
         ledger: Ledger,
         tasks: guard.Tasks,
         restored: Time | None = None,
@@ -53,7 +53,7 @@ class Executor:
         self._store = store
         self._writer = writer
         self._driver = driver
-        self._places = places
+        self._host_index = host_index
         self._ledger = ledger
         self._tasks = tasks
         store.attach(self._on_commit)
@@ -95,8 +95,10 @@ class Executor:
                 Part(one.id, one.group, tuple(machine.name for machine in concerned[one.id]))
                 for one in together
             ),
-            hosts=self._places.free_for(event.group, event.resources[0]) if event.relocates else (),
-            known_hosts=self._places.names() if event.relocates else frozenset(),
+            hosts=self._host_index.free_for(event.group, event.resources[0])
+            if event.relocates
+            else (),
+            known_hosts=self._host_index.names() if event.relocates else frozenset(),
             duration=event.duration,
             attempt=event.attempt.number if event.attempt else 0,
             started_at=event.started_at,

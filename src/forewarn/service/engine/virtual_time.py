@@ -34,11 +34,11 @@ class VirtualTime:
         clock: VirtualClock,
         scheduler: Scheduler,
         ledger: Ledger,
-        attention: CatchUp,
+        catch_up: CatchUp,
         tasks: guard.Tasks,
     ) -> None:
         self.clock = clock
-        self.attention = attention
+        self.catch_up = catch_up
         self._scheduler = scheduler
         self._ledger = ledger
         self._tasks = tasks
@@ -100,7 +100,7 @@ class VirtualTime:
     def stop(self) -> None:
         """Whoever waits for time to pass is told that the service stops."""
         self._stopped = True
-        self.attention.stop()
+        self.catch_up.stop()
 
     async def end(self) -> None:
         """Returns when nobody winds any longer."""
@@ -137,7 +137,7 @@ class VirtualTime:
         had to be waited for."""
         waited = False
         await self._ledger.idle()
-        while await self.attention.caught_up(patience, but_for):
+        while await self.catch_up.caught_up(patience, but_for):
             waited = True
             await self._ledger.idle()
         return waited

@@ -46,13 +46,18 @@ class FaultedEvent:
 
 class EventFaults:
     def __init__(
-        self, faults: Faults, store: Store, writer: Writer, scheduler: Scheduler, witness: PollIndex
+        self,
+        faults: Faults,
+        store: Store,
+        writer: Writer,
+        scheduler: Scheduler,
+        poll_index: PollIndex,
     ) -> None:
         self._faults = faults
         self._store = store
         self._writer = writer
         self._scheduler = scheduler
-        self._witness = witness
+        self._poll_index = poll_index
         self._until_seen: dict[str, tuple[Fault, str]] = {}  # by event: and its group
         self._cancel: Callable[[str, str, str], Awaitable[Any]] | None = None
 
@@ -145,7 +150,7 @@ class EventFaults:
         """A machine may have been shown its group's document. Is less watched since?"""
         before = len(self._until_seen)
         for id, (fault, place) in list(self._until_seen.items()):
-            if place == group and self._witness.first_sights(id, (machine,)):
+            if place == group and self._poll_index.first_sights(id, (machine,)):
                 self._until_seen.pop(id, None)
                 await self._withdraw(fault, id)
             elif (found := self._store.groups.get(place)) is None or found.event(id) is None:

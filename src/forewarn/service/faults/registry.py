@@ -39,9 +39,9 @@ class AllMachines(set[str]):
 
 class Faults:
     def __init__(
-        self, store: Store, inventory: MachineIndex, now: Callable[[], Now], allowed: bool
+        self, store: Store, machine_index: MachineIndex, now: Callable[[], Now], allowed: bool
     ) -> None:
-        self._inventory = inventory
+        self._machine_index = machine_index
         self._now = now
         self._numbers = count(1)
         self._all: dict[str, ActiveFault] = {}
@@ -55,7 +55,7 @@ class Faults:
     def add(self, wanted: NewFault, by: str) -> Account | Refused:
         if not self.allowed:
             return FORBIDDEN
-        if refused := wrong(wanted, self._inventory):
+        if refused := wrong(wanted, self._machine_index):
             return refused
         if len(self._all) >= MAX_FAULTS:
             return conflict(
@@ -179,7 +179,7 @@ class Faults:
             names.update(standing.fault.machines)
             groups.update(standing.fault.groups)
         for name in groups:
-            if group := self._inventory.group(name):
+            if group := self._machine_index.group(name):
                 names.update(machine.name for machine in group.machines)
         return names
 

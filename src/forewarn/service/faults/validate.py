@@ -41,8 +41,8 @@ class NewFault(msgspec.Struct, frozen=True, kw_only=True):
     takes_effect: bool | None = None
 
 
-def wrong(wanted: NewFault, inventory: MachineIndex) -> Refused | None:
-    return wrong_in_itself(wanted) or _wrong_whom(wanted, inventory)
+def wrong(wanted: NewFault, machine_index: MachineIndex) -> Refused | None:
+    return wrong_in_itself(wanted) or _wrong_whom(wanted, machine_index)
 
 
 def wrong_in_itself(wanted: NewFault) -> Refused | None:
@@ -62,18 +62,18 @@ def wrong_in_itself(wanted: NewFault) -> Refused | None:
     )
 
 
-def _wrong_whom(wanted: NewFault, inventory: MachineIndex) -> Refused | None:
+def _wrong_whom(wanted: NewFault, machine_index: MachineIndex) -> Refused | None:
     if len(wanted.machines) + len(wanted.groups) > MAX_FAULT_TARGETS:
         return invalid(
             f"a fault is for at most {MAX_FAULT_TARGETS} machines and groups; name fewer, or"
             " none for all"
         )
     for machine in wanted.machines:
-        if inventory.group_of(machine) is None:
-            return unknown(inventory.unknown_machine(machine))
+        if machine_index.group_of(machine) is None:
+            return unknown(machine_index.unknown_machine(machine))
     for group in wanted.groups:
-        if inventory.group(group) is None:
-            return unknown(inventory.unknown_group(group))
+        if machine_index.group(group) is None:
+            return unknown(machine_index.unknown_group(group))
     return None
 
 

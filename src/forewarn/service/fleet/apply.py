@@ -91,14 +91,14 @@ class FleetApply:
     ) -> Difference | Refused:
         """Apply what is there, with one thing changed."""
         return await self._applied(
-            lambda groups, hosts: change(inventory(groups, hosts)),
+            lambda groups, hosts: change(fleet_of(groups, hosts)),
             by=by,
             force=force,
             unless=unless,
         )
 
     def current(self) -> Fleet:
-        return inventory(self._store.groups, self._store.registry.hosts)
+        return fleet_of(self._store.groups, self._store.registry.hosts)
 
     async def _applied(
         self,
@@ -220,7 +220,7 @@ class FleetApply:
             self.progress = Progress()
 
 
-def inventory(groups: Groups, hosts: Mapping[str, Host]) -> Fleet:
+def fleet_of(groups: Groups, hosts: Mapping[str, Host]) -> Fleet:
     """What is there, as the fleet that would change nothing."""
     return Fleet(
         {

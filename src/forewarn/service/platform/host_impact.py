@@ -14,10 +14,10 @@ from forewarn.support.text import listing
 Affected: TypeAlias = list[tuple[Group, list[Machine]]]
 
 
-def affected_by(store: Store, places: HostIndex, host: str) -> Affected:
+def affected_by(store: Store, host_index: HostIndex, host: str) -> Affected:
     """By group: the machines on it that are not on their way out."""
     found = []
-    for name in places.groups_on(host):
+    for name in host_index.groups_on(host):
         group = store.groups[name]
         leaving = _leaving(store.groups, [name])
         there = [
@@ -39,7 +39,7 @@ def not_listening(affected: Affected) -> tuple[str, ...]:
 
 
 def changed(
-    places: HostIndex, host: str, affected: Affected, *, also_planned: bool = False
+    host_index: HostIndex, host: str, affected: Affected, *, also_planned: bool = False
 ) -> Callable[[States], Refused | None]:
     """Refuses, in the moment of the commit, if somebody was quicker: a machine came or went, or
     something was planned for the host meanwhile."""
@@ -48,7 +48,7 @@ def changed(
     def look(states: States) -> Refused | None:
         # Who came while the driver was asked is in the index; who came in this very batch is not.
         groups = {group.name for group, _ in affected} | set(states.maps[0])
-        groups |= set(places.groups_on(host))
+        groups |= set(host_index.groups_on(host))
         there = {
             (group, machine.name)
             for group in groups

@@ -76,13 +76,13 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hosts:
-    def __init__(self, store: Store, platform: Platform, places: HostIndex) -> None:
+    def __init__(self, store: Store, platform: Platform, host_index: HostIndex) -> None:
         self._store = store
         self._platform = platform
-        self._places = places
+        self._host_index = host_index
 
     def through(self, platform: Platform) -> Hosts:
-        return Hosts(self._store, platform, self._places)
+        return Hosts(self._store, platform, self._host_index)
 
     def host(self, name: str) -> Host | Refused:
         hosts = self._store.registry.hosts
@@ -93,10 +93,10 @@ class Hosts:
         return [host for host in hosts if selector is None or matches(selector, host.labels)]
 
     def machines_on(self, name: str) -> list[Machine]:
-        return self._places.machines_on(name)
+        return self._host_index.machines_on(name)
 
     def events_about(self, name: str) -> list[Event]:
-        return self._places.events_about(name)
+        return self._host_index.events_about(name)
 
     async def maintain(
         self,
@@ -119,7 +119,7 @@ class Hosts:
         host = self.host(name)
         if isinstance(host, Refused):
             return host
-        affected = affected_by(self._store, self._places, name)
+        affected = affected_by(self._store, self._host_index, name)
         if pending := self.events_about(name):
             return conflict(
                 f"for host '{name}' this is planned or under way already:"
@@ -150,7 +150,7 @@ class Hosts:
         )
         if isinstance(commands, Refused):
             return commands
-        unless = any_of(unless, changed(self._places, name, affected))
+        unless = any_of(unless, changed(self._host_index, name, affected))
         return await self._platform.announce_all(commands, not_listening(affected), unless=unless)
 
     def _one_by_one(
@@ -159,7 +159,7 @@ class Hosts:
         commands: list[tuple[str, c.Command]] = []
         for group, machines in affected:
             for machine in machines:
-                if not self._places.free_for(group.name, machine.name):
+                if not self._host_index.free_for(group.name, machine.name):
                     return conflict(
                         f"machine '{machine.name}' has nowhere to go: there is no other healthy"
                         " host that nothing is planned for"
@@ -204,7 +204,7 @@ class Hosts:
         host = self.host(name)
         if isinstance(host, Refused):
             return host
-        affected = affected_by(self._store, self._places, name)
+        affected = affected_by(self._store, self._host_index, name)
         if no := cannot_become(host, Health.DEGRADED):
             return no
         words = c.Raise(
@@ -234,7 +234,7 @@ class Hosts:
         host = self.host(name)
         if isinstance(host, Refused):
             return host
-        affected = affected_by(self._store, self._places, name)
+        affected = affected_by(self._store, self._host_index, name)
         if no := cannot_become(host, Health.FAILED):
             return no
         cause = f"host/{name}/failure/{self._platform.new_id()}"
@@ -311,7 +311,7 @@ class Hosts:
     def _overtaken(self, name: str, health: Health, affected: Affected) -> Check:
         return any_of(
             overtaken(name, health),
-            changed(self._places, name, affected, also_planned=True),
+            changed(self._host_index, name, affected, also_planned=True),
         )
 
 

@@ -74,36 +74,36 @@ class Platform:
         self,
         store: Store,
         writer: Writer,
-        carrier: Executor,
+        executor: Executor,
         feed: Feed,
-        witness: PollIndex,
-        inventory: MachineIndex,
+        poll_index: PollIndex,
+        machine_index: MachineIndex,
         active: ActiveEvents,
         new_id: Callable[[], str] = new_id,
-        mischief: EventFaults | None = None,
+        event_faults: EventFaults | None = None,
     ) -> None:
         self._store = store
-        self._mischief = mischief
-        self._carrier = carrier
+        self._event_faults = event_faults
+        self._executor = executor
         self._feed = feed
         self._active = active
         self.new_id = new_id
         self.writer = writer
-        self.witness = witness
-        self.inventory = inventory
+        self.poll_index = poll_index
+        self.machine_index = machine_index
 
     def under(self, key: Key | None, unless: Check | None = None) -> Platform:
         """For one request, as its caller wants it: see `Writer.under`."""
         return Platform(
             self._store,
             self.writer.under(key, unless),
-            self._carrier,
+            self._executor,
             self._feed,
-            self.witness,
-            self.inventory,
+            self.poll_index,
+            self.machine_index,
             self._active,
             self.new_id,
-            self._mischief,
+            self._event_faults,
         )
 
     # For guests.
@@ -181,7 +181,7 @@ class Platform:
         def plan(states: States) -> Plan | Refused:
             group = states[name]
             if not group.machines:
-                return unknown(self.inventory.unknown_group(name))
+                return unknown(self.machine_index.unknown_group(name))
             policy = change(group.policy)
             if wrong := policy_wrong(group.kind, policy):
                 return invalid(f"group '{name}': {wrong}")
@@ -242,9 +242,9 @@ class Platform:
         return await self._on_event(id, lambda id: c.Finish(id=id, by=by, reason=reason))
 
     async def disable(self, name: str, by: str) -> Changes | Refused:
-        group = self.inventory.group(name)
+        group = self.machine_index.group(name)
         if group is None:
-            return unknown(self.inventory.unknown_group(name))
+            return unknown(self.machine_index.unknown_group(name))
         return await self.writer.submit(name, c.Disable(by=by))
 
     # Looking.
@@ -285,7 +285,7 @@ class Platform:
             event=event,
             holds=holds,
             says=says(event, holds),
-            seen_by=self.witness.first_sights(event.id, [m.name for m in group.machines]),
+            seen_by=self.poll_index.first_sights(event.id, [m.name for m in group.machines]),
         )
 
     def holds(self, event: Event) -> tuple[Hold, ...]:
@@ -308,9 +308,9 @@ class Platform:
         """Several events in one commit, or none of them. Would they be allowed at all? Then the
         driver is asked, and only then are they announced; `unless` has the last word, and `puts`
         is read off the states it has passed."""
-        if self._mischief is None:
+        if self._event_faults is None:
             return await self._announce_all(commands, notes, puts, unless)
-        with self._mischief.bending(commands) as bent:
+        with self._event_faults.bending(commands) as bent:
             said = (*notes, *bent.notes)
             done = await self._announce_all(bent.commands, said, puts, unless)
             bent.stands = not isinstance(done, Refused)
@@ -356,7 +356,7 @@ class Platform:
                     continue
                 asked.add(event.joint.id)
                 together = [e for e in raised if e.joint is not None and e.joint.id in asked]
-            if veto := await self._carrier.veto(event, together):
+            if veto := await self._executor.veto(event, together):
                 names = listing(event.resources)
                 return conflict(f"the driver would not carry it out for {names}: {veto}")
         return None
@@ -396,9 +396,9 @@ class Platform:
             )
         found: dict[str, str] = {}
         for name in machines:
-            group = self.inventory.group_of(name)
+            group = self.machine_index.group_of(name)
             if group is None:
-                return unknown(self.inventory.unknown_machine(name))
+                return unknown(self.machine_index.unknown_machine(name))
             found.setdefault(group, name)
         if not found:
             return invalid("name at least one machine")

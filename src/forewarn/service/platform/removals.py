@@ -14,7 +14,7 @@ from forewarn.support.text import listing
 class Removals:
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
-        self._inventory = platform.inventory
+        self._machine_index = platform.machine_index
 
     async def evict(self, machine: str, by: str) -> Outcome | Refused:
         return await self._leave(machine, lambda id: c.Evict(id=id, machine=machine, by=by))
@@ -92,5 +92,5 @@ class Removals:
 
     def _groups_named(self, name: str) -> list[Group] | Refused:
         """A group by its name, or all placement groups of a scale set by its."""
-        found = [g for g in self._inventory.groups() if name in (g.name, g.place.scale_set)]
-        return found or unknown(self._inventory.unknown_group(name))
+        found = [g for g in self._machine_index.groups() if name in (g.name, g.place.scale_set)]
+        return found or unknown(self._machine_index.unknown_group(name))

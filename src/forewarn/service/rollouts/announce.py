@@ -40,7 +40,7 @@ class Announcer:
         self._writer = platform.writer
 
     def presence(self) -> StepMachines:
-        return StepMachines(self._store, self._hosts, self._platform.inventory)
+        return StepMachines(self._store, self._hosts, self._platform.machine_index)
 
     async def announce(self, rollout: Rollout, wanted: Step) -> AnnounceResult | Refused:
         done: AnnounceResult | Refused = AnnounceResult.OVERTAKEN

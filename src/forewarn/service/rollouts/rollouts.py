@@ -90,16 +90,16 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 class Rollouts:
     def __init__(
-        self, store: Store, platform: Platform, conductor: RolloutReconciler, gates: Gates
+        self, store: Store, platform: Platform, reconciler: RolloutReconciler, gates: Gates
     ) -> None:
         self._store = store
         self._platform = platform
         self._writer = platform.writer
-        self._conductor = conductor
+        self._reconciler = reconciler
         self._gates = gates
 
     def through(self, platform: Platform) -> Rollouts:
-        return Rollouts(self._store, platform, self._conductor, self._gates)
+        return Rollouts(self._store, platform, self._reconciler, self._gates)
 
     async def plan(
         self, wanted: RolloutRequest, lasts: Duration | None = None
@@ -151,11 +151,11 @@ class Rollouts:
             return found
         report = await self._report(found.id)
         if report.state == "running":
-            self._conductor.wake(found.id)  # should it have overslept
+            self._reconciler.wake(found.id)  # should it have overslept
             return conflict(f"rollout {found.id} is neither paused nor blocked; nothing to resume")
 
         def resumed(rollout: Rollout, switch: Switch) -> RolloutPut:
-            covers = self._conductor.withdrawn_at(rollout, switch.at)
+            covers = self._reconciler.withdrawn_at(rollout, switch.at)
             return put(rollout, "resumed", by, paused=None, resumed=switch, covers=covers)
 
         return await self._switch(found.id, by, "", resumed)
@@ -236,12 +236,12 @@ class Rollouts:
             state = WAS_ABORTED if rollout.aborted else DONE
             return Summary(rollout=rollout, state=state, steps_over=rollout.steps_over)
         await guard.pause(0)  # each look takes a moment: others go on in between
-        report = Report(rollout=rollout, next=await self._conductor.look(rollout))
+        report = Report(rollout=rollout, next=await self._reconciler.look(rollout))
         return report.summary
 
     async def _report(self, id: str) -> Report:
         rollout = self._store.registry.rollouts[id]
-        return Report(rollout=rollout, next=await self._conductor.look(rollout))
+        return Report(rollout=rollout, next=await self._reconciler.look(rollout))
 
     async def _switch(
         self,

@@ -19,8 +19,8 @@ from forewarn.store.port import Commit, Store
 class StepMachines:
     """For one look: nothing changes while it lasts, and each group is looked up once."""
 
-    def __init__(self, store: Store, hosts: Hosts, inventory: MachineIndex) -> None:
-        self._store, self._hosts, self._inventory = store, hosts, inventory
+    def __init__(self, store: Store, hosts: Hosts, machine_index: MachineIndex) -> None:
+        self._store, self._hosts, self._machine_index = store, hosts, machine_index
         self._staying: dict[str, frozenset[str]] = {}
         self._on: set[str] = set()
 
@@ -30,7 +30,7 @@ class StepMachines:
             return [name for name in wanted.machines if self._stays(wanted.group, name)]
         self._on.add(wanted.host)
         names = [machine.name for machine in self._hosts.machines_on(wanted.host)]
-        return [n for n in names if self._stays(self._inventory.group_of(n) or "", n)]
+        return [n for n in names if self._stays(self._machine_index.group_of(n) or "", n)]
 
     @property
     def asked(self) -> Touched:

@@ -45,7 +45,7 @@ class ServiceMetrics:
         self._state = state
         self._store = store
         self._feed = feed
-        self.census = FleetCounts(store)
+        self.fleet_counts = FleetCounts(store)
         self.pruned = 0  # records of the history
         self._commits = 0
         self._failures = 0
@@ -85,7 +85,7 @@ class ServiceMetrics:
         self._interruptions[INTERRUPTIONS.get(interruption.what, "other")] += 1
 
     def readings(
-        self, now: Now, scheduler: Scheduler, pruned: int, wellbeing: ServiceHealth
+        self, now: Now, scheduler: Scheduler, pruned: int, health: ServiceHealth
     ) -> Iterator[Sample | Histograms]:
         info: dict[tuple[str, ...], float] = {(__version__, platform.python_version()): 1.0}
         yield gauge("forewarn_build_info", "Which forewarn this is", info, "version", "python")
@@ -93,8 +93,8 @@ class ServiceMetrics:
             ("healthy", "Does the service work at all, as /healthz says?"),
             ("ready", "Can it do what it is there for, as /readyz says?"),
         ):
-            yield gauge(f"forewarn_{name}", says, {(): float(not wellbeing.unwell(name))})
-        yield from self.census.readings(now.at)
+            yield gauge(f"forewarn_{name}", says, {(): float(not health.unwell(name))})
+        yield from self.fleet_counts.readings(now.at)
         yield from self._of_commits()
         yield from self._of_calls()
         yield from self._of_feed()

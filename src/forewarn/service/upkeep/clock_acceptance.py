@@ -45,11 +45,11 @@ class Accepted(msgspec.Struct, frozen=True):
 
 
 class ClockAcceptance:
-    def __init__(self, store: Store, writer: Writer, clock: Clock, witness: PollIndex) -> None:
+    def __init__(self, store: Store, writer: Writer, clock: Clock, poll_index: PollIndex) -> None:
         self._store = store
         self._writer = writer
         self._clock = clock
-        self._witness = witness
+        self._poll_index = poll_index
 
     async def accept(self, by: str) -> Accepted | Refused:
         """Follow the wall clock from here on. Raises StoreFailed; nothing has changed then."""
@@ -59,7 +59,7 @@ class ClockAcceptance:
         if self._writer.now().untrusted is None:
             return conflict(TRUSTED)
         # First sights are dated when they are noticed, but stored only from time to time.
-        await self._witness.save(self._writer.now())
+        await self._poll_index.save(self._writer.now())
         done: list[Accepted] = []
         undo: list[Callable[[], None]] = []
 

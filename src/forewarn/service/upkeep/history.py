@@ -43,10 +43,14 @@ class HistoryPage(msgspec.Struct, frozen=True):
 
 class History:
     def __init__(
-        self, store: Store, inventory: MachineIndex, writer: Writer, kept: Duration | None = HISTORY
+        self,
+        store: Store,
+        machine_index: MachineIndex,
+        writer: Writer,
+        kept: Duration | None = HISTORY,
     ) -> None:
         self._store = store
-        self._inventory = inventory
+        self._machine_index = machine_index
         self._writer = writer
         self.pruned = 0  # records, since the process began
         self._kept = kept
@@ -132,7 +136,7 @@ class History:
 
     async def _nobody(self, wanted: HistoryQuery) -> Refused | None:
         """Is there one among the names that is not known now and has no history at all?"""
-        known = self._inventory
+        known = self._machine_index
         hosts = self._store.registry.hosts
         machine, group, host = wanted.machine, wanted.group, wanted.host
         doubts: list[tuple[str, HistoryQuery]] = []

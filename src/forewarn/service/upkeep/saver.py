@@ -20,9 +20,11 @@ log = logger("forewarn")
 
 
 class Saver:
-    def __init__(self, store: Store, witness: PollIndex, writer: Writer, history: History) -> None:
+    def __init__(
+        self, store: Store, poll_index: PollIndex, writer: Writer, history: History
+    ) -> None:
         self._store = store
-        self._witness = witness
+        self._poll_index = poll_index
         self._writer = writer
         self._history = history
         self._told: float | None = None  # when the trouble there is was last told
@@ -43,7 +45,7 @@ class Saver:
 
     async def save(self) -> None:
         try:
-            await self._witness.save(self._writer.now())
+            await self._poll_index.save(self._writer.now())
         except Exception as error:
             if not self._store.healthy():  # else that is what is told
                 log.warning("last-seen times could not be saved", why=str(error))

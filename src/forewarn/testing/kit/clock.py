@@ -72,7 +72,7 @@ class Clock:
     @property
     def speed(self) -> float:
         """How many seconds it runs by itself in one of real time; 0: it stands still."""
-        return self._winder.speed
+        return self._virtual_time.speed
 
     def advance(self, by: Span, *, until: Callable[[], bool] | None = None) -> bool:
         """Jump, stopping at everything due on the way; returns when all of it is visible.
@@ -80,11 +80,11 @@ class Clock:
         With `until`, which is asked at every stop, no further than where it says yes; False if
         it never did.
         """
-        winder, to = self._winder, self._after(by)
+        virtual_time, to = self._virtual_time, self._after(by)
         if until is None:
-            self._run(winder.advance(to))
+            self._run(virtual_time.advance(to))
             return True
-        return self._stop_by_stop(until, to, lambda at: winder.step(at, play=False))
+        return self._stop_by_stop(until, to, lambda at: virtual_time.step(at, play=False))
 
     def play(
         self,
@@ -97,28 +97,28 @@ class Clock:
         in the last `patience` real seconds has fetched it and come back. `until` as there."""
         if _in_a_loop():
             raise RefusedByService(IN_A_LOOP)
-        winder, to, mine = self._winder, self._after(by), voice()
+        virtual_time, to, mine = self._virtual_time, self._after(by), voice()
         if until is None:
-            self._run(winder.play(to, patience, mine))
+            self._run(virtual_time.play(to, patience, mine))
             return True
-        return self._stop_by_stop(until, to, lambda at: winder.step(at, True, patience, mine))
+        return self._stop_by_stop(until, to, lambda at: virtual_time.step(at, True, patience, mine))
 
     def resume(self, speed: float = 1.0) -> None:
         """Let it run by itself, so many seconds in one of real time. It waits for clients at
         every visible change, as `play` does."""
         try:
-            self._run(self._winder.resume(speed))
+            self._run(self._virtual_time.resume(speed))
         except ValueError as error:
             raise RefusedByService(str(error)) from error
 
     def pause(self) -> None:
         """Let it stand still, wherever it is; what was due by then has happened."""
-        self._run(self._winder.pause())
+        self._run(self._virtual_time.pause())
         self._service.settle()
 
     def interrupt(self, lost: Span, what: str = "the service was away") -> None:
         """Let time pass while nobody serves."""
-        clock, to = self._winder.clock, self._after(lost)
+        clock, to = self._virtual_time.clock, self._after(lost)
 
         async def jump() -> None:
             clock.interrupt(what, max(0, to - clock.at))
@@ -130,22 +130,22 @@ class Clock:
         """Let Python's own time (`time.time()`, `datetime.now()` …) be the service's, in this
         whole process: as a context manager, or over a function. Sleeping and `time.monotonic()`
         stay as they are."""
-        return TimePatch(self._winder.clock)
+        return TimePatch(self._virtual_time.clock)
 
     def asking(self, machine: str) -> AbstractContextManager[None]:
         """A request by the test itself: whoever makes it is told apart from the client."""
-        winder = self._service.node.winder
-        return winder.attention.speaking(machine, voice()) if winder else nullcontext()
+        virtual_time = self._service.node.virtual_time
+        return virtual_time.catch_up.speaking(machine, voice()) if virtual_time else nullcontext()
 
     @property
-    def _winder(self) -> VirtualTime:
-        winder = self._service.node.winder
-        if winder is None:
+    def _virtual_time(self) -> VirtualTime:
+        virtual_time = self._service.node.virtual_time
+        if virtual_time is None:
             raise RefusedByService(REAL)
-        return winder
+        return virtual_time
 
     def _after(self, by: Span) -> Time:
-        to = self._winder.clock.at + _length(by)
+        to = self._virtual_time.clock.at + _length(by)
         if to > LAST:
             raise RefusedByService("a clock is wound no further than the year 9000")
         return to
@@ -161,7 +161,7 @@ class Clock:
     ) -> bool:
         """`until` is asked in the test's own thread: it may ask the service anything. Where it
         says yes, all that is visible has been seen, from the very first stop on."""
-        self._run(step(self._winder.clock.at))
+        self._run(step(self._virtual_time.clock.at))
         done = False
         while not until():
             if done:

@@ -84,15 +84,15 @@ class Machine:
 
     def evict(self) -> Event:
         """A spot machine is taken back: a Preempt, 30 seconds of notice, then it is gone."""
-        return self._service.did(self._service.node.leaving.evict(self.name, "test"))
+        return self._service.did(self._service.node.removals.evict(self.name, "test"))
 
     def delete(self) -> Event:
         """It is deleted: a Terminate if its scale set asked to be told, else at once, unseen."""
-        return self._service.did(self._service.node.leaving.delete(self.name, "test"))
+        return self._service.did(self._service.node.removals.delete(self.name, "test"))
 
     def fail(self, type: str = "Redeploy") -> Event:
         """It fails without notice: the event appears as Started."""
-        fail = self._service.node.leaving.fail
+        fail = self._service.node.removals.fail
         return self._service.did(fail(self.name, event_type(type), "test"))
 
     def freeze(self, **details: Unpack[Announcement]) -> Event:
@@ -174,9 +174,9 @@ class Machine:
         node, pause, end = self._service.node, threading.Event(), guard.monotonic() + patience
 
         def asked() -> bool:
-            if node.winder is not None:
-                return node.winder.attention.heard(self.name)
-            return node.witness.polls(self.name) is not None
+            if node.virtual_time is not None:
+                return node.virtual_time.catch_up.heard(self.name)
+            return node.poll_index.polls(self.name) is not None
 
         self._found()
         while not self._service.call(asked):
@@ -202,9 +202,9 @@ class Machine:
         return answer.json()
 
     def _found(self) -> tuple[CoreGroup, CoreMachine]:
-        found = self._service.call(self._service.node.inventory.machine, self.name)
+        found = self._service.call(self._service.node.machine_index.machine, self.name)
         if found is None:
-            raise RefusedByService(self._service.node.inventory.unknown_machine(self.name))
+            raise RefusedByService(self._service.node.machine_index.unknown_machine(self.name))
         return found
 
     def __eq__(self, other: object) -> bool:
@@ -243,7 +243,7 @@ class Group(Sequence[Machine]):
         node = self._service.node
 
         def listed() -> list[Record]:
-            places = map(node.inventory.machine, self.names)
+            places = map(node.machine_index.machine, self.names)
             groups = {place[0].name for place in places if place is not None}
             return [r for r in node.platform.active() if r.group in groups and r.listed]
 
@@ -251,12 +251,12 @@ class Group(Sequence[Machine]):
 
     def evict(self) -> tuple[Event, ...]:
         """Every spot machine of it: a Preempt each."""
-        return self._service.did_all(self._service.node.leaving.evict_all(self.name, "test"))
+        return self._service.did_all(self._service.node.removals.evict_all(self.name, "test"))
 
     def scale_in(self, count: int | None = None, *, to: int | None = None) -> tuple[Event, ...]:
         """Delete so many, or all but so many, those with the highest numbers first."""
-        leaving = self._service.node.leaving
-        return self._service.did_all(leaving.scale_in(self.name, "test", count=count, to=to))
+        removals = self._service.node.removals
+        return self._service.did_all(removals.scale_in(self.name, "test", count=count, to=to))
 
     def schedule(self, type: str, **details: Unpack[Announcement]) -> tuple[Event, ...]:
         """One event for each of its machines, as `Machine.schedule` does."""

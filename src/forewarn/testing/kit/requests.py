@@ -26,17 +26,19 @@ class Requests(Session):
     @property
     def addresses(self) -> dict[str, str]:
         """Where to ask as whom."""
-        groups = self.call(lambda: list(self.node.inventory.groups()))
+        groups = self.call(lambda: list(self.node.machine_index.groups()))
         return {machine.name: machine.addresses[0] for g in groups for machine in g.machines}
 
     def address(self, machine: str) -> str:
         """The loopback address that is this machine's."""
-        inventory = self.node.inventory
-        found = self.call(inventory.machine, machine)
+        machine_index = self.node.machine_index
+        found = self.call(machine_index.machine, machine)
         if found is None:
             none = 'there are none yet; make some: service.scale_set("web", 3)'
-            says = inventory.unknown_machine(machine)
-            raise RefusedByService(says if inventory.count else f"no machine '{machine}': {none}")
+            says = machine_index.unknown_machine(machine)
+            raise RefusedByService(
+                says if machine_index.count else f"no machine '{machine}': {none}"
+            )
         return found[1].addresses[0]
 
     def url(self, machine: object = None) -> str:

@@ -147,7 +147,7 @@ class Service(Requests):
 
     def hosts(self, *names: str) -> tuple[Host, ...]:
         """These hosts; made if they are not there. Machines are put on hosts by `hosts=`."""
-        allowed(self.run(self.node.applying.change(fleets.hosts(*names), by="test")))
+        allowed(self.run(self.node.fleet_apply.change(fleets.hosts(*names), by="test")))
         return tuple(Host(self, name) for name in names)
 
     def host(self, name: str) -> Host:
@@ -255,7 +255,7 @@ class Service(Requests):
 
     def _put(self, wanted: fleets.GroupSpec, listening: bool, *, grow: bool = True) -> Group:
         change = fleets.put(wanted, grow=grow)
-        allowed(self.run(self.node.applying.change(change, by="test")))
+        allowed(self.run(self.node.fleet_apply.change(change, by="test")))
         if listening:
             for group in wanted.groups:
                 self.run(self.node.platform.enable(group))

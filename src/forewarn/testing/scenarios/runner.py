@@ -141,7 +141,7 @@ def _settle_in(service: Service, scenario: Scenario) -> None:
     there = set(service.addresses)
     wanted = {machine.name for machine in scenario.fleet.machines}
     if not there:
-        done = service.run(service.node.applying.fleet(scenario.fleet, by=verbs.BY))
+        done = service.run(service.node.fleet_apply.fleet(scenario.fleet, by=verbs.BY))
         if isinstance(done, Refused):
             raise RefusedByService(done.says)
     elif missing := sorted(wanted - there):

@@ -79,14 +79,14 @@ class Wound:
         self.settle()
 
     def _step(self, to: Time) -> None:
-        winder = self._service.node.winder
-        assert winder is not None
-        stepping = self._service.submit(winder.step(to, self._client is None, self._patience))
+        virtual_time = self._service.node.virtual_time
+        assert virtual_time is not None
+        stepping = self._service.submit(virtual_time.step(to, self._client is None, self._patience))
         try:
             while not stepping.done():
                 for machine in set(self._left()) - self._forgotten:
                     self._forgotten.add(machine)
-                    self._service.call(winder.attention.forget, machine)
+                    self._service.call(virtual_time.catch_up.forget, machine)
                 with contextlib.suppress(TimeoutError):
                     stepping.result(LOOK_EVERY)
             stepping.result()
@@ -177,8 +177,8 @@ class Passing:
         if self._client is not None:
             self._client()
             return
-        inventory = self._service.node.inventory
-        found = self._service.call(lambda: [inventory.machine(m) for m in self._hearing.asked])
+        machine_index = self._service.node.machine_index
+        found = self._service.call(lambda: [machine_index.machine(m) for m in self._hearing.asked])
         there = [one[1].name for one in found if one is not None and one[1].alive]
         end = guard.monotonic() + LAST_LOOK
         with self._hearing.changed:

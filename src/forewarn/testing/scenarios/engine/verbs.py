@@ -80,14 +80,14 @@ def _done(outcome: Outcome | Outcomes | Refused) -> Done | Refused:
 
 def _evict(node: Node, words: d.Evict) -> Awaitable[Outcome | Outcomes | Refused]:
     if words.group:
-        return node.leaving.evict_all(words.group, BY)
-    return node.leaving.evict(words.machine, BY)
+        return node.removals.evict_all(words.group, BY)
+    return node.removals.evict(words.machine, BY)
 
 
 def _fail(node: Node, words: d.Fail) -> Awaitable[Outcome | Outcomes | Refused]:
     if words.host:
         return node.hosts.fail(words.host, BY)
-    return node.leaving.fail(words.machine, EventType(words.type), BY)
+    return node.removals.fail(words.machine, EventType(words.type), BY)
 
 
 def _maintain(node: Node, words: d.Maintain) -> Awaitable[Outcomes | Refused]:
@@ -107,8 +107,8 @@ _VERBS: dict[str, Callable[[Node, Any], Awaitable[Outcome | Outcomes | Refused]]
     "restart": lambda node, words: node.platform.maintain(words.machine, EventType.REBOOT, BY),
     "redeploy": lambda node, words: node.platform.maintain(words.machine, EventType.REDEPLOY, BY),
     "evict": _evict,
-    "delete": lambda node, words: node.leaving.delete(words.machine, BY),
-    "scale-in": lambda node, words: node.leaving.scale_in(
+    "delete": lambda node, words: node.removals.delete(words.machine, BY),
+    "scale-in": lambda node, words: node.removals.scale_in(
         words.group, BY, count=words.count, to=words.to
     ),
     "fail": _fail,
