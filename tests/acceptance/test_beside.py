@@ -35,8 +35,8 @@ from forewarn.core.commands import Define, Delete
 from forewarn.core.events import MAX_READY_NOTE
 from forewarn.core.time import DAY, HOUR, MINUTE
 from forewarn.judge import judge_files
-from forewarn.metadata.endpoint.counts import EndpointCounts
 from forewarn.metadata.endpoint.limits import Limits
+from forewarn.metadata.endpoint.metrics import EndpointCounts
 from forewarn.node.listening import serve, server
 from forewarn.store import MemoryStore, StoreFailed
 from forewarn.store.port import Commit
@@ -463,15 +463,15 @@ def test_a_group_whose_machines_only_wait_is_never_silent(front: bool) -> None:
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Guard time in a test's hands, and how often the sweep has come by, which it does oftener."""
-    seen, tell = [1_000.0, 0.0], EndpointCounts.tell
+    seen, log_hits = [1_000.0, 0.0], EndpointCounts.log_hits
 
     def told(counts: EndpointCounts, now: float) -> None:
-        tell(counts, now)
+        log_hits(counts, now)
         seen[1] += 1
 
     monkeypatch.setattr(guard, "monotonic", lambda: seen[0])
     monkeypatch.setattr(serve, "SWEEP_EVERY", 0.01)
-    monkeypatch.setattr(EndpointCounts, "tell", told)
+    monkeypatch.setattr(EndpointCounts, "log_hits", told)
     return seen
 
 

@@ -18,8 +18,8 @@ from polling import CHUNKED, GET, ODD, asked, until
 from raw import Line, request
 
 from forewarn.metadata.endpoint.app import READ_SIZE, MetadataApp
+from forewarn.metadata.endpoint.fair_queue import TURN
 from forewarn.metadata.endpoint.limits import Limits
-from forewarn.metadata.http.fair_queue import TURN
 from forewarn.metadata.http.protocol import REQUEST_COST
 from forewarn.support import guard
 from forewarn.testing import Service

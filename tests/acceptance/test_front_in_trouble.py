@@ -35,19 +35,19 @@ def test_what_goes_wrong_with_one_caller_is_no_concern_of_the_others(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad, good = Guest(service, "web0_0"), Guest(service, "web1_0")
-    at_once = MetadataApp.at_once
+    answer_poll = MetadataApp.answer_poll
 
-    def moody(self: MetadataApp, plan: Any, address: str, now: Any) -> bytes | None:
+    def moody(self: MetadataApp, known_poll: Any, address: str) -> bytes | None:
         if address == bad.place[0]:
             raise RuntimeError("a page that does not render")
-        return at_once(self, plan, address, now)
+        return answer_poll(self, known_poll, address)
 
     with contextlib.ExitStack() as stack:
         first = stack.enter_context(bad.line())
         others = [stack.enter_context(good.line()) for _ in range(20)]
         for line in (first, *others):
             assert asked(line).status == 200
-        monkeypatch.setattr(MetadataApp, "at_once", moody)
+        monkeypatch.setattr(MetadataApp, "answer_poll", moody)
 
         async def all_at_once() -> None:  # so that one look finds them all
             for line in (first, *others):

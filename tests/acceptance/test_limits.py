@@ -32,8 +32,8 @@ from running import Running
 
 from forewarn.core import Durations
 from forewarn.core.time import MINUTE
-from forewarn.metadata.endpoint.counts import EndpointCounts
 from forewarn.metadata.endpoint.limits import OPEN_FILES, STRANGERS, Limits
+from forewarn.metadata.endpoint.metrics import EndpointCounts
 from forewarn.node import Node, settings
 from forewarn.node.listening import serve
 from forewarn.node.listening.sockets import open_loopback
@@ -75,16 +75,16 @@ class Guard:
 
 @pytest.fixture(scope="module")
 def time() -> Iterator[Guard]:
-    time, tell = Guard(), EndpointCounts.tell
+    time, log_hits = Guard(), EndpointCounts.log_hits
 
     def told(counts: EndpointCounts, now: float) -> None:
-        tell(counts, now)
+        log_hits(counts, now)
         time.sweeps += 1
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(guard, "monotonic", time)
         patch.setattr(serve, "SWEEP_EVERY", 0.01)
-        patch.setattr(EndpointCounts, "tell", told)
+        patch.setattr(EndpointCounts, "log_hits", told)
         yield time
 
 

@@ -11,8 +11,8 @@ from typing import TypeAlias
 import pytest
 
 from forewarn.core import Durations, Event, EventType, Refused
+from forewarn.core.events import MAX_READY_CHANGES
 from forewarn.metadata.upstream import (
-    MAX_CHANGES,
     GroupNews,
     LocalUpstream,
     NotDurable,
@@ -211,7 +211,7 @@ def test_a_machine_may_change_its_word_so_often(stage: Stage) -> None:
     async def body(scene: Scene) -> None:
         await scene.upstream.enable("web")
         event = await scene.reboot()
-        for n in range(MAX_CHANGES):
+        for n in range(MAX_READY_CHANGES):
             assert await scene.upstream.prepare("web_1", "web", event.id, n % 2 == 0, "")
         with pytest.raises(TooOften):
             await scene.upstream.prepare("web_1", "web", event.id, True, "")

@@ -14,15 +14,16 @@ from histories import busy, schedule
 from pair import Differs, Pair
 
 from forewarn.core import EventType
+from forewarn.metadata.endpoint.app import KnownPoll
 from forewarn.metadata.http import front, known_polls
 from forewarn.node import Node
 
 Defect: TypeAlias = Callable[[pytest.MonkeyPatch, Pair], None]
-AtOnce: TypeAlias = Callable[..., bytes | None]
+AnswerPoll: TypeAlias = Callable[..., bytes | None]
 
 
-def _answers(pair: Pair) -> AtOnce:
-    return pair.front.endpoint.at_once
+def _answers(pair: Pair) -> AnswerPoll:
+    return pair.front.endpoint.answer_poll
 
 
 def _change(patch: pytest.MonkeyPatch, pair: Pair, change: Callable[[bytes], bytes]) -> None:
@@ -33,20 +34,20 @@ def _change(patch: pytest.MonkeyPatch, pair: Pair, change: Callable[[bytes], byt
         answer = answers(*asked)
         return answer if answer is None else change(answer)
 
-    patch.setattr(pair.front.endpoint, "at_once", changed)
+    patch.setattr(pair.front.endpoint, "answer_poll", changed)
 
 
 def _replan(patch: pytest.MonkeyPatch, pair: Pair, **fields: object) -> None:
     """What Front takes a poll for, changed."""
     answers = _answers(pair)
 
-    def changed(plan: known_polls.KnownPoll, *asked: Any) -> bytes | None:
+    def changed(plan: KnownPoll, *asked: Any) -> bytes | None:
         other = copy.copy(plan)
         for name, value in fields.items():
             setattr(other, name, value)
         return answers(other, *asked)
 
-    patch.setattr(pair.front.endpoint, "at_once", changed)
+    patch.setattr(pair.front.endpoint, "answer_poll", changed)
 
 
 def _learn(patch: pytest.MonkeyPatch, as_if: Callable[[bytes], bytes]) -> None:
@@ -90,10 +91,10 @@ def closes(patch: pytest.MonkeyPatch, pair: Pair) -> None:
 
 
 def knows_a_request_by_its_beginning(patch: pytest.MonkeyPatch, pair: Pair) -> None:
-    table: dict[bytes, known_polls.KnownPoll | None] = {}
+    table: dict[bytes, KnownPoll | None] = {}
     learn = known_polls.learn
 
-    def learnt(data: bytes) -> known_polls.KnownPoll | None:
+    def learnt(data: bytes) -> KnownPoll | None:
         plan = table[data[:70]] = learn(data)
         return plan
 
@@ -136,22 +137,22 @@ def does_not_ask_for_the_header(patch: pytest.MonkeyPatch, pair: Pair) -> None:
 def takes_everybody_for_one(patch: pytest.MonkeyPatch, pair: Pair) -> None:
     answers, web = _answers(pair), pair.addresses["web_0"]
 
-    def changed(plan: known_polls.KnownPoll, _address: str, *asked: Any) -> bytes | None:
+    def changed(plan: KnownPoll, _address: str, *asked: Any) -> bytes | None:
         return answers(plan, web, *asked)
 
-    patch.setattr(pair.front.endpoint, "at_once", changed)
+    patch.setattr(pair.front.endpoint, "answer_poll", changed)
 
 
 def remembers_its_answers(patch: pytest.MonkeyPatch, pair: Pair) -> None:
     answers, kept = _answers(pair), dict[object, bytes | None]()
 
-    def changed(plan: known_polls.KnownPoll, address: str, *asked: Any) -> bytes | None:
+    def changed(plan: KnownPoll, address: str, *asked: Any) -> bytes | None:
         answer = answers(plan, address, *asked)
         found = kept.setdefault((plan, address), answer)
         fresh = re.search(rb"x-ms-request-id: .*\r\n", answer or b"")
         return found and fresh and re.sub(rb"x-ms-request-id: .*\r\n", fresh[0], found)
 
-    patch.setattr(pair.front.endpoint, "at_once", changed)
+    patch.setattr(pair.front.endpoint, "answer_poll", changed)
 
 
 def tells_nobody_who_asked(patch: pytest.MonkeyPatch, pair: Pair) -> None:
@@ -163,7 +164,7 @@ def tells_nobody_who_asked(patch: pytest.MonkeyPatch, pair: Pair) -> None:
             polls.count -= 1
         return answer
 
-    patch.setattr(pair.front.endpoint, "at_once", changed)
+    patch.setattr(pair.front.endpoint, "answer_poll", changed)
 
 
 def breaks_inside(patch: pytest.MonkeyPatch, pair: Pair) -> None:
@@ -171,7 +172,7 @@ def breaks_inside(patch: pytest.MonkeyPatch, pair: Pair) -> None:
         pair._loop.call_soon(lambda: [][0])
         return None
 
-    patch.setattr(pair.front.endpoint, "at_once", changed)
+    patch.setattr(pair.front.endpoint, "answer_poll", changed)
 
 
 DEFECTS: tuple[Defect, ...] = (

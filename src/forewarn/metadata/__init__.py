@@ -1,1 +1,7 @@
-"""The guests' face: who asks, what they may see, and the bytes they get. Never `control`."""
+"""The metadata endpoint that guests poll.
+
+`http` (connections, parsing, the fast path for ordinary polls) and `faults` (answers that go wrong
+on purpose) stand on `endpoint` (the ASGI application with its callers, documents and limits), which
+reads and changes the service's state only through the port in `upstream`. `workers` implements that
+port for processes of their own.
+"""

@@ -7,20 +7,15 @@ shows what the approval brought about.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import msgspec
 
 from forewarn.core import Event, Group, GroupView, Machine, Now, Refused, view
-from forewarn.core.events import MAX_READY_CHANGES, MAX_READY_NOTE
 from forewarn.core.fleet import Place
 from forewarn.core.refusal import Reason
 from forewarn.service.platform.platform import Platform
 from forewarn.store.port import Commit, OutcomeUnknown, Store, StoreFailed
-
-Moment: TypeAlias = Now  # a face only passes it on
-MAX_NOTE = MAX_READY_NOTE
-MAX_CHANGES = MAX_READY_CHANGES
 
 
 class GroupNews(msgspec.Struct, frozen=True):
@@ -55,7 +50,7 @@ class Upstream(Protocol):
         """Tell the sink every group as it is, and then again after every change."""
         ...
 
-    def now(self) -> Moment: ...
+    def now(self) -> Now: ...
 
     async def enable(self, group: str) -> None:
         """Returns once the group has a document, or raises NotTaken."""
@@ -89,7 +84,7 @@ class Upstream(Protocol):
         version: str,
         incarnation: int,
         events: Collection[str],
-        now: Moment,
+        now: Now,
     ) -> None:
         """A document that lists these events was answered to the machine."""
         ...

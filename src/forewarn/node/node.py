@@ -21,7 +21,6 @@ from forewarn.metadata.endpoint.callers import Callers, Identity
 from forewarn.metadata.endpoint.recorder import Recorder
 from forewarn.metadata.faults.delay import DelayedAnswers
 from forewarn.metadata.faults.inject import ConnectionDrop, FaultInjection
-from forewarn.metadata.http.metrics import readings
 from forewarn.metadata.upstream import LocalUpstream, SilentUpstream
 from forewarn.metadata.workers.hub import Hub
 from forewarn.node.config import Address, Config
@@ -377,7 +376,11 @@ class Node:
         yield from self.metrics.readings(
             self.writer.now(), self.scheduler, self.history.pruned, self.health
         )
-        yield from self.hub.readings() if self.hub else readings(self.endpoint, self.front)
+        if self.hub:
+            yield from self.hub.readings()
+        else:
+            endpoint = self.endpoint
+            yield from endpoint.counts.readings(endpoint.crowd.total, self.front)
         yield from self.faults.readings() if self.faults.allowed else ()
 
     def _stopping(self) -> None:

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from forewarn.metadata.endpoint.counts import TELL_EVERY, EndpointCounts
 from forewarn.metadata.endpoint.limits import (
     OPEN_FILES,
     Admission,
@@ -16,6 +15,7 @@ from forewarn.metadata.endpoint.limits import (
     Limits,
     RateLimits,
 )
+from forewarn.metadata.endpoint.metrics import LOG_EVERY, EndpointCounts
 from forewarn.support import guard
 from forewarn.wire.versions import VERSIONS
 
@@ -115,11 +115,11 @@ def test_a_limit_is_told_once_a_minute_with_how_often() -> None:
     with capture_logs() as entries:
         for _ in range(1_000):
             counts.hit("max_head", "web_0")
-        counts.tell(0.0)
+        counts.log_hits(0.0)
         counts.hit("max_head", "web_1")
-        counts.tell(TELL_EVERY - 1)
+        counts.log_hits(LOG_EVERY - 1)
         assert len(entries) == 1
-        counts.tell(TELL_EVERY)
-        counts.tell(3 * TELL_EVERY)
+        counts.log_hits(LOG_EVERY)
+        counts.log_hits(3 * LOG_EVERY)
     said = [(entry["limit"], entry["times"], entry["last"]) for entry in entries]
     assert said == [("max_head", 1_000, "web_0"), ("max_head", 1, "web_1")]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from structlog.testing import capture_logs
 
-from forewarn.metadata.http.fair_queue import SHARE, TURN, FairQueue
+from forewarn.metadata.endpoint.fair_queue import SHARE, TURN, FairQueue
 
 
 class Turns:

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forewarn.metadata.endpoint.app import KnownPoll
 from forewarn.metadata.endpoint.documents import CLOSE
 from forewarn.metadata.http import known_polls
-from forewarn.metadata.http.known_polls import ALLOWED, MAX_PLAN, MAX_PLANS, KnownPoll, known, learn
+from forewarn.metadata.http.known_polls import ALLOWED, MAX_PLAN, MAX_PLANS, known, learn
 from forewarn.wire.versions import VERSIONS
 
 TARGET = "/metadata/scheduledevents?api-version=2020-07-01"

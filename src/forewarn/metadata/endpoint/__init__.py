@@ -1,1 +1,1 @@
-"""The metadata endpoint as an ASGI application."""
+"""The metadata endpoint as an ASGI application: callers, documents, limits, metrics. No sockets."""

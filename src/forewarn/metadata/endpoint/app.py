@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 
-from forewarn.metadata.endpoint import to_wire
 from forewarn.metadata.endpoint.callers import Caller, Callers
-from forewarn.metadata.endpoint.counts import ROWS, EndpointCounts
-from forewarn.metadata.endpoint.documents import UNCHANGED, GroupDocuments, RenderedDocument
+from forewarn.metadata.endpoint.documents import CLOSE, UNCHANGED, GroupDocuments, RenderedDocument
 from forewarn.metadata.endpoint.extensions import Extensions
+from forewarn.metadata.endpoint.fair_queue import FairQueue
 from forewarn.metadata.endpoint.limits import BufferLimits, ConnectionLimits, Limits, RateLimits
+from forewarn.metadata.endpoint.metrics import ROWS, EndpointCounts
 from forewarn.metadata.endpoint.reply import (
     CUT,
     HANG_UP,
@@ -26,9 +26,7 @@ from forewarn.metadata.endpoint.reply import (
     refused,
 )
 from forewarn.metadata.endpoint.response_headers import ResponseHeaders
-from forewarn.metadata.http.fair_queue import FairQueue
-from forewarn.metadata.http.known_polls import KnownPoll
-from forewarn.metadata.upstream import GroupNews, Moment, NotDurable, OutcomeNotKnown, Upstream
+from forewarn.metadata.upstream import GroupNews, NotDurable, OutcomeNotKnown, Upstream
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
@@ -40,6 +38,20 @@ from forewarn.wire.versions import Version
 READ_SIZE = 16 * 1024  # bytes that are read from a connection at a time, on the long way
 
 log = logger("forewarn")
+
+
+class KnownPoll:
+    """What a poll asks for, as `answer_poll` needs it."""
+
+    __slots__ = ("close", "name", "row", "tags", "version", "which")
+
+    def __init__(self, version: Version, if_none_match: str, close: bool) -> None:
+        self.version = version
+        self.name = version.name
+        self.tags = requests.tags(if_none_match)
+        self.close = close  # the caller wants no other answer on this connection
+        self.which = CLOSE if close else 0  # the answer with the document, if it has changed
+        self.row = ROWS[version.name]  # where it is counted
 
 
 class MetadataApp:
@@ -56,6 +68,7 @@ class MetadataApp:
         self.queue = FairQueue()
         self.read_buffer = memoryview(bytearray(READ_SIZE))
         self.now = upstream.now
+        self._now = upstream.now()  # as of the last `refresh`
         self._witness = upstream.witness
         self._boards = GroupDocuments()
         self._rates = RateLimits(limits.throttle)
@@ -74,13 +87,12 @@ class MetadataApp:
             self._rates = RateLimits(limits.throttle)
             self._throttled = limits.throttle > 0
 
-    def look(self) -> Moment:
-        """What time it is, for all that is had at once until the next look."""
-        now = self.now()
-        self.standing.look(now.at)
-        return now
+    def refresh(self) -> None:
+        """Read the time that `answer_poll` uses until the next call of this method."""
+        self._now = self.now()
+        self.standing.look(self._now.at)
 
-    def at_once(self, plan: KnownPoll, address: str, now: Moment) -> bytes | None:
+    def answer_poll(self, plan: KnownPoll, address: str) -> bytes | None:
         """The whole answer to a poll, or None if it has to take the long way.
 
         What `_reply`, `_document` and `_show` say to the same request, in one piece: with
@@ -100,7 +112,7 @@ class MetadataApp:
         unchanged = 0
         if plan.tags and requests.tag_matches(plan.tags, page.etag):
             unchanged = UNCHANGED
-        self._witness(name, seat.group, plan.name, board.incarnation, page.events, now)
+        self._witness(name, seat.group, plan.name, board.incarnation, page.events, self._now)
         self._polls[plan.row + unchanged] += 1
         answer = page.answers[plan.which + unchanged]
         if answer is None:
@@ -179,7 +191,7 @@ class MetadataApp:
             case requests.GetVersions():
                 return Reply(200, versions_body())
             case requests.GetInstance(version=version, path=path, format=format):
-                facts = to_wire.facts(seat.machine, seat.group, seat.place)
+                facts = seat.facts()
                 match answer(facts, version, path, format):
                     case Found(body=body, content_type=content_type):
                         return Reply(200, body, content_type)
@@ -203,18 +215,20 @@ class MetadataApp:
             await self._upstream.enable(seat.group)
             headers = HANG_UP  # the next poll of this machine meets Front again
         tags = requests.tags(ask.if_none_match)
-        page, unchanged = self._show(seat, ask.version, tags, self.now())
+        page, unchanged = self._show(seat, ask.version, tags)
         headers = (("ETag", page.etag), *headers)
         return Reply(304, headers=headers) if unchanged else Reply(200, page.body, headers=headers)
 
     def _show(
-        self, seat: Caller, version: Version, tags: frozenset[str], now: Moment
+        self, seat: Caller, version: Version, tags: frozenset[str]
     ) -> tuple[RenderedDocument, bool]:
         """The page for this machine, noted as seen by it; and whether it has it already."""
         board = seat.board
         page = board.page(version)
         unchanged = requests.tag_matches(tags, page.etag)
-        self._witness(seat.name, seat.group, version.name, board.incarnation, page.events, now)
+        self._witness(
+            seat.name, seat.group, version.name, board.incarnation, page.events, self.now()
+        )
         self.counts.polls[ROWS[version.name] + unchanged] += 1
         return page, unchanged
 

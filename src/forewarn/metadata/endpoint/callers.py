@@ -6,12 +6,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 
-import msgspec
-
-from forewarn.core import Machine
-from forewarn.core.fleet import Place
 from forewarn.metadata.endpoint.documents import GroupDocument
 from forewarn.metadata.endpoint.limits import STRANGER
+from forewarn.metadata.endpoint.to_wire import Guest
 from forewarn.metadata.upstream import GroupNews
 
 
@@ -20,11 +17,9 @@ class Identity(enum.Enum):
     ASKED = "asked"  # the address the request goes to
 
 
-class Caller(msgspec.Struct, frozen=True):
-    name: str
-    group: str
-    machine: Machine
-    place: Place
+class Caller(Guest, frozen=True):
+    """The machine that a request comes from."""
+
     board: GroupDocument  # its group's
 
 

@@ -17,15 +17,7 @@ from forewarn.metadata.endpoint import to_wire
 from forewarn.metadata.endpoint.callers import Caller, Callers
 from forewarn.metadata.endpoint.documents import GroupDocument, RenderedDocument
 from forewarn.metadata.endpoint.reply import HALF_CLOSED, Gone, Receive, Reply, Scope, refused
-from forewarn.metadata.upstream import (
-    MAX_CHANGES,
-    MAX_NOTE,
-    GroupNews,
-    Moment,
-    Prepared,
-    TooOften,
-    Upstream,
-)
+from forewarn.metadata.upstream import GroupNews, Prepared, TooOften, Upstream
 from forewarn.support import guard
 from forewarn.wire import errors, extensions, requests
 from forewarn.wire.errors import Problem
@@ -34,7 +26,7 @@ from forewarn.wire.versions import Version
 WAKE_SLICE = 64  # callers that wait and are woken before the loop gets its turn
 AT_ONCE = 0.0  # an instant of the loop's time that has long passed
 
-Show: TypeAlias = Callable[[Caller, Version, frozenset[str], Moment], tuple[RenderedDocument, bool]]
+Show: TypeAlias = Callable[[Caller, Version, frozenset[str]], tuple[RenderedDocument, bool]]
 
 
 class Waits:
@@ -151,14 +143,14 @@ class Extensions:
                 patient = await self.waits.until(seat.group, end, receive)
 
     async def prepare(self, seat: Caller, ask: extensions.PutReadiness, body: bytes) -> Reply:
-        word = extensions.read_word(body, MAX_NOTE)
+        word = to_wire.read_readiness(body)
         if isinstance(word, Problem):
             return refused(word)
         say = self._upstream.prepare(seat.name, seat.group, ask.event, word.ready, word.note)
         try:
             return _told_of(await say)
         except TooOften:
-            return refused(errors.changed_too_often(MAX_CHANGES))
+            return refused(to_wire.changed_too_often())
 
     async def readiness(self, seat: Caller, ask: extensions.GetReadiness) -> Reply:
         return _told_of(await self._upstream.prepared(seat.group, ask.event))
@@ -180,7 +172,7 @@ class Extensions:
         return found if found is not None and found.name == seat.name else None
 
     def _answer(self, seat: Caller, version: Version, tags: frozenset[str]) -> Reply:
-        page, unchanged = self._show(seat, version, tags, self._upstream.now())
+        page, unchanged = self._show(seat, version, tags)
         headers = (("ETag", page.etag),)
         return Reply(304, headers=headers) if unchanged else Reply(200, page.body, headers=headers)
 

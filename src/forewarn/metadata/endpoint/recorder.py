@@ -7,10 +7,8 @@ from collections.abc import MutableMapping
 from typing import Any
 from urllib.parse import quote
 
-from forewarn.metadata.endpoint.app import MetadataApp
 from forewarn.metadata.endpoint.callers import Callers
-from forewarn.metadata.endpoint.reply import FAULT, Receive, Scope, Send
-from forewarn.metadata.faults.inject import FaultInjection
+from forewarn.metadata.endpoint.reply import FAULT, ASGIApp, Receive, Scope, Send
 from forewarn.metadata.upstream import Upstream
 from forewarn.service.telemetry.event_trace import EventTrace
 from forewarn.support import guard
@@ -19,7 +17,7 @@ from forewarn.support import guard
 class Recorder:
     def __init__(
         self,
-        app: MetadataApp | FaultInjection,
+        app: ASGIApp,
         seats: Callers,
         upstream: Upstream,
         trace: EventTrace,

@@ -12,6 +12,7 @@ from forewarn.wire.errors import JSON, Problem
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 HANG_UP = (("Connection", "close"),)
 HALF_CLOSED = "forewarn.half_closed"  # in a request's scope: the caller will say no more

@@ -6,11 +6,15 @@ import re
 import uuid
 from collections.abc import Collection
 
+import msgspec
+
 from forewarn.core import Event, GroupKind, GroupView, Machine, Status
+from forewarn.core.events import MAX_READY_CHANGES, MAX_READY_NOTE
 from forewarn.core.fleet import Place
 from forewarn.core.time import SECOND, Time
 from forewarn.wire import document as wire
-from forewarn.wire import extensions
+from forewarn.wire import errors, extensions
+from forewarn.wire.errors import Problem
 from forewarn.wire.instance import Facts, host_name_of
 from forewarn.wire.times import rfc1123
 from forewarn.wire.versions import Version
@@ -19,32 +23,42 @@ VM_SIZE = "Standard_D2s_v5"  # some clients will not believe a machine without o
 
 
 def document(group: GroupView, version: Version) -> wire.Document:
-    """The group's document in a version's dialect."""
+    """Return the group's document with the events that this version lists. Which of their fields it
+    shows is decided when the document is rendered."""
     iaas = group.kind is not GroupKind.CLOUD_SERVICE
-    return wire.shown(
-        wire.Document(
-            group.incarnation,
-            tuple(
-                wire.Event(
-                    id=event.id,
-                    status=event.status.value,
-                    type=event.type.value,
-                    resources=tuple(version.resource(n, iaas=iaas) for n in event.resources),
-                    not_before=_seconds(event.not_before) if event.not_before is not None else None,
-                    description=event.description,
-                    source=event.source.value,
-                    duration=event.duration,
-                )
-                for event in group.events
-                if event.status in (Status.SCHEDULED, Status.STARTED)
-            ),
+    return wire.Document(
+        group.incarnation,
+        tuple(
+            wire.Event(
+                id=event.id,
+                status=event.status.value,
+                type=event.type.value,
+                resources=tuple(version.resource(n, iaas=iaas) for n in event.resources),
+                not_before=_seconds(event.not_before) if event.not_before is not None else None,
+                description=event.description,
+                source=event.source.value,
+                duration=event.duration,
+            )
+            for event in group.events
+            if event.status in (Status.SCHEDULED, Status.STARTED)
+            and event.type.value in version.types
         ),
-        version,
     )
 
 
-def facts(machine: Machine, group: str, place: Place) -> Facts:
-    """What a machine's instance metadata tells of it."""
+class Guest(msgspec.Struct, frozen=True):
+    """A machine, with what its instance metadata is made of."""
+
+    name: str
+    group: str
+    machine: Machine
+    place: Place
+
+    def facts(self) -> Facts:
+        return _facts(self.machine, self.group, self.place)
+
+
+def _facts(machine: Machine, group: str, place: Place) -> Facts:
     computer_name = machine.computer_name or machine.name
     member = re.fullmatch(re.escape(place.scale_set) + r"_(\d+)", machine.name)
     if place.scale_set and member and not machine.computer_name:
@@ -79,6 +93,15 @@ def readiness(event: Event, alive: Collection[str]) -> extensions.Readiness:
         ),
         tuple(name for name in event.resources if name in alive and name not in ready),
     )
+
+
+def read_readiness(body: bytes) -> extensions.ReadinessReport | Problem:
+    """Parse the body of a PUT about the caller's readiness."""
+    return extensions.read_word(body, MAX_READY_NOTE)
+
+
+def changed_too_often() -> Problem:
+    return errors.changed_too_often(MAX_READY_CHANGES)
 
 
 def date(at: Time) -> str:

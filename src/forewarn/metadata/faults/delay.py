@@ -12,11 +12,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
 
-from forewarn.core.time import SECOND
 from forewarn.metadata.endpoint.reply import HALF_CLOSED, IN_PROCESS, UNWOUND, Gone, Receive, Scope
 from forewarn.service.engine.clock import Clock, VirtualClock
 from forewarn.service.engine.ledger import Ledger
 from forewarn.service.engine.scheduler import Scheduler
+from forewarn.support.text import SECOND
 
 MAX_UNWOUND = 10.0  # real seconds that somebody in process waits for a clock that nobody winds
 AT_ONCE = 0.0  # an instant of the loop's time that has long passed

@@ -17,6 +17,7 @@ from forewarn.metadata.endpoint.reply import (
     CUT,
     FAULT,
     IN_PROCESS,
+    ASGIApp,
     Gone,
     Receive,
     Reply,
@@ -195,7 +196,9 @@ class ConnectionDrop:
     """Outside of all the others: what a machine has been shown may be gone when it looks again,
     but not before its answer was recorded."""
 
-    def __init__(self, app: Any, seats: Callers, faults: Faults, event_faults: EventFaults) -> None:
+    def __init__(
+        self, app: ASGIApp, seats: Callers, faults: Faults, event_faults: EventFaults
+    ) -> None:
         self._app = app
         self._seats = seats
         self._faults = faults

@@ -1,1 +1,1 @@
-"""The guests' HTTP server."""
+"""From a socket to the application: the fast path for known polls, and HTTP for everything else."""

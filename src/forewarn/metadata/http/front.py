@@ -28,7 +28,6 @@ from forewarn.metadata.http.protocol import (
     NO_ROOM,
     MetadataProtocol,
 )
-from forewarn.metadata.upstream import Moment
 from forewarn.support import guard
 from forewarn.support.logs import logger
 
@@ -177,14 +176,14 @@ class Front:
 
     def _look(self) -> None:
         """What time it is, for all that is answered in one go."""
-        self._now: Moment = self._app.look()
+        self._app.refresh()
         self._at = guard.monotonic()
 
     def _ready(self) -> None:
         """The loop's one call for all who have something to say. A poll like the one before, on
         a connection that is kept, is answered right here; it is what there is most of."""
         self._look()
-        connections, at_once, now, at = self._connections, self._app.at_once, self._now, self._at
+        connections, answer_poll, at = self._connections, self._app.answer_poll, self._at
         ready = self._epoll.poll(0, BATCH)
         left = BATCH
         while ready:
@@ -210,7 +209,7 @@ class Front:
                     plan = known(data)
                     if plan is None or plan.close or self._draining:
                         self._take(connection, data)
-                    elif (answer := at_once(plan, connection.address, now)) is None:
+                    elif (answer := answer_poll(plan, connection.address)) is None:
                         self._hand_over(connection, first=data)
                     else:
                         self.answered += 1
@@ -297,7 +296,7 @@ class Front:
         if plan is None or self._draining:
             answer = None
         else:
-            answer = self._app.at_once(plan, connection.address, self._now)
+            answer = self._app.answer_poll(plan, connection.address)
         if plan is None or answer is None:
             if self._admit(connection):
                 self._hand_over(connection, first=data)

@@ -12,10 +12,8 @@ from typing import Any
 
 import httptools
 
-from forewarn.metadata.endpoint.counts import ROWS
-from forewarn.metadata.endpoint.documents import CLOSE
+from forewarn.metadata.endpoint.app import KnownPoll
 from forewarn.wire import requests
-from forewarn.wire.versions import Version
 
 MAX_PLAN = 2_048  # bytes of a request that is remembered
 MAX_PLANS = 1_024  # requests that are remembered; the oldest goes first
@@ -38,18 +36,6 @@ ALLOWED = frozenset(
     }
 )
 _TO_KEEP_OR_TO_CLOSE = (b"keep-alive", b"close")
-
-
-class KnownPoll:
-    __slots__ = ("close", "name", "row", "tags", "version", "which")
-
-    def __init__(self, version: Version, if_none_match: str, close: bool) -> None:
-        self.version = version
-        self.name = version.name
-        self.tags = requests.tags(if_none_match)
-        self.close = close  # the caller wants no other answer on this connection
-        self.which = CLOSE if close else 0  # of a page's answers, if it has changed
-        self.row = ROWS[version.name]  # where it is counted
 
 
 _plans: OrderedDict[bytes, KnownPoll] = OrderedDict()

@@ -95,5 +95,5 @@ async def _sweeping(connections: Collection[Any], endpoint: MetadataApp) -> None
             except Exception as error:  # the others are to be looked after all the same
                 if times := failed.again():
                     log.error("a connection could not be looked after", times=times, exc_info=error)
-        endpoint.counts.tell(now)
+        endpoint.counts.log_hits(now)
         trim_after_use(endpoint.buffered)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from forewarn.metadata.endpoint.app import MetadataApp
 from forewarn.metadata.endpoint.callers import Callers
 from forewarn.metadata.endpoint.recorder import Recorder
-from forewarn.metadata.http.metrics import readings
 from forewarn.metadata.workers.remote_upstream import RemoteUpstream
 from forewarn.node.config import Config
 from forewarn.node.listening.serve import serve_guests
@@ -86,7 +85,9 @@ class Worker:
             *(self.config, app, self.endpoint, self._listeners, tasks, self._stack),
             outlived=lambda: self.outlived,
         )
-        self.upstream.readings = lambda: readings(self.endpoint, self.front)
+        self.upstream.readings = lambda: self.endpoint.counts.readings(
+            self.endpoint.crowd.total, self.front
+        )
 
 
 def _surprise(name: str, error: BaseException) -> None:
