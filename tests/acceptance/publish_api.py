@@ -1,4 +1,4 @@
-"""Writes docs/openapi.json anew: the document that the API serves."""
+"""Writes docs/reference/openapi.json anew: the document that the API serves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from api_kit import ask
 
 from forewarn.testing import SAMPLE, Service
 
-PUBLISHED = Path(__file__).parents[2] / "docs" / "openapi.json"
+PUBLISHED = Path(__file__).parents[2] / "docs" / "reference" / "openapi.json"
 
 
 def publish() -> None:

@@ -61,8 +61,8 @@ class Served:
 
     @contextlib.contextmanager
     def rules(self, rules: Path = RULES) -> Iterator[None]:
-        """As docs/networking.md has it. Everybody begins anew, and afterwards once more, with no
-        knowledge of who is where, nor that somebody could not be found."""
+        """As docs/operate/networking.md has it. Everybody begins anew, and afterwards once more,
+        with no knowledge of who is where, nor that somebody could not be found."""
         nft(self.lab, "-f", rules)
         self.fill()
         self.forget()

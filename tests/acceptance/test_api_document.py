@@ -74,7 +74,7 @@ def _links(operation: Any) -> Iterator[Any]:
 
 def test_the_published_document_is_the_one_that_is_served(document: Any) -> None:
     """To publish it anew: python tests/acceptance/publish_api.py"""
-    published = (DOCS / "openapi.json").read_bytes()
+    published = (DOCS / "reference" / "openapi.json").read_bytes()
     assert msgspec.json.decode(published) == document
     assert document["info"]["version"] == __version__
 
@@ -131,7 +131,7 @@ def test_every_command_that_asks_the_service_is_calls_that_anyone_can_make() -> 
 
 
 def test_the_table_of_commands_is_in_the_docs() -> None:
-    text = (DOCS / "api.md").read_text()
+    text = (DOCS / "reference" / "api.md").read_text()
     rows = dict(re.findall(r"^\| `forewarn ([a-z -]+)` \| (.*) \|$", text, re.MULTILINE))
     made: dict[str, list[str]] = {}
     for call, operation in OPERATIONS.items():

@@ -1,4 +1,4 @@
-"""The examples of docs/api.md, run as they stand there."""
+"""The examples of docs/reference/api.md, run as they stand there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from forewarn.testing import SAMPLE, Service
 
-TEXT = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
+TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "api.md").read_text()
 EXAMPLES = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)[
     1:
 ]  # the first says where the service is

@@ -59,7 +59,7 @@ def test_the_package_has_what_it_should_and_nothing_that_can_be_written(package:
         "./usr/share/doc/forewarn/examples/agent/agent.toml",
         "./etc/forewarn/forewarn.toml",
         "./usr/share/doc/forewarn/copyright",
-        "./usr/share/doc/forewarn/install.md",
+        "./usr/share/doc/forewarn/operate/install.md",
     ]:
         assert path in files
     assert [line for line in listed if "root/root" not in line] == []

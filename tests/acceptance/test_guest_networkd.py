@@ -1,5 +1,6 @@
-"""The shipped files for systemd-networkd, sysctl and dnsmasq do what docs/networking.md says: a
-real networkd makes the host's side of it, and a guest gets its address and its route by DHCP."""
+"""The shipped files for systemd-networkd, sysctl and dnsmasq do what docs/operate/networking.md
+says: a real networkd makes the host's side of it, and a guest gets its address and its route by
+DHCP."""
 
 from __future__ import annotations
 

@@ -116,13 +116,13 @@ def test_the_example_is_a_file_of_ports(tmp_path: Path) -> None:
 
 def test_every_counter_is_explained() -> None:
     counters = re.findall(r"^    counter (\w+) ", RULES.read_text(), re.MULTILINE)
-    text = (DEPLOY.parents[1] / "docs/networking.md").read_text()
+    text = (DEPLOY.parents[1] / "docs/operate/networking.md").read_text()
     assert len(counters) > 15
     assert [name for name in counters if f"| `{name}` |" not in text] == []
 
 
 def test_every_file_is_mentioned() -> None:
-    text = (DEPLOY.parents[1] / "docs/networking.md").read_text()
+    text = (DEPLOY.parents[1] / "docs/operate/networking.md").read_text()
     files = [path for path in DEPLOY.rglob("*") if path.is_file()]
     assert len(files) > 8
     assert [path.name for path in files if path.name not in text] == []
@@ -130,7 +130,7 @@ def test_every_file_is_mentioned() -> None:
 
 def test_every_test_that_is_named_exists() -> None:
     """What the rules stop is a table with the test that shows it."""
-    text = (DEPLOY.parents[1] / "docs/networking.md").read_text()
+    text = (DEPLOY.parents[1] / "docs/operate/networking.md").read_text()
     named = set(re.findall(r"`(test_\w+)`", text))
     tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_guest_*.py"))
     assert len(named) > 10

@@ -15,7 +15,7 @@ from netns import needs_root, require
 from snippets import Block, Reader, blocks
 
 ROOT = Path(__file__).parents[2]
-PAGES = ROOT / "docs" / "howto"
+PAGES = ROOT / "docs" / "test" / "howto"
 EXAMPLES = ROOT / "examples" / "clients"
 FENCES = {"go": "go", "node": "js", "csharp": "csharp"}  # what a block of code is called
 NEEDS = {

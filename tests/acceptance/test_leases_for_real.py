@@ -38,8 +38,8 @@ HOST, ELSEWHERE = "10.0.0.1", "10.0.0.2"
 PLACES = (HOST, 80), (HOST, 8080), (ELSEWHERE, 8080)  # where the endpoint is
 DISCOVERY = Path(__file__).parent / "clients/discovery.cs"
 
-# As docs/client-endpoint.md has it, but for what is there to make it short: nobody else is on the
-# link, so no address is looked for twice, and dhclient's script would write to /etc.
+# As docs/applications/endpoint.md has it, but for what is there to make it short: nobody else is
+# on the link, so no address is looked for twice, and dhclient's script would write to /etc.
 CLIENTS = {
     "dhclient": """
         echo 'option forewarn-endpoint code 245 = ip-address;' > $ROOM/dhclient.conf

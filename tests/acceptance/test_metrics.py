@@ -243,7 +243,7 @@ def test_faults_are_counted_by_what_has_become_of_them(service: Service) -> None
 
 
 def test_every_metric_is_documented_and_every_documented_one_exists(service: Service) -> None:
-    text = (DOCS / "monitoring.md").read_text()
+    text = (DOCS / "operate" / "monitoring.md").read_text()
     documented = set(
         re.findall(r"^\| `((?:forewarn|process)_[a-z_]+)(?:\{[a-z_,]*\})?` \|", text, re.M)
     )
@@ -255,7 +255,7 @@ def test_every_metric_is_documented_and_every_documented_one_exists(service: Ser
 
 
 def test_the_documented_labels_are_those_there_are(service: Service) -> None:
-    text = (DOCS / "monitoring.md").read_text()
+    text = (DOCS / "operate" / "monitoring.md").read_text()
     service.get("web_0")
     service.schedule("Reboot", "web_0")
     service.schedule("Freeze", "web_1")

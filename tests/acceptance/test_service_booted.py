@@ -110,7 +110,7 @@ def test_the_second_port_is_handed_over_once_it_is_enabled_and_outlives_a_restar
         assert machine.states(*SOCKETS, OPTIONAL) == ["active", "active", "inactive"]
         poller.ask()
         assert poller.answers() == ["200", "ConnectionRefusedError"]
-        # As docs/install.md has it.
+        # As docs/operate/install.md has it.
         machine.done("systemctl", "stop", *SOCKETS, OPTIONAL, SERVICE)
         machine.done("systemctl", "start", *SOCKETS, OPTIONAL, SERVICE)
         poller.ask()

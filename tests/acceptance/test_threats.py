@@ -1,6 +1,6 @@
-"""Attacks of docs/security.md that no other file of tests tries: each for real, against a service
-that runs. Here those of guests, and what is made of names and prose; those of operators and users
-of the host are in `test_threats_operators`. What belongs to one subject alone (tokens, browsers,
+"""Attacks of docs/operate/security.md that no other file of tests tries: each for real, against a
+service that runs. Here those of guests, and what is made of names and prose; those of operators and
+users of the host are in `test_threats_operators`. What belongs to one subject alone (tokens, browsers,
 limits, the guests' network) is tested where that subject is.
 """
 

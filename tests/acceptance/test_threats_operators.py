@@ -1,5 +1,5 @@
-"""Attacks of docs/security.md that no other file of tests tries: those of operators, of whoever
-would be one, and of users of the host. Guests' are in `test_threats`.
+"""Attacks of docs/operate/security.md that no other file of tests tries: those of operators, of
+whoever would be one, and of users of the host. Guests' are in `test_threats`.
 """
 
 from __future__ import annotations

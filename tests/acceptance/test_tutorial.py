@@ -16,7 +16,8 @@ from forewarn.service.faults.kinds import Kind
 from forewarn.testing import scenarios
 
 ROOT = Path(__file__).parents[2]
-TUTORIAL = ROOT / "docs" / "tutorial.md"
+DOCS = ROOT / "docs" / "test"
+TUTORIAL = DOCS / "tutorial.md"
 EXAMPLE = ROOT / "examples" / "tutorial"
 PAGES = (
     "howto/pytest.md",
@@ -34,7 +35,7 @@ def test_the_tutorial_leads_to_the_example(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_snippet_of_a_page_does_what_is_said(page: str, tmp_path: Path) -> None:
-    file = ROOT / "docs" / page
+    file = DOCS / page
     if "$ curl" in file.read_text("utf-8"):
         require(shutil.which("curl"), "curl: apt-get install curl")
     Reader(tmp_path).read(file)
@@ -52,15 +53,15 @@ def test_the_tutorials_workflow_runs_what_the_tutorial_has_run() -> None:
 
 @pytest.mark.parametrize("page", ["tutorial.md", *PAGES])
 def test_every_link_of_a_page_leads_somewhere(page: str) -> None:
-    file = ROOT / "docs" / page
+    file = DOCS / page
     for target in re.findall(r"\]\((?!https?:)([^)#]*)", file.read_text("utf-8")):
         assert (file.parent / target).exists(), target
 
 
 @pytest.mark.parametrize("page", ["tutorial.md", *PAGES])
 def test_commands_and_scenarios_that_are_only_named_exist(page: str) -> None:
-    text = (ROOT / "docs" / page).read_text("utf-8")
-    known = (ROOT / "docs" / "commands.md").read_text("utf-8")
+    text = (DOCS / page).read_text("utf-8")
+    known = (ROOT / "docs" / "reference" / "commands.md").read_text("utf-8")
     for command in re.findall(r"`forewarn ([a-z]+(?: [a-z][a-z-]+)?)", text):
         assert f"| `forewarn {command}" in known, command
     named = re.findall(r"scenarios? (`[a-z-]+`(?:, `[a-z-]+`)*)", text)
@@ -70,7 +71,7 @@ def test_commands_and_scenarios_that_are_only_named_exist(page: str) -> None:
 
 
 def test_the_recipes_name_every_kind_of_fault() -> None:
-    text = (ROOT / "docs" / "howto" / "pytest.md").read_text("utf-8")
+    text = (DOCS / "howto" / "pytest.md").read_text("utf-8")
     (told,) = re.findall(r"^\[All kinds\].*$", text, re.MULTILINE)
     assert set(re.findall(r"`([a-z-]+)`", told)) == {kind.value for kind in Kind}
 

@@ -155,7 +155,7 @@ def _first(waiting: dict[int, Line]) -> int:
 
 
 def test_the_documented_numbers_of_workers_are_those_there_are(service: Several) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "operate" / "monitoring.md").read_text()
     documented = set(re.findall(r"^\| `(forewarn_workers?_?[a-z_]*)", text, re.M))
     there = {name.partition("{")[0] for name in service.metrics()}
     there = {re.sub("_(bucket|sum|count)$", "", name) for name in there}

@@ -1,6 +1,7 @@
 """The dashboard and the alerts name only what is exposed, and are what their programs can read.
 
-What is exposed is the table in docs/monitoring.md, which another test compares with a real scrape.
+What is exposed is the table in docs/operate/monitoring.md, which another test
+compares with a real scrape.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
-MONITORING = (ROOT / "docs" / "monitoring.md").read_text()
+MONITORING = (ROOT / "docs" / "operate" / "monitoring.md").read_text()
 DASHBOARD: dict[str, Any] = json.loads((ROOT / "deploy" / "grafana" / "forewarn.json").read_text())
 ALERTS: dict[str, Any] = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yml").read_text())
 # The agent's alerts, and what they are about, are tests/unit/agent/test_counting.py's.

@@ -1,4 +1,4 @@
-"""Whatever the service may say to an operator stands in docs/messages.md, with what to do.
+"""Every message for an operator stands in docs/reference/messages.md, with what to do.
 
 The messages are read off the source: lines of the log, refusals, errors that end a command, and
 notes and warnings beside what a command prints. What is filled in when they are said stands as
@@ -122,7 +122,7 @@ def _explained() -> list[str]:
 
 
 def _page() -> str:
-    return (ROOT / "docs" / "messages.md").read_text().replace("\\|", "|")
+    return (ROOT / "docs" / "reference" / "messages.md").read_text().replace("\\|", "|")
 
 
 @cache

@@ -1,4 +1,4 @@
-"""docs/security.md is held by tests: every line of it names some, and those it names exist.
+"""docs/operate/security.md is held by tests: every line of it names some, and those it names exist.
 
 Whether a test really holds its line is for people to judge; that nothing is claimed without one,
 and that no class of threats is left out, is checked here.
@@ -16,7 +16,7 @@ import pytest
 from forewarn.node.settings import CommandTable, Settings
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs/security.md"
+PAGE = ROOT / "docs/operate/security.md"
 
 CLASSES = (
     "Guest against guest",

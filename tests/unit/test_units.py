@@ -67,7 +67,7 @@ def test_the_service_is_exposed_as_little_as_promised(directory: Path) -> None:
     level = re.search(r"Overall exposure level for forewarn\.service: ([0-9.]+)", found.stdout)
     assert level is not None, found.stderr
     assert float(level[1]) < MOST_EXPOSED
-    promised = re.search(r"gives it ([0-9.]+)", (ROOT / "docs/install.md").read_text())
+    promised = re.search(r"gives it ([0-9.]+)", (ROOT / "docs/operate/install.md").read_text())
     assert promised is not None
     assert promised[1] == level[1]
 
@@ -98,7 +98,7 @@ def test_every_service_has_a_limit_of_memory_and_is_slowed_down_before_it(shippe
 
 
 def test_the_memory_of_the_service_is_what_the_documented_sizing_gives() -> None:
-    page = (ROOT / "docs/install.md").read_text()
+    page = (ROOT / "docs/operate/install.md").read_text()
     costs = dict(re.findall(r"^\| `(\w+)` \| ([0-9.]+ [KM]iB) \|", page, flags=re.MULTILINE))
     cost = {name: mebibytes(amount) for name, amount in costs.items()}
     machines, workers = 100_000, 2
@@ -168,12 +168,12 @@ def test_a_start_that_is_refused_never_closes_the_sockets() -> None:
         assert not [key for key in unit(name)["Socket"] if key.startswith("TriggerLimit")]
 
 
-@pytest.mark.parametrize("page", ["access", "backup", "install", "operating"])
+@pytest.mark.parametrize("page", ["access-control", "backup", "install", "guide"])
 def test_whoever_is_told_to_stop_the_service_is_told_to_stop_its_sockets_too(page: str) -> None:
     """Of the service alone, the next poll starts another."""
-    text = (ROOT / f"docs/{page}.md").read_text()
+    text = (ROOT / f"docs/operate/{page}.md").read_text()
     stops = re.findall(r"systemctl stop ([^\n`;]+)", text)
-    assert stops or page == "operating"
+    assert stops or page == "guide"
     for said in stops:
         assert set(said.split()) >= set(NAMES), said
 

@@ -236,7 +236,7 @@ def left() -> float:
 
 def needed(name: str) -> str:
     if not os.environ.get(name):
-        raise Trouble(f"{name} is not set; README.md and docs/hooks.md say what it is")
+        raise Trouble(f"{name} is not set; README.md and docs/applications/hooks.md say what it is")
     return os.environ[name]
 
 

@@ -207,7 +207,7 @@ def settle(directory: Path) -> None:
 
 def needed(name: str) -> str:
     if not os.environ.get(name):
-        raise Trouble(f"{name} is not set: a hook is run by the agent (docs/hooks.md)")
+        raise Trouble(f"{name} is not set: a hook is run by the agent (docs/applications/hooks.md)")
     return os.environ[name]
 
 

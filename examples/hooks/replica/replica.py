@@ -233,7 +233,7 @@ def wait_for(look, otherwise: str):
 
 def needed(name: str) -> str:
     if not os.environ.get(name):
-        raise Trouble(f"{name} is not set: a hook is run by the agent (docs/hooks.md)")
+        raise Trouble(f"{name} is not set: a hook is run by the agent (docs/applications/hooks.md)")
     return os.environ[name]
 
 

@@ -1,5 +1,5 @@
 """What a client can do wrong, by name: what is expected, and whether missing it is wrong or only
-worth a word. `forewarn verdict --rules` prints this table; docs/verdict.md explains it.
+worth a word. `forewarn verdict --rules` prints this table; docs/test/verdict.md explains it.
 """
 
 from __future__ import annotations

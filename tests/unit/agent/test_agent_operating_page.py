@@ -1,4 +1,4 @@
-"""docs/agent-operating.md says what is so: limits, alerts, and every line that the log may have."""
+"""docs/applications/agent-operations.md is true: limits, alerts, and every line of the log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from forewarn.agent.telemetry import http, log
 from forewarn.agent.telemetry import metrics as counting
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs/agent-operating.md").read_text()
+PAGE = (ROOT / "docs/applications/agent-operations.md").read_text()
 AGENT = ROOT / "src/forewarn/agent"
 ALERTS = yaml.safe_load((ROOT / "deploy/prometheus/alerts.yml").read_text())
 

@@ -1,4 +1,4 @@
-"""docs/agent.md says what is so: its configuration can be used, and its limits are real."""
+"""docs/applications/agent.md is true: its configuration can be used, and its limits are real."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from forewarn.agent.planning import attempts, plan
 from forewarn.agent.running import command, runner
 from forewarn.agent.state import store
 
-PAGE = (Path(__file__).parents[3] / "docs/agent.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs/applications/agent.md").read_text()
 
 
 def test_the_configuration_on_it_can_be_used(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from forewarn.agent.telemetry.status import AgentStatus, status
 from forewarn.client.status import EndpointStatus
 from forewarn.client.steps import TROUBLES
 
-DOCS = Path(__file__).parents[3] / "docs/agent-operating.md"
+DOCS = Path(__file__).parents[3] / "docs/applications/agent-operations.md"
 WELL = Health(healthy=True, ready=True, writable=True)
 
 

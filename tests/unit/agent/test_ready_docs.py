@@ -1,4 +1,4 @@
-"""docs/hooks.md names every kind, every option with its default, and every limit."""
+"""docs/applications/hooks.md names every kind, every option with its default, and every limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from forewarn.agent.hooks import (
     wording,
 )
 
-TEXT = (Path(__file__).parents[3] / "docs/hooks.md").read_text()
+TEXT = (Path(__file__).parents[3] / "docs/applications/hooks.md").read_text()
 
 
 def section(kind: str) -> str:

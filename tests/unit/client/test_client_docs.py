@@ -1,4 +1,4 @@
-"""docs/client.md: every snippet runs, every public name and every limit is there."""
+"""docs/applications/client.md: every snippet runs, every public name and every limit is there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from forewarn import client
 from forewarn.client import document, endpoint_state, exchange, pace, rules
 from forewarn.testing import Service
 
-PAGE = Path(__file__).parents[3] / "docs" / "client.md"
+PAGE = Path(__file__).parents[3] / "docs" / "applications" / "client.md"
 SNIPPETS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 

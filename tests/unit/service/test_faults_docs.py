@@ -1,4 +1,4 @@
-"""What docs/faults.md shows is so: its tests pass, and every kind is in its table."""
+"""What docs/test/faults.md shows is so: its tests pass, and every kind is in its table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from forewarn.service.faults.kinds import KINDS
 
-PAGE = (Path(__file__).parents[3] / "docs" / "faults.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "test" / "faults.md").read_text()
 
 
 def test_the_tests_of_the_page_pass() -> None:

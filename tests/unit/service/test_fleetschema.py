@@ -21,8 +21,8 @@ _validator: Any = jsonschema.validators.validator_for(schema())(schema())
 
 
 def test_the_published_schema_is_up_to_date() -> None:
-    assert (DOCS / "fleet.schema.json").read_text() == schema_text(), (
-        "write it anew: forewarn apply --schema > docs/fleet.schema.json"
+    assert (DOCS / "reference" / "fleet.schema.json").read_text() == schema_text(), (
+        "write it anew: forewarn apply --schema > docs/reference/fleet.schema.json"
     )
 
 
@@ -42,7 +42,7 @@ def test_every_key_is_described() -> None:
 
 
 def _examples() -> list[str]:
-    found = re.findall(r"```yaml\n(.*?)```", (DOCS / "fleet.md").read_text(), re.DOTALL)
+    found = re.findall(r"```yaml\n(.*?)```", (DOCS / "operate" / "fleet.md").read_text(), re.DOTALL)
     assert found
     return [SAMPLE.read_text(), *found]
 

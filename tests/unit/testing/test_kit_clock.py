@@ -17,7 +17,7 @@ from forewarn.service.engine.ledger import Hung
 from forewarn.testing import SAMPLE, Clock, RefusedByService, Service
 from forewarn.testing.kit.service import START
 
-CLOCK_PAGE = Path(__file__).parents[3] / "docs" / "clock.md"
+CLOCK_PAGE = Path(__file__).parents[3] / "docs" / "test" / "clock.md"
 
 
 @pytest.fixture

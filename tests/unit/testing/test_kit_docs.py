@@ -1,4 +1,4 @@
-"""docs/testing.md: every snippet runs, and what it names is there."""
+"""docs/test/kit.md: every snippet runs, and what it names is there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from forewarn.testing import Event, Group, Host, Machine, Service
 from forewarn.testing.kit.fleets import Details
 from forewarn.testing.plugin import _marked
 
-PAGE = Path(__file__).parents[3] / "docs" / "testing.md"
+PAGE = Path(__file__).parents[3] / "docs" / "test" / "kit.md"
 SNIPPETS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 

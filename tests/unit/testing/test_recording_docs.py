@@ -1,4 +1,4 @@
-"""docs/record.md tells the truth about what can be told mechanically."""
+"""docs/test/record.md tells the truth about what can be told mechanically."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from forewarn.testing.scenarios import parse
 from forewarn.testing.scenarios.file.shapes import MAX_STEPS
 from forewarn.wire import server_clock
 
-TEXT = (Path(__file__).parents[3] / "docs" / "record.md").read_text("utf-8")
+TEXT = (Path(__file__).parents[3] / "docs" / "test" / "record.md").read_text("utf-8")
 MIB = 1024 * 1024
 
 

@@ -1,4 +1,4 @@
-"""docs/scenarios.md says all there is, and what it says works."""
+"""docs/test/scenarios.md says all there is, and what it says works."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from forewarn.testing.scenarios.file import shapes
 from forewarn.testing.scenarios.file.timeline_shapes import VERBS, FaultEntry, StepEntry
 from forewarn.testing.scenarios.model import Moment
 
-PAGE = (Path(__file__).parents[3] / "docs" / "scenarios.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "test" / "scenarios.md").read_text("utf-8")
 
 
 def blocks(language: str) -> list[str]:

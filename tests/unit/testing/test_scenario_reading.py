@@ -338,4 +338,4 @@ def test_the_schema_accepts_every_way_to_say_something(
 
 
 def test_the_published_schema_is_this_one() -> None:
-    assert (DOCS / "scenario.schema.json").read_text() == scenarios.schema_text()
+    assert (DOCS / "reference" / "scenario.schema.json").read_text() == scenarios.schema_text()

@@ -337,7 +337,7 @@ def test_without_colours_the_shapes_remain() -> None:
 
 
 def test_the_example_in_the_documentation_draws_a_page() -> None:
-    said = (Path(__file__).parents[3] / "docs" / "timeline.md").read_text()
+    said = (Path(__file__).parents[3] / "docs" / "test" / "timeline.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", said, re.DOTALL)
     names: dict[str, Any] = {}
     exec(code, names)
@@ -345,7 +345,7 @@ def test_the_example_in_the_documentation_draws_a_page() -> None:
 
 
 def test_the_documentation_explains_every_sign() -> None:
-    said = (Path(__file__).parents[3] / "docs" / "timeline.md").read_text()
+    said = (Path(__file__).parents[3] / "docs" / "test" / "timeline.md").read_text()
     assert [shape.sign for shape in SHAPES.values() if f"\n| `{shape.sign}` |" not in said] == []
 
 

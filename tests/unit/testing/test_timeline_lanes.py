@@ -314,7 +314,7 @@ def test_nothing_heard_is_an_empty_picture() -> None:
 
 
 def test_every_limit_stands_in_the_documentation() -> None:
-    said = (Path(__file__).parents[3] / "docs" / "timeline.md").read_text()
+    said = (Path(__file__).parents[3] / "docs" / "test" / "timeline.md").read_text()
     rows = dict(re.findall(r"^\| `([A-Z_]+)` \| (\d+) \|", said, re.MULTILINE))
     rooms = (limits, axis, choose_lanes, strips, html_page)
     named = {name: getattr(room, name) for room in rooms for name in vars(room)}

@@ -120,12 +120,13 @@ def _why(tried: Sequence[tuple[str, str]], root: Path, environ: Mapping[str, str
     if kind := container(root, environ):
         but = ", and who answers 404 does not know the address it asks from" if unknown else ""
         return (
-            f"This is {kind}{but}: {_WAYS_OUT[kind]}, or {_NAME_IT} (see docs/client-endpoint.md)."
+            f"This is {kind}{but}: {_WAYS_OUT[kind]}, or {_NAME_IT} "
+            "(see docs/applications/endpoint.md)."
         )
     if unknown:
         return (
             "Who answers 404 does not know this machine: the address it asks from has to be in the "
-            "fleet file, and must not be translated on the way (see docs/networking.md)."
+            "fleet file, and must not be translated on the way (see docs/operate/networking.md)."
         )
     if _AZURE_TAG in _read(root / "sys/class/dmi/id/chassis_asset_tag"):
         return (
@@ -135,15 +136,15 @@ def _why(tried: Sequence[tuple[str, str]], root: Path, environ: Mapping[str, str
     if not has_route(root):
         return (
             f"This machine has no route to {_WELL_KNOWN}: it needs one by its host, which DHCP "
-            f"option 121 can bring (see docs/networking.md), or a lease with option 245; or "
-            f"{_NAME_IT}."
+            "option 121 can bring (see docs/operate/networking.md), or a lease with option 245; "
+            f"or {_NAME_IT}."
         )
     if any(trouble == "refused" for _, trouble in tried):
         return "Somebody is there who does not listen: is the forewarn service running on the host?"
     return (
         "This is no Azure machine, as far as one can tell: if its host runs forewarn, look at the "
-        f"route and the rules for {_WELL_KNOWN} (docs/networking.md); if it is elsewhere, "
-        f"{_NAME_IT} (docs/client-endpoint.md)."
+        f"route and the rules for {_WELL_KNOWN} (docs/operate/networking.md); if it is elsewhere, "
+        f"{_NAME_IT} (docs/applications/endpoint.md)."
     )
 
 

@@ -1,5 +1,6 @@
 """The kinds of refusal that the control API knows (RFC 9457): what each is called, which status it
-has, and what whoever meets it can do. The page at /docs and docs/api.md are made of these words.
+has, and what whoever meets it can do. The page at /docs and docs/reference/api.md are made of
+these words.
 """
 
 from __future__ import annotations

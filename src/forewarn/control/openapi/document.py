@@ -139,7 +139,7 @@ def _says(handler: HTTPRouteHandler, operation: Operation) -> str:
     if operation.text:
         words += (
             f" The body is a {operation.text} as YAML or JSON; a mistake in it is named with its"
-            " line. See docs/fleet.md."
+            " line. See docs/operate/fleet.md."
         )
     role = role_for(handler)
     if role is Role.ADMIN:

@@ -10,7 +10,7 @@ from pathlib import Path
 _SYSCTLS = Path("/proc/sys")
 _ELSEWHERE = (
     "or do without: give the program the machine's own address (forewarn machine list),"
-    " or see docs/containers.md"
+    " or see docs/test/containers.md"
 )
 
 
@@ -20,7 +20,7 @@ def no_linux() -> str | None:
         return None
     return (
         f"a network namespace needs Linux, and this is {sys.platform};"
-        " run the program in a container beside the service (docs/containers.md)"
+        " run the program in a container beside the service (docs/test/containers.md)"
     )
 
 

@@ -1,7 +1,7 @@
 """A picture of what happened: a lane for each machine, over time.
 
-Drawn from the lines of a trace (docs/traces.md) alone, so that a running service, a test and a
-recording of any endpoint look alike. `Lanes` hears the lines, `watch` lets it hear a service;
+Drawn from the lines of a trace (docs/reference/traces.md) alone, so that a running service, a test
+and a recording of any endpoint look alike. `Lanes` hears the lines, `watch` lets it hear a service;
 `live` draws them on a terminal while they come, `text`, `svg` and `html` for whoever looks later.
 """
 

@@ -178,7 +178,7 @@ class Interrupt(StepEntry, kw_only=True, tag_field="do", tag="interrupt"):
 
 
 class FaultEntry(StepEntry, kw_only=True):
-    """A fault, in the words of docs/faults.md. Without a time it is there from the beginning."""
+    """A fault, in the words of docs/test/faults.md. Without a time it is active from the start."""
 
     kind: Annotated[str, says("What goes wrong; forewarn fault kinds lists them.", enum=_KINDS)]
     machine: Annotated[Name, says("Whose requests or events; everybody's if not said.")] = ""
