@@ -1,7 +1,7 @@
 """Attacks of docs/operate/security.md that no other file of tests tries: each for real, against a
 service that runs. Here those of guests, and what is made of names and prose; those of operators and
-users of the host are in `test_threats_operators`. What belongs to one subject alone (tokens, browsers,
-limits, the guests' network) is tested where that subject is.
+users of the host are in `test_threats_operators`. What belongs to one subject alone (tokens,
+browsers, limits, the guests' network) is tested where that subject is.
 """
 
 from __future__ import annotations

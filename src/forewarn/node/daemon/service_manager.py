@@ -60,9 +60,9 @@ async def managed(
 
 def status(node: Node) -> str:
     """For people who look at the service manager."""
-    machines = node.machine_index.count
+    machines, events = node.machine_index.count, len(node.active_events)
     return (
-        f"{machines:,} machine{'' if machines == 1 else 's'}, {len(node.active_events):,} active events;"
+        f"{machines:,} machine{'' if machines == 1 else 's'}, {events:,} active events;"
         f" guests at {listing(node.metadata_urls)}, operators at {node.control_url}"
     )
 
