@@ -95,7 +95,7 @@ class Callers:
             raise Failed(raised.says)
         event = raised.event
         ends = self._ends[event.id] = asyncio.get_running_loop().create_future()
-        approved = await platform.approve_as(machine, event.group, [event.id])
+        approved = await self._node.guests.approve(machine, event.group, [event.id])
         if isinstance(approved, Refused):
             raise Failed(approved.says)
         await ends

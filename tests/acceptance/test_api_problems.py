@@ -124,7 +124,7 @@ def test_what_could_not_be_stored_did_not_happen(
     async def failing(*_: object) -> None:
         raise StoreFailed("no space left")
 
-    monkeypatch.setattr(Writer, "submit_planned", failing)
+    monkeypatch.setattr(Writer, "commit", failing)
     told = ask(service, "POST", "/v1/machines/web_0/restart", idempotency_key="k")
     assert "no space left" in str(is_problem(told, "not-stored")["detail"])
     monkeypatch.undo()

@@ -192,7 +192,7 @@ def test_what_would_start_at_once_is_left_alone(service: Service) -> None:
 
 def test_whoever_raises_an_event_is_told_what_became_of_it(service: Service) -> None:
     fault = service.faults.add("sudden")
-    done = service.run(service.node.platform.maintain("web_0", EventType.REBOOT, "test"))
+    done = service.run(service.node.platform.user_maintenance("web_0", EventType.REBOOT, "test"))
     assert isinstance(done, Outcome)
     assert f"fault {fault.id} (sudden): an event is Started without" in done.notes[0]
 

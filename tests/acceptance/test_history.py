@@ -25,6 +25,7 @@ from forewarn.core.registry import HostPut, HostRemoved, RolloutPut, StateRestor
 from forewarn.core.rollouts.model import Lane, Rollout, Step, prefix
 from forewarn.core.time import DAY
 from forewarn.node.settings import Settings, SettingsError, config
+from forewarn.service.engine.writer import CommitPlan
 from forewarn.service.upkeep import history as service_history
 from forewarn.store.port import HistoryQuery
 from forewarn.support import guard
@@ -73,7 +74,7 @@ def submit(service: Service, group: str, command: c.Command) -> None:
 
 
 def put(service: Service, *puts: Any) -> None:
-    service.run(service.node.writer.submit_all([], puts))
+    service.run(service.node.writer.commit(CommitPlan(puts=puts)))
     service.settle()
 
 

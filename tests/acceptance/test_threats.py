@@ -133,7 +133,7 @@ def test_a_guest_may_change_its_mind_so_often_and_no_more_whatever_restarts(tmp_
         assert taken_back.status == 429
         assert second.node.store.seq == before + 1
         assert put_ready(other, id, "well").status == 200
-        listed = second.node.platform.listed("web0", id)
+        listed = second.node.guests.listed("web0", id)
         assert listed is not None
         assert [ready.note for ready in listed.ready] == ["last", "well"]
 

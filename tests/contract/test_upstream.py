@@ -89,7 +89,7 @@ async def served(tmp_path: Path, remote: bool) -> AsyncIterator[Scene]:
     node = Node(config, store=store)
     if not remote:
         async with node:
-            yield Scene(node, LocalUpstream(node.platform, store), store)
+            yield Scene(node, LocalUpstream(node.guests, store), store)
         return
     tasks = guard.Tasks()
     upstream = RemoteUpstream(dialler(tmp_path / "upstream"), 0, node.clock)

@@ -38,7 +38,7 @@ async def busy(node: Node) -> None:
     """A group with an event that has started and one that is approved but waits, one with an
     event that nobody has approved, one without any, and a machine that is gone."""
     for group in ("web", "shop", "quiet"):
-        await node.platform.enable(group)
+        await node.guests.enable(group)
     await schedule(node, EventType.PREEMPT, GONE)
     await node.advance(START + 30 * MINUTE)
     for machine, type in (("web_1", EventType.FREEZE), ("web_0", EventType.REBOOT)):

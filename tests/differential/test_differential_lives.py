@@ -130,7 +130,7 @@ def test_what_happens_between_two_polls_is_seen_at_once(
 
 def test_an_approval_is_seen_by_the_next_poll_on_another_connection() -> None:
     async def waiting(node: Node) -> None:
-        await node.platform.enable("quiet")
+        await node.guests.enable("quiet")
         await schedule(node, EventType.FREEZE, "quiet")
 
     with Pair(waiting) as pair:
@@ -153,7 +153,7 @@ def test_who_does_not_listen_gets_all_of_it_later() -> None:
     count = 180
 
     async def wordy(node: Node) -> None:
-        await node.platform.enable("quiet")
+        await node.guests.enable("quiet")
         for _ in range(40):
             await schedule(node, EventType.FREEZE, "quiet", description="so " * 150)
 

@@ -64,7 +64,9 @@ class Script:
                 await self.schedule()
             case 3:
                 type = chance.choice([EventType.REBOOT, EventType.REDEPLOY])
-                await self.operate(sim.node.platform.maintain(chance.choice(NAMES), type, "user"))
+                await self.operate(
+                    sim.node.platform.user_maintenance(chance.choice(NAMES), type, "user")
+                )
             case 4:
                 active = sim.node.platform.active()
                 if active:

@@ -14,7 +14,7 @@ import msgspec
 from forewarn.core import Event, Group, GroupView, Machine, Now, Refused, view
 from forewarn.core.fleet import Place
 from forewarn.core.refusal import Reason
-from forewarn.service.platform.platform import Platform
+from forewarn.service.platform.guests import Guests
 from forewarn.store.port import Commit, OutcomeUnknown, Store, StoreFailed
 
 
@@ -95,10 +95,10 @@ class Upstream(Protocol):
 
 
 class LocalUpstream:
-    def __init__(self, platform: Platform, store: Store) -> None:
-        self._platform = platform
+    def __init__(self, guests: Guests, store: Store) -> None:
+        self._guests = guests
         self._store = store
-        self.witness = platform.poll_index.polled
+        self.witness = guests.poll_index.polled
 
     def attach(self, sink: Callable[[GroupNews], None]) -> None:
         def on_commit(_commit: Commit, changed: Mapping[str, Group]) -> None:
@@ -110,17 +110,17 @@ class LocalUpstream:
             sink(group_news(group))
 
     def now(self) -> Now:
-        return self._platform.writer.now()
+        return self._guests.writer.now()
 
     async def enable(self, group: str) -> None:
         try:
-            await self._platform.enable(group)
+            await self._guests.enable(group)
         except (StoreFailed, OutcomeUnknown) as failure:
             raise _not_taken(failure) from failure
 
     async def approve(self, machine: str, group: str, ids: Sequence[str]) -> bool:
         try:
-            decision = await self._platform.approve_as(machine, group, ids)
+            decision = await self._guests.approve(machine, group, ids)
         except (StoreFailed, OutcomeUnknown) as failure:
             raise _not_taken(failure) from failure
         return not isinstance(decision, Refused)
@@ -129,7 +129,7 @@ class LocalUpstream:
         self, machine: str, group: str, id: str, ready: bool, note: str
     ) -> Prepared | None:
         try:
-            decision = await self._platform.prepare_as(machine, group, id, ready, note)
+            decision = await self._guests.prepare(machine, group, id, ready, note)
         except (StoreFailed, OutcomeUnknown) as failure:
             raise _not_taken(failure) from failure
         if isinstance(decision, Refused):
@@ -139,23 +139,23 @@ class LocalUpstream:
         return await self.prepared(group, id)
 
     async def prepared(self, group: str, id: str) -> Prepared | None:
-        event = self._platform.listed(group, id)
+        event = self._guests.listed(group, id)
         return Prepared(event, self._store.groups[group].alive) if event is not None else None
 
     def alive(self, group: str) -> None:
-        self._platform.poll_index.alive(group, self.now())
+        self._guests.poll_index.alive(group, self.now())
 
     # For those who report what others have answered.
 
     def group_of(self, machine: str) -> str | None:
-        return self._platform.machine_index.group_of(machine)
+        return self._guests.machine_index.group_of(machine)
 
     def knows(self, group: str) -> bool:
         return group in self._store.groups
 
     def also(self, machine: str, times: int) -> None:
         """So many more polls, which showed nothing that is not known of already."""
-        if polls := self._platform.poll_index.polls(machine):
+        if polls := self._guests.poll_index.polls(machine):
             polls.count += times
 
 

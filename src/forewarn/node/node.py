@@ -55,6 +55,7 @@ from forewarn.service.indexes.events import ActiveEvents
 from forewarn.service.indexes.hosts import HostIndex
 from forewarn.service.indexes.machines import MachineIndex
 from forewarn.service.indexes.polls import PollIndex
+from forewarn.service.platform.guests import Guests
 from forewarn.service.platform.hosts import Hosts
 from forewarn.service.platform.platform import Platform, new_id
 from forewarn.service.platform.removals import Removals
@@ -185,14 +186,14 @@ class Node:
             store,
             self.writer,
             self.executor,
-            self.feed,
             self.poll_index,
             self.machine_index,
             self.active_events,
             self._new_id,
             event_faults if config.faults else None,
         )
-        event_faults.by_way_of(self.platform.cancel)
+        self.guests = Guests(store, self.writer, self.feed, self.poll_index, self.machine_index)
+        event_faults.cancel_with(self.platform.cancel)
         self.removals = Removals(self.platform)
         self.hosts = Hosts(store, self.platform, self.host_index)
         gates = self.gates = Gates(config.gates)
@@ -213,7 +214,7 @@ class Node:
         self.host_index.load()
         self.active_events.load()
         self.metrics.fleet_counts.load()
-        upstream = LocalUpstream(self.platform, store)
+        upstream = LocalUpstream(self.guests, store)
         if isinstance(self.clock, VirtualClock):
             catch_up = CatchUp(store, upstream.witness)
             upstream.witness = catch_up.polled
@@ -223,7 +224,7 @@ class Node:
         if config.workers:
             await self._gather_workers(upstream, tasks)
         seats = Callers(config.identity, config.speak_as)
-        face = SilentUpstream(self.platform, store) if config.workers else upstream
+        face = SilentUpstream(self.guests, store) if config.workers else upstream
         self.endpoint = MetadataApp(face, seats, config.limits)
         if self.virtual_time is not None:
             self.virtual_time.catch_up.waiting = self.endpoint.beside.waits_now
@@ -240,8 +241,8 @@ class Node:
         prepare = on_loopback if config.identity is Identity.ASKED else None
         self.fleet_apply = FleetApply(store, self.writer, prepare)
         await define(config, self.fleet_apply, self.machine_index)
-        keeper = Saver(store, self.poll_index, self.writer, self.history)
-        self._stack.push_async_callback(keeper.save)
+        saver = Saver(store, self.poll_index, self.writer, self.history)
+        self._stack.push_async_callback(saver.save)
         if trace:
             trace.fleet(store, self.writer.now().at)
         self.scheduler.reread()
@@ -252,8 +253,8 @@ class Node:
         )
         tasks.start(self.scheduler.run(), "scheduler")
         tasks.start(self.health.keep_looking(tasks), "health")
-        tasks.start(keeper.keep_saving(), "saver")
-        tasks.start(keeper.keep_pruning(), "pruner")
+        tasks.start(saver.keep_saving(), "saver")
+        tasks.start(saver.keep_pruning(), "pruner")
         await self._listen(tasks)
         self.health.started = True
         self._stack.callback(self._stopping)

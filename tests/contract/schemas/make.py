@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from forewarn.core import EventType
+from forewarn.service.engine.writer import CommitPlan
 from forewarn.store.sqlite.schema import SCHEMA_VERSION
 from forewarn.testing import Service
 from forewarn.wire.versions import BY_NAME
@@ -112,7 +113,7 @@ def beside(service: Any) -> None:
     how = importlib.import_module("forewarn.service.platform.hosts").How
     allowed(service.run(node.hosts.maintain("rack-1", how("Freeze"), "operator", notice=3 * DAY)))
     event = service.run(node.platform.schedule(type=EventType.FREEZE, machines=("sql-0",), by="x"))
-    service.run(node.platform.prepare_as("sql-0", "sql", event.event.id, True, "drained"))
+    service.run(node.guests.prepare("sql-0", "sql", event.event.id, True, "drained"))
     wanted = drafting.Wanted(
         type=EventType.FREEZE, selection=lanes.Selection(groups=("web",)), by="operator"
     )
@@ -154,7 +155,9 @@ def guarded(service: Any) -> None:
             expires_at=now.at + DAY,
             **more,
         )
-        service.run(node.writer.submit_all([], [registry.TokenPut(token, "created", "operator")]))
+        service.run(
+            node.writer.commit(CommitPlan(puts=[registry.TokenPut(token, "created", "operator")]))
+        )
     key = port.Key("ci", "deploy-1", "f" * 64)
     service.run(node.store.transact(lambda _: port.Batch(now.at, now.lost, key=key)))
     service.run(node.store.answered(key, 201, b'{"event":"A"}'))

@@ -16,7 +16,7 @@ from forewarn.core.refusal import Reason
 from forewarn.core.registry import HostPut
 from forewarn.service.engine.clock import VirtualClock
 from forewarn.service.engine.ledger import Ledger
-from forewarn.service.engine.writer import Writer
+from forewarn.service.engine.writer import CommitPlan, Writer
 from forewarn.service.fleet import edit
 from forewarn.service.fleet.apply import FleetApply, fleet_of
 from forewarn.service.fleet.diff import MAX_DETAILED, Difference, compare
@@ -192,7 +192,7 @@ def test_removing_a_host_that_something_is_planned_for_is_refused(applied: Appli
 def test_what_has_happened_since_stays(applied: Applied) -> None:
     node, run = applied.node, applied.service.run
     sick = Host(name="a", health=Health.DEGRADED, note="fans")
-    run(node.writer.submit_all([], [HostPut(sick)]))
+    run(node.writer.commit(CommitPlan(puts=[HostPut(sick)])))
     applied.service.get("w0")
     moved = applied.service.redeploy("w1")
     applied.service.approve("w1", moved)

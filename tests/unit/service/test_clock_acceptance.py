@@ -20,6 +20,7 @@ from forewarn.drivers.port import Again, Checked, Done, NotYet, Observed, Ok, Pe
 from forewarn.node import Config, Node
 from forewarn.service.access.tokens import Created, NewToken
 from forewarn.service.engine.clock import ClockLimits, RealClock
+from forewarn.service.engine.writer import CommitPlan, RequestContext
 from forewarn.service.fleet.read import parse
 from forewarn.service.rollouts.gates import Answer
 from forewarn.service.rollouts.request import RolloutRequest
@@ -209,7 +210,7 @@ def test_hosts_tokens_and_keys_are_dated_by_the_right_clock_and_last_as_long_as_
             assert not before.token.valid(node.writer.now().at)
             wrongly = await create(node, "wrongly", 10 * DAY)
             await node.hosts.degrade("h1", "operator")
-            await node.writer.under(key).submit_all([])
+            await node.writer.for_request(RequestContext(key)).commit(CommitPlan())
             await node.store.answered(key, 200, b"{}")
             await world.advance(node, MINUTE)
         world.error = 0

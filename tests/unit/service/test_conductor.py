@@ -302,8 +302,8 @@ def test_a_surprise_pauses_the_rollout_and_is_its_reason(service: Service) -> No
     announcer = service.node.reconciler._announcer
     announce = announcer.announce
 
-    async def stumble(rollout: Rollout, wanted: Step) -> AnnounceResult | Refused:
-        raise RuntimeError(f"nobody has thought of this: {rollout.id}, {wanted.cause}")
+    async def stumble(rollout: Rollout, step: Step) -> AnnounceResult | Refused:
+        raise RuntimeError(f"nobody has thought of this: {rollout.id}, {step.cause}")
 
     announcer.announce = stumble  # type: ignore[method-assign]
     id = start(service)

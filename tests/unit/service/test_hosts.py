@@ -185,7 +185,7 @@ def test_a_first_poll_is_answered_though_the_group_is_disabled_in_the_same_momen
 
     async def both() -> None:
         service_disabled = platform.disable("a", "test")
-        await asyncio.wait_for(asyncio.gather(platform.enable("a"), service_disabled), 5)
+        await asyncio.wait_for(asyncio.gather(service.node.guests.enable("a"), service_disabled), 5)
 
     service.disable("a")
     service.run(both())

@@ -52,7 +52,7 @@ def test_what_was_counted_along_is_what_there_is(seed: int) -> None:
                     kind = chance.choice([EventType.REBOOT, EventType.FREEZE])
                     service.run(node.platform.schedule(type=kind, machines=(machine,), by="test"))
                 case 2:
-                    service.run(node.platform.maintain(machine, EventType.REDEPLOY, "test"))
+                    service.run(node.platform.user_maintenance(machine, EventType.REDEPLOY, "test"))
                 case 3:
                     for event in node.platform.active()[:2]:
                         service.approve(machine, event)

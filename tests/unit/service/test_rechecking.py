@@ -82,14 +82,14 @@ class Watched:
     def before_the_commit(self, happens: Callable[[], Awaitable[Any]]) -> None:
         """When the next verb has looked at everything, and has not committed yet."""
         writer = self.node.writer
-        original = writer.submit_planned
+        original = writer.commit
 
         async def late(plan: Any) -> Any:
-            self._patch.setattr(writer, "submit_planned", original)
+            self._patch.setattr(writer, "commit", original)
             assert not isinstance(await happens(), Refused)
             return await original(plan)
 
-        self._patch.setattr(writer, "submit_planned", late)
+        self._patch.setattr(writer, "commit", late)
 
     def host(self, name: str) -> Host:
         return self.node.store.registry.hosts[name]

@@ -13,6 +13,7 @@ from forewarn.core import commands as c
 from forewarn.core.events import Joint, Span
 from forewarn.core.time import MINUTE, SECOND
 from forewarn.judge import judge_files
+from forewarn.service.engine.writer import CommitPlan
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
 from forewarn.testing import Service
@@ -40,7 +41,7 @@ def said(path: Path, *kinds: str) -> list[dict[str, Any]]:
 
 
 def submit(service: Service, *commands: tuple[str, c.Command]) -> None:
-    outcome = service.run(service.node.writer.submit_all(list(commands)))
+    outcome = service.run(service.node.writer.commit(CommitPlan(list(commands))))
     assert not isinstance(outcome, Refused), outcome.says
     service.settle()
 

@@ -21,7 +21,7 @@ from forewarn.core.access import Limit, Role
 from forewarn.service.access.tokens import LOCAL_NAME, Tokens
 from forewarn.service.engine.feed import Feed
 from forewarn.service.engine.virtual_time import VirtualTime
-from forewarn.service.engine.writer import Check
+from forewarn.service.engine.writer import Check, RequestContext
 from forewarn.service.faults.registry import Faults
 from forewarn.service.fleet.apply import FleetApply
 from forewarn.service.platform.hosts import Hosts
@@ -81,13 +81,13 @@ class Context(msgspec.Struct, frozen=True):
             return Asked(
                 caller, self.platform, self.removals, self.hosts, self.rollouts, self.tokens
             )
-        platform = self.platform.under(key, unless)
+        request = RequestContext(key, unless)
         return Asked(
             caller,
-            platform,
-            Removals(platform),
-            self.hosts.through(platform),
-            self.rollouts.through(platform),
+            self.platform.for_request(request),
+            self.removals.for_request(request),
+            self.hosts.for_request(request),
+            self.rollouts.for_request(request),
             self.tokens,
             key,
             unless,

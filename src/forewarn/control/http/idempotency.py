@@ -19,6 +19,7 @@ from forewarn.control.http import authorization, replay
 from forewarn.control.http.errors import ProblemError
 from forewarn.control.openapi import operations
 from forewarn.control.openapi.operation import Operation
+from forewarn.service.engine.writer import CommitPlan, RequestContext
 from forewarn.store.port import Key, StoreFailed
 from forewarn.support.logs import logger
 
@@ -127,7 +128,9 @@ class IdempotencyKeys:
         try:
             if await store.keyed(key.owner, key.name) is None:
                 # There was nothing to do; that it was asked is to be known all the same.
-                await self._desk.platform.writer.under(key).submit_all([])
+                await self._desk.platform.writer.for_request(RequestContext(key)).commit(
+                    CommitPlan()
+                )
         except StoreFailed as error:
             _not_kept(key, error)
         else:

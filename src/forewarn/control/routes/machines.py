@@ -94,12 +94,12 @@ def handlers(desk: AtHand) -> list[Any]:
     @post("/v1/machines/{name:str}/restart", status_code=200, opt=KEEPS_LIMITS)
     async def restart(ask: Ask, name: FromPath[str]) -> s.Outcome:
         authorization.machines(ask, name)
-        return outcome(await ask.platform.maintain(name, EventType.REBOOT, ask.by))
+        return outcome(await ask.platform.user_maintenance(name, EventType.REBOOT, ask.by))
 
     @post("/v1/machines/{name:str}/redeploy", status_code=200, opt=KEEPS_LIMITS)
     async def redeploy(ask: Ask, name: FromPath[str]) -> s.Outcome:
         authorization.machines(ask, name)
-        return outcome(await ask.platform.maintain(name, EventType.REDEPLOY, ask.by))
+        return outcome(await ask.platform.user_maintenance(name, EventType.REDEPLOY, ask.by))
 
     @post("/v1/machines/{name:str}/restore", status_code=200, opt=KEEPS_LIMITS)
     async def restore(ask: Ask, name: FromPath[str]) -> s.Restored:

@@ -19,7 +19,7 @@ from forewarn.core.registry import TokenPut, TokenRemoved
 from forewarn.core.time import DAY, Duration
 from forewarn.service.access import secret
 from forewarn.service.access.secret import Secret
-from forewarn.service.engine.writer import Plan, Writer
+from forewarn.service.engine.writer import CommitPlan, Writer
 from forewarn.service.indexes.polls import PollIndex
 from forewarn.store.port import States, Store
 from forewarn.support.suggest import instead_of
@@ -132,7 +132,7 @@ class Tokens:
     async def create(self, wanted: NewToken, by: str) -> Created | Refused:
         made: list[Created] = []
 
-        def plan(states: States) -> Plan | Refused:
+        def plan(states: States) -> CommitPlan | Refused:
             made.clear()
             tokens, now = states.registry.tokens, self._now()
             expires = _expiry(wanted, now)
@@ -159,9 +159,9 @@ class Tokens:
             )
             made.append(Created(token=token, secret=shown, notes=_notes(wanted, states)))
             removed = [TokenRemoved(old.id) for old in room]
-            return Plan(puts=[*removed, TokenPut(token, "created", by)])
+            return CommitPlan(puts=[*removed, TokenPut(token, "created", by)])
 
-        done = await self._writer.submit_planned(plan)
+        done = await self._writer.commit(plan)
         return done if isinstance(done, Refused) else made[0]
 
     async def revoke(self, said: str, by: str, *, force: bool = False) -> Token | Refused:
@@ -170,7 +170,7 @@ class Tokens:
         if isinstance(found, Refused):
             return found
 
-        def plan(states: States) -> Plan | Refused:
+        def plan(states: States) -> CommitPlan | Refused:
             tokens, now = states.registry.tokens, self._now()
             token = tokens.get(found.id)
             if token is None:
@@ -187,9 +187,9 @@ class Tokens:
                     " mean it (--force)"
                 )
             revoked = msgspec.structs.replace(token, revoked_at=now, revoked_by=by)
-            return Plan(puts=[TokenPut(revoked, "revoked", by)])
+            return CommitPlan(puts=[TokenPut(revoked, "revoked", by)])
 
-        done = await self._writer.submit_planned(plan)
+        done = await self._writer.commit(plan)
         return done if isinstance(done, Refused) else self._store.registry.tokens[found.id]
 
     def _now(self) -> Time:

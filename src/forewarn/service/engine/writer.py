@@ -1,16 +1,14 @@
-"""From a command to a commit: reads the clock, decides, and waits until it is durable."""
+"""From a command to a commit: read the clock, decide, and wait until the decision is durable."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
 
 from forewarn.core import Changes, Command, Durations, Group, Now, Refused, Time
-from forewarn.core.commands import Approve
 from forewarn.core.deciding.joint import decide_together
-from forewarn.core.refusal import Reason
 from forewarn.core.registry import Put
 from forewarn.service.engine import otel
 from forewarn.service.engine.clock import Clock
@@ -20,22 +18,32 @@ from forewarn.store.port import Batch, Entry, Key, States, Store
 Check: TypeAlias = Callable[[States], Refused | None]
 
 
+class RequestContext(msgspec.Struct, frozen=True):
+    """What the caller of one request attaches to whatever the request commits."""
+
+    key: Key | None = None  # its idempotency key, stored in the same commit
+    precondition: Check | None = None  # asked about the states that the commit would change
+
+
+NO_CONTEXT = RequestContext()  # of what the service does by itself, and of guests
+
+
 class Decided(msgspec.Struct, frozen=True):
-    """What a command brings about in a group without events, decided beforehand: it holds if
-    the group is still the one it was, None being one that is not there."""
+    """The changes of a command to a group without events, decided before the commit. Valid only
+    while the group is still `before`; None stands for a group that does not exist."""
 
     before: Group | None
     changes: Changes
     after: Group
 
 
-class Plan(msgspec.Struct, frozen=True):
-    """What is to be done in one commit. A group that is in `decided` has one command only."""
+class CommitPlan(msgspec.Struct, frozen=True):
+    """The contents of one commit. A group in `decided` has exactly one command."""
 
-    commands: Sequence[tuple[str, Command]] = ()
+    commands: Sequence[tuple[str, Command]] = ()  # each for a group, decided in this order
     puts: Sequence[Put] = ()
     decided: Mapping[str, Decided] = {}
-    notes: Sequence[str] = ()  # what the caller is to be told, whatever the commands say
+    notes: Sequence[str] = ()  # for the caller, in addition to the notes of the commands
 
 
 class Writer:
@@ -45,93 +53,72 @@ class Writer:
         clock: Clock,
         rules: Durations,
         ledger: Ledger,
-        key: Key | None = None,
-        unless: Check | None = None,
+        request: RequestContext = NO_CONTEXT,
     ) -> None:
         self._store = store
         self._clock = clock
         self._ledger = ledger
-        self._key = key
-        self._unless = unless
+        self._request = request
         self.rules = rules
 
-    def under(self, key: Key | None, unless: Check | None = None) -> Writer:
-        """For one request: under the name that its caller has for it, which is committed with
-        what it does; and only if `unless` has no objection to the state that it is done to."""
-        return Writer(self._store, self._clock, self.rules, self._ledger, key, unless)
+    def for_request(self, request: RequestContext) -> Writer:
+        """Return a writer whose commits carry the key and the precondition of one request."""
+        return Writer(self._store, self._clock, self.rules, self._ledger, request)
 
     def now(self) -> Now:
         return self._clock.now(self.rules)
 
     def restored(self, at: Time) -> None:
-        """A copy became the state then: what was Scheduled in it waits for a while."""
+        """Note that a copy became the state at this time: its Scheduled events wait for a while."""
         self._clock.restored(at)
 
     async def submit(self, group: str, command: Command) -> Changes | Refused:
-        """Decide and make durable. Raises StoreFailed if it could not be; then nothing happened."""
-        decisions = await self.submit_all([(group, command)])
+        """Decide one command and make it durable. If StoreFailed is raised, nothing happened."""
+        decisions = await self.commit(CommitPlan([(group, command)]))
         return decisions if isinstance(decisions, Refused) else decisions[0]
 
-    async def submit_all(
-        self, commands: Sequence[tuple[str, Command]], puts: Sequence[Put] = ()
+    async def commit(
+        self, plan: CommitPlan | Callable[[States], CommitPlan | Refused]
     ) -> Sequence[Changes] | Refused:
-        """Several commands, also to several groups, and what changes beside them, in one commit:
-        all, or the first refusal and nothing. Each is decided after the one before it."""
+        """Make all of a plan durable in one commit, or return the first refusal and change
+        nothing. Each command is decided on the states that the one before it leaves behind.
 
-        def plan(_states: States) -> Plan:
-            return Plan(commands, puts)
-
-        return await self.submit_planned(plan)
-
-    async def submit_planned(
-        self, plan: Callable[[States], Plan | Refused]
-    ) -> Sequence[Changes] | Refused:
-        """As `submit_all`, with what is to be done read off the states it is done to."""
+        A function is called with the states that the commit would change.
+        """
         decisions: list[Changes] = []
         refusal: list[Refused] = []
+        precondition = self._request.precondition
 
         def work(states: States) -> Batch:
             decisions.clear()
             refusal.clear()
             now = self.now()
-            planned = (self._unless(states) if self._unless else None) or plan(states)
+            refused = precondition(states) if precondition else None
+            planned = refused or (plan if isinstance(plan, CommitPlan) else plan(states))
             if isinstance(planned, Refused):
                 refusal.append(planned)
                 return Batch(now.at, now.lost)
-            known = {n: d for n, d in planned.decided.items() if states.get(n) is d.before}
-            commands = [(n, c) for n, c in planned.commands if n not in known]
-            decided = decide_together(states, commands, now)
-            if isinstance(decided, Refused):
-                refusal.append(decided)
+            valid = {n: d for n, d in planned.decided.items() if states.get(n) is d.before}
+            commands = [(n, c) for n, c in planned.commands if n not in valid]
+            together = decide_together(states, commands, now)
+            if isinstance(together, Refused):
+                refusal.append(together)
                 return Batch(now.at, now.lost)
-            decisions.extend(decided.decisions)
-            otel.remember(span, decided.items)
-            entries = [Entry(n, d.changes.items) for n, d in known.items() if d.changes.items]
-            entries += [Entry(group, items) for group, items in decided.items.items()]
-            after = {**decided.after, **{name: one.after for name, one in known.items()}}
-            notes = (*planned.notes, *(note for one in decided.decisions for note in one.notes))
+            decisions.extend(together.decisions)
+            otel.remember(span, together.items)
+            entries = [Entry(n, d.changes.items) for n, d in valid.items() if d.changes.items]
+            entries += [Entry(group, items) for group, items in together.items.items()]
+            after = {**together.after, **{name: decided.after for name, decided in valid.items()}}
+            notes = [*planned.notes, *(note for changes in decisions for note in changes.notes)]
+            events = [changes.event for changes in decisions if changes.event]
             return Batch(
                 *(now.at, now.lost, tuple(entries), tuple(planned.puts), after),
-                key=self._key,
+                key=self._request.key,
                 notes=tuple(dict.fromkeys(notes)),
-                about=tuple(dict.fromkeys(one.event for one in decided.decisions if one.event)),
+                about=tuple(dict.fromkeys(events)),
             )
 
         with self._ledger.hold("command"), otel.span("commit") as span:
             commit = await self._store.transact(work)
             otel.committed(span, commit, refusal)
         return refusal[0] if refusal else decisions
-
-    async def approve(self, group: str, ids: Collection[str], by: str) -> Changes | Refused:
-        """A guest's approval. An id that is not active may name an event that is over: that is
-        looked up, and once more if one ended while we looked."""
-        over: frozenset[str] = frozenset()
-        for _ in range(2):
-            decision = await self.submit(group, Approve(ids=tuple(ids), by=by, over=over))
-            if not isinstance(decision, Refused) or decision.reason is not Reason.UNKNOWN:
-                return decision
-            records = await self._store.records(ids)
-            over = frozenset(
-                id for id, event in records.items() if event.group == group and event.listed
-            )
-        return await self.submit(group, Approve(ids=tuple(ids), by=by, over=over))

@@ -1,10 +1,10 @@
-"""Faults of events: one that is Started without having been Scheduled, one that vanishes, one with
-hardly any notice; and a group whose document starts over.
+"""Faults of events: an event that is Started without having been Scheduled, one that vanishes, one
+with hardly any notice; and a group whose document starts over.
 
-All of them by the ordinary commands, at the one place where events are announced
-(`Platform.announce_all`); who asked, and which fault it was, stands in the history. An event that
-is not announced at all, or starts at once anyway, is left alone, and so is one that goes together
-with those of other groups, but that it may vanish with them.
+All of them use the ordinary commands, at the one place where events are announced
+(`Platform.announce_all`); the history says who asked, and which fault it was. Events that are not
+announced, or start at once, meet no fault; events that start together with those of other groups
+can only vanish, with all of them.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from forewarn.support.logs import logger
 
 log = logger("forewarn")
 
-ALONE = frozenset({Kind.SUDDEN, Kind.SHORT_NOTICE})  # not for what goes together with others
+ALONE = frozenset({Kind.SUDDEN, Kind.SHORT_NOTICE})  # not for events of several groups
 
 
-class FaultedEvent:
-    """What is announced instead, and what whoever asked should know of it."""
+class FaultedCommands:
+    """The commands that are submitted instead, and notes about it for the caller."""
 
     def __init__(self, commands: Sequence[tuple[str, c.Command]]) -> None:
         self.commands = commands
         self.notes: list[str] = []
         self.met: list[tuple[Fault, Event]] = []
-        self.stands = False  # it has been announced
+        self.announced = False
 
 
 class EventFaults:
@@ -61,46 +61,46 @@ class EventFaults:
         self._until_seen: dict[str, tuple[Fault, str]] = {}  # by event: and its group
         self._cancel: Callable[[str, str, str], Awaitable[Any]] | None = None
 
-    def by_way_of(self, cancel: Callable[[str, str, str], Awaitable[Any]]) -> None:
-        """How an event is withdrawn: which, by whom, why."""
+    def cancel_with(self, cancel: Callable[[str, str, str], Awaitable[Any]]) -> None:
+        """Set how an event is cancelled: its id, by whom, why."""
         self._cancel = cancel
 
     @contextmanager
-    def bending(self, commands: Sequence[tuple[str, c.Command]]) -> Iterator[FaultedEvent]:
-        """The commands, with those changed that a fault meets. If they are not carried out, it
-        has met nobody."""
-        bent = FaultedEvent(commands)
+    def applied_to(self, commands: Sequence[tuple[str, c.Command]]) -> Iterator[FaultedCommands]:
+        """Yield the commands, changed where a fault meets their event. Unless the caller sets
+        `announced`, the faults count as not consumed."""
+        faulted = FaultedCommands(commands)
         if self._faults.meets_events:
-            self._bend(bent, self._writer.now())
+            self._apply(faulted, self._writer.now())
         try:
-            yield bent
+            yield faulted
         finally:
-            for fault, event in bent.met:
-                if not bent.stands:
+            for fault, event in faulted.met:
+                if not faulted.announced:
                     self._faults.give_back(fault, event.resources)
                 elif fault.kind is Kind.VANISH:
-                    self._let_vanish(fault, event)
+                    self._vanish(fault, event)
 
-    def _bend(self, bent: FaultedEvent, now: Now) -> None:
+    def _apply(self, faulted: FaultedCommands, now: Now) -> None:
         states: dict[str, Group] = {}
         planned: list[tuple[str, c.Command]] = []
-        for name, command in bent.commands:
+        for name, command in faulted.commands:
             group = states.get(name) or self._store.groups[name]
             expected = decide(group, command, now)
             if isinstance(expected, Refused):
-                return  # and so will all of it be
-            instead = self._instead(bent, group, expected, now) or [command]
-            for one in instead:
-                done = decide(group, one, now)
+                return  # the whole announcement will be refused
+            instead = self._instead(faulted, group, expected, now) or [command]
+            for replacement in instead:
+                done = decide(group, replacement, now)
                 if isinstance(done, Refused):
                     break
                 group = apply(group, done.items)
             states[name] = group
-            planned += [(name, one) for one in instead]
-        bent.commands = planned
+            planned += [(name, replacement) for replacement in instead]
+        faulted.commands = planned
 
     def _instead(
-        self, bent: FaultedEvent, group: Group, expected: Changes, now: Now
+        self, faulted: FaultedCommands, group: Group, expected: Changes, now: Now
     ) -> list[c.Command] | None:
         event = _raised(expected)
         if event is None:
@@ -116,11 +116,11 @@ class EventFaults:
         if instead and isinstance(decide(group, instead[0], now), Refused):
             self._faults.give_back(fault, event.resources)
             return None
-        bent.met.append((fault, event))
-        bent.notes.append(f"fault {fault.id} ({fault.kind.value}): {fault.nature.says}")
+        faulted.met.append((fault, event))
+        faulted.notes.append(f"fault {fault.id} ({fault.kind.value}): {fault.nature.says}")
         return instead
 
-    def _let_vanish(self, fault: Fault, event: Event) -> None:
+    def _vanish(self, fault: Fault, event: Event) -> None:
         if fault.seconds is None:
             self._until_seen[event.id] = fault, event.group
             self._faults.look_again()
@@ -137,9 +137,14 @@ class EventFaults:
             return  # it has been cleared meanwhile
         done = await self._cancel(event, f"fault {fault.id}", fault.kind.value)
         if isinstance(done, Refused):
-            log.info("an event did not vanish", fault=fault.id, id=event, why=done.says)
+            log.info(
+                "a fault could not withdraw its event",
+                fault=fault.id,
+                event_id=event,
+                why=done.says,
+            )
 
-    # For those who answer.
+    # For the metadata endpoint.
 
     @property
     def watched(self) -> set[str]:
@@ -147,23 +152,23 @@ class EventFaults:
         return {group for _, group in self._until_seen.values()}
 
     async def shown(self, machine: str, group: str) -> bool:
-        """A machine may have been shown its group's document. Is less watched since?"""
+        """Withdraw the events that a machine has just been shown. True if fewer are watched now."""
         before = len(self._until_seen)
-        for id, (fault, place) in list(self._until_seen.items()):
-            if place == group and self._poll_index.first_sights(id, (machine,)):
+        for id, (fault, name) in list(self._until_seen.items()):
+            if name == group and self._poll_index.first_sights(id, (machine,)):
                 self._until_seen.pop(id, None)
                 await self._withdraw(fault, id)
-            elif (found := self._store.groups.get(place)) is None or found.event(id) is None:
-                self._until_seen.pop(id, None)  # it is over without our help
+            elif (state := self._store.groups.get(name)) is None or state.event(id) is None:
+                self._until_seen.pop(id, None)  # it is over already
         return len(self._until_seen) < before
 
     async def start_over(self, fault: Fault, group: str) -> None:
-        """Its next document is the first again."""
+        """Disable the group, so that its next document is number 1 again."""
         await self._writer.submit(group, c.Disable(by=f"fault {fault.id}"))
 
 
 def _raised(expected: Changes) -> Event | None:
-    """The event that is announced by it, if one is, to wait for its time."""
+    """Return the event that is announced and waits for its NotBefore, if there is one."""
     for item in expected.items:
         if isinstance(item, EventMoved) and item.what is Move.RAISE:
             event = item.event
@@ -172,7 +177,7 @@ def _raised(expected: Changes) -> Event | None:
 
 
 def _commands(fault: Fault, event: Event) -> list[c.Command] | None:
-    """What is said instead; None: the same as before."""
+    """Return the commands that take the place of the announcement; None to leave it as it is."""
     by = f"{event.by} (fault {fault.id})"
     raised = c.Raise(
         id=event.id,
@@ -195,7 +200,7 @@ def _commands(fault: Fault, event: Event) -> list[c.Command] | None:
     if fault.kind is Kind.SUDDEN and event.promise.deletes:
         return [raised, c.OperatorApprove(id=event.id, by=f"fault {fault.id}")]
     if fault.kind is Kind.SUDDEN:
-        strike = c.Fail(
+        failure = c.Fail(
             id=event.id,
             type=event.type,
             machines=event.resources,
@@ -203,6 +208,7 @@ def _commands(fault: Fault, event: Event) -> list[c.Command] | None:
             cause=event.cause,
             host=event.host,
         )
-        said = event.description
-        return [msgspec.structs.replace(strike, description=said) if said else strike]
+        if event.description:
+            failure = msgspec.structs.replace(failure, description=event.description)
+        return [failure]
     return None

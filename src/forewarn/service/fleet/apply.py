@@ -17,7 +17,7 @@ from forewarn.core import Group, Refused, apply, decide
 from forewarn.core.commands import Define
 from forewarn.core.fleet import Host
 from forewarn.core.refusal import conflict, invalid
-from forewarn.service.engine.writer import Check, Decided, Plan, Writer
+from forewarn.service.engine.writer import Check, CommitPlan, Decided, Writer
 from forewarn.service.fleet import read as fleetfile
 from forewarn.service.fleet import recheck
 from forewarn.service.fleet.build import Fleet
@@ -132,8 +132,10 @@ class FleetApply:
         self.progress = Progress("storing", DECIDED)
         difference = found.difference
 
-        def plan(states: States) -> Plan | Refused:
+        def plan(states: States) -> CommitPlan | Refused:
             nonlocal difference
+            if unless is not None and (refused := unless(states)):
+                return refused
             sources = set(found.moved.values())
             stale = {name for name in sources if states.get(name) is not groups.get(name)}
             fresh = commands
@@ -151,9 +153,9 @@ class FleetApply:
             warnings = recheck.arriving(fresh, states, hosts)
             difference = msgspec.structs.replace(found.difference, warnings=warnings)
             puts = recheck.as_they_are(found.puts, hosts, by)
-            return Plan(tuple(fresh.items()), puts, {} if stale else decided)
+            return CommitPlan(tuple(fresh.items()), puts, {} if stale else decided)
 
-        done = await self._writer.under(None, unless).submit_planned(plan)
+        done = await self._writer.commit(plan)
         return done if isinstance(done, Refused) else difference
 
     async def _aside(self, call: Callable[P, T], *arguments: P.args, **rest: P.kwargs) -> T:

@@ -17,7 +17,7 @@ from forewarn.core.fleet import Host
 from forewarn.core.refusal import conflict
 from forewarn.core.registry import HostPut, HostRemoved, Put
 from forewarn.service.fleet.diff import InTheWay, about_hosts
-from forewarn.service.platform.host_health import unwell
+from forewarn.service.platform.host_state import unhealthy_warning
 from forewarn.store.port import States
 from forewarn.support.text import listing
 
@@ -105,4 +105,4 @@ def arriving(
             there = placed(before, machine)
             if there.alive and there.host in sick and (before is None or before.host != there.host):
                 found.setdefault(there.host, []).append(machine.name)
-    return tuple(unwell(sick[name], machines) for name, machines in found.items())
+    return tuple(unhealthy_warning(sick[name], machines) for name, machines in found.items())

@@ -21,17 +21,20 @@ from forewarn.core.labels import Selector, matches
 from forewarn.core.refusal import conflict, unknown
 from forewarn.core.registry import Put
 from forewarn.core.time import DAY, Duration
+from forewarn.service.engine.writer import Check, RequestContext
 from forewarn.service.indexes.hosts import HostIndex
 from forewarn.service.platform.explain import says
-from forewarn.service.platform.host_health import (
-    Check,
-    another,
-    any_of,
-    became,
-    cannot_become,
-    overtaken,
+from forewarn.service.platform.host_state import (
+    Affected,
+    affected_by,
+    first_refusal,
+    health_check,
+    health_problem,
+    machines_changed,
+    not_listening,
+    unchanged_check,
+    with_health,
 )
-from forewarn.service.platform.host_impact import Affected, affected_by, changed, not_listening
 from forewarn.service.platform.platform import Outcomes, Platform
 from forewarn.store.port import States, Store
 from forewarn.support.suggest import instead_of
@@ -51,7 +54,7 @@ DESCRIPTIONS = {
 
 
 class MaintenanceMode(enum.Enum):
-    """What an update of a host means for the machines on it."""
+    """What maintenance of a host means for the machines on it."""
 
     FREEZE = "Freeze"
     REBOOT = "Reboot"
@@ -59,7 +62,7 @@ class MaintenanceMode(enum.Enum):
 
 
 class HostPlan(msgspec.Struct, frozen=True):
-    """Events that go together, or one that goes alone, and what they wait for."""
+    """Events about a host that start together, or one that starts alone, and what they wait for."""
 
     events: tuple[Event, ...]
     holds: tuple[Hold, ...]
@@ -67,7 +70,7 @@ class HostPlan(msgspec.Struct, frozen=True):
 
 
 class HostReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What is going on with a host, and what that waits for."""
+    """A host, its machines, and what is planned or under way for it."""
 
     host: Host
     machines: tuple[str, ...]
@@ -81,8 +84,9 @@ class Hosts:
         self._platform = platform
         self._host_index = host_index
 
-    def through(self, platform: Platform) -> Hosts:
-        return Hosts(self._store, platform, self._host_index)
+    def for_request(self, request: RequestContext) -> Hosts:
+        """Return the same verbs, whose commits carry the context of one request."""
+        return Hosts(self._store, self._platform.for_request(request), self._host_index)
 
     def host(self, name: str) -> Host | Refused:
         hosts = self._store.registry.hosts
@@ -101,7 +105,7 @@ class Hosts:
     async def maintain(
         self,
         name: str,
-        how: MaintenanceMode,
+        mode: MaintenanceMode,
         by: str,
         *,
         evacuate: bool = False,
@@ -114,8 +118,8 @@ class Hosts:
         cause: str = "",
         unless: Check = lambda _: None,
     ) -> Outcomes | Refused:
-        """An update of the host: all its groups at one instant, or its machines one by one.
-        `unless` is asked in the moment of the commit."""
+        """Announce maintenance of a host: for all its groups at one instant, or for its machines
+        one by one. `unless` is asked in the commit and may still refuse."""
         host = self.host(name)
         if isinstance(host, Refused):
             return host
@@ -127,10 +131,10 @@ class Hosts:
             )
         if not affected:
             return Outcomes((), (f"no machine is on host '{name}': nobody has to be told",))
-        one_by_one = evacuate or how is MaintenanceMode.LIVE_MIGRATION
-        words = c.Raise(
+        one_by_one = evacuate or mode is MaintenanceMode.LIVE_MIGRATION
+        template = c.Raise(
             id="",
-            type=EventType.FREEZE if one_by_one else EventType(how.value),
+            type=EventType.FREEZE if one_by_one else EventType(mode.value),
             machines=(),
             by=by,
             notice=notice,
@@ -139,22 +143,24 @@ class Hosts:
             description=DESCRIPTIONS["migration" if one_by_one else "maintenance"]
             if description is None
             else description,
-            duration=_impact(how, one_by_one) if duration is None else duration,
+            duration=_impact_seconds(mode, one_by_one) if duration is None else duration,
             host=name,
             span=span,
             moves=one_by_one,
             cause=cause or f"host/{name}/{self._platform.new_id()}",
         )
         commands = (
-            self._one_by_one(affected, words) if one_by_one else self._jointly(affected, words)
+            self._one_by_one(affected, template)
+            if one_by_one
+            else self._jointly(affected, template)
         )
         if isinstance(commands, Refused):
             return commands
-        unless = any_of(unless, changed(self._host_index, name, affected))
+        unless = first_refusal(unless, machines_changed(self._host_index, name, affected))
         return await self._platform.announce_all(commands, not_listening(affected), unless=unless)
 
     def _one_by_one(
-        self, affected: Affected, words: c.Raise
+        self, affected: Affected, template: c.Raise
     ) -> list[tuple[str, c.Command]] | Refused:
         commands: list[tuple[str, c.Command]] = []
         for group, machines in affected:
@@ -164,28 +170,30 @@ class Hosts:
                         f"machine '{machine.name}' has nowhere to go: there is no other healthy"
                         " host that nothing is planned for"
                     )
-                commands.append((group.name, self._words_for(words, machine.name)))
+                commands.append((group.name, self._for_machines(template, machine.name)))
         return commands
 
-    def _jointly(self, affected: Affected, words: c.Raise) -> list[tuple[str, c.Command]] | Refused:
+    def _jointly(
+        self, affected: Affected, template: c.Raise
+    ) -> list[tuple[str, c.Command]] | Refused:
         for group, machines in affected:
             domains = {machine.update_domain for machine in machines}
             if len(domains) > 1:
                 first = machines[0]
                 move = next(m for m in machines if m.update_domain != first.update_domain)
                 return conflict(
-                    f"host '{words.host}' is worked on once, but of group '{group.name}' it has"
+                    f"host '{template.host}' is worked on once, but of group '{group.name}' it has"
                     f" machines of two update domains: '{first.name}' of {first.update_domain}"
                     f" and '{move.name}' of {move.update_domain}. Move '{move.name}' away first"
                     f" (forewarn machine redeploy {move.name}), or empty the host machine by"
                     " machine (--evacuate)"
                 )
-        joint = Joint(words.cause, tuple(group.name for group, _ in affected))
+        joint = Joint(template.cause, tuple(group.name for group, _ in affected))
         return [
             (
                 group.name,
                 msgspec.structs.replace(
-                    words,
+                    template,
                     id=self._platform.new_id(),
                     machines=tuple(machine.name for machine in machines),
                     joint=joint,
@@ -194,20 +202,21 @@ class Hosts:
             for group, machines in affected
         ]
 
-    def _words_for(self, words: c.Raise, *machines: str) -> c.Raise:
-        return msgspec.structs.replace(words, id=self._platform.new_id(), machines=machines)
+    def _for_machines(self, template: c.Raise, *machines: str) -> c.Raise:
+        return msgspec.structs.replace(template, id=self._platform.new_id(), machines=machines)
 
     async def degrade(
         self, name: str, by: str, *, notice: Duration = DEGRADED_NOTICE, note: str = ""
     ) -> Outcomes | Refused:
-        """The hardware is about to fail: every machine is to be moved away in good time."""
+        """Record that a host's hardware is about to fail, and announce a redeploy of every machine
+        on it."""
         host = self.host(name)
         if isinstance(host, Refused):
             return host
         affected = affected_by(self._store, self._host_index, name)
-        if no := cannot_become(host, Health.DEGRADED):
-            return no
-        words = c.Raise(
+        if problem := health_problem(host, Health.DEGRADED):
+            return problem
+        template = c.Raise(
             id="",
             type=EventType.REDEPLOY,
             machines=(),
@@ -215,34 +224,34 @@ class Hosts:
             notice=notice,
             description=DESCRIPTIONS["repair"],
             host=name,
-            cause=f"{_degrading(name)}{self._platform.new_id()}",
+            cause=f"{_degraded_cause(name)}{self._platform.new_id()}",
         )
         commands = [
-            (group.name, self._words_for(words, machine.name))
+            (group.name, self._for_machines(template, machine.name))
             for group, machines in affected
             for machine in machines
         ]
         return await self._platform.announce_all(
             commands,
             not_listening(affected) if affected else ("no machine is on it",),
-            puts=self._became(name, Health.DEGRADED, by, note),
-            unless=self._overtaken(name, Health.DEGRADED, affected),
+            puts=self._with_health(name, Health.DEGRADED, by, note),
+            unless=self._check(name, Health.DEGRADED, affected),
         )
 
     async def fail(self, name: str, by: str, *, note: str = "") -> Outcomes | Refused:
-        """The host is gone all of a sudden, and with it every machine on it."""
+        """Record that a host has failed without notice, and with it every machine on it."""
         host = self.host(name)
         if isinstance(host, Refused):
             return host
         affected = affected_by(self._store, self._host_index, name)
-        if no := cannot_become(host, Health.FAILED):
-            return no
+        if problem := health_problem(host, Health.FAILED):
+            return problem
         cause = f"host/{name}/failure/{self._platform.new_id()}"
         commands: list[tuple[str, c.Command]] = []
         for group, machines in affected:
             for domain in sorted({machine.update_domain for machine in machines}):
                 names = tuple(m.name for m in machines if m.update_domain == domain)
-                strike = c.Fail(
+                failure = c.Fail(
                     id=self._platform.new_id(),
                     type=EventType.REDEPLOY,
                     machines=names,
@@ -250,22 +259,22 @@ class Hosts:
                     cause=cause,
                     host=name,
                 )
-                commands.append((group.name, strike))
+                commands.append((group.name, failure))
         return await self._platform.announce_all(
             commands,
             not_listening(affected) if affected else ("no machine is on it",),
-            puts=self._became(name, Health.FAILED, by, note),
-            unless=self._overtaken(name, Health.FAILED, affected),
+            puts=self._with_health(name, Health.FAILED, by, note),
+            unless=self._check(name, Health.FAILED, affected),
         )
 
     async def repair(self, name: str, by: str) -> Outcomes | Refused:
-        """The host is well again: what was planned because it was not is withdrawn."""
+        """Record that a host is healthy again, and withdraw what was planned because it was not."""
         host = self.host(name)
         if isinstance(host, Refused):
             return host
-        if no := cannot_become(host, Health.HEALTHY):
-            return no
-        planned = [e for e in self.events_about(name) if e.cause.startswith(_degrading(name))]
+        if problem := health_problem(host, Health.HEALTHY):
+            return problem
+        planned = [e for e in self.events_about(name) if e.cause.startswith(_degraded_cause(name))]
         commands: list[tuple[str, c.Command]] = [
             (event.group, c.Cancel(id=event.id, by=by, why=f"host '{name}' is repaired"))
             for event in planned
@@ -279,8 +288,8 @@ class Hosts:
         return await self._platform.announce_all(
             commands,
             tuple(notes),
-            puts=self._became(name, Health.HEALTHY, by, ""),
-            unless=another(host),
+            puts=self._with_health(name, Health.HEALTHY, by, ""),
+            unless=unchanged_check(host),
         )
 
     def explain(self, name: str) -> HostReport | Refused:
@@ -303,41 +312,41 @@ class Hosts:
             plans=tuple(plans),
         )
 
-    def _became(
+    def _with_health(
         self, name: str, health: Health, by: str, note: str
     ) -> Callable[[States], Sequence[Put]]:
-        return became(name, health, by, note, lambda: self._platform.writer.now().at)
+        return with_health(name, health, by, note, lambda: self._platform.writer.now().at)
 
-    def _overtaken(self, name: str, health: Health, affected: Affected) -> Check:
-        return any_of(
-            overtaken(name, health),
-            changed(self._host_index, name, affected, also_planned=True),
+    def _check(self, name: str, health: Health, affected: Affected) -> Check:
+        return first_refusal(
+            health_check(name, health),
+            machines_changed(self._host_index, name, affected, also_planned=True),
         )
 
 
-def _impact(how: MaintenanceMode, one_by_one: bool) -> int:
+def _impact_seconds(mode: MaintenanceMode, one_by_one: bool) -> int:
     if one_by_one:
         return MIGRATION_SECONDS
-    return MAINTENANCE_SECONDS if how is MaintenanceMode.FREEZE else UNKNOWN_DURATION
+    return MAINTENANCE_SECONDS if mode is MaintenanceMode.FREEZE else UNKNOWN_DURATION
 
 
-def _degrading(host: str) -> str:
+def _degraded_cause(host: str) -> str:
     return f"host/{host}/degraded/"
 
 
 def _state_of(host: Host, machines: Sequence[Machine], events: Sequence[Event]) -> str:
     state = host.health.value + (f" ({host.note})" if host.note else "")
     if not machines:
-        where = "no machine is on it; it can be worked on at any time"
+        location = "no machine is on it; it can be worked on at any time"
     else:
-        where = f"{_count(machines, 'machine')} on it"
+        location = f"{_count(machines, 'machine')} on it"
     if not events:
-        return f"{state}; {where}; nothing is planned for it"
-    begun = sum(event.status is Status.STARTED for event in events)
-    told = {name for event in events for name in event.resources}
-    late = [machine.name for machine in machines if machine.name not in told]
-    untold = f"; not told, since they came later: {listing(late)}" if late else ""
-    return f"{state}; {where}; {_count(events, 'event')} about it, {begun} started{untold}"
+        return f"{state}; {location}; nothing is planned for it"
+    started = sum(event.status is Status.STARTED for event in events)
+    announced_to = {name for event in events for name in event.resources}
+    later = [machine.name for machine in machines if machine.name not in announced_to]
+    untold = f"; not told, since they came later: {listing(later)}" if later else ""
+    return f"{state}; {location}; {_count(events, 'event')} about it, {started} started{untold}"
 
 
 def _count(things: Sequence[object], name: str) -> str:

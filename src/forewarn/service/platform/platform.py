@@ -1,11 +1,13 @@
-"""The operators' verbs, and the guests': everything that can be asked of a running service.
+"""The operators' verbs about events and machines.
 
-Finds the group a request is about and hands it a command. The faces translate what comes back;
-they decide nothing, and neither does this.
+Each finds the group that a request is about and submits a command to it; what the command does is
+decided in the core. Guests' verbs are `guests.py`, those about hosts `hosts.py`, those that remove
+machines `removals.py`.
 """
 
 from __future__ import annotations
 
+import copy
 import uuid
 from collections.abc import Callable, Collection, Sequence
 
@@ -37,29 +39,28 @@ from forewarn.core.refusal import conflict, invalid, unknown
 from forewarn.core.registry import Put
 from forewarn.core.time import Duration, Time
 from forewarn.service.engine.executor import Executor
-from forewarn.service.engine.feed import Feed
-from forewarn.service.engine.writer import Check, Plan, Writer
+from forewarn.service.engine.writer import Check, CommitPlan, RequestContext, Writer
 from forewarn.service.faults.event_faults import EventFaults
 from forewarn.service.indexes.events import ActiveEvents
 from forewarn.service.indexes.machines import MachineIndex
 from forewarn.service.indexes.polls import PollIndex
 from forewarn.service.platform.explain import Explanation, says, under_way
-from forewarn.service.platform.host_health import host_of_gone, unwell
-from forewarn.store.port import Key, States, Store
+from forewarn.service.platform.host_state import host_of_gone, unhealthy_warning
+from forewarn.store.port import States, Store
 from forewarn.support.text import listing
 
 MAX_MEANT = 20  # events that are over, of which the beginning of an id may say which
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What a verb brought about: the event it is about, and what the caller should know."""
+    """The event that a verb was about, as it is now, and notes for the caller."""
 
     event: Event
     notes: tuple[str, ...] = ()
 
 
 class Outcomes(msgspec.Struct, frozen=True):
-    """The same of a verb that is about several events, or none."""
+    """The same for a verb about several events, or none."""
 
     events: tuple[Event, ...] = ()
     notes: tuple[str, ...] = ()
@@ -75,7 +76,6 @@ class Platform:
         store: Store,
         writer: Writer,
         executor: Executor,
-        feed: Feed,
         poll_index: PollIndex,
         machine_index: MachineIndex,
         active: ActiveEvents,
@@ -85,55 +85,17 @@ class Platform:
         self._store = store
         self._event_faults = event_faults
         self._executor = executor
-        self._feed = feed
         self._active = active
         self.new_id = new_id
         self.writer = writer
         self.poll_index = poll_index
         self.machine_index = machine_index
 
-    def under(self, key: Key | None, unless: Check | None = None) -> Platform:
-        """For one request, as its caller wants it: see `Writer.under`."""
-        return Platform(
-            self._store,
-            self.writer.under(key, unless),
-            self._executor,
-            self._feed,
-            self.poll_index,
-            self.machine_index,
-            self._active,
-            self.new_id,
-            self._event_faults,
-        )
-
-    # For guests.
-
-    async def enable(self, group: str) -> None:
-        """A machine of the group asks for the document: returns once there is one."""
-        while True:
-            await self.writer.submit(group, c.Enable())
-            found = self._store.groups[group]
-            if found.enabled:
-                return
-            if found.enabling_until is not None:  # else it was disabled in the same moment
-                await self._feed.changed(group)
-
-    async def approve_as(self, machine: str, group: str, ids: Sequence[str]) -> Changes | Refused:
-        return await self.writer.approve(group, ids, by=machine)
-
-    async def prepare_as(
-        self, machine: str, group: str, id: str, ready: bool, note: str
-    ) -> Changes | Refused:
-        command = c.Prepare(id=id, machine=machine, ready=ready, note=note)
-        return await self.writer.submit(group, command)
-
-    def listed(self, group: str, id: str) -> Event | None:
-        """The event, if the machines of the group are shown it now."""
-        state = self._store.groups[group]
-        event = state.event(id) if state.enabled else None
-        return event if event is not None and event.listed else None
-
-    # For operators.
+    def for_request(self, request: RequestContext) -> Platform:
+        """Return the same verbs, whose commits carry the context of one request."""
+        bound = copy.copy(self)
+        bound.writer = self.writer.for_request(request)
+        return bound
 
     async def schedule(
         self,
@@ -165,7 +127,8 @@ class Platform:
         )
         return await self.announce(group, command)
 
-    async def maintain(self, machine: str, type: EventType, by: str) -> Outcome | Refused:
+    async def user_maintenance(self, machine: str, type: EventType, by: str) -> Outcome | Refused:
+        """Announce a restart or a redeploy that a user has asked for."""
         group = self.one_group((machine,))
         if isinstance(group, Refused):
             return group
@@ -175,30 +138,30 @@ class Platform:
     async def set_policy(
         self, name: str, change: Callable[[Policy], Policy], by: str
     ) -> Group | Refused:
-        """`change` is given the policy that is there when it is committed: two who change different
-        things of it both succeed."""
+        """Change a group's policy. `change` is given the policy at the time of the commit, so that
+        two callers who change different fields both succeed."""
 
-        def plan(states: States) -> Plan | Refused:
+        def plan(states: States) -> CommitPlan | Refused:
             group = states[name]
             if not group.machines:
                 return unknown(self.machine_index.unknown_group(name))
             policy = change(group.policy)
             if wrong := policy_wrong(group.kind, policy):
                 return invalid(f"group '{name}': {wrong}")
-            return Plan([(name, c.SetPolicy(policy=policy, by=by))])
+            return CommitPlan([(name, c.SetPolicy(policy=policy, by=by))])
 
-        done = await self.writer.submit_planned(plan)
+        done = await self.writer.commit(plan)
         return done if isinstance(done, Refused) else self._store.groups[name]
 
     async def restore(self, machine: str, by: str) -> tuple[str, ...] | Refused:
-        """What the caller should know, if the machine is there again."""
+        """Bring a machine back that is gone, and return notes for the caller."""
         group = self.one_group((machine,))
         if isinstance(group, Refused):
             return group
         name = group.name
         notes: tuple[str, ...] = ()
 
-        def plan(states: States) -> Plan | Refused:
+        def plan(states: States) -> CommitPlan | Refused:
             nonlocal notes
             host = host_of_gone(states, name, machine)
             if host is not None and host.health is Health.FAILED:
@@ -207,39 +170,39 @@ class Platform:
                     f" failed; repair the host (forewarn host repair {host.name}), or put the"
                     " machine on another one (forewarn apply)"
                 )
-            notes = () if host is None or host.healthy else (unwell(host, [machine]),)
-            return Plan([(name, c.Restore(machine=machine, by=by))], notes=notes)
+            notes = () if host is None or host.healthy else (unhealthy_warning(host, [machine]),)
+            return CommitPlan([(name, c.Restore(machine=machine, by=by))], notes=notes)
 
-        done = await self.writer.submit_planned(plan)
+        done = await self.writer.commit(plan)
         return done if isinstance(done, Refused) else notes
 
     async def approve(self, id: str, by: str) -> Outcome | Refused:
-        return await self._on_event(id, lambda id: c.OperatorApprove(id=id, by=by))
+        return await self._submit_for_event(id, lambda id: c.OperatorApprove(id=id, by=by))
 
     async def cancel(self, id: str, by: str, why: str = "") -> Outcome | Refused:
-        """One event; those that can only go together, together."""
+        """Cancel an event, and with it the other groups' events of the same maintenance."""
         event = await self.event(id)
         if isinstance(event, Refused) or event.joint is None or event.status.over:
-            return await self._on_event(id, lambda id: c.Cancel(id=id, by=by, why=why))
+            return await self._submit_for_event(id, lambda id: c.Cancel(id=id, by=by, why=why))
         together = members(self._store.groups, event.joint)
         notes = (
             f"the whole maintenance of host '{event.host}' is cancelled,"
             f" for groups {listing(list(together))}",
         )
         commands = [
-            (group, c.Cancel(id=one.id, by=by, why=why, jointly=True))
-            for group, one in together.items()
+            (group, c.Cancel(id=member.id, by=by, why=why, jointly=True))
+            for group, member in together.items()
         ]
-        done = await self.writer.submit_planned(lambda _: Plan(commands, notes=notes))
+        done = await self.writer.commit(CommitPlan(commands, notes=notes))
         if isinstance(done, Refused):
             return done
-        return _about(await self.events([event.id]), notes)
+        return _outcome(await self.events([event.id]), notes)
 
     async def retry(self, id: str, by: str) -> Outcome | Refused:
-        return await self._on_event(id, lambda id: c.Retry(id=id, by=by))
+        return await self._submit_for_event(id, lambda id: c.Retry(id=id, by=by))
 
     async def finish(self, id: str, by: str, reason: str) -> Outcome | Refused:
-        return await self._on_event(id, lambda id: c.Finish(id=id, by=by, reason=reason))
+        return await self._submit_for_event(id, lambda id: c.Finish(id=id, by=by, reason=reason))
 
     async def disable(self, name: str, by: str) -> Changes | Refused:
         group = self.machine_index.group(name)
@@ -247,7 +210,7 @@ class Platform:
             return unknown(self.machine_index.unknown_group(name))
         return await self.writer.submit(name, c.Disable(by=by))
 
-    # Looking.
+    # Queries.
 
     def active(self) -> list[Event]:
         return list(self._active)
@@ -258,22 +221,22 @@ class Platform:
         return await self._store.past(group=group, limit=limit, before=before)
 
     async def event(self, id: str) -> Event | Refused:
-        """By its id, or by the beginning of one, if that says which."""
-        wanted = id.strip().upper()
-        if not wanted:
+        """Find an event by its id, or by the beginning of its id if only one has it."""
+        prefix = id.strip().upper()
+        if not prefix:
             return invalid("give the id of an event, or its first characters")
-        found = self._active.beginning(wanted)
-        if not found:
-            found = list((await self._store.records([wanted])).values())
-        if not found:
-            ids = await self._store.ids(wanted, MAX_MEANT)
-            found = list((await self._store.records(ids)).values())
-        if not found:
+        events = self._active.beginning(prefix)
+        if not events:
+            events = list((await self._store.records([prefix])).values())
+        if not events:
+            ids = await self._store.ids(prefix, MAX_MEANT)
+            events = list((await self._store.records(ids)).values())
+        if not events:
             active = listing([event.id for event in self.active()])
             return unknown(f"no event '{id}'; active are {active}")
-        if len(found) > 1:
-            return conflict(f"'{id}' could be {listing([event.id for event in found])}")
-        return found[0]
+        if len(events) > 1:
+            return conflict(f"'{id}' could be {listing([event.id for event in events])}")
+        return events[0]
 
     async def explain(self, id: str) -> Explanation | Refused:
         event = await self.event(id)
@@ -289,7 +252,8 @@ class Platform:
         )
 
     def holds(self, event: Event) -> tuple[Hold, ...]:
-        """What keeps an event from starting, by the predicates that decide; or from ending."""
+        """Return what keeps an event from starting, by the predicates that decide it, or from
+        ending."""
         now = self.writer.now()
         if event.status is not Status.SCHEDULED:
             holds = under_way(event)
@@ -303,25 +267,28 @@ class Platform:
         commands: Sequence[tuple[str, c.Command]],
         notes: tuple[str, ...] = (),
         puts: Callable[[States], Sequence[Put]] = lambda _: (),
-        unless: Callable[[States], Refused | None] = lambda _: None,
+        unless: Check = lambda _: None,
     ) -> Outcomes | Refused:
-        """Several events in one commit, or none of them. Would they be allowed at all? Then the
-        driver is asked, and only then are they announced; `unless` has the last word, and `puts`
-        is read off the states it has passed."""
+        """Announce several events in one commit, or none of them.
+
+        First the commands are decided without effect, then the driver is asked whether it would
+        carry the events out, and only then are they committed. `unless` is asked in the commit and
+        may still refuse; `puts` is computed from the states that it has accepted.
+        """
         if self._event_faults is None:
             return await self._announce_all(commands, notes, puts, unless)
-        with self._event_faults.bending(commands) as bent:
-            said = (*notes, *bent.notes)
-            done = await self._announce_all(bent.commands, said, puts, unless)
-            bent.stands = not isinstance(done, Refused)
-            return done
+        with self._event_faults.applied_to(commands) as faulted:
+            all_notes = (*notes, *faulted.notes)
+            outcomes = await self._announce_all(faulted.commands, all_notes, puts, unless)
+            faulted.announced = not isinstance(outcomes, Refused)
+            return outcomes
 
     async def _announce_all(
         self,
         commands: Sequence[tuple[str, c.Command]],
         notes: tuple[str, ...],
         puts: Callable[[States], Sequence[Put]],
-        unless: Callable[[States], Refused | None],
+        unless: Check,
     ) -> Outcomes | Refused:
         states, now = dict[str, Group](), self.writer.now()
         raised: list[Event] = []
@@ -336,18 +303,18 @@ class Platform:
                 for item in expected.items
                 if isinstance(item, EventMoved) and item.what is Move.RAISE
             ]
-        if veto := await self._vetoed(raised):
-            return veto
-        done = await self.writer.submit_planned(
-            lambda s: unless(s) or Plan(commands, puts(s), notes=notes)
+        if refused := await self._driver_refusal(raised):
+            return refused
+        done = await self.writer.commit(
+            lambda s: unless(s) or CommitPlan(commands, puts(s), notes=notes)
         )
         if isinstance(done, Refused):
             return done
-        said = dict.fromkeys((*notes, *(note for one in done for note in one.notes)))
-        ids = dict.fromkeys(one.event for one in done if one.event)
-        return Outcomes(tuple(await self.events(ids)), tuple(said))
+        all_notes = dict.fromkeys((*notes, *(note for changes in done for note in changes.notes)))
+        ids = dict.fromkeys(changes.event for changes in done if changes.event)
+        return Outcomes(tuple(await self.events(ids)), tuple(all_notes))
 
-    async def _vetoed(self, raised: Sequence[Event]) -> Refused | None:
+    async def _driver_refusal(self, raised: Sequence[Event]) -> Refused | None:
         asked: set[str] = set()
         for event in raised:
             together: list[Event] = []
@@ -363,9 +330,11 @@ class Platform:
 
     async def announce(self, group: Group, command: c.Command) -> Outcome | Refused:
         done = await self.announce_all([(group.name, command)])
-        return done if isinstance(done, Refused) else _about(done.events, done.notes)
+        return done if isinstance(done, Refused) else _outcome(done.events, done.notes)
 
-    async def _on_event(self, id: str, command: Callable[[str], c.Command]) -> Outcome | Refused:
+    async def _submit_for_event(
+        self, id: str, command: Callable[[str], c.Command]
+    ) -> Outcome | Refused:
         event = await self.event(id)
         if isinstance(event, Refused):
             return event
@@ -377,10 +346,10 @@ class Platform:
         decision = await self.writer.submit(group, command)
         if isinstance(decision, Refused):
             return decision
-        return _about(await self.events([decision.event]), decision.notes)
+        return _outcome(await self.events([decision.event]), decision.notes)
 
     async def events(self, ids: Collection[str]) -> list[Event]:
-        """As they are now, over or not."""
+        """Return the events as they are now, whether they are over or not."""
         active = {id: event for id in ids if (event := self._active.get(id)) is not None}
         missing = [id for id in ids if id not in active]
         if missing:
@@ -388,27 +357,28 @@ class Platform:
         return [active[id] for id in ids if id in active]
 
     def one_group(self, machines: tuple[str, ...]) -> Group | Refused:
-        """The group that all these machines are in."""
+        """Return the group that all these machines are in."""
         if len(machines) > MAX_EVENT_MACHINES:
             return invalid(
                 f"an event can have at most {MAX_EVENT_MACHINES:,} machines, but this request"
                 f" names {len(machines):,}; schedule several events"
             )
-        found: dict[str, str] = {}
+        groups: dict[str, str] = {}  # by name: its first machine
         for name in machines:
             group = self.machine_index.group_of(name)
             if group is None:
                 return unknown(self.machine_index.unknown_machine(name))
-            found.setdefault(group, name)
-        if not found:
+            groups.setdefault(group, name)
+        if not groups:
             return invalid("name at least one machine")
-        if len(found) > 1:
-            places = listing([f"'{name}' is in '{group}'" for group, name in found.items()])
+        if len(groups) > 1:
+            members = listing([f"'{name}' is in '{group}'" for group, name in groups.items()])
             return invalid(
-                f"an event's machines are of one group; {places}: schedule one event for each group"
+                f"an event's machines are of one group; {members}: schedule one event for each"
+                " group"
             )
-        return self._store.groups[next(iter(found))]
+        return self._store.groups[next(iter(groups))]
 
 
-def _about(events: Sequence[Event], notes: tuple[str, ...]) -> Outcome | Refused:
+def _outcome(events: Sequence[Event], notes: tuple[str, ...]) -> Outcome | Refused:
     return Outcome(events[0], notes) if events else unknown("the event is gone already")

@@ -1,4 +1,4 @@
-"""Machines that leave, or fail: the verbs of eviction, delete, scale-in and sudden failure."""
+"""The operators' verbs that take machines away: evict, delete, scale in, fail suddenly."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from forewarn.core import EventType, Group, GroupKind, Refused
 from forewarn.core import commands as c
 from forewarn.core.refusal import conflict, invalid, unknown
+from forewarn.service.engine.writer import RequestContext
 from forewarn.service.platform.platform import Outcome, Outcomes, Platform
 from forewarn.support.text import listing
 
@@ -16,19 +17,23 @@ class Removals:
         self._platform = platform
         self._machine_index = platform.machine_index
 
+    def for_request(self, request: RequestContext) -> Removals:
+        """Return the same verbs, whose commits carry the context of one request."""
+        return Removals(self._platform.for_request(request))
+
     async def evict(self, machine: str, by: str) -> Outcome | Refused:
-        return await self._leave(machine, lambda id: c.Evict(id=id, machine=machine, by=by))
+        return await self._announce(machine, lambda id: c.Evict(id=id, machine=machine, by=by))
 
     async def delete(self, machine: str, by: str) -> Outcome | Refused:
-        return await self._leave(machine, lambda id: c.Delete(id=id, machine=machine, by=by))
+        return await self._announce(machine, lambda id: c.Delete(id=id, machine=machine, by=by))
 
     async def fail(self, machine: str, type: EventType, by: str) -> Outcome | Refused:
-        return await self._leave(
+        return await self._announce(
             machine, lambda id: c.Fail(id=id, type=type, machines=(machine,), by=by)
         )
 
     async def evict_all(self, name: str, by: str) -> Outcomes | Refused:
-        """Every spot machine of a group, or of a scale set with all its placement groups."""
+        """Evict every spot machine of a group, or of all placement groups of a scale set."""
         groups = self._groups_named(name)
         if isinstance(groups, Refused):
             return groups
@@ -49,7 +54,8 @@ class Removals:
     async def scale_in(
         self, name: str, by: str, *, count: int | None = None, to: int | None = None
     ) -> Outcomes | Refused:
-        """Delete members of a scale set, those with the highest numbers first."""
+        """Delete members of a scale set, those with the highest numbers first: `count` of them, or
+        as many as leave `to`."""
         groups = self._groups_named(name)
         if isinstance(groups, Refused):
             return groups
@@ -84,13 +90,15 @@ class Removals:
             ]
         )
 
-    async def _leave(self, machine: str, command: Callable[[str], c.Command]) -> Outcome | Refused:
+    async def _announce(
+        self, machine: str, command: Callable[[str], c.Command]
+    ) -> Outcome | Refused:
         group = self._platform.one_group((machine,))
         if isinstance(group, Refused):
             return group
         return await self._platform.announce(group, command(self._platform.new_id()))
 
     def _groups_named(self, name: str) -> list[Group] | Refused:
-        """A group by its name, or all placement groups of a scale set by its."""
-        found = [g for g in self._machine_index.groups() if name in (g.name, g.place.scale_set)]
-        return found or unknown(self._machine_index.unknown_group(name))
+        """Return the group of this name, or all placement groups of the scale set of this name."""
+        groups = [g for g in self._machine_index.groups() if name in (g.name, g.place.scale_set)]
+        return groups or unknown(self._machine_index.unknown_group(name))

@@ -1,35 +1,64 @@
-"""Announces one step of a rollout, if that is still what the rollout wants when it is committed.
+"""Announce one step of a rollout, if the rollout still wants it when it is committed.
 
-While a driver is asked anything may happen: the rollout is paused, machines come and go, a
-window closes. What has changed meanwhile is a reason to try again, not one to give up.
+While the driver is asked, anything may happen: the rollout is paused, machines come and go, a
+window closes. Such a change is a reason to try again, not to give up.
 """
 
 from __future__ import annotations
 
 import enum
 
+import msgspec
+
 from forewarn.core import Refused
 from forewarn.core import commands as c
+from forewarn.core.events import Span
 from forewarn.core.refusal import conflict
 from forewarn.core.rollouts.model import Rollout, Step
-from forewarn.core.time import Now
+from forewarn.core.rollouts.next_step import appointment
+from forewarn.core.time import SECOND, Duration, Now, Time
 from forewarn.service.platform.hosts import Hosts, MaintenanceMode
 from forewarn.service.platform.platform import Outcomes, Platform
-from forewarn.service.rollouts.appointments import moved_on, when_to_start
 from forewarn.service.rollouts.step_machines import StepMachines
 from forewarn.store.port import States, Store
 
-ANNOUNCE_TRIES = 5  # in a row, each undone by a change in the very moment of the commit
+ANNOUNCE_TRIES = 5  # in a row, each refused because of a change at the moment of the commit
+SLACK = SECOND  # between planning and announcing, while the driver is asked
 
 STOPPED = conflict("the rollout has been paused, aborted or overtaken meanwhile")
 
 
 class AnnounceResult(enum.Enum):
-    """What came of an announcement; else it is refused."""
+    """The result of an announcement that was not refused."""
 
     ANNOUNCED = "announced"
     STOPPED = "stopped"  # the rollout no longer wants it
-    OVERTAKEN = "overtaken"  # things are no longer as they were: look again
+    OVERTAKEN = "overtaken"  # something has changed: plan the step again
+
+
+class StartTime(msgspec.Struct, frozen=True, kw_only=True):
+    """When an event may start: a notice, counted from the commit, or a time if the window opens
+    later."""
+
+    notice: Duration | None = None
+    not_before: Time | None = None
+    span: Span | None = None
+
+
+def start_time(rollout: Rollout, now: Now) -> StartTime:
+    soon = msgspec.structs.replace(now, at=now.at + SLACK)
+    when = appointment(rollout, soon) if rollout.windows else None
+    if when is None or when.span is None:
+        return StartTime(notice=rollout.notice)
+    if when.not_before > when.span.opens:
+        return StartTime(notice=rollout.notice, span=when.span)
+    return StartTime(not_before=when.not_before, span=when.span)
+
+
+def start_time_passed(rollout: Rollout, before: Now, now: Now) -> bool:
+    """Has the window that was planned for been missed meanwhile?"""
+    planned = start_time(rollout, before)
+    return planned.not_before is not None and planned != start_time(rollout, now)
 
 
 class Announcer:
@@ -39,55 +68,56 @@ class Announcer:
         self._hosts = hosts
         self._writer = platform.writer
 
-    def presence(self) -> StepMachines:
+    def step_machines(self) -> StepMachines:
         return StepMachines(self._store, self._hosts, self._platform.machine_index)
 
-    async def announce(self, rollout: Rollout, wanted: Step) -> AnnounceResult | Refused:
-        done: AnnounceResult | Refused = AnnounceResult.OVERTAKEN
+    async def announce(self, rollout: Rollout, step: Step) -> AnnounceResult | Refused:
+        result: AnnounceResult | Refused = AnnounceResult.OVERTAKEN
         for _ in range(ANNOUNCE_TRIES):
             now = self._writer.now()
-            once = _Once(self._platform, self._hosts, rollout, wanted)
-            machines = tuple(self.presence().there(wanted))
+            attempt = _Attempt(self._platform, self._hosts, rollout, step)
+            machines = tuple(self.step_machines().present(step))
             if not machines:
-                return AnnounceResult.OVERTAKEN  # they have left since it was looked
-            done = await once.announce(machines, now)
-            if not isinstance(done, Refused):
-                return done
-            if moved_on(rollout, now, self._writer.now()):
-                return AnnounceResult.OVERTAKEN  # while the driver was asked, the window was missed
-            if not once.committing:
-                return done
-        return done
+                return AnnounceResult.OVERTAKEN  # they have left since the step was planned
+            result = await attempt.announce(machines, now)
+            if not isinstance(result, Refused):
+                return result
+            if start_time_passed(rollout, now, self._writer.now()):
+                return AnnounceResult.OVERTAKEN
+            if not attempt.committing:
+                return result
+        return result
 
 
-class _Once:
-    """One try."""
+class _Attempt:
+    """One attempt to announce a step."""
 
-    def __init__(self, platform: Platform, hosts: Hosts, rollout: Rollout, wanted: Step) -> None:
+    def __init__(self, platform: Platform, hosts: Hosts, rollout: Rollout, step: Step) -> None:
         self._platform, self._hosts = platform, hosts
-        self._rollout, self._wanted = rollout, wanted
-        self.committing = False  # all was well, until it was to be committed
+        self._rollout, self._step = rollout, step
+        self.committing = False  # it has come as far as the commit
 
     async def announce(self, machines: tuple[str, ...], now: Now) -> AnnounceResult | Refused:
-        host = self._wanted.host
-        done = await (self._maintain(now) if host else self._raise(machines, now))
-        if done is STOPPED:
+        host = self._step.host
+        outcomes = await (self._maintain(now) if host else self._raise(machines, now))
+        if outcomes is STOPPED:
             return AnnounceResult.STOPPED
-        if isinstance(done, Refused):
-            return done
-        if not done.events:
-            return conflict(f"nothing came of it: {'; '.join(done.notes) or 'no event was raised'}")
+        if isinstance(outcomes, Refused):
+            return outcomes
+        if not outcomes.events:
+            notes = "; ".join(outcomes.notes)
+            return conflict(f"nothing came of it: {notes or 'no event was raised'}")
         return AnnounceResult.ANNOUNCED
 
-    def _overtaken(self, states: States) -> Refused | None:
+    def _check(self, states: States) -> Refused | None:
         self.committing = True
         current = states.registry.rollouts.get(self._rollout.id)
-        group, cause = self._wanted.group, self._wanted.cause
+        group, cause = self._step.group, self._step.cause
         active = bool(group) and any(event.cause == cause for event in states[group].events)
         return STOPPED if current is None or not current.going or active else None
 
     async def _raise(self, machines: tuple[str, ...], now: Now) -> Outcomes | Refused:
-        rollout, when = self._rollout, when_to_start(self._rollout, now)
+        rollout, when = self._rollout, start_time(self._rollout, now)
         command = c.Raise(
             id=self._platform.new_id(),
             type=rollout.type,
@@ -96,26 +126,26 @@ class _Once:
             short_notice=rollout.short_notice,
             description=rollout.description,
             duration=rollout.duration,
-            cause=self._wanted.cause,
+            cause=self._step.cause,
             notice=when.notice,
             not_before=when.not_before,
             span=when.span,
         )
-        commands = [(self._wanted.group, command)]
-        return await self._platform.announce_all(commands, unless=self._overtaken)
+        commands = [(self._step.group, command)]
+        return await self._platform.announce_all(commands, unless=self._check)
 
     async def _maintain(self, now: Now) -> Outcomes | Refused:
-        rollout, when = self._rollout, when_to_start(self._rollout, now)
+        rollout, when = self._rollout, start_time(self._rollout, now)
         return await self._hosts.maintain(
-            self._wanted.host,
+            self._step.host,
             MaintenanceMode(rollout.type.value),
             rollout.name,
             short_notice=rollout.short_notice,
             description=rollout.description or None,
             duration=rollout.duration if rollout.duration >= 0 else None,
-            cause=self._wanted.cause,
+            cause=self._step.cause,
             notice=when.notice,
             not_before=when.not_before,
             span=when.span,
-            unless=self._overtaken,
+            unless=self._check,
         )

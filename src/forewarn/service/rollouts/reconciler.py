@@ -24,7 +24,7 @@ from forewarn.core.time import Time
 from forewarn.service.engine import otel
 from forewarn.service.engine.ledger import Ledger
 from forewarn.service.engine.scheduler import Scheduler
-from forewarn.service.engine.writer import Plan, Writer
+from forewarn.service.engine.writer import CommitPlan, Writer
 from forewarn.service.platform.hosts import Hosts
 from forewarn.service.platform.platform import Platform
 from forewarn.service.rollouts.announce import Announcer, AnnounceResult
@@ -63,7 +63,7 @@ class RolloutReconciler:
         self._tasks = tasks
         self._events: dict[str, dict[str, Event]] = {}  # of rollouts that are not over, by id
         self._seen: dict[str, dict[str, Seen]] = {}
-        self._minded: dict[str, Touched] = {}  # whose machines it has looked for
+        self._read: dict[str, Touched] = {}  # whose machines it has looked for
         self._unread: set[str] = set()  # those whose events are not known yet
         self._working: set[str] = set()
         self._again: set[str] = set()
@@ -88,11 +88,11 @@ class RolloutReconciler:
         if known is None:
             stored = await self._store.caused_under(rollout.prefix)
             known = {event.id: event for event in stored}
-        return self._look(rollout, known.values(), self._announcer.presence())
+        return self._look(rollout, known.values(), self._announcer.step_machines())
 
-    def _look(self, rollout: Rollout, known: Iterable[Event], presence: StepMachines) -> Next:
+    def _look(self, rollout: Rollout, known: Iterable[Event], machines: StepMachines) -> Next:
         seen, now = self._seen.get(rollout.id, {}), self._writer.now()
-        return step(rollout, by_cause(known), seen, presence.there, now)
+        return step(rollout, by_cause(known), seen, machines.present, now)
 
     def withdrawn_at(self, rollout: Rollout, at: Time) -> tuple[str, ...]:
         """Events that somebody has withdrawn at this very instant, but before now."""
@@ -120,7 +120,7 @@ class RolloutReconciler:
                     self._events[mine][item.event.id] = item.event
                     touched[mine] = None
         if machines := touched_by(commit):
-            touched |= {id: None for id, asked in self._minded.items() if asked.meets(machines)}
+            touched |= {id: None for id, read in self._read.items() if read.meets(machines)}
         for id in touched:
             self.wake(id)
 
@@ -134,7 +134,7 @@ class RolloutReconciler:
     def _forget(self, id: str) -> None:
         self._events.pop(id, None)
         self._seen.pop(id, None)
-        self._minded.pop(id, None)
+        self._read.pop(id, None)
         self._scheduler.alarm(_alarm(id), None, _nothing)
 
     def wake(self, id: str) -> None:
@@ -185,9 +185,9 @@ class RolloutReconciler:
         rollout = self._store.registry.rollouts.get(id)
         if rollout is None or rollout.ended_at is not None or id not in self._events:
             return
-        presence = self._announcer.presence()
-        then = self._look(rollout, self._events[id].values(), presence)
-        self._minded[id] = presence.asked
+        machines = self._announcer.step_machines()
+        then = self._look(rollout, self._events[id].values(), machines)
+        self._read[id] = machines.read
 
         async def rouse() -> None:
             self.wake(id)
@@ -249,33 +249,33 @@ class RolloutReconciler:
         """Those that have not started by now, after all."""
         aborted = rollout.aborted
         by, why = (aborted.by, ABORTED) if aborted else (rollout.name, CLOSED)
-        await self._writer.submit_planned(
-            lambda states: Plan(withdrawals(states, {e.id: e for e in events}, by, why))
+        await self._writer.commit(
+            lambda states: CommitPlan(withdrawals(states, {e.id: e for e in events}, by, why))
         )
 
     async def _pause(self, rollout: Rollout, why: str) -> None:
         switch = Switch(by=BY_ITSELF, at=self._writer.now().at, why=why)
 
-        def plan(states: States) -> Plan:
+        def plan(states: States) -> CommitPlan:
             current = states.registry.rollouts.get(rollout.id)
             if current is None or not current.going:
-                return Plan()
-            return Plan(puts=[put(current, "paused", BY_ITSELF, paused=switch)])
+                return CommitPlan()
+            return CommitPlan(puts=[put(current, "paused", BY_ITSELF, paused=switch)])
 
         log.warning("a rollout pauses itself", rollout=rollout.id, why=why)
-        await self._writer.submit_planned(plan)
+        await self._writer.commit(plan)
 
     async def _end(self, rollout: Rollout, then: Next) -> None:
         over = sum(stands.state.over for lane in then.lanes for stands in lane.steps)
 
-        def plan(states: States) -> Plan:
+        def plan(states: States) -> CommitPlan:
             current = states.registry.rollouts.get(rollout.id)
             if current is None or current.ended_at is not None:
-                return Plan()
+                return CommitPlan()
             at = self._writer.now().at
-            return Plan(puts=[put(current, "ended", BY_ITSELF, ended_at=at, steps_over=over)])
+            return CommitPlan(puts=[put(current, "ended", BY_ITSELF, ended_at=at, steps_over=over)])
 
-        await self._writer.submit_planned(plan)
+        await self._writer.commit(plan)
 
 
 def withdrawals(

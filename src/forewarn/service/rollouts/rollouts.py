@@ -21,7 +21,7 @@ from forewarn.core.rollouts.next_step import ABORTED as WAS_ABORTED
 from forewarn.core.rollouts.next_step import DONE, Next
 from forewarn.core.rollouts.progress import StepState, Wait
 from forewarn.core.time import DAY, Duration
-from forewarn.service.engine.writer import Plan
+from forewarn.service.engine.writer import CommitPlan, RequestContext
 from forewarn.service.platform.explain import says
 from forewarn.service.platform.platform import Platform
 from forewarn.service.rollouts.gates import Gates
@@ -98,7 +98,9 @@ class Rollouts:
         self._reconciler = reconciler
         self._gates = gates
 
-    def through(self, platform: Platform) -> Rollouts:
+    def for_request(self, request: RequestContext) -> Rollouts:
+        """Return the same verbs, whose commits carry the context of one request."""
+        platform = self._platform.for_request(request)
         return Rollouts(self._store, platform, self._reconciler, self._gates)
 
     async def plan(
@@ -119,7 +121,7 @@ class Rollouts:
         if isinstance(draft, Refused):
             return draft
 
-        def plan(states: States) -> Plan | Refused:
+        def plan(states: States) -> CommitPlan | Refused:
             known = states.registry.rollouts
             running = [rollout for rollout in known.values() if rollout.ended_at is None]
             if len(running) >= MAX_RUNNING:
@@ -131,9 +133,9 @@ class Rollouts:
             )
             surplus = max(0, len(known) + 1 - KEPT_ROLLOUTS)
             removed = [RolloutRemoved(id) for _, id in over[:surplus]]
-            return Plan(puts=[RolloutPut(draft, "started", wanted.by), *removed])
+            return CommitPlan(puts=[RolloutPut(draft, "started", wanted.by), *removed])
 
-        done = await self._writer.submit_planned(plan)
+        done = await self._writer.commit(plan)
         return done if isinstance(done, Refused) else await self._report(draft.id)
 
     async def pause(self, id: str, by: str, why: str = "") -> Report | Refused:
@@ -166,7 +168,7 @@ class Rollouts:
         if isinstance(found, Refused):
             return found
 
-        def plan(states: States) -> Plan | Refused:
+        def plan(states: States) -> CommitPlan | Refused:
             rollout = states.registry.rollouts.get(found.id)
             if rollout is None or rollout.ended_at is not None or rollout.aborted is not None:
                 return _over(rollout or found)
@@ -179,10 +181,10 @@ class Rollouts:
             switch = Switch(by=by, at=self._writer.now().at, why=why)
             said = f"{ABORTED}: {why}" if why else ABORTED
             commands = withdrawals(states, mine, by, said)
-            return Plan(commands, [put(rollout, "aborted", by, aborted=switch)])
+            return CommitPlan(commands, [put(rollout, "aborted", by, aborted=switch)])
 
         wrong = wrong_words(why)
-        done = wrong or await self._writer.submit_planned(plan)
+        done = wrong or await self._writer.commit(plan)
         return done if isinstance(done, Refused) else await self._report(found.id)
 
     # Looking.
@@ -254,14 +256,14 @@ class Rollouts:
         if isinstance(found, Refused):
             return found
 
-        def plan(states: States) -> Plan | Refused:
+        def plan(states: States) -> CommitPlan | Refused:
             rollout = states.registry.rollouts.get(found.id)
             if rollout is None or rollout.ended_at is not None or rollout.aborted is not None:
                 return _over(rollout or found)
             changed = change(rollout, Switch(by=by, at=self._writer.now().at, why=why))
-            return changed if isinstance(changed, Refused) else Plan(puts=[changed])
+            return changed if isinstance(changed, Refused) else CommitPlan(puts=[changed])
 
-        done = await self._writer.submit_planned(plan)
+        done = await self._writer.commit(plan)
         return done if isinstance(done, Refused) else await self._report(found.id)
 
 

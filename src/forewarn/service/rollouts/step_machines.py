@@ -1,7 +1,7 @@
-"""Which machines the steps of a rollout have now, and what that was read off.
+"""The machines that the steps of a rollout have now, and the groups and hosts this depends on.
 
-Whoever looked has to look again when one of those machines comes, goes or moves: what was asked is
-remembered, and what a commit touches can be compared with it.
+A rollout has to be looked at again when one of those machines comes, goes or moves: what was read
+is remembered, and can be compared with what a commit touches.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from forewarn.store.port import Commit, Store
 
 
 class StepMachines:
-    """For one look: nothing changes while it lasts, and each group is looked up once."""
+    """The machines of steps at one moment; each group is read once."""
 
     def __init__(self, store: Store, hosts: Hosts, machine_index: MachineIndex) -> None:
         self._store, self._hosts, self._machine_index = store, hosts, machine_index
         self._staying: dict[str, frozenset[str]] = {}
         self._on: set[str] = set()
 
-    def there(self, wanted: Step) -> Sequence[str]:
-        """The machines that a step has now: not those that are gone, or about to be."""
-        if not wanted.host:
-            return [name for name in wanted.machines if self._stays(wanted.group, name)]
-        self._on.add(wanted.host)
-        names = [machine.name for machine in self._hosts.machines_on(wanted.host)]
+    def present(self, step: Step) -> Sequence[str]:
+        """Return the machines that a step has now, without those that are gone or being deleted."""
+        if not step.host:
+            return [name for name in step.machines if self._stays(step.group, name)]
+        self._on.add(step.host)
+        names = [machine.name for machine in self._hosts.machines_on(step.host)]
         return [n for n in names if self._stays(self._machine_index.group_of(n) or "", n)]
 
     @property
-    def asked(self) -> Touched:
+    def read(self) -> Touched:
         return Touched(frozenset(self._staying), frozenset(self._on))
 
     def _stays(self, name: str, machine: str) -> bool:
@@ -44,7 +44,7 @@ class StepMachines:
 
 
 class Touched:
-    """Groups and hosts whose machines were looked at, or have changed."""
+    """Groups and hosts whose machines were read, or have changed."""
 
     def __init__(self, groups: frozenset[str], hosts: frozenset[str]) -> None:
         self.groups, self.hosts = groups, hosts
@@ -57,8 +57,9 @@ class Touched:
 
 
 def touched_by(commit: Commit) -> Touched:
-    """Whose machines came, went, moved, or began or ceased to leave. A host that a machine has
-    left is not named in a commit; whoever has looked at it has looked at the machine's group."""
+    """Return the groups and hosts whose machines a commit adds, removes, moves, or begins or ceases
+    to delete. It does not name the host that a machine has left; but whoever has read that host
+    has read the machine's group as well."""
     groups, hosts = set[str](), set[str]()
     for entry in commit.entries:
         for item in entry.items:

@@ -18,7 +18,7 @@ from forewarn.core.refusal import conflict, invalid, unknown
 from forewarn.core.registry import Put, RolloutRemoved, TokenRemoved
 from forewarn.core.rollouts.model import caused
 from forewarn.core.time import DAY, HOUR, Duration
-from forewarn.service.engine.writer import Writer
+from forewarn.service.engine.writer import CommitPlan, Writer
 from forewarn.service.indexes.machines import MachineIndex
 from forewarn.store.port import HistoryQuery, Mark, Store
 from forewarn.support import guard
@@ -107,7 +107,7 @@ class History:
         gone: list[Put] = [RolloutRemoved(id) for id in over]
         gone += [TokenRemoved(token.id) for since, token in tokens if since < cutoff]
         if gone:
-            await self._writer.submit_all([], gone)
+            await self._writer.commit(CommitPlan(puts=gone))
         records = await self._store.prune(cutoff, self._keeps())
         self.pruned += records
         return records

@@ -179,10 +179,10 @@ class Service(Requests):
         return self.did(self.node.platform.schedule(type=kind, machines=names, by="test", **said))
 
     def restart(self, machine: str) -> Event:
-        return self.did(self.node.platform.maintain(machine, EventType.REBOOT, "test"))
+        return self.did(self.node.platform.user_maintenance(machine, EventType.REBOOT, "test"))
 
     def redeploy(self, machine: str) -> Event:
-        return self.did(self.node.platform.maintain(machine, EventType.REDEPLOY, "test"))
+        return self.did(self.node.platform.user_maintenance(machine, EventType.REDEPLOY, "test"))
 
     def cancel(self, event: AnEvent) -> Event:
         return self.did(self.node.platform.cancel(id_of(event), "test"))
@@ -258,6 +258,6 @@ class Service(Requests):
         allowed(self.run(self.node.fleet_apply.change(change, by="test")))
         if listening:
             for group in wanted.groups:
-                self.run(self.node.platform.enable(group))
+                self.run(self.node.guests.enable(group))
         self.settle()
         return Group(self, wanted.name, wanted.machines)

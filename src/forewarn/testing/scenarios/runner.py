@@ -150,7 +150,7 @@ def _settle_in(service: Service, scenario: Scenario) -> None:
             f" {listing(missing)}; play it on a service without machines, which is given them"
         )
     for group in scenario.fleet.groups:  # as if its machines had been asking all along
-        service.run(service.node.platform.enable(group))
+        service.run(service.node.guests.enable(group))
     service.settle()
 
 

@@ -104,8 +104,12 @@ def _maintain(node: Node, words: d.Maintain) -> Awaitable[Outcomes | Refused]:
 
 
 _VERBS: dict[str, Callable[[Node, Any], Awaitable[Outcome | Outcomes | Refused]]] = {
-    "restart": lambda node, words: node.platform.maintain(words.machine, EventType.REBOOT, BY),
-    "redeploy": lambda node, words: node.platform.maintain(words.machine, EventType.REDEPLOY, BY),
+    "restart": lambda node, words: node.platform.user_maintenance(
+        words.machine, EventType.REBOOT, BY
+    ),
+    "redeploy": lambda node, words: node.platform.user_maintenance(
+        words.machine, EventType.REDEPLOY, BY
+    ),
     "evict": _evict,
     "delete": lambda node, words: node.removals.delete(words.machine, BY),
     "scale-in": lambda node, words: node.removals.scale_in(

@@ -1,0 +1,74 @@
+"""The verbs of guests: listen, approve, and say whether a machine is ready.
+
+What operators can do is `platform.py`. How guests ask is the metadata endpoint's affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from forewarn.core import Changes, Event, Refused
+from forewarn.core import commands as c
+from forewarn.core.refusal import Reason
+from forewarn.service.engine.feed import Feed
+from forewarn.service.engine.writer import Writer
+from forewarn.service.indexes.machines import MachineIndex
+from forewarn.service.indexes.polls import PollIndex
+from forewarn.store.port import Store
+
+
+class Guests:
+    def __init__(
+        self,
+        store: Store,
+        writer: Writer,
+        feed: Feed,
+        poll_index: PollIndex,
+        machine_index: MachineIndex,
+    ) -> None:
+        self._store = store
+        self._feed = feed
+        self.writer = writer
+        self.poll_index = poll_index
+        self.machine_index = machine_index
+
+    async def enable(self, group: str) -> None:
+        """Return once the group has a document, after one of its machines has asked for it."""
+        while True:
+            await self.writer.submit(group, c.Enable())
+            state = self._store.groups[group]
+            if state.enabled:
+                return
+            if state.enabling_until is not None:  # otherwise it was disabled at the same moment
+                await self._feed.changed(group)
+
+    async def approve(self, machine: str, group: str, ids: Sequence[str]) -> Changes | Refused:
+        """Approve events on behalf of a machine.
+
+        An id that is not active may belong to an event that is over, which guests may still
+        approve. Those are looked up, and a second time in case one ended during the lookup.
+        """
+        over: frozenset[str] = frozenset()
+        for _ in range(2):
+            command = c.Approve(ids=tuple(ids), by=machine, over=over)
+            decision = await self.writer.submit(group, command)
+            if not isinstance(decision, Refused) or decision.reason is not Reason.UNKNOWN:
+                return decision
+            records = await self._store.records(ids)
+            over = frozenset(
+                id for id, event in records.items() if event.group == group and event.listed
+            )
+        return await self.writer.submit(group, c.Approve(ids=tuple(ids), by=machine, over=over))
+
+    async def prepare(
+        self, machine: str, group: str, id: str, ready: bool, note: str
+    ) -> Changes | Refused:
+        """Record whether a machine is ready for an event."""
+        command = c.Prepare(id=id, machine=machine, ready=ready, note=note)
+        return await self.writer.submit(group, command)
+
+    def listed(self, group: str, id: str) -> Event | None:
+        """Return the event if it is in the group's document now."""
+        state = self._store.groups[group]
+        event = state.event(id) if state.enabled else None
+        return event if event is not None and event.listed else None

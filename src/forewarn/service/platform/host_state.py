@@ -1,0 +1,160 @@
+"""What the verbs about hosts read off the states: affected machines, and checks in the commit.
+
+While a driver is asked, a host may fail, be removed or be given other labels, and machines come and
+go. So everything that a verb relies on is checked again on the states that its commit changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from forewarn.core import Group, Machine, Refused, Status
+from forewarn.core.fleet import Health, Host
+from forewarn.core.refusal import conflict, unknown
+from forewarn.core.registry import HostPut, Put
+from forewarn.core.time import Time
+from forewarn.service.engine.writer import Check
+from forewarn.service.indexes.hosts import HostIndex
+from forewarn.store.port import States, Store
+from forewarn.support.text import listing
+
+Affected: TypeAlias = list[tuple[Group, list[Machine]]]
+
+
+# The machines on a host.
+
+
+def affected_by(store: Store, host_index: HostIndex, host: str) -> Affected:
+    """Return the machines on a host, by group, without those whose delete has started."""
+    affected = []
+    for name in host_index.groups_on(host):
+        group = store.groups[name]
+        leaving = _leaving(store.groups, [name])
+        machines = [
+            machine
+            for machine in group.machines
+            if machine.host == host and machine.alive and (name, machine.name) not in leaving
+        ]
+        if machines:
+            affected.append((group, machines))
+    return affected
+
+
+def not_listening(affected: Affected) -> tuple[str, ...]:
+    """Return a note for the caller about groups that cannot approve, because they do not listen."""
+    silent = [group.name for group, _ in affected if not group.enabled]
+    if not silent:
+        return ()
+    return (f"not listening, so without a vote until they ask: {listing(silent)}",)
+
+
+def machines_changed(
+    host_index: HostIndex, host: str, affected: Affected, *, also_planned: bool = False
+) -> Check:
+    """Return a check that refuses if a machine came or went, or if something has been planned for
+    the host meanwhile; `also_planned` allows the latter."""
+    expected = {(g.name, m.name) for g, machines in affected for m in machines}
+
+    def check(states: States) -> Refused | None:
+        # The index knows of machines that came while the driver was asked, but not of those that
+        # came in this very batch.
+        groups = {group.name for group, _ in affected} | set(states.maps[0])
+        groups |= set(host_index.groups_on(host))
+        present = {
+            (group, machine.name)
+            for group in groups
+            for machine in states[group].machines
+            if machine.host == host and machine.alive
+        }
+        planned = any(e.host == host for group in groups for e in states[group].events)
+        same = expected <= present and present - expected <= _leaving(states, groups)
+        if same and (also_planned or not planned):
+            return None
+        return conflict(f"host '{host}' has changed in this very moment; look, and try again")
+
+    return check
+
+
+def _leaving(states: Mapping[str, Group], groups: Iterable[str]) -> set[tuple[str, str]]:
+    """Return the machines whose delete has started."""
+    return {
+        (group, machine)
+        for group in groups
+        for event in states[group].events
+        if event.promise.deletes and event.status is Status.STARTED
+        for machine in event.resources
+    }
+
+
+# The health of a host.
+
+
+def health_problem(host: Host, health: Health) -> Refused | None:
+    """Refuse a change of health that would be none."""
+    match health:
+        case Health.HEALTHY if host.healthy:
+            return conflict(f"host '{host.name}' is healthy; there is nothing to repair")
+        case Health.DEGRADED if not host.healthy:
+            return conflict(f"host '{host.name}' is {host.health.value} already")
+        case Health.FAILED if host.health is Health.FAILED:
+            return conflict(f"host '{host.name}' has failed already")
+    return None
+
+
+def health_check(name: str, health: Health) -> Check:
+    """Return a check that refuses if the host is gone, or can no longer change to this health."""
+
+    def check(states: States) -> Refused | None:
+        host = states.registry.hosts.get(name)
+        if host is None:
+            return unknown(f"host '{name}' has been removed in this very moment")
+        return health_problem(host, health)
+
+    return check
+
+
+def unchanged_check(seen: Host) -> Check:
+    """Return a check that refuses if the host's health has changed since it was read."""
+
+    def check(states: States) -> Refused | None:
+        host = states.registry.hosts.get(seen.name)
+        if host is not None and (host.health, host.since) == (seen.health, seen.since):
+            return None
+        return conflict(f"host '{seen.name}' has changed in this very moment; look, and try again")
+
+    return check
+
+
+def first_refusal(*checks: Check) -> Check:
+    """Combine checks: the first refusal counts."""
+    return lambda states: next((no for check in checks if (no := check(states))), None)
+
+
+def with_health(
+    name: str, health: Health, by: str, note: str, now: Callable[[], Time]
+) -> Callable[[States], Sequence[Put]]:
+    """Return a function that stores the host with another health and otherwise as it is."""
+
+    def put(states: States) -> Sequence[Put]:
+        host = states.registry.hosts[name]
+        return (HostPut(msgspec.structs.replace(host, health=health, since=now(), note=note), by),)
+
+    return put
+
+
+def host_of_gone(states: States, group: str, machine: str) -> Host | None:
+    """Return the host that a gone machine would be on again; None if the machine is not gone."""
+    record = states[group].machine(machine)
+    return None if record is None or record.alive else states.registry.hosts.get(record.host)
+
+
+def unhealthy_warning(host: Host, machines: Sequence[str]) -> str:
+    """Warn a caller who puts machines on a host that is not healthy."""
+    state = "has failed" if host.health is Health.FAILED else f"is {host.health.value}"
+    return (
+        f"host '{host.name}' {state}, and no event tells {listing(machines)} so: repair the host,"
+        " or put what is on it elsewhere"
+    )
