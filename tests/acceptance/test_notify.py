@@ -13,8 +13,8 @@ from manager import Manager
 from polling import until
 from serving import made, serving
 
-from forewarn.node.notifying import Notifier
 from forewarn.support import guard
+from forewarn.support.sd_notify import Notifier
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_there_is_a_sign_of_life_only_while_all_is_well() -> None:
 
     async def life() -> None:
         telling = asyncio.ensure_future(  # noqa: TID251 - the test is its owner
-            Notifier(address, watchdog=0.003).keep_telling(lambda: "fine", well)
+            Notifier(address, watchdog=0.003).keep_notifying(lambda: "fine", well)
         )
         while len(looked) < 8:
             await guard.pause(0.001)
@@ -91,7 +91,7 @@ def test_there_is_a_sign_of_life_only_while_all_is_well() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environment", "heard", "watchdog"),
+    ("environment", "connected", "watchdog"),
     [
         ({}, False, 0.0),
         ({"NOTIFY_SOCKET": ""}, False, 0.0),
@@ -102,11 +102,11 @@ def test_there_is_a_sign_of_life_only_while_all_is_well() -> None:
     ],
 )
 def test_only_what_is_meant_for_us_is_taken_and_nothing_is_left_for_programs_that_we_start(
-    environment: dict[str, str], heard: bool, watchdog: float
+    environment: dict[str, str], connected: bool, watchdog: float
 ) -> None:
     environment["PATH"] = "/bin"
-    notifier = Notifier.taken_from(environment)
-    assert (notifier.heard, notifier.watchdog) == (heard, watchdog)
+    notifier = Notifier.from_environment(environment)
+    assert (notifier.connected, notifier.watchdog) == (connected, watchdog)
     assert environment == {"PATH": "/bin"}
 
 

@@ -22,6 +22,7 @@ ANSWERED = {"answer", "problem", "HTTPException", "PermissionDeniedException", "
 ANSWERED |= {"NotAuthorizedException", "Changes", "Outcomes", "announce_all"}  # with notes
 ANSWERED |= {"Unknown", "Failed", "Unclear", "Answer"}  # by drivers, gates and control
 TELLING = {
+    "_log",
     "_tell",
     "tell",
     "_within",
@@ -38,6 +39,7 @@ WORDING = {  # files whose functions put into words what others tell
     "core/deciding/removals.py",
     "core/labels.py",
     "node/node.py",
+    "node/open_files.py",
     "support/suggest.py",
     "service/telemetry/health.py",
 }

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.node.listening.handed_over import CONTROL, METADATA
+from forewarn.node.listening.socket_activation import CONTROL, METADATA
 from forewarn.node.settings import gather
 from forewarn.service.telemetry.health import LOOP_PATIENCE, OVERDUE_PATIENCE, STORE_PATIENCE
 

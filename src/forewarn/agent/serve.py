@@ -16,7 +16,7 @@ from forewarn.agent.telemetry.log import Tell
 from forewarn.agent.telemetry.metrics import AgentMetrics
 from forewarn.agent.telemetry.status import picture_of
 from forewarn.support import guard
-from forewarn.support.sd_notify import Notifier
+from forewarn.support.sd_notify import Log, Notifier
 
 LISTEN_AGAIN = 30.0  # seconds until an address that was taken is tried once more
 
@@ -29,17 +29,16 @@ async def attended(agent: Agent, counts: AgentMetrics, tell: Tell) -> AsyncItera
         lambda: agent.client.standing, state, lambda: agent.identity is not None
     )
     face = StatusServer(lambda: picture_of(agent), wellbeing, counts)
-    manager = AgentServer.taken_from(os.environ)  # also, so that no hook speaks in our name
-    manager.tell = tell
+    manager = Notifier.from_environment(os.environ, _manager_log(tell))
     tasks = guard.Tasks(lambda name, error: tell("trouble", about=name, why=repr(error)))
     try:
         tasks.start(wellbeing.keep_beating(), "beating")
         if config.listen:
             where = listens(config.listen, anywhere=config.listen_anywhere)
             tasks.start(_listen(face, where, tell), "listening")
-        if manager.heard:
+        if manager.connected:
             manager.ready(_stands(agent))
-            telling = manager.keep_telling(lambda: _stands(agent), wellbeing.ailing, BEAT)
+            telling = manager.keep_notifying(lambda: _stands(agent), wellbeing.ailing, BEAT)
             tasks.start(telling, "telling the service manager")
         yield
     finally:
@@ -48,12 +47,12 @@ async def attended(agent: Agent, counts: AgentMetrics, tell: Tell) -> AsyncItera
         await face.close()
 
 
-class AgentServer(Notifier):
-    tell: Tell
-
-    def _tell(self, level: str, says: str, **facts: Any) -> None:
+def _manager_log(tell: Tell) -> Log:
+    def log(level: str, message: str, /, **fields: Any) -> None:
         del level
-        self.tell("trouble", about="manager", why=says, **_other(facts))
+        tell("trouble", about="manager", why=message, **_other(fields))
+
+    return log
 
 
 def _other(facts: dict[str, Any]) -> dict[str, Any]:

@@ -30,14 +30,15 @@ from forewarn.node.listening.serve import serve, serve_guests, url
 from forewarn.node.listening.sockets import EVERYWHERE, one_each, open_loopback, open_one
 from forewarn.node.listening.tls import Certificates
 from forewarn.node.processes.unix_socket import attend, whose
-from forewarn.node.startup import define, take_up
 from forewarn.node.wiring import (
+    apply_fleet,
+    control_socket,
     guest_urls,
-    guests_sockets,
     make_driver,
     make_store,
     make_trace,
-    operators_socket,
+    metadata_sockets,
+    resume,
 )
 from forewarn.service.access.tokens import Tokens
 from forewarn.service.engine.catch_up import CatchUp
@@ -161,7 +162,7 @@ class Node:
         self.active_events = ActiveEvents(store)
         self.feed = Feed(store)
         self.metrics = ServiceMetrics(store, self.feed, self.clock, config.state)
-        sightings, ends = await take_up(store, self.poll_index, self.clock)
+        sightings, ends = await resume(store, self.poll_index, self.clock)
         self.clock.on_interruption(_tell)
         self.writer = Writer(store, self.clock, config.rules, self.ledger)
         restored = await after_restore.take_up(store, self.writer, sightings, ends)
@@ -240,7 +241,7 @@ class Node:
         self.executor.resume()  # before anything new is started, so that nothing is taken up twice
         prepare = on_loopback if config.identity is Identity.ASKED else None
         self.fleet_apply = FleetApply(store, self.writer, prepare)
-        await define(config, self.fleet_apply, self.machine_index)
+        await apply_fleet(config, self.fleet_apply, self.machine_index)
         saver = Saver(store, self.poll_index, self.writer, self.history)
         self._stack.push_async_callback(saver.save)
         if trace:
@@ -277,7 +278,7 @@ class Node:
         if self.hub is not None:
             self.metadata_urls = [f"http://{at}" for at in self.config.guest_addresses]
         elif self.config.metadata is not None:
-            sockets = guests_sockets(self.config, self._loopback_hosts())
+            sockets = metadata_sockets(self.config, self._loopback_hosts())
             self.metadata_urls = guest_urls(self.config, sockets)
             await self._listen_to_guests(sockets, tasks)
         if self.config.control is not None and operators is not None:
@@ -323,7 +324,7 @@ class Node:
 
     def _operators_socket(self, tasks: guard.Tasks) -> socket.socket:
         """What is wrong with it is told before guests are listened to, and not after."""
-        listener = operators_socket(self.config)
+        listener = control_socket(self.config)
         self._stack.callback(listener.close)
         refuse_exposed(listener, self.config, self.tokens)
         tasks.start(keep_telling_of_admins(self.config, self.tokens), "admins")

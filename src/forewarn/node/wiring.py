@@ -1,4 +1,6 @@
-"""What a node is made of where there is a choice: the store, the driver, the trace, the sockets."""
+"""The steps of a node's start where its configuration leaves a choice: which store, driver, trace
+and sockets it has, where an earlier run ended, and which fleet it starts with.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +9,25 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from forewarn.core import Now
+from forewarn.core import Now, Refused, Time
 from forewarn.drivers.command.driver import CommandDriver
 from forewarn.drivers.port import Driver
 from forewarn.drivers.simulated import FileImpactJournal, ImpactJournal, SimulatedDriver
 from forewarn.node.config import Config
-from forewarn.node.listening.handed_over import adopted
 from forewarn.node.listening.serve import url
+from forewarn.node.listening.socket_activation import adopt
 from forewarn.node.listening.sockets import all_or_none, open_loopback, open_one
 from forewarn.service.engine.clock import Clock
+from forewarn.service.fleet.apply import FleetApply
+from forewarn.service.indexes.machines import MachineIndex
+from forewarn.service.indexes.polls import PollIndex
 from forewarn.service.telemetry.event_trace import EventTrace, FileEventTrace, TracedImpactJournal
 from forewarn.store import MemoryStore, Store
+from forewarn.store.port import PollSightings
+from forewarn.support.logs import logger
 from forewarn.verdict.observer import Observer
+
+log = logger("forewarn")
 
 
 def make_store(config: Config) -> Store:
@@ -51,7 +60,7 @@ def make_trace(
     observer: Observer | None,
     stack: AsyncExitStack,
 ) -> EventTrace | None:
-    """For a file, for whoever observes, or for nobody."""
+    """Return a trace for the recording, the observer or both; None if there is neither."""
     trace: EventTrace
     if config.record is not None:
         trace = FileEventTrace(config.record, config.rules)
@@ -77,16 +86,17 @@ def make_trace(
 def guest_urls(config: Config, sockets: Sequence[socket.socket]) -> list[str]:
     """Return the URL of each address where guests ask, with the real port in place of port 0. If
     one address needs several sockets (loopback without its device), they share a port."""
-    each = len(sockets) // len(config.guest_addresses)
+    per_address = len(sockets) // len(config.guest_addresses)
     hosts = [address.host for address in config.guest_addresses]
-    return [url(host, listener) for host, listener in zip(hosts, sockets[::each], strict=True)]
+    first_sockets = sockets[::per_address]
+    return [url(host, listener) for host, listener in zip(hosts, first_sockets, strict=True)]
 
 
-def guests_sockets(config: Config, loopback: Sequence[str]) -> list[socket.socket]:
-    """Those that were handed over, or else opened here. `loopback` are the machines' addresses,
-    where each has one of its own."""
+def metadata_sockets(config: Config, loopback: Sequence[str]) -> list[socket.socket]:
+    """Return the sockets that were handed over or, if there are none, open them. `loopback` holds
+    the addresses of all machines, for `whole_loopback`."""
     if config.metadata_fds:
-        return [adopted(fd) for fd in config.metadata_fds]
+        return [adopt(fd) for fd in config.metadata_fds]
     with all_or_none() as opened:
         for address in config.guest_addresses:
             if config.whole_loopback:
@@ -96,6 +106,36 @@ def guests_sockets(config: Config, loopback: Sequence[str]) -> list[socket.socke
     return opened
 
 
-def operators_socket(config: Config) -> socket.socket:
+def control_socket(config: Config) -> socket.socket:
     assert config.control is not None
-    return adopted(config.control_fd) if config.control_fd is not None else open_one(config.control)
+    return adopt(config.control_fd) if config.control_fd is not None else open_one(config.control)
+
+
+async def resume(store: Store, polls: PollIndex, clock: Clock) -> tuple[PollSightings, Time]:
+    """Set the clock by where an earlier run ended. Return what that run had stored about polls, and
+    the time until which it served (0 if there was none)."""
+    sightings = await polls.load()
+    served_until, lost = sightings.served_until or 0, sightings.lost
+    async for commit in store.commits(max(store.seq - 1, 0)):
+        if commit.at >= served_until:
+            served_until, lost = commit.at, max(lost, commit.lost)
+    copied = sightings.copied is not None
+    clock.resume(served_until or None, lost, floor=served_until, copied=copied)
+    return sightings, served_until
+
+
+async def apply_fleet(config: Config, fleet_apply: FleetApply, machines: MachineIndex) -> None:
+    """Make the inventory what the fleet file says. Machines it no longer names are removed."""
+    if config.fleet is None:
+        if not any(machines.groups()):
+            log.info("there are no machines yet; add some with forewarn apply FLEET.yaml")
+        return
+    outcome = await fleet_apply.fleet(config.fleet, by="start", force=config.insist, serving=False)
+    if isinstance(outcome, Refused):
+        log.warning(
+            "the fleet file is not applied, the inventory stays as it was",
+            why=outcome.says,
+            run=f"forewarn apply {config.fleet_file or 'FLEET.yaml'} --plan",
+        )
+    elif removed := outcome.machines.removed + outcome.hosts.removed:
+        log.warning("what the fleet file no longer names is removed", removed=removed)

@@ -20,6 +20,10 @@ class _Log:
 
         return getattr(structlog.get_logger(self._name), verb)
 
+    def write(self, level: str, message: str, /, **fields: Any) -> None:
+        """Write a line at a level that is given by name, such as "warning"."""
+        getattr(self, level)(message, **fields)
+
 
 def logger(name: str) -> Any:
     return _Log(name)

@@ -1,8 +1,8 @@
-"""Telling a service manager how things are: systemd's notification protocol (sd_notify).
+"""A client of systemd's notification protocol (sd_notify): readiness, status and watchdog.
 
-Datagrams of `KEY=value` lines to the socket that NOTIFY_SOCKET names. Where there is none nothing
-is sent. What is told, and when, is decided by whoever runs the service, or the agent; and how a
-log is written, too.
+Sends datagrams of `KEY=value` lines to the socket that NOTIFY_SOCKET names; without one, nothing is
+sent. What is sent and when is decided by the service or the agent, and so is how problems are
+logged.
 """
 
 from __future__ import annotations
@@ -11,42 +11,54 @@ import contextlib
 import os
 import socket
 from collections.abc import Callable, MutableMapping
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from forewarn.support import guard
 
-WATCH_SHARE = 3  # signs of life in the time after which the manager takes us for dead
-STATUS_EVERY = 15.0  # seconds of guard time between two looks at how things are
+WATCH_SHARE = 3  # watchdog messages per watchdog period
+STATUS_EVERY = 15.0  # seconds of guard time between two status messages
 MAX_STATUS = 400  # characters
 
-# Meant for this process alone; a program that we start must not speak in our name.
-OURS = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+# For this process alone: a program that it starts must not send messages in its name.
+VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+
+
+class Log(Protocol):
+    def __call__(self, level: str, message: str, /, **fields: Any) -> object: ...
+
+
+def _no_log(level: str, message: str, /, **fields: Any) -> None:
+    del level, message, fields
 
 
 class Notifier:
-    def __init__(self, address: str = "", watchdog: float = 0.0) -> None:
+    """Sends messages to the service manager, and reports what went wrong to `log`."""
+
+    def __init__(self, address: str = "", watchdog: float = 0.0, log: Log = _no_log) -> None:
         self._address = address
-        self.watchdog = watchdog  # seconds; 0: nobody watches
-        self._complained = False
+        self.watchdog = watchdog  # seconds within which the manager wants a message; 0: it does not
+        self._log = log
+        self._failing = False
 
     @classmethod
-    def taken_from(cls, environment: MutableMapping[str, str]) -> Self:
-        """As the environment says, from which it is removed."""
-        said = {name: environment.pop(name, "") for name in OURS}
-        address = said["NOTIFY_SOCKET"]
-        if not address.startswith(("/", "@")):  # vsock, for virtual machines, is not spoken
+    def from_environment(cls, environment: MutableMapping[str, str], log: Log = _no_log) -> Self:
+        """Read systemd's variables, and remove them so that child processes do not see them."""
+        variables = {name: environment.pop(name, "") for name in VARIABLES}
+        address = variables["NOTIFY_SOCKET"]
+        if not address.startswith(("/", "@")):  # vsock, for virtual machines, is not supported
             address = ""
-        return cls(address, _watchdog(said["WATCHDOG_USEC"], said["WATCHDOG_PID"]))
+        watchdog = _watchdog(variables["WATCHDOG_USEC"], variables["WATCHDOG_PID"])
+        return cls(address, watchdog, log)
 
     @property
-    def heard(self) -> bool:
+    def connected(self) -> bool:
         return bool(self._address)
 
     def ready(self, status: str) -> None:
         self._send("READY=1", _status(status))
 
     def reloading(self) -> None:
-        """systemd wants to know when, to tell this from an older one."""
+        """Announce a reload, with its time: systemd distinguishes reloads by it."""
         self._send("RELOADING=1", f"MONOTONIC_USEC={guard.monotonic_us()}")
 
     def stopping(self) -> None:
@@ -58,54 +70,52 @@ class Notifier:
     def alive(self) -> None:
         self._send("WATCHDOG=1")
 
-    async def keep_telling(
+    async def keep_notifying(
         self,
         status: Callable[[], str],
-        well: Callable[[], str],
+        problem: Callable[[], str],
         status_every: float = STATUS_EVERY,
     ) -> None:
-        """A sign of life as long as all is well, and how things stand when that changes.
+        """Send watchdog messages while there is no problem, and the status when it changes.
 
-        `well` says what is not, or nothing. It is asked in the loop that serves: one that is
-        stuck asks nobody, and so is silent."""
-        told = ""
-        since_status, complained = 0.0, ""
+        `problem` returns what is wrong, or "". It is called in the event loop that serves, so that
+        a loop that is stuck sends nothing."""
+        sent = logged = ""
+        status_at = 0.0
         every = min(status_every, self.watchdog / WATCH_SHARE) if self.watchdog else status_every
-        while self.heard:
-            wrong = well()
-            if not wrong and self.watchdog:
+        while self.connected:
+            why = problem()
+            if not why and self.watchdog:
                 self.alive()
-            elif wrong and wrong != complained:
-                self._tell("error", "no sign of life for the service manager", why=wrong)
-            complained = wrong
+            elif why and why != logged:
+                self._log(
+                    "error", "watchdog messages to the service manager are suspended", why=why
+                )
+            logged = why
             now = guard.monotonic()
-            if wrong or not told or now - since_status >= status_every:
-                current, since_status = f"not well: {wrong}" if wrong else status(), now
-                if current != told:
-                    self.status(current)
-                    told = current
+            if why or not sent or now - status_at >= status_every:
+                text, status_at = f"not well: {why}" if why else status(), now
+                if text != sent:
+                    self.status(text)
+                    sent = text
             await guard.pause(every)
-
-    def _tell(self, level: str, says: str, **facts: Any) -> None:
-        """For whoever has a log."""
 
     def _send(self, *lines: str) -> None:
         if not self._address:
             return
         address = "\0" + self._address[1:] if self._address[0] == "@" else self._address
         try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as line:
-                line.setblocking(False)  # a manager that does not listen must not stop the service
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+                sender.setblocking(False)  # a manager that does not read must not stop the service
                 with contextlib.suppress(OSError):
-                    line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-                line.sendto("\n".join(lines).encode(), address)
-            self._complained = False
+                    sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+                sender.sendto("\n".join(lines).encode(), address)
+            self._failing = False
         except OSError as error:
-            if not self._complained:
-                self._tell(
-                    "warning", "the service manager cannot be told", why=str(error), what=lines[0]
-                )
-            self._complained = True
+            if not self._failing:
+                message = "cannot send a message to the service manager"
+                self._log("warning", message, why=str(error), what=lines[0])
+            self._failing = True
 
 
 def _status(text: str) -> str:
@@ -114,7 +124,7 @@ def _status(text: str) -> str:
 
 
 def _watchdog(microseconds: str, pid: str) -> float:
-    """How often a sign of life is wanted of this process."""
+    """Return the watchdog period in seconds, or 0 if it is not for this process."""
     if pid and pid != str(os.getpid()):
         return 0.0
     return int(microseconds) / 1e6 if microseconds.isdecimal() else 0.0

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 from forewarn.node import settings
-from forewarn.node.daemon.become_supervisor import become
-from forewarn.node.listening.handed_over import HandedOverSockets
+from forewarn.node.daemon.become_supervisor import become_supervisor
+from forewarn.node.listening.socket_activation import HandedOverSockets
 
 if __name__ == "__main__":
     path, speed = Path(sys.argv[1]), float(sys.argv[2])
     said, made = settings.load(path, {}, with_fleet=False)
-    become(said, made, HandedOverSockets(), config=path, speed=speed)
+    become_supervisor(said, made, HandedOverSockets(), path=path, speed=speed)

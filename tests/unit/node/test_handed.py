@@ -11,17 +11,24 @@ from collections.abc import Iterator
 import pytest
 
 from forewarn.node.config import Address, Config
-from forewarn.node.listening.handed_over import HandedOverSockets, adopted, enough_for, where
-from forewarn.node.listening.open_all import not_handed_over, open_all, with_handed
+from forewarn.node.listening.socket_activation import (
+    HandedOverSockets,
+    adopt,
+    bound_address,
+    check_socket_count,
+    not_handed_over,
+    open_all,
+    use_handed_over,
+)
 from forewarn.node.listening.sockets import CannotListen
 
 SCRIPT = """
 import os, sys
-from forewarn.node.listening.handed_over import HandedOverSockets
+from forewarn.node.listening.socket_activation import HandedOverSockets
 from forewarn.node.listening.sockets import CannotListen
 os.environ["LISTEN_PID"] = str(os.getpid())
 try:
-    taken = HandedOverSockets.taken_from(os.environ)
+    taken = HandedOverSockets.from_environment(os.environ)
     print(taken, [k for k in os.environ if k.startswith("LISTEN_")])
 except CannotListen as error:
     print(error)
@@ -80,25 +87,25 @@ def test_what_is_no_listening_tcp_socket_is_refused(listener: socket.socket) -> 
         assert "AF_UNIX" in handed("metadata", local.fileno())
     read, write = os.pipe()
     try:
-        assert "no listening TCP socket" in handed("control", read)
+        assert "not a listening TCP socket" in handed("control", read)
     finally:
         os.close(read)
         os.close(write)
-    assert "no listening TCP socket" in handed("metadata:control", listener.fileno(), count=250)
+    assert "not a listening TCP socket" in handed("metadata:control", listener.fileno(), count=250)
 
 
 def test_sockets_that_are_meant_for_another_process_are_left_alone() -> None:
     environment = {"LISTEN_PID": "1", "LISTEN_FDS": "2", "LISTEN_FDNAMES": "a:b"}
-    assert HandedOverSockets.taken_from(environment) == HandedOverSockets()
+    assert HandedOverSockets.from_environment(environment) == HandedOverSockets()
     assert environment == {}
-    assert HandedOverSockets.taken_from({}) == HandedOverSockets()
+    assert HandedOverSockets.from_environment({}) == HandedOverSockets()
 
 
 def test_each_worker_needs_a_socket_of_its_own() -> None:
-    enough_for(2, 2, "127.0.0.1:80")
+    check_socket_count(2, 2, "127.0.0.1:80")
     says = r"1 sockets .* for 127.0.0.1:80 to 3 workers.*ReusePort=yes and 3 times"
     with pytest.raises(CannotListen, match=says):
-        enough_for(3, 1, "127.0.0.1:80")
+        check_socket_count(3, 1, "127.0.0.1:80")
 
 
 def test_where_a_socket_that_was_handed_over_listens_is_where_guests_ask(
@@ -106,10 +113,10 @@ def test_where_a_socket_that_was_handed_over_listens_is_where_guests_ask(
 ) -> None:
     fd = listener.fileno()
     config = Config(metadata=Address("169.254.169.254", 80), control=Address("127.0.0.1", 1))
-    made = with_handed(config, HandedOverSockets((fd,), fd), anywhere=False)
+    made = use_handed_over(config, HandedOverSockets((fd,), fd), anywhere=False)
     port = listener.getsockname()[1]
     assert made.metadata == made.control == Address("127.0.0.1", port)
-    with adopted(fd) as ours:
+    with adopt(fd) as ours:
         assert ours.getsockname()[1] == port
         assert ours.proto == socket.IPPROTO_TCP
         assert not ours.getblocking()
@@ -124,13 +131,13 @@ def test_sockets_are_ordered_by_the_settings_and_each_address_has_one_for_each_w
         ports = [listener.getsockname()[1] for listener in listeners[:2]]
         second, first = (Address("127.0.0.1", port) for port in ports)
         config = Config(metadata=first, more_metadata=(second,), control=Address("127.0.0.1", 0))
-        made = with_handed(config, HandedOverSockets(fds[:2]), anywhere=False)
+        made = use_handed_over(config, HandedOverSockets(fds[:2]), anywhere=False)
         assert made.guest_addresses == (first, second)
         assert made.metadata_fds == (fds[1], fds[0])
         config = Config(metadata=first, control=Address("127.0.0.1", 0), workers=2)
         all_opened = open_all(config, HandedOverSockets(fds), anywhere=False)
         assert all_opened.metadata == (first, second)
-        taken = [[where(fd)[1] for fd in worker] for worker in all_opened.metadata_fds]
+        taken = [[bound_address(fd).port for fd in worker] for worker in all_opened.metadata_fds]
         assert taken == [[first.port, second.port]] * 2
         for fd in (*all_opened.metadata_fds[0], *all_opened.metadata_fds[1]):
             os.close(fd)
@@ -157,8 +164,8 @@ def test_every_socket_that_is_handed_over_must_be_confined(listener: socket.sock
         address = f"0.0.0.0:{exposed.getsockname()[1]}"
         config = Config(metadata=Address("127.0.0.1", 0))
         with pytest.raises(CannotListen, match=rf"listens on {address}"):
-            with_handed(config, handed, anywhere=False)
-        assert len(with_handed(config, handed, anywhere=True).guest_addresses) == 2
+            use_handed_over(config, handed, anywhere=False)
+        assert len(use_handed_over(config, handed, anywhere=True).guest_addresses) == 2
 
 
 def opened(port: int) -> socket.socket:

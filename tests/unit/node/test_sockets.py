@@ -8,10 +8,9 @@ import msgspec
 import pytest
 
 from forewarn.node.config import Address, Config
-from forewarn.node.listening.handed_over import HandedOverSockets
-from forewarn.node.listening.open_all import open_all
+from forewarn.node.listening.socket_activation import HandedOverSockets, open_all
 from forewarn.node.listening.sockets import CannotListen, confined, local, open_loopback
-from forewarn.node.wiring import guests_sockets
+from forewarn.node.wiring import metadata_sockets
 
 HOSTS = ["127.0.0.1", "127.0.1.1", "127.0.1.2"]
 
@@ -58,7 +57,7 @@ def test_if_the_second_address_cannot_be_bound_the_first_is_closed_again() -> No
         second = Address("127.0.0.1", taken.getsockname()[1])
         config = Config(metadata=first, more_metadata=(second,), control=Address("127.0.0.1", 0))
         with pytest.raises(CannotListen, match=f"{second} is in use"):
-            guests_sockets(config, [])
+            metadata_sockets(config, [])
         socket.create_server((first.host, first.port)).close()
         workers = msgspec.structs.replace(config, workers=2)
         with pytest.raises(CannotListen, match=f"{second} is in use"):

@@ -302,7 +302,7 @@ def test_the_manager_hears_of_it_while_control_is_replaced_but_not_if_it_stays_a
     stage.next("alive")
     stage.next("alive")
     _, what, about = stage.next("told")
-    assert what == "no sign of life for the service manager"
+    assert what == "watchdog messages to the service manager are suspended"
     assert about["why"].startswith("control has been away for ")
     before = len(stage.heard)
     for _ in range(2):  # it does not get ready, and is killed for it, again and again

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import tempfile
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from forewarn.cli.output import fail, fail_all, parsed
+from forewarn.cli.output import fail, fail_all, parsed, say
 from forewarn.core.deciding.announce import TIGHT_NOTICE
 from forewarn.core.events import PROMISES
 from forewarn.core.time import MAX_SPEED, MIN_SPEED, Durations
@@ -129,33 +130,40 @@ def serve(
     from forewarn.node import CannotListen
     from forewarn.node import settings as s
     from forewarn.node.daemon.become_supervisor import (
-        become_if_wanted,
-        take_sockets,
-        tell_of_missing,
+        become_supervisor,
+        load_if_workers,
+        socket_notes,
     )
-    from forewarn.node.listening.open_all import with_handed
+    from forewarn.node.listening.socket_activation import HandedOverSockets, use_handed_over
 
     flags = flags_of(fleet, metadata, control, state, record, no_front)
-    handed = take_sockets()
-    become_if_wanted(config, flags, migrate, handed)
 
     def load() -> tuple[s.LoadedSettings, Config]:
-        said, made = s.load(config, os.environ, flags)
-        anywhere = said.settings.allow_other_addresses
-        return said, with_handed(msgspec.structs.replace(made, migrate=migrate), handed, anywhere)
+        loaded, made = s.load(config, os.environ, flags)
+        made = msgspec.structs.replace(made, migrate=migrate)
+        return loaded, use_handed_over(made, handed_over, loaded.settings.allow_other_addresses)
 
     try:
-        said, made = load()
+        handed_over = HandedOverSockets.from_environment(os.environ)
+        if (several := load_if_workers(config, flags)) is not None:
+            _print_notes(socket_notes(several[1], handed_over))
+            become_supervisor(*several, handed_over, path=config, flags=flags, migrate=migrate)
+        loaded, made = load()
     except s.SettingsError as error:
         fail_all(error.problems)
     except CannotListen as error:
         fail(str(error))
-    tell_of_missing(s.config(said, with_fleet=False), handed)
+    _print_notes(socket_notes(s.config(loaded, with_fleet=False), handed_over))
     machines = made.fleet.machines if made.fleet else []
     silent = [machine.name for machine in machines if not machine.addresses]
     if silent:
         typer.echo(f"note: without an address these can never ask: {listing(silent)}", err=True)
-    _run(made, lambda _: None, said, load)
+    _run(made, lambda _: None, loaded, load)
+
+
+def _print_notes(notes: Sequence[str]) -> None:
+    for note in notes:
+        say(note, err=True)
 
 
 def flags_of(

@@ -1,5 +1,6 @@
-"""`forewarn serve` with workers: open the sockets, or take those that are handed over, and become
-the supervisor. The process stays the same one, so that whoever started it need not know.
+"""`forewarn serve` with workers: open the sockets, or adopt those that were handed over, and
+replace this program by the supervisor. The process stays the same one, as its
+service manager expects.
 """
 
 from __future__ import annotations
@@ -13,104 +14,88 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from forewarn.cli.output import fail, fail_all, say
-
 if TYPE_CHECKING:
     from forewarn.node import Config
-    from forewarn.node.listening.handed_over import HandedOverSockets
+    from forewarn.node.listening.socket_activation import HandedOverSockets
     from forewarn.node.settings import LoadedSettings
 
 PROGRAM = "forewarn.node.daemon.supervisor_main"
 
 
-def take_sockets() -> HandedOverSockets:
-    """What whoever started us has opened for us."""
-    from forewarn.node import CannotListen
-    from forewarn.node.listening.handed_over import HandedOverSockets
+def socket_notes(config: Config, handed_over: HandedOverSockets) -> list[str]:
+    """Return a note for each address in the settings on which nothing will listen."""
+    from forewarn.node.listening.socket_activation import not_handed_over
 
-    try:
-        return HandedOverSockets.taken_from(os.environ)
-    except CannotListen as error:
-        fail(str(error))
-
-
-def tell_of_missing(made: Config, handed: HandedOverSockets) -> None:
-    """Print a note for each address in the settings on which nothing will listen."""
-    from forewarn.node.listening.open_all import not_handed_over
-
-    for address in not_handed_over(made, handed):
-        say(
+    notes = []
+    for address in not_handed_over(config, handed_over):
+        notes.append(
             f"note: metadata lists {address}, but none of the sockets that were handed over is"
             " bound to it, so guests get no answer there; enable a socket unit for it, or remove it"
-            " from the settings",
-            err=True,
+            " from the settings"
         )
+    return notes
 
 
-def become_if_wanted(
-    config: Path | None, flags: Mapping[str, Any], migrate: bool, handed: HandedOverSockets
-) -> None:
-    """Does not return if the settings want workers. Settings that are wrong are somebody else's
-    to complain of."""
+def load_if_workers(
+    path: Path | None, flags: Mapping[str, Any]
+) -> tuple[LoadedSettings, Config] | None:
+    """Return the settings and the configuration if they ask for workers.
+
+    Settings that cannot be read at all count as without workers: they are reported when they are
+    loaded as such. Raises SettingsError."""
     from forewarn.node import settings as s
 
     try:
-        if not s.gather(config, os.environ, flags).settings.workers:
-            return
+        if not s.gather(path, os.environ, flags).settings.workers:
+            return None
     except s.SettingsError:
-        return
-    try:
-        # The fleet is read by the process that needs it.
-        said, made = s.load(config, os.environ, flags, with_fleet=False)
-    except s.SettingsError as error:
-        fail_all(error.problems)
-    become(said, made, handed, config=config, flags=flags, migrate=migrate)
+        return None
+    # The fleet is read by the process that needs it.
+    return s.load(path, os.environ, flags, with_fleet=False)
 
 
-def become(
-    said: LoadedSettings,
-    made: Config,
-    handed: HandedOverSockets,
+def become_supervisor(
+    loaded: LoadedSettings,
+    config: Config,
+    handed_over: HandedOverSockets,
     *,
-    config: Path | None = None,
+    path: Path | None = None,
     flags: Mapping[str, Any] | None = None,
     migrate: bool = False,
     speed: float = 1.0,
 ) -> NoReturn:
+    """Open the sockets and replace this program by the supervisor. Raises CannotListen.
+
+    `path` and `flags` are where the settings came from, for reloading them."""
     import msgspec
 
-    from forewarn.node import CannotListen
-    from forewarn.node.listening.open_all import open_all
+    from forewarn.node.listening.socket_activation import open_all
     from forewarn.node.processes.child import interpreter
 
-    tell_of_missing(made, handed)
-    try:
-        opened = open_all(made, handed, said.settings.allow_other_addresses)
-    except CannotListen as error:
-        fail(str(error))
+    opened = open_all(config, handed_over, loaded.settings.allow_other_addresses)
     spec = {
-        "workers": made.workers,
+        "workers": config.workers,
         "metadata": [str(address) for address in opened.metadata],
         "control": str(opened.control),
         "metadata_fds": opened.metadata_fds,
         "control_fd": opened.control_fd,
-        "outlived": bool(handed.metadata),
-        "settings": msgspec.to_builtins(said.settings),
-        "config": str(config) if config else None,
+        "outlived": bool(handed_over.metadata),
+        "settings": msgspec.to_builtins(loaded.settings),
+        "config": str(path) if path else None,
         "flags": {key: _text(value) for key, value in (flags or {}).items()},
         "migrate": migrate,
         "speed": speed,
     }
-    told = os.memfd_create("forewarn", 0)
-    os.write(told, json.dumps(spec).encode())
-    os.lseek(told, 0, os.SEEK_SET)
-    os.dup2(told, 0)
-    os.close(told)
+    spec_fd = os.memfd_create("forewarn", 0)
+    os.write(spec_fd, json.dumps(spec).encode())
+    os.lseek(spec_fd, 0, os.SEEK_SET)
+    os.dup2(spec_fd, 0)
+    os.close(spec_fd)
     for fd in (*chain(*opened.metadata_fds), opened.control_fd):
         os.set_inheritable(fd, True)
     sys.stdout.flush()
     sys.stderr.flush()
-    # The next program has no handler yet, and would die of it. What comes until it has one waits.
+    # Without a handler yet, the next program would be killed by SIGHUP; blocked, it stays pending.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     os.execv(sys.executable, [*interpreter(), "-m", PROGRAM])
 

@@ -1,7 +1,7 @@
-"""What one process of a service with several of them does: control, or a worker.
+"""The main program of the control process and of each worker, started by the supervisor.
 
-Started by the supervisor, never by people. Says on standard output what the supervisor is to know
-(see `node.child`), and everything else on standard error.
+Reports to the supervisor on standard output (the messages are in `node.processes.child`), and
+writes everything else to standard error.
 """
 
 from __future__ import annotations
@@ -17,20 +17,17 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
-import typer
 
-from forewarn.cli.output import fail, fail_all
 from forewarn.metadata.workers.remote_upstream import NotWelcome
 from forewarn.node import Address, CannotListen, Config, Node
 from forewarn.node.daemon.reload import Reloader, Report
-from forewarn.node.daemon.run import COLLECT, logging_as
-from forewarn.node.daemon.run import _within_the_open_files as fitted
+from forewarn.node.daemon.run import COLLECT, configure_log, fit
 from forewarn.node.daemon.run import run as run_node
-from forewarn.node.daemon.service_manager import status, wrong
-from forewarn.node.listening.handed_over import adopted
+from forewarn.node.daemon.service_manager import health_problem, status
+from forewarn.node.listening.socket_activation import adopt
 from forewarn.node.processes.child import ALIVE, FOR_GOOD, READY, REREAD, SETTINGS, UNWELL
 from forewarn.node.processes.worker import Worker
 from forewarn.node.settings import LoadedSettings, Settings, SettingsError
@@ -39,6 +36,7 @@ from forewarn.node.settings import load as load_settings
 from forewarn.store import StoreFailed, StoreUnusable
 from forewarn.support import guard
 from forewarn.support.logs import logger
+from forewarn.support.text import visible
 
 SIGN_OF_LIFE = 2.0  # seconds between two signs of life for the supervisor
 
@@ -72,11 +70,17 @@ def main() -> None:
         made = _made(spec, checked(said, with_fleet=spec.number is None))
         uvloop.run(_control(spec, said, made) if spec.number is None else _worker(spec, said, made))
     except SettingsError as error:
-        fail_all(error.problems)
+        _fail(*error.problems)
     except (CannotListen, NotWelcome, StoreFailed, StoreUnusable) as error:
-        fail(str(error))
+        _fail(str(error))
     except OSError as error:
-        fail(f"{error.filename or 'cannot start'}: {error.strerror}")
+        _fail(f"{error.filename or 'cannot start'}: {error.strerror}")
+
+
+def _fail(*problems: str) -> NoReturn:
+    for problem in problems:
+        sys.stderr.write(f"forewarn: {visible(problem)}\n")
+    sys.exit(1)
 
 
 def _made(spec: Spec, config: Config) -> Config:
@@ -100,7 +104,7 @@ async def _control(spec: Spec, said: LoadedSettings, config: Config) -> None:
     tasks.start(life.show(), "signs of life")
 
     def welcome(node: Node) -> None:
-        life.wrong, life.status = lambda: wrong(node), lambda: status(node)
+        life.wrong, life.status = lambda: health_problem(node), lambda: status(node)
         life.show_once()  # how things stand is known before it is ready
 
     def after(in_force: LoadedSettings, report: Report) -> None:
@@ -114,9 +118,9 @@ async def _control(spec: Spec, said: LoadedSettings, config: Config) -> None:
 
 async def _worker(spec: Spec, said: LoadedSettings, config: Config) -> None:
     assert spec.number is not None
-    logging_as(said.settings)
-    listeners = [adopted(fd) for fd in spec.metadata_fds]
-    worker = Worker(fitted(config), spec.number, listeners)
+    configure_log(said.settings)
+    listeners = [adopt(fd) for fd in spec.metadata_fds]
+    worker = Worker(fit(config), spec.number, listeners)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -146,7 +150,7 @@ async def _answer_guests(worker: Worker, spec: Spec, said: LoadedSettings) -> No
         gc.set_threshold(*COLLECT)
         load = partial(_read_anew, spec, with_fleet=False)
         reloading = Reloader(
-            said, load, logging_as, fitted, after=lambda report: _say(REREAD, report.refused)
+            said, load, configure_log, fit, after=lambda report: _say(REREAD, report.refused)
         )
         endpoint, fronted = worker.endpoint, worker.front is not None
         asyncio.get_running_loop().add_signal_handler(
@@ -223,7 +227,4 @@ def _die_with(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except typer.Exit as end:  # it has said why
-        sys.exit(end.exit_code)
+    main()

@@ -3,35 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import os
-import resource
 import signal
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import msgspec
-import typer
 
-from forewarn.control.server.connections import MAX_OPERATOR_CONNECTIONS
 from forewarn.node import Config, Node
 from forewarn.node.daemon.reload import Reloader, Report
 from forewarn.node.daemon.service_manager import managed
-from forewarn.node.notifying import Notifier
+from forewarn.node.open_files import fit_to_open_files
 from forewarn.node.settings import LoadedSettings, Settings
 from forewarn.service.engine import otel
 from forewarn.service.telemetry import log as narrating
 from forewarn.service.telemetry.log import ServiceLog
 from forewarn.store import OutcomeUnknown
 from forewarn.support.logs import logger
+from forewarn.support.sd_notify import Notifier
 
 COLLECT = (50_000, 20, 100)  # what ten thousand connections bring along is no garbage yet
-FILES_OF_A_PROGRAM = 4  # its input, its output, itself
-SPARE_FILES = 256  # for the state, the control API and whatever is opened for a moment
-FILES_OF_OPERATORS = 128  # of these for connections to the control API
-LEAST_OPERATORS = 16  # such connections, however few files there are
 OUTCOME_UNKNOWN = os.EX_IOERR  # exit status if the outcome of a commit is unknown
 
 log = logger("forewarn")
@@ -47,9 +40,9 @@ async def run(
 ) -> None:
     """With what was said, and a way to ask again, settings can change while it runs; `after`
     hears which are in force then."""
-    notifier = Notifier.taken_from(os.environ)
+    notifier = Notifier.from_environment(os.environ, log.write)
     settings = said.settings if said is not None else None
-    logging_as(settings)
+    configure_log(settings)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -66,7 +59,7 @@ async def _serve(
     reloading: Reloader | None,
     stop: asyncio.Event,
 ) -> None:
-    node = Node(_within_the_open_files(config))
+    node = Node(fit(config))
     node.store.on_unknown_outcome(_stop_at_once)
     async with node:
         gc.collect()
@@ -78,7 +71,7 @@ async def _serve(
             urls: dict[str, object] = {"metadata": node.metadata_url, "control": node.control_url}
             if len(node.metadata_urls) > 1:
                 urls["metadata_urls"] = node.metadata_urls
-            typer.echo(f"ready {msgspec.json.encode(urls).decode()}")
+            sys.stdout.write(f"ready {msgspec.json.encode(urls).decode()}\n")
             sys.stdout.flush()
             async with managed(node, notifier, reloading):
                 await stop.wait()
@@ -104,42 +97,21 @@ def _reloading(
 ) -> Reloader | None:
     if said is None or load is None:
         return None
-    made = Reloader(said, load, relog=logging_as, fit=_within_the_open_files)
+    made = Reloader(said, load, relog=configure_log, fit=fit)
     made.after = lambda report: after(made.said, report)
     return made
 
 
-def _within_the_open_files(config: Config) -> Config:
-    """Ask the system for as many files as we may need; no more connections than it grants, and
-    guests come first: operators have what they leave, and a part of what is spare."""
-    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    spare = SPARE_FILES
-    if config.program is not None:
-        spare += FILES_OF_A_PROGRAM * config.program.max_at_once
-    wanted = config.limits.max_connections + spare + MAX_OPERATOR_CONNECTIONS
-    if resource.RLIM_INFINITY != allowed < wanted:
-        granted = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (granted, most))
-            allowed = granted
-    if allowed == resource.RLIM_INFINITY or allowed >= wanted:
-        return config
-    most_guests = config.limits.max_connections
-    room = max(allowed // 2, allowed - spare)
-    if room < most_guests:
-        typer.echo(
-            f"note: the system allows {allowed} open files, so there is room for {room}"
-            f" connections, not {most_guests}; raise it with ulimit -n or LimitNOFILE=",
-            err=True,
-        )
-        most_guests = room
-    limits = msgspec.structs.replace(config.limits, max_connections=most_guests)
-    left = allowed - most_guests - spare + FILES_OF_OPERATORS
-    operators = min(max(left, LEAST_OPERATORS), MAX_OPERATOR_CONNECTIONS)
-    return msgspec.structs.replace(config, limits=limits, operator_connections=operators)
+def fit(config: Config) -> Config:
+    """Return the configuration as the limit of open files permits, and print a note if that is
+    less than was configured."""
+    config, note = fit_to_open_files(config)
+    if note:
+        sys.stderr.write(f"{note}\n")
+    return config
 
 
-def logging_as(settings: Settings | None) -> None:
+def configure_log(settings: Settings | None) -> None:
     """A developer reads it as it happens; else as the settings say."""
     if settings is None:
         narrating.configure("console", dates=False)

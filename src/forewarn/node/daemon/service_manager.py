@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator
 
 from forewarn.node import Node
 from forewarn.node.daemon.reload import Reloader, Report
-from forewarn.node.notifying import Notifier
 from forewarn.support import guard
 from forewarn.support.logs import logger
+from forewarn.support.sd_notify import Notifier
 from forewarn.support.text import listing
 
 log = logger("forewarn")
@@ -46,8 +46,10 @@ async def managed(
         loop.add_signal_handler(signal.SIGHUP, asked.set)
         tasks.start(reload_when_asked(), "reloader")
     notifier.ready(status(node))
-    if notifier.heard:
-        tasks.start(notifier.keep_telling(lambda: status(node), lambda: wrong(node)), "notifier")
+    if notifier.connected:
+        tasks.start(
+            notifier.keep_notifying(lambda: status(node), lambda: health_problem(node)), "notifier"
+        )
     try:
         yield
     finally:
@@ -67,9 +69,10 @@ def status(node: Node) -> str:
     )
 
 
-def wrong(node: Node) -> str:
-    """What is not well with it, so that a new one would be better; nothing, if all is."""
-    return "; ".join(f"{part}: {says}" for part, says in node.health.healthy().items() if says)
+def health_problem(node: Node) -> str:
+    """Return what is wrong that a restart would mend, or "" if nothing is."""
+    checks = node.health.healthy().items()
+    return "; ".join(f"{part}: {problem}" for part, problem in checks if problem)
 
 
 def _surprise(name: str, error: BaseException) -> None:

@@ -16,11 +16,11 @@ from typing import Any
 
 import forewarn
 from forewarn.node.daemon.discovery import note
-from forewarn.node.notifying import WATCH_SHARE, Notifier
 from forewarn.node.processes.child import CONTROL, Child
 from forewarn.node.processes.supervisor import LOOK_EVERY, Supervisor
 from forewarn.service.telemetry import log as narrating
 from forewarn.support.logs import logger
+from forewarn.support.sd_notify import WATCH_SHARE, Notifier
 
 log = logger("forewarn")
 
@@ -30,7 +30,7 @@ def main() -> None:
         spec = json.loads(told.read())
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     narrating.configure(spec["settings"]["log"], spec["settings"]["log_level"])
-    notifier = Notifier.taken_from(os.environ)
+    notifier = Notifier.from_environment(os.environ, log.write)
     processes = children(spec)
     last = ""  # what the manager was told of how things stand
 

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from forewarn.node import Address, Config
-from forewarn.node.daemon.run import FILES_OF_A_PROGRAM, SPARE_FILES
 from forewarn.node.listening.certificates import EXPIRES_SOON, examine
+from forewarn.node.open_files import files_for_guests
 from forewarn.node.preflight.finding import Finding, fatal, warning
 from forewarn.node.preflight.state_file import (
     directory_findings,
@@ -160,9 +160,7 @@ def _workers(said: LoadedSettings, config: Config) -> Iterator[Finding]:
 
 def _open_files(said: LoadedSettings, config: Config) -> Iterator[Finding]:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = config.limits.max_connections + SPARE_FILES
-    if config.program is not None:
-        wanted += FILES_OF_A_PROGRAM * config.program.max_at_once
+    wanted = files_for_guests(config)
     if most != resource.RLIM_INFINITY and most < wanted:
         yield warning(
             said,

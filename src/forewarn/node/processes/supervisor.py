@@ -159,7 +159,7 @@ class Supervisor:
         elif not self._dead:
             self._dead = True
             self._tell(
-                "no sign of life for the service manager",
+                "watchdog messages to the service manager are suspended",
                 why=f"control has been away for {away:.0f} s",
             )
 

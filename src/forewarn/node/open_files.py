@@ -1,0 +1,56 @@
+"""How many files a node keeps open, and what it makes of a system that allows fewer.
+
+Guests come first: operators get the connections that guests leave, and a part of the reserve.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+
+import msgspec
+
+from forewarn.control.server.connections import MAX_OPERATOR_CONNECTIONS
+from forewarn.node.config import Config
+
+FILES_PER_PROGRAM = 4  # its standard input, output and error, and its pidfd
+SPARE_FILES = 256  # for the state, the control API, and what is opened for a moment
+SPARE_FOR_OPERATORS = 128  # of these, for connections to the control API
+MIN_OPERATOR_CONNECTIONS = 16  # however few files there are
+
+
+def files_for_guests(config: Config) -> int:
+    """Return how many files are open when guests use all the connections they may."""
+    return config.limits.max_connections + _spare(config)
+
+
+def fit_to_open_files(config: Config) -> tuple[Config, str]:
+    """Raise the limit of open files as far as needed and allowed, and return the configuration
+    with as many connections as that permits, and a note for the operator if guests get fewer."""
+    allowed, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = files_for_guests(config) + MAX_OPERATOR_CONNECTIONS
+    if resource.RLIM_INFINITY != allowed < wanted:
+        raised = wanted if hard_limit == resource.RLIM_INFINITY else min(wanted, hard_limit)
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard_limit))
+            allowed = raised
+    if allowed == resource.RLIM_INFINITY or allowed >= wanted:
+        return config, ""
+    spare = _spare(config)
+    guests, note = config.limits.max_connections, ""
+    available = max(allowed // 2, allowed - spare)
+    if available < guests:
+        note = (
+            f"note: the system allows {allowed} open files, so there is room for {available}"
+            f" connections, not {guests}; raise it with ulimit -n or LimitNOFILE="
+        )
+        guests = available
+    limits = msgspec.structs.replace(config.limits, max_connections=guests)
+    left = allowed - guests - spare + SPARE_FOR_OPERATORS
+    operators = min(max(left, MIN_OPERATOR_CONNECTIONS), MAX_OPERATOR_CONNECTIONS)
+    return msgspec.structs.replace(config, limits=limits, operator_connections=operators), note
+
+
+def _spare(config: Config) -> int:
+    programs = config.program.max_at_once if config.program is not None else 0
+    return SPARE_FILES + FILES_PER_PROGRAM * programs
