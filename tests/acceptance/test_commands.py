@@ -176,7 +176,10 @@ def test_an_evicted_machine_is_listed_as_gone_and_can_be_restored(service: Servi
         ("event schedule Reboot web_0 --notice 1h --not-before 2027-01-16T00:00:00Z", "not both"),
         ("event schedule Reboot web_0 --duration -2", "-1 for unknown"),
         ("event schedule Reboot web_0 --source Aliens", "there are Platform, User"),
-        ("event schedule Freeze web_0 --source User", "source User goes with Reboot and Redeploy"),
+        (
+            "event schedule Freeze web_0 --source User",
+            "source User is for a Reboot or Redeploy only",
+        ),
         ("event schedule Reboot web_0 --source User --duration 5", "leave the duration out"),
         (f"event schedule Reboot web_0 --description {'x' * 1025}", "at most 1024"),
         ("event show nope", "no event 'nope'"),

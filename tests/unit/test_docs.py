@@ -159,9 +159,9 @@ def test_the_limits_are_those_of_the_code() -> None:
     rows = dict(re.findall(r"^\| (.+?) \| (.+?) \|$", text, re.MULTILINE))
     notices = rows.pop("Shortest notice, unless short notice is requested explicitly")
     assert rows == LIMITS
-    for type, promise in events.PROMISES.items():
+    for type in events.EventType:
         assert type.value in notices
-        assert in_words(promise.notice) in notices
+        assert in_words(type.traits.notice) in notices
 
 
 def test_every_kind_of_record_is_documented() -> None:

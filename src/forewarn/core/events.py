@@ -1,25 +1,19 @@
-"""Events: their types and what each promises, and the record that is kept of one.
+"""Events: their types, what each type means, and the record that is kept of one.
 
-The promises are a table. How an event moves from state to state is `lifecycle.py`.
+`TYPE_TRAITS` is the one table of what a type means; everything that depends on a type reads it
+instead of naming types. The names as guests see them are in `wire.versions`. How an event moves
+from state to state is `lifecycle.py`.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
 from forewarn.core.time import DAY, MINUTE, SECOND, Duration, Time
-
-
-class EventType(enum.Enum):
-    FREEZE = "Freeze"
-    REBOOT = "Reboot"
-    REDEPLOY = "Redeploy"
-    PREEMPT = "Preempt"
-    TERMINATE = "Terminate"
 
 
 class Source(enum.Enum):
@@ -38,22 +32,78 @@ class Status(enum.Enum):
         return self in (Status.FINISHED, Status.WITHDRAWN)
 
 
-class Promise(msgspec.Struct, frozen=True):
+class TypeTraits(msgspec.Struct, frozen=True, kw_only=True):
     """What a type of event means for the machines it names."""
 
     notice: Duration  # the minimum, and the default
-    by_user: bool = False  # may a user ask for it?
-    deletes: bool = False  # are its machines gone afterwards?
-    waits: bool = True  # does it wait for a busy machine or a taken domain?
+    user_description: str = ""  # of an event that a user asked for; empty: users cannot
+    gone: str = ""  # what its machines are afterwards ("deleted"); empty: they live on
+    restarts: bool = False  # do its machines boot anew?
+    relocates: bool = False  # are they on another host afterwards?
+    host_maintenance: bool = False  # can it be the maintenance of a whole host?
+    waits: bool = True  # does it wait for a busy machine or a taken update domain?
+    coupled: bool = False  # do those of a group that are due start together?
+    sudden: bool = True  # does a cloud start it without notice if a machine fails?
+    spot_only: bool = False  # does a cloud do this to spot machines only?
+    scale_set_only: bool = False  # does a cloud announce it to regular scale set members only?
+
+    @property
+    def by_user(self) -> bool:
+        """May a user ask for it?"""
+        return bool(self.user_description)
+
+    @property
+    def deletes(self) -> bool:
+        """Are its machines gone afterwards?"""
+        return bool(self.gone)
+
+    @property
+    def keeps_memory(self) -> bool:
+        """Are its machines only paused, so that what runs on them goes on?"""
+        return not self.restarts and not self.deletes
 
 
-PROMISES: Mapping[EventType, Promise] = {
-    EventType.FREEZE: Promise(15 * MINUTE),
-    EventType.REBOOT: Promise(15 * MINUTE, by_user=True),
-    EventType.REDEPLOY: Promise(10 * MINUTE, by_user=True),
-    EventType.PREEMPT: Promise(30 * SECOND, deletes=True, waits=False),
-    EventType.TERMINATE: Promise(5 * MINUTE, deletes=True, waits=False),
+class EventType(enum.Enum):
+    FREEZE = "Freeze"
+    REBOOT = "Reboot"
+    REDEPLOY = "Redeploy"
+    PREEMPT = "Preempt"
+    TERMINATE = "Terminate"
+
+    @property
+    def traits(self) -> TypeTraits:
+        return TYPE_TRAITS[self]
+
+
+TYPE_TRAITS: Mapping[EventType, TypeTraits] = {
+    EventType.FREEZE: TypeTraits(notice=15 * MINUTE, host_maintenance=True, sudden=False),
+    EventType.REBOOT: TypeTraits(
+        notice=15 * MINUTE,
+        user_description="Virtual machine is going to be restarted"
+        " as requested by authorized user.",
+        restarts=True,
+        host_maintenance=True,
+    ),
+    EventType.REDEPLOY: TypeTraits(
+        notice=10 * MINUTE,
+        user_description="Virtual machine is going to be redeployed"
+        " as requested by authorized user.",
+        restarts=True,
+        relocates=True,
+    ),
+    EventType.PREEMPT: TypeTraits(
+        notice=30 * SECOND, gone="evicted", waits=False, sudden=False, spot_only=True
+    ),
+    EventType.TERMINATE: TypeTraits(
+        notice=5 * MINUTE, gone="deleted", waits=False, coupled=True, scale_set_only=True
+    ),
 }
+
+
+def types_that(trait: Callable[[TypeTraits], bool]) -> tuple[EventType, ...]:
+    """Return the types that have a trait, in the order of the table."""
+    return tuple(type for type, traits in TYPE_TRAITS.items() if trait(traits))
+
 
 MAX_NOTICE: Duration = 90 * DAY
 MAX_DURATION_SECONDS = 86_400
@@ -144,13 +194,13 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cancelled_by: str = ""  # who withdrew it; empty if it ended by itself or became pointless
 
     @property
-    def promise(self) -> Promise:
-        return PROMISES[self.type]
+    def traits(self) -> TypeTraits:
+        return self.type.traits
 
     @property
     def relocates(self) -> bool:
         """Are its machines on another host afterwards?"""
-        return self.moves or self.type is EventType.REDEPLOY
+        return self.moves or self.traits.relocates
 
     @property
     def host_bound(self) -> bool:
@@ -160,7 +210,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def waits(self) -> bool:
         """Does it wait until its machines are free of other Started events?"""
-        return self.promise.waits and not self.failure
+        return self.traits.waits and not self.failure
 
     @property
     def waits_for_domain(self) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from forewarn.core import EventType, Source
+from forewarn.core import Source
 from forewarn.core.time import MINUTE, SECOND, Duration
 from forewarn.drivers.port import (
     Again,
@@ -43,16 +43,6 @@ MIGRATION = Profile(5 * MINUTE, impact=5)
 MAINTENANCE = Profile(10 * MINUTE, impact=9)
 USERS = Profile(10 * MINUTE)
 DELETION = Profile(30 * SECOND)
-
-PROFILES: dict[tuple[EventType, Source], Profile] = {
-    (EventType.FREEZE, Source.PLATFORM): MIGRATION,
-    (EventType.REBOOT, Source.PLATFORM): MAINTENANCE,
-    (EventType.REBOOT, Source.USER): USERS,
-    (EventType.REDEPLOY, Source.PLATFORM): MAINTENANCE,
-    (EventType.REDEPLOY, Source.USER): USERS,
-    (EventType.PREEMPT, Source.PLATFORM): DELETION,
-    (EventType.TERMINATE, Source.PLATFORM): DELETION,
-}
 
 
 class Impact(msgspec.Struct, frozen=True, tag_field="kind", tag="impact"):
@@ -182,7 +172,14 @@ class SimulatedDriver:
 
 
 def _profile(task: Task) -> Profile:
-    return MAINTENANCE if task.host else PROFILES[task.type, task.source]
+    traits = task.type.traits
+    if task.host:
+        return MAINTENANCE
+    if traits.deletes:
+        return DELETION
+    if task.source is Source.USER:
+        return USERS
+    return MIGRATION if traits.keeps_memory else MAINTENANCE
 
 
 def _struck(task: Task) -> dict[str, tuple[str, ...]]:
@@ -194,7 +191,7 @@ def _struck(task: Task) -> dict[str, tuple[str, ...]]:
 
 def _moved(task: Task) -> dict[str, str]:
     """A redeploy or a live migration moves each machine to the best host there is."""
-    if task.type is not EventType.REDEPLOY and not task.moves:
+    if not task.type.traits.relocates and not task.moves:
         return {}
     moved = {}
     for machine in task.machines:

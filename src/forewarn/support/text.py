@@ -55,6 +55,12 @@ def listing(names: Sequence[str]) -> str:
     return f"{shown} and {rest} more" if rest > 0 else shown
 
 
+def either_of(names: Sequence[str]) -> str:
+    """`a, b or c`"""
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
+
+
 # Characters that move a terminal's cursor, end a line or change the direction of writing; and lone
 # surrogates, which cannot be encoded.
 _CONTROL = re.compile(

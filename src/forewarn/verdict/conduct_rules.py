@@ -15,8 +15,8 @@ from forewarn.verdict.known import Known
 from forewarn.verdict.rules import CHANCE, GIVEN_UP, RESTARTING, RULES, SELDOM
 from forewarn.verdict.trace_lines import Stamp, apart, before
 from forewarn.verdict.verdict import Complaint
+from forewarn.wire.versions import DELETING
 
-TAKES_AWAY = ("Preempt", "Terminate")  # after which there is no machine any more
 PREEMPT = 30.0  # seconds of notice, the shortest that is promised
 
 
@@ -124,7 +124,7 @@ def _kept(one: EventCourse, since: float) -> bool:
     """Could its machine not ask after that, because of what this did to it?"""
     if one.started is None:
         return False
-    return one.over is None or one.type in TAKES_AWAY or one.over.t + RESTARTING >= since
+    return one.over is None or one.type in DELETING or one.over.t + RESTARTING >= since
 
 
 def _rate(client: Client, about: list[EventCourse], spot: bool) -> Iterator[Complaint]:

@@ -1,7 +1,7 @@
 """The api-versions of the scheduled events endpoint: one row says what a version shows and how.
 
-Adding a version is adding a row. Nothing outside this file asks for a version by its name,
-but for the newest.
+Adding a version is adding a row, and so is adding an event type, which every version since a
+given one shows. Nothing outside this file asks for a version by its name, but for the newest.
 """
 
 from __future__ import annotations
@@ -10,17 +10,39 @@ from collections.abc import Mapping
 
 import msgspec
 
-_FIRST = ("Freeze", "Reboot", "Redeploy")
+
+class EventTypeInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """An EventType as the documents name it, and what guests rely on about it."""
+
+    name: str
+    since: str  # the first version that shows it
+    restarts: bool = False  # the machine boots anew
+    deletes: bool = False  # the machine is gone afterwards
+
+
+EVENT_TYPES: tuple[EventTypeInfo, ...] = (
+    EventTypeInfo(name="Freeze", since="2017-03-01"),
+    EventTypeInfo(name="Reboot", since="2017-03-01", restarts=True),
+    EventTypeInfo(name="Redeploy", since="2017-03-01", restarts=True),
+    EventTypeInfo(name="Preempt", since="2017-11-01", deletes=True),
+    EventTypeInfo(name="Terminate", since="2019-01-01", deletes=True),
+)
+TYPE_NAMES: tuple[str, ...] = tuple(type.name for type in EVENT_TYPES)
+RESTARTING: tuple[str, ...] = tuple(type.name for type in EVENT_TYPES if type.restarts)
+DELETING: tuple[str, ...] = tuple(type.name for type in EVENT_TYPES if type.deletes)
 
 
 class Version(msgspec.Struct, frozen=True, kw_only=True):
     name: str
-    types: tuple[str, ...] = (*_FIRST, "Preempt", "Terminate")
     preview: bool = False
     """ISO 8601 times, a leading underscore on IaaS names, POST without the Metadata header."""
     description: bool = True
     event_source: bool = True
     duration: bool = True
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        return _TYPES[self.name]
 
     def resource(self, name: str, *, iaas: bool) -> str:
         """A machine's name as this version shows it."""
@@ -30,16 +52,14 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
 VERSIONS: tuple[Version, ...] = (
     Version(
         name="2017-03-01",
-        types=_FIRST,
         preview=True,
         description=False,
         event_source=False,
         duration=False,
     ),
-    Version(name="2017-08-01", types=_FIRST, description=False, event_source=False, duration=False),
+    Version(name="2017-08-01", description=False, event_source=False, duration=False),
     Version(
         name="2017-11-01",
-        types=(*_FIRST, "Preempt"),
         description=False,
         event_source=False,
         duration=False,
@@ -50,5 +70,9 @@ VERSIONS: tuple[Version, ...] = (
     Version(name="2020-07-01"),
 )
 
+_TYPES: Mapping[str, tuple[str, ...]] = {
+    version.name: tuple(type.name for type in EVENT_TYPES if type.since <= version.name)
+    for version in VERSIONS
+}
 BY_NAME: Mapping[str, Version] = {version.name: version for version in VERSIONS}
 NEWEST: Version = VERSIONS[-1]

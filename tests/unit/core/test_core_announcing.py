@@ -16,7 +16,7 @@ from forewarn.core import (
     Status,
     commands,
 )
-from forewarn.core.events import PROMISES
+from forewarn.core.events import types_that
 from forewarn.core.time import MINUTE, SECOND, ceil_second
 
 FREEZE, REBOOT, REDEPLOY = EventType.FREEZE, EventType.REBOOT, EventType.REDEPLOY
@@ -211,6 +211,6 @@ def test_a_user_can_ask_for_a_restart_or_a_redeploy_only(type: EventType) -> Non
 
 
 def test_the_promises_are_those_of_the_public_table() -> None:
-    assert {type: promise.notice for type, promise in PROMISES.items()} == MINIMUM
-    assert {type for type in EventType if PROMISES[type].by_user} == {REBOOT, REDEPLOY}
-    assert {type for type in EventType if PROMISES[type].deletes} == {PREEMPT, TERMINATE}
+    assert {type: type.traits.notice for type in EventType} == MINIMUM
+    assert set(types_that(lambda traits: traits.by_user)) == {REBOOT, REDEPLOY}
+    assert set(types_that(lambda traits: traits.deletes)) == {PREEMPT, TERMINATE}

@@ -319,7 +319,7 @@ class AnyFleet(RuleBasedStateMachine):
             name: domain
             for name, domain in alive.items()
             if not any(
-                e.promise.deletes and e.status is Status.STARTED
+                e.traits.deletes and e.status is Status.STARTED
                 for e in self.fleet.groups[name].events
                 if f"{name}_{domain}" in e.resources
             )

@@ -114,8 +114,8 @@ def test_a_group_holds_so_many_active_events_and_no_more() -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"type": FREEZE, "source": Source.USER}, ["Freeze", "platform", "Reboot and Redeploy"]),
-        ({"type": PREEMPT, "source": Source.USER}, ["Preempt", "platform", "Reboot and Redeploy"]),
+        ({"type": FREEZE, "source": Source.USER}, ["Freeze", "platform", "Reboot or Redeploy"]),
+        ({"type": PREEMPT, "source": Source.USER}, ["Preempt", "platform", "Reboot or Redeploy"]),
         ({"source": Source.USER, "duration": 5}, ["-1", "leave the duration out"]),
         ({"duration": -2}, ["-2", "from 0", "-1 for unknown"]),
         ({"duration": 86_401}, ["86401", "86400", "-1 for unknown"]),

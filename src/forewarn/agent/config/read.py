@@ -29,9 +29,9 @@ from forewarn.client.discovery.endpoint import said as endpoint_said
 from forewarn.client.errors import BadEndpoint
 from forewarn.support.suggest import instead_of
 from forewarn.support.text import listing
+from forewarn.wire.versions import TYPE_NAMES
 
 MAX_CONFIG_BYTES = 1024 * 1024
-TYPES = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
 SOURCES = ("Platform", "User")
 
 _TABLES: dict[str, Any] = {"agent": dict[str, Any], "rule": list[Any], "hook": dict[str, Any]}
@@ -128,7 +128,7 @@ def _agent(reader: Reader, raw: Any) -> dict[str, Any]:
 def _rule(reader: Reader, index: int, raw: Any, hooks: list[str], approve: str) -> Rule:
     place = f"rule[{index}]"
     said = reader.typed(place, raw, _RULE)
-    for key, known in (("type", TYPES), ("source", SOURCES)):
+    for key, known in (("type", TYPE_NAMES), ("source", SOURCES)):
         for one in _several(said.get(key, ())):
             if one not in known:
                 never = f"no event has ever had the {key} '{one}'; {instead_of(one, known)}"

@@ -13,8 +13,7 @@ import msgspec
 
 from forewarn.agent.config.model import Hook, Rule
 from forewarn.client.events import Event
-
-RESTARTING = ("Reboot", "Redeploy")  # what a machine does not live through, and comes back from
+from forewarn.wire.versions import RESTARTING
 
 Over = Literal["finished", "withdrawn"]
 

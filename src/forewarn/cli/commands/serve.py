@@ -16,7 +16,7 @@ import typer
 
 from forewarn.cli.output import fail, fail_all, parsed, say
 from forewarn.core.deciding.announce import TIGHT_NOTICE
-from forewarn.core.events import PROMISES
+from forewarn.core.events import EventType
 from forewarn.core.time import MAX_SPEED, MIN_SPEED, Durations
 from forewarn.support.text import in_words, listing, parse_duration
 
@@ -188,8 +188,8 @@ def need_server() -> None:
 
 def _warn_of(speed: float) -> None:
     typer.echo(f"speed {speed:g}: durations are divided by {speed:g}", err=True)
-    for type, promise in PROMISES.items():
-        notice = Durations(speed=speed).paced(promise.notice)
+    for type in EventType:
+        notice = Durations(speed=speed).paced(type.traits.notice)
         if notice < TIGHT_NOTICE:
             typer.echo(
                 f"warning: at this speed a {type.value} has only {in_words(notice)} of notice;"

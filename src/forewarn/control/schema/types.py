@@ -10,7 +10,9 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
-EVENT_TYPES = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
+from forewarn.wire.versions import TYPE_NAMES
+
+EVENT_TYPES = TYPE_NAMES
 STATUSES = ("Scheduled", "Started", "Finished", "Withdrawn")
 SOURCES = ("Platform", "User")
 KINDS = ("standalone", "cloud-service", "availability-set", "availability-zone", "scale-set")

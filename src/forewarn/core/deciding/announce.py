@@ -14,7 +14,6 @@ from forewarn.core.events import (
     MAX_DESCRIPTION,
     MAX_DURATION_SECONDS,
     MAX_NOTICE,
-    PROMISES,
     UNKNOWN_DURATION,
     Approval,
     Attempt,
@@ -22,21 +21,16 @@ from forewarn.core.events import (
     EventType,
     Source,
     Status,
+    types_that,
 )
 from forewarn.core.fleet import GroupKind
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.refusal import Refused, conflict, invalid, unknown
 from forewarn.core.time import SECOND, Duration, Now, Time, ceil_second
-from forewarn.support.text import in_words, listing
+from forewarn.support.text import either_of, in_words, listing
 
 TIGHT_NOTICE: Duration = 5 * SECOND  # below this a client that asks once a second is hard pressed
-
-USER_DESCRIPTIONS = {
-    EventType.REBOOT: "Virtual machine is going to be restarted as requested by authorized user.",
-    EventType.REDEPLOY: "Virtual machine is going to be redeployed"
-    " as requested by authorized user.",
-}
 
 UNANNOUNCED_AGAIN = "it is unannounced and starts as soon as the machine is free"
 KEEPS_NOT_BEFORE = (
@@ -75,7 +69,7 @@ def announce(group: Group, command: c.Raise, now: Now) -> Changes | Refused:
         joint=command.joint,
         span=command.span,
         moves=command.moves,
-        short_notice=when - now.at < now.rules.paced(PROMISES[command.type].notice)
+        short_notice=when - now.at < now.rules.paced(command.type.traits.notice)
         and command.short_notice,
         **terms,
     )
@@ -92,10 +86,10 @@ def _worth_knowing(group: Group, event: Event, now: Now) -> tuple[str, ...]:
     machines = group.named(event.resources).values()
     if notice < TIGHT_NOTICE:
         notes.append(f"the notice is only {in_words(notice)}: clients may not see it in time")
-    if event.type is EventType.PREEMPT and not all(machine.spot for machine in machines):
+    if event.traits.spot_only and not all(machine.spot for machine in machines):
         regular = listing([machine.name for machine in machines if not machine.spot])
         notes.append(f"{regular} is not spot; in a cloud only spot machines are evicted")
-    if event.type is EventType.TERMINATE and (
+    if event.traits.scale_set_only and (
         group.kind is not GroupKind.SCALE_SET or any(machine.spot for machine in machines)
     ):
         notes.append("in a cloud only members of scale sets that are not spot are told of a delete")
@@ -112,8 +106,9 @@ def strike(group: Group, command: c.Fail, now: Now) -> Changes | Refused:
     wrong = wrong_id(group, command.id) or wrong_machines(group, command.machines)
     if wrong:
         return wrong
-    if PROMISES[command.type].deletes:
-        return invalid(f"a failure is a Freeze, Reboot or Redeploy, not a {command.type.value}")
+    if command.type.traits.deletes:
+        types = either_of([t.value for t in types_that(lambda traits: not traits.deletes)])
+        return invalid(f"a failure is a {types}, not a {command.type.value}")
     if len(command.description) > MAX_DESCRIPTION:
         return _too_long(command.description)
     event = draft(
@@ -135,13 +130,14 @@ def strike(group: Group, command: c.Fail, now: Now) -> Changes | Refused:
 
 def maintain(group: Group, command: c.UserMaintenance, now: Now) -> Changes | Refused:
     """A user's restart or redeploy: announced like any other, unless nobody would notice."""
-    if not PROMISES[command.type].by_user:
-        return invalid(f"a user can ask for a Reboot or a Redeploy, not for a {command.type.value}")
+    if not command.type.traits.by_user:
+        types = either_of([t.value for t in types_that(lambda traits: traits.by_user)])
+        return invalid(f"a user can ask for a {types}, not for a {command.type.value}")
     wrong = wrong_id(group, command.id) or wrong_machines(group, (command.machine,))
     if wrong:
         return wrong
     notes: tuple[str, ...] = ()
-    notice = now.rules.paced(PROMISES[command.type].notice)
+    notice = now.rules.paced(command.type.traits.notice)
     terms = _user_terms(group, command.type, ceil_second(now.at + notice), now)
     approved = terms["approved"]
     for event in _pending(group):
@@ -165,7 +161,7 @@ def maintain(group: Group, command: c.UserMaintenance, now: Now) -> Changes | Re
         (command.machine,),
         now,
         source=Source.USER,
-        description=USER_DESCRIPTIONS[command.type],
+        description=command.type.traits.user_description,
         **terms,
     )
     if event.silent:
@@ -272,7 +268,7 @@ def wrong_machines(group: Group, names: tuple[str, ...]) -> Refused | None:
             f" {places}: schedule one event for each domain"
         )
     for event in group.events:
-        if event.status is Status.STARTED and event.promise.deletes:
+        if event.status is Status.STARTED and event.traits.deletes:
             going = frozenset(event.resources)
             doomed = [name for name in names if name in going]
             if doomed:
@@ -283,10 +279,10 @@ def wrong_machines(group: Group, names: tuple[str, ...]) -> Refused | None:
 
 
 def _wrong_words(command: c.Raise) -> Refused | None:
-    if command.source is Source.USER and not PROMISES[command.type].by_user:
+    if command.source is Source.USER and not command.type.traits.by_user:
+        types = either_of([t.value for t in types_that(lambda traits: traits.by_user)])
         return invalid(
-            f"a {command.type.value} is always the platform's;"
-            " source User goes with Reboot and Redeploy"
+            f"a {command.type.value} is always the platform's; source User is for a {types} only"
         )
     if command.source is Source.USER and command.duration != UNKNOWN_DURATION:
         return invalid("a user's event has duration -1 (unknown); leave the duration out")
@@ -301,7 +297,7 @@ def _wrong_words(command: c.Raise) -> Refused | None:
 
 
 def _not_before(command: c.Raise, now: Now) -> Time | Refused:
-    promised = PROMISES[command.type].notice
+    promised = command.type.traits.notice
     if command.notice is not None and command.not_before is not None:
         return invalid("give a notice or a time, not both")
     if command.not_before is not None:

@@ -9,12 +9,10 @@ import msgspec
 
 from forewarn.core.changes import Change, EventMoved, MachinePut, apply
 from forewarn.core.deciding.start import bound, ended
-from forewarn.core.events import Event, EventType, Status
+from forewarn.core.events import Event, Status
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.time import Now
-
-GONE = {EventType.PREEMPT: "evicted", EventType.TERMINATE: "deleted"}
 
 
 def finished(
@@ -30,9 +28,9 @@ def finished(
     """A Started event is over, and so is whatever depended on its machines being as they were."""
     over = move(event, Move.FINISH, ended_at=now.at, ending=ending)
     items: list[Change] = [EventMoved(Move.FINISH, over, by, note)]
-    if event.promise.deletes:
+    if event.traits.deletes:
         items += [
-            MachinePut(msgspec.structs.replace(machine, gone=GONE[event.type]))
+            MachinePut(msgspec.structs.replace(machine, gone=event.traits.gone))
             for machine in group.machines
             if machine.name in event.resources and machine.alive
         ]

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from forewarn.core.events import Event, EventType, Status
+from forewarn.core.events import Event, Status
 from forewarn.core.time import Now, Time
 from forewarn.support.text import listing, utc
 
@@ -149,9 +149,9 @@ def open_deletes(events: Iterable[Event], now: Now) -> list[Event]:
     waiting = [
         event
         for event in events
-        if event.type is EventType.TERMINATE
-        and event.status is Status.SCHEDULED
+        if event.status is Status.SCHEDULED
         and event.approved is None
+        and event.traits.coupled
         and not ripe(event, now)
     ]
     return sorted(waiting, key=lambda event: event.not_before)
@@ -171,7 +171,7 @@ def unasked(event: Event, now: Now) -> bool:
 def coupled(event: Event, now: Now, deletes: Sequence[Event]) -> tuple[str, ...]:
     """The deletes that an approved one has to wait for. `deletes` are its group's
     `open_deletes`."""
-    if event.type is not EventType.TERMINATE or ripe(event, now):
+    if not event.traits.coupled or ripe(event, now):
         return ()
     return tuple(
         other.id for other in deletes[:NAMED_AT_MOST] if other.not_before <= event.not_before

@@ -9,7 +9,7 @@ from __future__ import annotations
 from forewarn.core import commands as c
 from forewarn.core.changes import Changes, EventMoved
 from forewarn.core.deciding.announce import draft, wrong_id, wrong_machines
-from forewarn.core.events import PROMISES, Approval, Event, EventType, Source, Status
+from forewarn.core.events import Approval, Event, EventType, Source, Status, types_that
 from forewarn.core.fleet import GroupKind, Machine, Policy
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
@@ -39,7 +39,7 @@ def evict(group: Group, command: c.Evict, now: Now) -> Changes | Refused:
         (machine.name,),
         now,
         source=Source.PLATFORM,
-        not_before=_in(PROMISES[EventType.PREEMPT].notice, now),
+        not_before=_in(EventType.PREEMPT.traits.notice, now),
         cause=command.cause,
     )
     return _raised(group, event, command.by)
@@ -90,7 +90,7 @@ def _leaving(group: Group, command: c.Evict | c.Delete) -> Machine | Refused | C
     machine = group.machine(command.machine)
     for event in group.events:
         if (
-            event.promise.deletes
+            event.traits.deletes
             and event.status is Status.STARTED
             and command.machine in event.resources
         ):
@@ -122,8 +122,9 @@ def policy_wrong(kind: GroupKind, policy: Policy) -> str:
     """What is wrong with a policy; empty if nothing is."""
     if policy.user_event_limit is not None and policy.user_event_limit < 1:
         return "user_event_limit must be at least 1, or left out for no limit"
-    if wrong := [type.value for type in policy.auto_approve if not PROMISES[type].by_user]:
-        return f"auto_approve is for users' events (Reboot, Redeploy), not {listing(wrong)}"
+    if wrong := [type.value for type in policy.auto_approve if not type.traits.by_user]:
+        types = ", ".join(t.value for t in types_that(lambda traits: traits.by_user))
+        return f"auto_approve is for users' events ({types}), not {listing(wrong)}"
     notice = policy.terminate_notice
     if notice is None:
         return ""

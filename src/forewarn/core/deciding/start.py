@@ -23,7 +23,7 @@ from forewarn.core.deciding.holds import (
     with_clock,
     within,
 )
-from forewarn.core.events import Approval, Attempt, Event, EventType, Source, Status
+from forewarn.core.events import Approval, Attempt, Event, Source, Status
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.time import Now
@@ -74,7 +74,7 @@ class _Settling:
         now, present = self._now, self._present
         ready = [event for event in present.values() if _may_go(event, now)]
         deletes: Sequence[Event] = ()
-        if any(event.type is EventType.TERMINATE for event in ready):
+        if any(event.traits.coupled for event in ready):
             deletes = open_deletes(present.values(), now)
         for event in ready:
             if event.id not in present or self._floor.taken(event):
@@ -85,7 +85,7 @@ class _Settling:
             found.append(EventMoved(Move.START, began))
             present[event.id] = began
             self._floor.enter(began)
-            if event.promise.deletes:
+            if event.traits.deletes:
                 found += self._moot(began)
         return found
 
@@ -110,7 +110,7 @@ class _Settling:
         down = {
             name
             for event in self._present.values()
-            if event.status is Status.STARTED and event.type is not EventType.FREEZE
+            if event.status is Status.STARTED and not event.traits.keeps_memory
             for name in event.resources
         }
         if not alive or not alive <= down:

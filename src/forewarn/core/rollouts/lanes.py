@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from forewarn.core.events import PROMISES, EventType
+from forewarn.core.events import EventType, types_that
 from forewarn.core.fleet import Host, Machine
 from forewarn.core.group import Group
 from forewarn.core.labels import Selector, labels_of, matches
@@ -23,7 +23,7 @@ from forewarn.support.text import listing
 MAX_STEPS = 2_000  # of one rollout
 MAX_SELECTED = 100  # groups, selectors and hosts that a selection names
 
-HOST_TYPES = (EventType.FREEZE, EventType.REBOOT)
+HOST_TYPES = types_that(lambda traits: traits.host_maintenance)
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,8 +54,8 @@ def lanes(
         return invalid("say what to roll over: --group NAME, --label KEY=VALUE or --host NAME")
     if named > MAX_SELECTED:
         return invalid(f"a selection names at most {MAX_SELECTED} groups, labels and hosts")
-    if PROMISES[type].deletes:
-        kinds = listing([t.value for t in EventType if not PROMISES[t].deletes])
+    if type.traits.deletes:
+        kinds = listing([t.value for t in types_that(lambda traits: not traits.deletes)])
         return invalid(f"a rollout is of {kinds}; a {type.value} deletes its machines")
     on = _hosts(selection, hosts)
     if isinstance(on, Refused):

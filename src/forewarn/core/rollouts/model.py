@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
-from forewarn.core.events import PROMISES, UNKNOWN_DURATION, EventType
+from forewarn.core.events import UNKNOWN_DURATION, EventType
 from forewarn.core.rollouts.windows import Window
 from forewarn.core.time import MINUTE, Duration, Time
 
@@ -102,7 +102,7 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def promised(self) -> Duration:
         """The notice of each of its events."""
-        return PROMISES[self.type].notice if self.notice is None else self.notice
+        return self.type.traits.notice if self.notice is None else self.notice
 
     @property
     def going(self) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from forewarn.core import EventType, Time
+from forewarn.core import Time
 from forewarn.core.time import SECOND, Duration
 from forewarn.drivers.command.slots import Slots
 from forewarn.drivers.port import (
@@ -217,7 +217,7 @@ def _after(ended: Ended) -> Duration:
 
 def _moved(task: Task, ended: Ended) -> dict[str, str]:
     moved = _answer(ended).moved
-    if moved and task.type is not EventType.REDEPLOY and not task.moves:
+    if moved and not task.type.traits.relocates and not task.moves:
         raise _Invalid(
             f"the program says that machines have moved, but a {task.type.value} moves none;"
             " only a Redeploy or a live migration does"

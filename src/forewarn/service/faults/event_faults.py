@@ -197,7 +197,7 @@ def _commands(fault: Fault, event: Event) -> list[c.Command] | None:
     if fault.kind is Kind.SHORT_NOTICE:
         notice = round((fault.seconds or 0) * SECOND)
         return [msgspec.structs.replace(raised, not_before=None, notice=notice)]
-    if fault.kind is Kind.SUDDEN and event.promise.deletes:
+    if fault.kind is Kind.SUDDEN and event.traits.deletes:
         return [raised, c.OperatorApprove(id=event.id, by=f"fault {fault.id}")]
     if fault.kind is Kind.SUDDEN:
         failure = c.Fail(

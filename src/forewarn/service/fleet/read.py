@@ -15,7 +15,7 @@ import msgspec
 import yaml
 
 from forewarn.core.commands import Define
-from forewarn.core.events import PROMISES
+from forewarn.core.events import types_that
 from forewarn.core.fleet import MAX_NAME, GroupKind, Host
 from forewarn.service.fleet import shapes as e
 from forewarn.service.fleet.build import (
@@ -49,7 +49,7 @@ TELL_EVERY = 1_000  # machines between two words about progress
 T = TypeVar("T")
 
 _CHOICES = {
-    "auto_approve": [type.value for type, promise in PROMISES.items() if promise.by_user],
+    "auto_approve": [type.value for type in types_that(lambda traits: traits.by_user)],
     "kind": [kind.value for kind in GroupKind],
 }
 _EMPTY = {

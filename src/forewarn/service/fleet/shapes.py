@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from forewarn.core.events import PROMISES, EventType
+from forewarn.core.events import EventType, types_that
 from forewarn.core.fleet import MAX_NAME, NAME, GroupKind
 from forewarn.core.labels import (
     LABEL_NAME,
@@ -33,7 +33,7 @@ _LABELS: dict[str, Any] = {
     "maxProperties": MAX_LABELS,
     "propertyNames": {"pattern": f"^{LABEL_NAME.pattern}$", "maxLength": MAX_LABEL_NAME},
 }
-_BY_USERS = {"enum": [type.value for type, promise in PROMISES.items() if promise.by_user]}
+_BY_USERS = {"enum": [type.value for type in types_that(lambda traits: traits.by_user)]}
 _VALUE = {"pattern": f"^{LABEL_VALUE.pattern}$", "maxLength": MAX_LABEL_VALUE}
 
 

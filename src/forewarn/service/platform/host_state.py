@@ -84,7 +84,7 @@ def _leaving(states: Mapping[str, Group], groups: Iterable[str]) -> set[tuple[st
         (group, machine)
         for group in groups
         for event in states[group].events
-        if event.promise.deletes and event.status is Status.STARTED
+        if event.traits.deletes and event.status is Status.STARTED
         for machine in event.resources
     }
 

@@ -54,7 +54,8 @@ DESCRIPTIONS = {
 
 
 class MaintenanceMode(enum.Enum):
-    """What maintenance of a host means for the machines on it."""
+    """What maintenance of a host means for the machines on it: an event of a type that they share,
+    or a live migration of each."""
 
     FREEZE = "Freeze"
     REBOOT = "Reboot"

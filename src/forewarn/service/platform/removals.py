@@ -68,7 +68,7 @@ class Removals:
             machine
             for group in groups
             for event in group.events
-            if event.promise.deletes
+            if event.traits.deletes
             for machine in event.resources
         }
         staying = [member for member in staying if member[1] not in leaving]

@@ -9,7 +9,6 @@ from forewarn.core.events import (
     MAX_DESCRIPTION,
     MAX_DURATION_SECONDS,
     MAX_NOTICE,
-    PROMISES,
     UNKNOWN_DURATION,
 )
 from forewarn.core.refusal import invalid
@@ -84,7 +83,7 @@ def drafted(
 
 
 def _wrong(wanted: RolloutRequest, now: Now) -> Refused | None:
-    promised = PROMISES[wanted.type].notice
+    promised = wanted.type.traits.notice
     notice = promised if wanted.notice is None else wanted.notice
     if not 0 <= notice <= MAX_NOTICE:
         return invalid(f"a notice is from 0 s to {in_words(MAX_NOTICE)}, not {in_words(notice)}")

@@ -69,7 +69,7 @@ def touched_by(commit: Commit) -> Touched:
                     hosts.add(machine.host)
                 case MachineRemoved():
                     groups.add(entry.group)
-                case EventMoved(event=event) if event.promise.deletes:
+                case EventMoved(event=event) if event.traits.deletes:
                     if event.status is not Status.SCHEDULED:
                         groups.add(entry.group)
     return Touched(frozenset(groups), frozenset(hosts))
@@ -79,7 +79,7 @@ def _staying(group: Group) -> frozenset[str]:
     leaving = {
         name
         for event in group.events
-        if event.promise.deletes and event.status is Status.STARTED
+        if event.traits.deletes and event.status is Status.STARTED
         for name in event.resources
     }
     return group.alive - leaving

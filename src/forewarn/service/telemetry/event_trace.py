@@ -15,7 +15,6 @@ import msgspec
 
 from forewarn.core import Event, Group, Time
 from forewarn.core.changes import Disabled, EventMoved, MachinePut, MachineRemoved
-from forewarn.core.events import EventType
 from forewarn.core.lifecycle import SHOWN, Move
 from forewarn.core.time import SECOND, Durations
 from forewarn.drivers.simulated import Impact, ImpactJournal, private
@@ -123,7 +122,7 @@ class EventTrace:
                 closes = None if event.span.closes is None else event.span.closes / SECOND
                 opens = event.span.opens / SECOND
                 self.write("window", at, event=event.id, opens=opens, closes=closes)
-            if event.short_notice or (event.failure and event.type is EventType.FREEZE):
+            if event.short_notice or (event.failure and not event.traits.sudden):
                 self.write("short-notice", at, event=event.id)
             if event.silent:
                 self.write(

@@ -13,9 +13,8 @@ from typing import Any
 import msgspec
 
 from forewarn.wire.times import parse_iso8601, parse_rfc1123
-from forewarn.wire.versions import VERSIONS, Version
+from forewarn.wire.versions import TYPE_NAMES, VERSIONS, Version
 
-TYPES = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
 STATUSES = ("Scheduled", "Started")
 KEYS = (
     *("EventId", "EventStatus", "EventType", "ResourceType", "Resources", "NotBefore"),
@@ -80,7 +79,7 @@ def _shown(entry: Any) -> RecordedEvent | str:
     id, type_ = entry.get("EventId"), entry.get("EventType")
     if not isinstance(id, str) or not id.strip():
         return "an event has no EventId"
-    if type_ not in TYPES:
+    if type_ not in TYPE_NAMES:
         return f"event {_short(id)}: '{_short(type_)}' is no EventType"
     status = entry.get("EventStatus")
     if status not in STATUSES:

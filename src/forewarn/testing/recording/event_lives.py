@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from forewarn.testing.recording.documents import RecordedDocument, RecordedEvent, sheet
-from forewarn.wire.versions import BY_NAME
+from forewarn.wire.versions import BY_NAME, NEWEST
 
 PATH = "/metadata/scheduledevents"
 PASTED = (
@@ -255,7 +255,7 @@ def _types(line: Mapping[str, Any]) -> tuple[str, ...]:
         name, _, value = part.partition("=")
         if name == "api-version" and value in BY_NAME:
             return BY_NAME[value].types
-    return BY_NAME["2020-07-01"].types
+    return NEWEST.types
 
 
 def _gone(life: EventLife, t: float) -> None:

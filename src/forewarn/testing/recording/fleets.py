@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from forewarn.testing.recording.event_lives import EventLife, EventLives
+from forewarn.wire.versions import DELETING
 
 _MEMBER = re.compile(r"(.*)_(?:0|[1-9][0-9]{0,8})")
 _INSTANCE = re.compile(r".+_IN_[0-9]+")
@@ -196,7 +197,7 @@ def _takes_turns(life: EventLife) -> bool:
         life.started is not None
         and not life.sudden
         and life.source == "Platform"
-        and life.type not in ("Preempt", "Terminate")
+        and life.type not in DELETING
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from forewarn.core.events import PROMISES, EventType
+from forewarn.core.events import EventType
 from forewarn.core.time import SECOND
 from forewarn.testing.recording.documents import RecordedDocument, compact, fitting
 from forewarn.testing.recording.event_lives import PASTED, PATH
@@ -76,7 +76,7 @@ def _assumed(
 ) -> tuple[float, str]:
     fresh = [e for e in document.events if e.not_before is not None and e.id not in due]
     soonest = 0.0 if last is None else last + 1
-    announced = [(e.not_before or 0) - PROMISES[EventType(e.type)].notice / SECOND for e in fresh]
+    announced = [(e.not_before or 0) - EventType(e.type).traits.notice / SECOND for e in fresh]
     begun = [due[e.id] for e in document.events if e.status == "Started" and e.id in due]
     if announced and min(announced) >= soonest:
         t, why = min(announced), "it is taken to be as long before NotBefore as is promised"

@@ -17,7 +17,6 @@ from forewarn.core.events import (
     MAX_DESCRIPTION,
     MAX_DURATION_SECONDS,
     MAX_NOTICE,
-    PROMISES,
     EventType,
 )
 from forewarn.core.time import SECOND
@@ -25,6 +24,7 @@ from forewarn.testing.recording.answer_faults import AnswerFault, troubles
 from forewarn.testing.recording.event_lives import EventLife, EventLives, told
 from forewarn.testing.recording.fleets import GuessedFleet, crew
 from forewarn.testing.scenarios.file.shapes import MAX_STEPS
+from forewarn.wire.versions import DELETING
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*|[0-9]+[smhd][0-9smhd.]*|-?[0-9]+")
@@ -113,7 +113,7 @@ class _Writing:
                     at = self._at(life.appeared)
                     items.append((life.appeared, [f"- {{at: {at}, do: restore, machine: {name}}}"]))
             items += self._life(life)
-            if life.type in ("Preempt", "Terminate") and life.over and not life.withdrawn:
+            if life.type in DELETING and life.over and not life.withdrawn:
                 left |= dict.fromkeys(life.machines, life.over)
         return (lines for _, lines in sorted(items, key=lambda item: item[0]))
 
@@ -137,7 +137,7 @@ class _Writing:
         words: dict[str, Any] = {"type": life.type}
         words |= {"machine": known[0]} if len(known) == 1 else {"machines": known}
         source = life.source
-        if source == "User" and not PROMISES[EventType(life.type)].by_user:
+        if source == "User" and not EventType(life.type).traits.by_user:
             self._note(life, f"a {life.type} is always the platform's here")
             source = "Platform"
         if source != "Platform":
@@ -165,7 +165,7 @@ class _Writing:
         if notice * SECOND > MAX_NOTICE:
             self._note(life, f"its notice of {_length(notice)} is more than there can be")
             notice = MAX_NOTICE / SECOND
-        short = notice * SECOND < PROMISES[EventType(life.type)].notice
+        short = notice * SECOND < EventType(life.type).traits.notice
         return {"notice": _length(notice), **({"short-notice": True} if short else {})}
 
     def _held(self, life: EventLife) -> float | None:

@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 
 from forewarn.core import EventType, Refused, Source
 from forewarn.core import commands as c
-from forewarn.core.events import PROMISES, UNKNOWN_DURATION, Span
+from forewarn.core.events import UNKNOWN_DURATION, Span
 from forewarn.core.refusal import conflict
 from forewarn.core.time import Duration
 from forewarn.node import Node
@@ -52,7 +52,7 @@ def _command(node: Node, words: d.Schedule, id: str, machines: tuple[str, ...]) 
     type, source = EventType(words.type), Source(words.source)
     duration = UNKNOWN_DURATION if words.duration is None else words.duration
     failure = source is Source.PLATFORM and duration == UNKNOWN_DURATION
-    if words.sudden and failure and not PROMISES[type].deletes:
+    if words.sudden and failure and not type.traits.deletes:
         description = words.description or ""
         return c.Fail(id=id, type=type, machines=machines, by=BY, description=description)
     held = _length(words.held)

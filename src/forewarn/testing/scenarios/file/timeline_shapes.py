@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import msgspec
 
+from forewarn.core.events import EventType, types_that
 from forewarn.core.fleet import NAME
 from forewarn.core.time import Duration
 from forewarn.service.faults.kinds import Kind
 from forewarn.service.faults.validate import NewFault
+from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.support.text import parse_duration
 from forewarn.testing.scenarios.file.shapes import MAX_REPEATS, Entry, Length, Name, says
 
 MOMENTS = "raised|seen|prepared|approved|started|over|finished|withdrawn"
 AFTER = rf"^\s*{NAME}\s+({MOMENTS})(\s+by\s+{NAME})?\s*$"
 _KINDS = [kind.value for kind in Kind]
-EventTypes = Literal["Freeze", "Reboot", "Redeploy", "Preempt", "Terminate"]
+
+# Literals of names for a reader of the schema; for the type checker, text.
+if TYPE_CHECKING:
+    AnyType: TypeAlias = str
+    FailureType: TypeAlias = str
+    RolloutType: TypeAlias = str
+    MaintenanceType: TypeAlias = str
+else:
+
+    def _names(trait):
+        return tuple(type.value for type in types_that(trait))
+
+    AnyType = Literal[tuple(type.value for type in EventType)]
+    FailureType = Literal[_names(lambda traits: traits.restarts)]
+    RolloutType = Literal[_names(lambda traits: not traits.deletes)]
+    MaintenanceType = Literal[tuple(mode.value for mode in MaintenanceMode)]
 
 
 class Repeat(Entry, kw_only=True):
@@ -79,9 +96,7 @@ class Fail(StepEntry, kw_only=True, tag_field="do", tag="fail"):
 
     machine: Annotated[Name, says("Which machine.")] = ""
     host: Annotated[Name, says("Or: which host, with all that is on it.")] = ""
-    type: Annotated[Literal["Reboot", "Redeploy"], says("What becomes of the machine.")] = (
-        "Redeploy"
-    )
+    type: Annotated[FailureType, says("What becomes of the machine.")] = "Redeploy"
 
 
 class Degrade(StepEntry, kw_only=True, tag_field="do", tag="degrade"):
@@ -110,16 +125,14 @@ class Maintain(_Announced, kw_only=True, tag_field="do", tag="maintain"):
     """A host is worked on: an event for each group on it."""
 
     host: Annotated[Name, says("Which host.")]
-    type: Annotated[
-        Literal["Freeze", "Reboot", "live-migration"], says("What its machines notice.")
-    ]
+    type: Annotated[MaintenanceType, says("What its machines notice.")]
     evacuate: Annotated[bool, says("Machine by machine instead of all at once?")] = False
 
 
 class Schedule(_Announced, kw_only=True, tag_field="do", tag="schedule"):
     """Any event."""
 
-    type: Annotated[EventTypes, says("The EventType.")]
+    type: Annotated[AnyType, says("The EventType.")]
     machine: Annotated[Name, says("Which machine.")] = ""
     machines: Annotated[list[Name], says("Or: which machines, of one update domain.")] = (
         msgspec.field(default_factory=list)
@@ -137,7 +150,7 @@ class Schedule(_Announced, kw_only=True, tag_field="do", tag="schedule"):
 class Rollout(_Announced, kw_only=True, tag_field="do", tag="rollout"):
     """An update goes over groups, labels or hosts, one update domain of a group at a time."""
 
-    type: Annotated[Literal["Freeze", "Reboot", "Redeploy"], says("The EventType.")]
+    type: Annotated[RolloutType, says("The EventType.")]
     groups: list[Name] = msgspec.field(default_factory=list)
     labels: list[str] = msgspec.field(default_factory=list)
     hosts: list[str] = msgspec.field(default_factory=list)
