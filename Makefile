@@ -48,7 +48,7 @@ lint: $(VENV)/.ready
 # With and without a Front, for as long as one likes: FUZZ_SECONDS=0 is until ctrl-C.
 FUZZ_SECONDS ?= 60
 fuzz: $(VENV)/.ready
-	$(BIN)/python tests/differential/fuzz.py --seconds $(FUZZ_SECONDS)
+	PYTHONPATH=tests $(BIN)/python -m differential.fuzz --seconds $(FUZZ_SECONDS)
 
 bench: $(BENCHES)/.ready
 	@if [ "$(BENCH)" = poll ]; then tools/bench-packages; fi

@@ -16,6 +16,8 @@ import typer.main
 import typer.testing
 from hypothesis import HealthCheck, settings
 
+from helpers.paths import TESTS
+
 
 def _drop(_logger: object, _method: str, _event: Any) -> NoReturn:
     raise structlog.DropEvent
@@ -39,41 +41,41 @@ def _no_log_is_left_to_the_next_test() -> Iterator[None]:
 
 # Begun first, so that nobody waits for them in the end: the longest, and what builds packages.
 LONGEST = (
-    "acceptance/test_deb.py",
-    "acceptance/test_container.py",
-    "acceptance/test_schemathesis.py",
-    "killing/test_killing.py",
-    "acceptance/test_agent_killed.py",
-    "acceptance/test_clients.py",
-    "acceptance/test_workers.py",
-    "acceptance/test_supervised.py",
-    "acceptance/test_tutorial.py",
-    "killing/test_killing_workers.py",
-    "acceptance/test_hand_over.py",
+    "system/deploy/test_deb.py",
+    "system/deploy/test_container.py",
+    "system/control/test_schemathesis.py",
+    "system/node/test_killed_service.py",
+    "system/agent/test_killed_agent.py",
+    "system/clients/test_published_clients.py",
+    "system/node/test_workers.py",
+    "system/node/test_supervisor.py",
+    "system/docs/test_tutorial.py",
+    "system/node/test_killed_processes.py",
+    "system/node/test_socket_handover.py",
     "simulation/test_simulation.py",
-    "differential/test_differential_cases.py",
-    "acceptance/test_front.py",
-    "acceptance/test_howto_languages.py",
-    "acceptance/test_hooks_recipes_kubernetes.py",
-    "acceptance/test_store_trouble.py",
-    "acceptance/test_scenario_commands.py",
-    "acceptance/test_examples_web.py",
-    "acceptance/test_guest_network.py",
-    "acceptance/test_examples_replica.py",
-    "acceptance/test_examples_batch.py",
-    "judge/test_judge_crowd.py",
+    "differential/test_cases.py",
+    "system/node/test_front.py",
+    "system/docs/test_howto_languages.py",
+    "system/hooks/test_recipe_kubernetes.py",
+    "system/service/test_full_disk.py",
+    "system/cli/test_scenario.py",
+    "system/docs/test_example_web.py",
+    "system/guest_network/test_service.py",
+    "system/docs/test_example_replica.py",
+    "system/docs/test_example_batch.py",
+    "unit/judge/test_honest_services.py",
     "simulation/test_broken_services.py",
-    "acceptance/test_feed_followed.py",
-    "acceptance/test_agent_handling.py",
-    "acceptance/test_agent_booted.py",
-    "acceptance/test_hooks_systemd.py",
+    "system/cli/test_feed.py",
+    "system/agent/test_handling_events.py",
+    "system/agent/test_systemd_boot.py",
+    "system/hooks/test_systemd.py",
 )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     def place(item: pytest.Item) -> int:
-        here = "/".join(item.path.parts[-2:])
-        return LONGEST.index(here) if here in LONGEST else len(LONGEST)
+        name = item.path.relative_to(TESTS).as_posix()
+        return LONGEST.index(name) if name in LONGEST else len(LONGEST)
 
     items.sort(key=place)
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from case import Case
-from histories import event_id
-
+from differential.case import Case
+from differential.histories import event_id
 from forewarn.wire.document import etag
 
 PATH = b"/metadata/scheduledevents"

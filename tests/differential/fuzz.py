@@ -15,12 +15,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import structlog
-from case import KEPT, Case, keep, kept, name_of
-from cases import named
-from guided import Coverage, mutated, signature, smallest
-from histories import busy
-from pair import Difference, Pair
 
+from differential.case import KEPT, Case, keep, kept, name_of
+from differential.cases import named
+from differential.guided import Coverage, mutated, signature, smallest
+from differential.histories import busy
+from differential.pair import Difference, Pair
 from forewarn.support import guard
 
 TELL_EVERY = 5.0  # seconds between two lines about how it goes

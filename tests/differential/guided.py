@@ -12,12 +12,11 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from case import Case
-from cases import APPROVAL, LAST, PATH, POLL, TAG, chunked, head, post
-from histories import AWAKE
-from lines import Heard
-
 import forewarn
+from differential.case import Case
+from differential.cases import APPROVAL, LAST, PATH, POLL, TAG, chunked, head, post
+from differential.connections import Heard
+from differential.histories import AWAKE
 
 LARGEST = 6_000  # bytes of a case that is made here
 _ROOT = Path(forewarn.__file__).parent

@@ -19,10 +19,10 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import uvloop
-from case import Case
-from histories import FLEET, START, busy, ids
-from lines import REQUEST_ID, Heard, Lines, connected, same, settle, shown
 
+from differential.case import Case
+from differential.connections import REQUEST_ID, Heard, Lines, connected, same, settle, shown
+from differential.histories import FLEET, START, busy, ids
 from forewarn.core import Durations
 from forewarn.metadata.endpoint.callers import Identity
 from forewarn.metadata.endpoint.limits import Limits

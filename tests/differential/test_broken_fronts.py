@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import pytest
-from case import Case
-from cases import POLL, named
-from histories import busy, schedule
-from pair import Differs, Pair
 
+from differential.case import Case
+from differential.cases import POLL, named
+from differential.histories import busy, schedule
+from differential.pair import Differs, Pair
 from forewarn.core import EventType
 from forewarn.metadata.endpoint.app import KnownPoll
 from forewarn.metadata.http import front, known_polls

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from case import Case, kept, read
-from cases import (
+
+from differential.case import Case, kept, read
+from differential.cases import (
     APPROVAL,
     FRAMED,
     HEADERS,
@@ -26,10 +27,9 @@ from cases import (
     post,
     variants,
 )
-from histories import AWAKE, NOBODY, busy
-from lines import Heard, settle
-from pair import Pair, Shared
-
+from differential.connections import Heard, settle
+from differential.histories import AWAKE, NOBODY, busy
+from differential.pair import Pair, Shared
 from forewarn.metadata.endpoint.callers import Identity
 from forewarn.metadata.http.known_polls import MAX_PLANS
 from forewarn.node import Node

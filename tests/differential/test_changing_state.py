@@ -9,14 +9,14 @@ from typing import TypeAlias
 
 import msgspec
 import pytest
-from case import Case
-from cases import APPROVAL, LAST, POLL, POLLS, get, head, post
-from histories import START, busy, schedule
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from lines import same, settle
-from pair import Pair
 
+from differential.case import Case
+from differential.cases import APPROVAL, LAST, POLL, POLLS, get, head, post
+from differential.connections import same, settle
+from differential.histories import START, busy, schedule
+from differential.pair import Pair
 from forewarn.core import EventType, Refused
 from forewarn.core.time import MINUTE
 from forewarn.metadata.endpoint.limits import Limits

@@ -6,13 +6,13 @@ import random
 from pathlib import Path
 
 import pytest
-from case import Case, kept
-from cases import LAST, POLL
-from fuzz import Found, Fuzzer
-from guided import smallest
-from histories import busy
-from pair import Pair
 
+from differential.case import Case, kept
+from differential.cases import LAST, POLL
+from differential.fuzz import Found, Fuzzer
+from differential.guided import smallest
+from differential.histories import busy
+from differential.pair import Pair
 from forewarn.metadata.http import front, known_polls
 
 END = b"\r\n\r\n"

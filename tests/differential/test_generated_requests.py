@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from case import Case
-from cases import APPROVAL, LAST, POLL, POLLS, TARGETS, VERSIONS, named
-from guided import WORDS
-from histories import AWAKE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pair import Differs, Pair, Shared
+
+from differential.case import Case
+from differential.cases import APPROVAL, LAST, POLL, POLLS, TARGETS, VERSIONS, named
+from differential.guided import WORDS
+from differential.histories import AWAKE
+from differential.pair import Differs, Pair, Shared
 
 ENOUGH = settings(
     max_examples=200,

@@ -1,5 +1,5 @@
 """Lives of agents, each a fork of this small process, which has read all there is to read; run as a
-program by `agent_kit.py`.
+program by `forked_agent.py`.
 
 A line on standard input begins one: `{"name": …, "config": …, "kill": 7}`. At the seventh point at
 which something is about to become durable, or to happen outside, it kills itself with SIGKILL; then

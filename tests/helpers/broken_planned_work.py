@@ -5,7 +5,7 @@ told of, and long-polls. By the rule that has to find them, for the table of all
 from collections.abc import Callable
 from typing import Any
 
-from judge_recording import DUE, T0, A, B, C, Event, Recording, document, event, started
+from helpers.judge_traces import DUE, T0, A, B, C, Event, Recording, document, event, started
 
 Build = Callable[[], Recording]
 EMPTY = '{"DocumentIncarnation":1,"Events":[]}'

@@ -26,8 +26,9 @@ from pathlib import Path
 
 import msgspec
 import yaml
-from running import Running
-from typed import forked_bin
+
+from helpers.forked_path import forked_bin
+from helpers.process import Running
 
 FILES = ("python", "yaml", "json", "toml", "text", "ini")
 PATIENCE = 180.0  # real seconds for one command; one that hangs is named

@@ -1,7 +1,7 @@
 """A program that makes an enclosure and runs another in it, for users that a test is not.
 
-`python enclosing.py HOST PORT NETWORK PROGRAM…` prints what it found and what the program said, as
-one JSON object. `as_nobody` and `without_rights` say how to be such a user.
+`python enclosure_program.py HOST PORT NETWORK PROGRAM…` prints what it found and what the program
+said, as one JSON object. `as_nobody` and `without_rights` say how to be such a user.
 """
 
 from __future__ import annotations

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-from raw import Line, Raw, request
 
 from forewarn.metadata.endpoint.callers import Identity
 from forewarn.node import Node
 from forewarn.testing import Service
+from helpers.raw_http import Line, Raw, request
 
 PATH = "/metadata/scheduledevents"
 NEWEST = "2020-07-01"

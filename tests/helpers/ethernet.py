@@ -11,7 +11,7 @@ import socket
 import struct
 from collections.abc import Iterable
 
-from netns import Namespace
+from helpers.netns import Namespace
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 PORT_ACCESS = "01:80:c2:00:00:03"  # these two a bridge keeps to itself, and the second, LLDP,

@@ -11,10 +11,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from running import Running
-from snippets import blocks, differs, plain
+from helpers.doc_snippets import blocks, differs, plain
+from helpers.paths import ROOT
+from helpers.process import Running
 
-ROOT = Path(__file__).parents[2]
 PATIENCE = 150.0
 
 # What differs from one time to another, beside ids, times and ports.

@@ -262,11 +262,10 @@ def looked(path: Path) -> set[str]:
 
 def lived(path: Path, say: Callable[[str], None], names: Sequence[str] = "abcde") -> None:
     """All that is ever written, with a log that is begun anew every few commits."""
-    from test_copies import NOW, defining
-
     from forewarn.store import OutcomeUnknown, StoreFailed, StoreUnusable
     from forewarn.store.port import PollSightings
     from forewarn.store.sqlite.engine import SqliteStore
+    from helpers.state_files import NOW, defining
 
     async def told(name: str, doing: Any) -> None:
         say(f"begun {name}")
@@ -336,8 +335,8 @@ def restored(path: Path, say: Callable[[str], None]) -> None:
 
 def main(home: Path) -> None:
     import structlog  # noqa: F401
-    import test_copies  # noqa: F401
 
+    import helpers.state_files  # noqa: F401
     from forewarn.service.telemetry import log
 
     log.configure("console", "error")

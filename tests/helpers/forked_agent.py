@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from running import Running
+from helpers.process import Running
 
-LIVES = Path(__file__).with_name("agent_lives.py")
+LIVES = Path(__file__).with_name("agent_zygote.py")
 LOOK = 0.02  # seconds between two looks at something that nobody tells us of
 PATIENCE = 30.0
 

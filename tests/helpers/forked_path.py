@@ -1,4 +1,4 @@
-"""A directory for the PATH whose `forewarn` is forked, not started (see forking.py), for what
+"""A directory for the PATH whose `forewarn` is forked, not started (see forked_cli.py), for what
 somebody types or a program in another language starts.
 
 What is found there is a stub that hands over its words, streams, environment and directory, passes
@@ -21,7 +21,8 @@ import threading
 from pathlib import Path
 
 import msgspec
-from forking import MAX_REQUEST, nursery
+
+from helpers.forked_cli import MAX_REQUEST, nursery
 
 STUB = """\
 #!{python} -IS

@@ -5,10 +5,9 @@ What needs a memory of the group's past is in `core_referee.py`.
 
 from __future__ import annotations
 
-from core_rules import DELETES, held_by
-
 from forewarn.core import Group, Now, commands, view, why
 from forewarn.core.events import Status
+from helpers.group_promises import DELETES, held_by
 
 
 def check_group(before: Group, command: commands.Command, after: Group) -> None:

@@ -6,8 +6,13 @@ commit. The rules it judges by are in `core_rules.py`.
 
 from __future__ import annotations
 
-from core_checks import check_document, check_group, check_waiting
-from core_rules import (
+from forewarn.core import Changes, Group, Now, Refused, commands, view
+from forewarn.core.changes import Change, Disabled, EventMoved
+from forewarn.core.events import Event, EventType, Source, Status
+from forewarn.core.lifecycle import Move
+from forewarn.core.time import SECOND, Duration
+from helpers.group_invariants import check_document, check_group, check_waiting
+from helpers.group_promises import (
     BY_USER,
     DELETES,
     NOTICE,
@@ -22,12 +27,6 @@ from core_rules import (
     unsuitable,
     waits_for_domain,
 )
-
-from forewarn.core import Changes, Group, Now, Refused, commands, view
-from forewarn.core.changes import Change, Disabled, EventMoved
-from forewarn.core.events import Event, EventType, Source, Status
-from forewarn.core.lifecycle import Move
-from forewarn.core.time import SECOND, Duration
 
 STAGES = {Status.SCHEDULED: 0, Status.STARTED: 1, Status.FINISHED: 2, Status.WITHDRAWN: 2}
 

@@ -4,7 +4,6 @@ watches every decision. Examples and properties act on the core through this alo
 from __future__ import annotations
 
 import msgspec
-from core_referee import Referee
 
 from forewarn.core import (
     Changes,
@@ -30,6 +29,7 @@ from forewarn.core.changes import Change, EventMoved
 from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.lifecycle import Move
 from forewarn.core.time import DAY, SECOND, Duration, Time
+from helpers.group_referee import Referee
 
 START: Time = 1_700_000_000 * SECOND + 123_456  # not a whole second, on purpose
 

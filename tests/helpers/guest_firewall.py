@@ -16,10 +16,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from netns import Lab, Namespace, needs_root, require
 from pyroute2 import IPRoute  # type: ignore[import-untyped]
 
-DEPLOY = Path(__file__).parents[2] / "deploy/network"
+from helpers.netns import Lab, Namespace, needs_root, require
+from helpers.paths import ROOT
+
+DEPLOY = ROOT / "deploy/network"
 RULES = DEPLOY / "forewarn.nft"
 FILLER = DEPLOY / "forewarn-guests"
 NFT = Path("/usr/sbin/nft")

@@ -13,10 +13,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from guarded import FILLER, HOST, LIAR, NFT, PEER, REMOVE, RULES, SIX, VICTIM, mac_of, nft
-from guests import METADATA, NEWEST, approval, events
-from netns import METADATA_ADDRESS, Lab, Namespace
-from raw import Raw, exchange, request
+from helpers.endpoint import METADATA, NEWEST, approval, events
+from helpers.guest_firewall import (
+    FILLER,
+    HOST,
+    LIAR,
+    NFT,
+    PEER,
+    REMOVE,
+    RULES,
+    SIX,
+    VICTIM,
+    mac_of,
+    nft,
+)
+from helpers.netns import METADATA_ADDRESS, Lab, Namespace
+from helpers.raw_http import Raw, exchange, request
 
 CONTROL = ("127.0.0.1", 8170)
 FLEET = f"""

@@ -13,11 +13,11 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from running import Running
-
 from forewarn.support.guard import monotonic
+from helpers.paths import ROOT
+from helpers.process import Running
 
-RECIPES = Path(__file__).parents[2] / "examples" / "hooks"
+RECIPES = ROOT / "examples" / "hooks"
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 PATIENCE = 20.0
 

@@ -1,4 +1,4 @@
-"""A runner that is killed with SIGKILL at its Nth point: `python -I runner_points.py N DIRECTORY`.
+"""A runner that is killed with SIGKILL at its Nth point: `python -I killed_runner.py N DIRECTORY`.
 
 A point is every call that opens, renames or syncs a file and both sides of starting the command,
 also where the forked child is the one that makes the call: the runner dies, the child goes on. Once

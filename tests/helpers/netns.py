@@ -26,9 +26,10 @@ from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
 import pytest
-from forking import FOREWARN, nursery, start
 from pyroute2 import IPRoute  # type: ignore[import-untyped]
-from running import Running, end
+
+from helpers.forked_cli import FOREWARN, nursery, start
+from helpers.process import Running, end
 
 METADATA_ADDRESS = "169.254.169.254"
 

@@ -6,10 +6,9 @@ import threading
 import urllib.request
 from collections.abc import Callable
 
-from guests import METADATA, NEWEST, events
-from raw import Line, Raw, request
-
 from forewarn.support import guard
+from helpers.endpoint import METADATA, NEWEST, events
+from helpers.raw_http import Line, Raw, request
 
 GET = request("GET", events(NEWEST), METADATA)
 LAST = request("GET", events(NEWEST), METADATA, "Connection: close")

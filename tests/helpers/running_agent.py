@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from running import Running
-
 from forewarn.testing import Machine
+from helpers.process import Running
 
 
 class RunningAgent:

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from forking import start
-from running import Running
+from helpers.forked_cli import start
+from helpers.process import Running
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 

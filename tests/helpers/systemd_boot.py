@@ -12,8 +12,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from manager import Manager
-from netns import require
+from helpers.netns import require
+from helpers.notify_socket import Manager
 
 SYSTEMD = Path("/usr/lib/systemd/systemd")
 

@@ -21,10 +21,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from forking import start
-from polling import GET, LAST, until
-from raw import Hangs, HungUp, Line, Raw, exchange, request
-from running import Running
+from helpers.forked_cli import start
+from helpers.polls import GET, LAST, until
+from helpers.process import Running
+from helpers.raw_http import Hangs, HungUp, Line, Raw, exchange, request
 
 METADATA = "Metadata: true"
 LAST_POLL = LAST
@@ -274,3 +274,17 @@ def listening(count: int, *, shared: bool = True) -> list[socket.socket]:
         made.listen(512)
         opened.append(made)
     return opened
+
+
+# Stands where the service manager stands: gives the descriptors their numbers and names.
+MANAGER = """
+import os, sys
+fds = [int(fd) for fd in sys.argv[1].split(",")]
+high = [os.dup2(fd, 500 + n) for n, fd in enumerate(fds)]
+for n, fd in enumerate(high):
+    os.dup2(fd, 3 + n)
+    os.close(fd)
+os.environ |= {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": str(len(fds))}
+os.environ["LISTEN_FDNAMES"] = sys.argv[2]
+os.execv(sys.argv[3], sys.argv[3:])
+"""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
-from api_kit import ask
 
 from forewarn.testing import SAMPLE, Service
+from helpers.control_api import ask
+from helpers.paths import ROOT
 
-PUBLISHED = Path(__file__).parents[2] / "docs" / "reference" / "openapi.json"
+PUBLISHED = ROOT / "docs" / "reference" / "openapi.json"
 
 
 def publish() -> None:

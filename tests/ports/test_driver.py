@@ -33,9 +33,10 @@ from forewarn.drivers.simulated import (
     ImpactJournal,
     SimulatedDriver,
 )
+from helpers.paths import HELPERS
 
 START = 1_800_000_000 * SECOND
-PRETENDING = Path(__file__).with_name("pretending.py")
+PRETENDING = HELPERS / "driver_program.py"
 
 
 class Place:

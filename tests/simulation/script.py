@@ -6,13 +6,12 @@ import contextlib
 import json
 from typing import Any
 
-from world import FLEET, GROUP_OF, MACHINES, Kill, Killed, Simulation
-
 from forewarn.core import EventType, Source, Status
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND
 from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.wire.requests import write_approval
 from forewarn.wire.versions import NEWEST, VERSIONS
+from simulation.world import FLEET, GROUP_OF, MACHINES, Kill, Killed, Simulation
 
 NAMES = list(MACHINES)
 HOSTS = [host.name for host in FLEET.hosts]

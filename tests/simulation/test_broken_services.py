@@ -9,8 +9,6 @@ from typing import Any, TypeAlias
 
 import msgspec
 import pytest
-from script import NAMES, Script
-from world import Kill, MortalStore, Simulation
 
 from forewarn.core import (
     Event,
@@ -35,6 +33,8 @@ from forewarn.metadata.upstream import GroupNews, LocalUpstream
 from forewarn.store.port import Commit, PollSightings
 from forewarn.wire import document
 from forewarn.wire.versions import Version
+from simulation.script import NAMES, Script
+from simulation.world import Kill, MortalStore, Simulation
 
 Break: TypeAlias = Callable[[pytest.MonkeyPatch], None]
 replace = msgspec.structs.replace

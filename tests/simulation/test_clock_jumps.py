@@ -6,13 +6,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from script import NAMES, Script
-from world import START, Kill, Simulation
 
 from forewarn.core import Status
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Duration
 from forewarn.judge import judge
 from forewarn.service.engine.clock import Clock, ClockLimits, RealClock
+from simulation.script import NAMES, Script
+from simulation.world import START, Kill, Simulation
 
 YEAR = 365 * DAY
 LOOK: Duration = 5 * SECOND  # a process that is not looked at for longer has stood still

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from test_simulation import played
-from world import Kill
 
 from forewarn.core import Group, apply
 from forewarn.core.history import HistoryWriter, What
+from simulation.play import played
+from simulation.world import Kill
 
 
 @pytest.mark.parametrize("seed", range(200, 205))

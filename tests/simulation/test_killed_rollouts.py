@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from world import Kill, Killed, Simulation
 
 from forewarn.core import Event, EventType, Refused, Status
 from forewarn.core.rollouts.lanes import Selection
@@ -13,6 +12,7 @@ from forewarn.core.rollouts.model import Rollout
 from forewarn.core.rollouts.window_syntax import parse_window
 from forewarn.core.time import HOUR, MINUTE
 from forewarn.service.rollouts.request import RolloutRequest
+from simulation.world import Kill, Killed, Simulation
 
 WANTED = RolloutRequest(
     type=EventType.REBOOT,

@@ -3,38 +3,12 @@ stepped. The judge sees what the guests saw, and nothing else."""
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
-from script import Script
-from world import Kill, Simulation
 
-from forewarn.core import Group
-from forewarn.core.changes import apply
-from forewarn.judge import judge
+from simulation.play import played
+from simulation.world import Kill
 
-STEPS = 150
 SHORT = 30  # of a life that is lived anew for every commit in it
-
-
-def played(seed: int, kill: Kill, steps: int = STEPS) -> Simulation:
-    script = Script(seed, kill)
-    sim = asyncio.run(script.run(steps))
-    judgement = judge(sim.trace)
-    assert judgement.ok, judgement.render()
-    assert script.left_over == []  # everything that was announced has come to an end
-    assert replayed(sim) == sim.disk.groups
-    return sim
-
-
-def replayed(sim: Simulation) -> dict[str, Group]:
-    """The state that the history alone leads to."""
-    groups: dict[str, Group] = {}
-    for commit in sim.disk.commits:
-        for entry in commit.entries:
-            before = groups.get(entry.group, Group(name=entry.group))
-            groups[entry.group] = apply(before, entry.items)
-    return groups
 
 
 @pytest.mark.parametrize("seed", range(24))

@@ -6,13 +6,23 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
-from guests import METADATA, NEWEST, REASONED, VERSIONS, Groups, Guest, approval, events, fleet_of
-from raw import HungUp, request
 
 from forewarn.core import Group
 from forewarn.store import MemoryStore
 from forewarn.store.port import Commit, OutcomeUnknown, StoreFailed
 from forewarn.testing import SAMPLE, Service
+from helpers.endpoint import (
+    METADATA,
+    NEWEST,
+    REASONED,
+    VERSIONS,
+    Groups,
+    Guest,
+    approval,
+    events,
+    fleet_of,
+)
+from helpers.raw_http import HungUp, request
 
 COUNT = 70
 

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from guests import METADATA, NEWEST, Groups, Guest, approval, events, fleet_of
-from raw import request
 
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.testing import Service
+from helpers.endpoint import METADATA, NEWEST, Groups, Guest, approval, events, fleet_of
+from helpers.raw_http import request
 
 COUNT = 8
 GET = request("GET", events(NEWEST), METADATA)

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
-from guests import (
+
+from forewarn.core.commands import Define
+from forewarn.testing import Service
+from helpers.endpoint import (
     METADATA,
     NEWEST,
     NOT_FOUND,
@@ -18,10 +21,7 @@ from guests import (
     known_by_source,
     port_of,
 )
-from raw import exchange, request
-
-from forewarn.core.commands import Define
-from forewarn.testing import Service
+from helpers.raw_http import exchange, request
 
 COUNT = 10
 STRANGER = "127.9.9.9"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from guests import METADATA, NEWEST, Groups, Guest, approval, events, fleet_of
-from raw import request
 
 from forewarn.testing import Service
+from helpers.endpoint import METADATA, NEWEST, Groups, Guest, approval, events, fleet_of
+from helpers.raw_http import request
 
 COUNT = 20
 GET = request("GET", events(NEWEST), METADATA)

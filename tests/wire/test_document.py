@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
-from guests import GUID, VERSIONS, Groups, fleet_of
 
 from forewarn.testing import Service
+from helpers.endpoint import GUID, VERSIONS, Groups, fleet_of
 
 COUNT = 30
 

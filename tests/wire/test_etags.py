@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from guests import METADATA, NEWEST, VERSIONS, Groups, Guest, approval, events, fleet_of
-from raw import request
 
 from forewarn.testing import Service
+from helpers.endpoint import METADATA, NEWEST, VERSIONS, Groups, Guest, approval, events, fleet_of
+from helpers.raw_http import request
 
 COUNT = 6
 GET = request("GET", events(NEWEST), METADATA)

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
-from guests import METADATA, NEWEST, Groups, Guest, approval, events, fleet_of
-from raw import request
 
 from forewarn.core import Durations, EventType
 from forewarn.core.commands import Fail
 from forewarn.core.time import DAY, MINUTE
 from forewarn.testing import Service
 from forewarn.testing.kit.service import RefusedByService
+from helpers.endpoint import METADATA, NEWEST, Groups, Guest, approval, events, fleet_of
+from helpers.raw_http import request
 
 COUNT = 40
 POLICIES = """

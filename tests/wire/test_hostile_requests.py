@@ -9,13 +9,13 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from guests import METADATA, NEWEST, Guest, approval, events, fleet_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from raw import Line, request
 
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.testing import Service
+from helpers.endpoint import METADATA, NEWEST, Guest, approval, events, fleet_of
+from helpers.raw_http import Line, request
 
 GET = request("GET", events(NEWEST), METADATA)
 POST = request("POST", events(NEWEST), METADATA)

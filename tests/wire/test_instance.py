@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from guests import METADATA, NO_METADATA_HEADER, NOT_FOUND, Guest
-from raw import request
 
 from forewarn.testing import Service
+from helpers.endpoint import METADATA, NO_METADATA_HEADER, NOT_FOUND, Guest
+from helpers.raw_http import request
 
 FLEET = """
 location: northland

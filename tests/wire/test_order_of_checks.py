@@ -6,7 +6,11 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
-from guests import (
+
+from forewarn.metadata.endpoint.limits import Limits
+from forewarn.support import guard
+from forewarn.testing import Service
+from helpers.endpoint import (
     BAD_VERSION,
     NO_METADATA_HEADER,
     NOT_FOUND,
@@ -15,11 +19,7 @@ from guests import (
     known_by_source,
     port_of,
 )
-from raw import Raw, exchange, request
-
-from forewarn.metadata.endpoint.limits import Limits
-from forewarn.support import guard
-from forewarn.testing import Service
+from helpers.raw_http import Raw, exchange, request
 
 # In the order in which they answer; each spoils an otherwise good request in one way.
 WRONG = [

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from guests import Group, Groups, fleet_of
 
 from forewarn.testing import Service
 from forewarn.testing.kit.service import RefusedByService
+from helpers.endpoint import Group, Groups, fleet_of
 
 COUNT = 40
 

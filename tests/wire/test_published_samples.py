@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
-from guests import NO_METADATA_HEADER, Groups, Guest, fleet_of
-from raw import Raw
 
 from forewarn.testing import Service
+from helpers.endpoint import NO_METADATA_HEADER, Groups, Guest, fleet_of
+from helpers.raw_http import Raw
 
 CLOUD_SERVICE = """
   - name: shop

@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from guests import (
+
+from forewarn.testing import Service
+from helpers.endpoint import (
     BAD_VERSION,
     METADATA,
     NEWEST,
@@ -21,9 +23,7 @@ from guests import (
     events,
     fleet_of,
 )
-from raw import Raw, request
-
-from forewarn.testing import Service
+from helpers.raw_http import Raw, request
 
 JSON = "application/json; charset=utf-8"
 QUIET = b'{"DocumentIncarnation":1,"Events":[]}'

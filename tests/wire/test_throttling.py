@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from guests import THROTTLED, Guest, fleet_of
 
 from forewarn.core import Durations
 from forewarn.core.time import DAY
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.support import guard
 from forewarn.testing import Service
+from helpers.endpoint import THROTTLED, Guest, fleet_of
 
 
 class Stands:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from guests import NEWEST, VERSIONS, Groups, Guest, approval, fleet_of
 
 from forewarn.testing import Service
+from helpers.endpoint import NEWEST, VERSIONS, Groups, Guest, approval, fleet_of
 
 FLEET = """
 groups:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bearing import Api
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
 from forewarn.node import Node
 from forewarn.node.settings import SettingsError, load
 from forewarn.testing import Service
+from helpers.token_api import Api
 
 
 @pytest.fixture(scope="module")

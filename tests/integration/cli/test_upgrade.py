@@ -16,7 +16,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from cleanroot import needed
 from typer.testing import CliRunner
 
 from forewarn.cli.app import app
@@ -25,8 +24,10 @@ from forewarn.store.sqlite import upgrade
 from forewarn.store.sqlite.lock import locked
 from forewarn.store.sqlite.schema import SCHEMA_VERSION
 from forewarn.testing import Service
+from helpers.clean_root import needed
+from helpers.paths import STORED_SCHEMAS
 
-STORED = Path(__file__).parents[1] / "contract/schemas"
+STORED = STORED_SCHEMAS
 OLDER = [f"{n:04}" for n in range(1, int(SCHEMA_VERSION))]
 DUE = "00000000-0000-4000-8000-000000000007"  # in schema 0001: 15 min after the last commit
 

@@ -10,11 +10,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from client_faces import FACES, Between, Face
 
 from forewarn.client import AsyncClient, NotApproved, pace
 from forewarn.support import guard
 from forewarn.testing import Event, Group, Service
+from helpers.client_variants import FACES, Between, Face
 
 ON_REQUESTS: list[tuple[str, dict[str, Any]]] = [
     ("throttled", {}),

@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 import pytest
 import structlog
-from bearing import FLEET, Api, bearing, token
 from litestar.handlers import HTTPRouteHandler
 
 from forewarn.control.http import authorization, token_attempts
@@ -22,6 +21,7 @@ from forewarn.core.access import Role
 from forewarn.service.access.tokens import Created
 from forewarn.support import guard
 from forewarn.testing import Service
+from helpers.token_api import FLEET, Api, bearing, token
 
 SECRET = re.compile(r"fw_[0-9a-f]{8}_[A-Za-z0-9]{43}")
 

@@ -7,10 +7,10 @@ import socket
 from collections.abc import Iterator, Mapping
 
 import pytest
-from bearing import FLEET, Answer, Api, bearing
 
 from forewarn.core.access import Role
 from forewarn.testing import Service
+from helpers.token_api import FLEET, Answer, Api, bearing
 
 NAME = "forewarn.example.net"
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from bearing import FLEET, Answer, Api, bearing
 
 from forewarn.core import Refused
 from forewarn.core.access import Role
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import Key
 from forewarn.testing import Service
+from helpers.token_api import FLEET, Answer, Api, bearing
 
 ROLLOUT = {"type": "Reboot", "groups": ["amber"]}
 

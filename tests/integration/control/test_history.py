@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from polling import until
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
@@ -31,6 +30,7 @@ from forewarn.store.port import HistoryQuery
 from forewarn.support import guard
 from forewarn.testing import SAMPLE, Service
 from forewarn.testing.kit.service import START
+from helpers.polls import until
 
 FLEET = """
 hosts: [rack-1, rack-2, rack-3]

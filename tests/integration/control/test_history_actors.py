@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from bearing import FLEET, Api, bearing
 
 from forewarn.core.access import Role
 from forewarn.testing import Service
+from helpers.token_api import FLEET, Api, bearing
 
 GROUP = {"name": "new", "kind": "standalone", "machines": [{"name": "new"}]}
 ROLLOUT = {"type": "Reboot", "groups": ["web"]}

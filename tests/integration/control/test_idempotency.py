@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from api_kit import Told, ask
 
 from forewarn.control.client import client
 from forewarn.control.client.client import ControlClient, Unreachable
@@ -23,6 +22,7 @@ from forewarn.store.memory import Disk, MemoryStore
 from forewarn.store.port import Commit, Key, StoreFailed
 from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.testing import SAMPLE, Service
+from helpers.control_api import Told, ask
 
 SCHEDULE = {"type": "Reboot", "machines": ["web_0"]}
 SPOT = "web_2"  # of the sample fleet

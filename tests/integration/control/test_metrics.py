@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from polling import metrics
 
 from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.control.schema.rollouts import RolloutRequest
@@ -20,8 +19,10 @@ from forewarn.store.memory import Disk
 from forewarn.store.port import Batch, Entry, StoreFailed
 from forewarn.testing import SAMPLE, Service
 from forewarn.testing.kit.service import START
+from helpers.paths import ROOT
+from helpers.polls import metrics
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = ROOT / "docs"
 
 
 @pytest.fixture

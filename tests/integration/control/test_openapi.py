@@ -6,13 +6,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import typer
-from api_kit import ask
 
 from forewarn import __version__
 from forewarn.cli.app import app as commands
@@ -32,8 +30,10 @@ from forewarn.core.time import SECOND
 from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.service.rollouts import gates, request
 from forewarn.testing import SAMPLE, Service
+from helpers.control_api import ask
+from helpers.paths import ROOT
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = ROOT / "docs"
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def _links(operation: Any) -> Iterator[Any]:
 
 
 def test_the_published_document_is_the_one_that_is_served(document: Any) -> None:
-    """To publish it anew: python tests/acceptance/publish_api.py"""
+    """To publish it anew: PYTHONPATH=tests python -m helpers.write_openapi"""
     published = (DOCS / "reference" / "openapi.json").read_bytes()
     assert msgspec.json.decode(published) == document
     assert document["info"]["version"] == __version__

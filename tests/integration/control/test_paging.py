@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from api_kit import ask
 
 from forewarn.control.openapi.operations import OPERATIONS
 from forewarn.testing import Service
+from helpers.control_api import ask
 
 FLEET = """
 hosts: [{name: h1, labels: {rack: r1}}, h2, {name: h10, labels: {rack: r1}}]

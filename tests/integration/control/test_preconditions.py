@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_kit import Told, ask
 from typer.testing import CliRunner
 
 from forewarn.cli.app import app
 from forewarn.control.http import preconditions
 from forewarn.control.openapi.operations import OPERATIONS
 from forewarn.testing import Service
+from helpers.control_api import Told, ask
 
 FLEET = """
 hosts: [h1, h2]

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import pytest
-from api_kit import Told, ask
 
 from forewarn.control.http import problems
 from forewarn.control.http.errors import MAX_BODY
@@ -16,6 +15,7 @@ from forewarn.control.routes import machines
 from forewarn.service.engine.writer import Writer
 from forewarn.store.port import StoreFailed
 from forewarn.testing import SAMPLE, Service
+from helpers.control_api import Told, ask
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from api_kit import Told, ask
 
 from forewarn.control.http.errors import MAX_BODY
 from forewarn.testing import SAMPLE, Service
+from helpers.control_api import Told, ask
 
 METHODS = {"get", "post", "put", "patch", "delete"}
 NAMES = {"/v1/machines": "web_0", "/v1/groups": "web", "/v1/hosts": "host-a"}

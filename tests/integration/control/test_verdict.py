@@ -9,8 +9,6 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from api_kit import ask
-from bearing import FLEET, bearing
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
@@ -19,6 +17,8 @@ from forewarn.node import settings
 from forewarn.node.settings import Settings
 from forewarn.testing import SAMPLE, Service
 from forewarn.verdict.rules import RULES
+from helpers.control_api import ask
+from helpers.token_api import FLEET, bearing
 
 ASK = "/metadata/scheduledevents?api-version=2020-07-01"
 

@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import uvloop
-from guests import METADATA, NEWEST, Guest, approval, events, fleet_of
-from polling import CHUNKED, GET, ODD, asked, until
-from raw import Line, request
 from structlog.testing import capture_logs
 
 from forewarn.metadata.endpoint.limits import MAX_REFUSED_PER_MACHINE, Limits
 from forewarn.metadata.http.exchange import Exchange
 from forewarn.metadata.http.protocol import DISCARD_BYTES, MetadataProtocol
 from forewarn.testing import Service
+from helpers.endpoint import METADATA, NEWEST, Guest, approval, events, fleet_of
+from helpers.polls import CHUNKED, GET, ODD, asked, until
+from helpers.raw_http import Line, request
 
 TRIES = 10  # of what went wrong nine times in ten
 REST = b"x" * 900_000  # what a caller sends before it looks for an answer

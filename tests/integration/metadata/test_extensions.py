@@ -13,21 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from guests import (
-    METADATA,
-    NEWEST,
-    NOT_FOUND,
-    REASONED,
-    THROTTLED,
-    VERSIONS,
-    Group,
-    Groups,
-    Guest,
-    fleet_of,
-    known_by_source,
-)
-from polling import GET, asked, metrics, until
-from raw import Line, Raw, request
 
 from forewarn.core import Durations
 from forewarn.core import Group as State
@@ -42,6 +27,21 @@ from forewarn.store import MemoryStore, StoreFailed
 from forewarn.store.port import Commit
 from forewarn.support import guard
 from forewarn.testing import Service
+from helpers.endpoint import (
+    METADATA,
+    NEWEST,
+    NOT_FOUND,
+    REASONED,
+    THROTTLED,
+    VERSIONS,
+    Group,
+    Groups,
+    Guest,
+    fleet_of,
+    known_by_source,
+)
+from helpers.polls import GET, asked, metrics, until
+from helpers.raw_http import Line, Raw, request
 
 WAIT = "/forewarn/v1/wait"
 READY = "/forewarn/v1/ready"

@@ -13,9 +13,6 @@ from typing import Any
 
 import pytest
 import uvloop
-from guests import METADATA, NEWEST, THROTTLED, Guest, approval, events, fleet_of
-from polling import CHUNKED, GET, ODD, asked, until
-from raw import Line, request
 
 from forewarn.metadata.endpoint.app import READ_SIZE, MetadataApp
 from forewarn.metadata.endpoint.fair_queue import TURN
@@ -23,6 +20,9 @@ from forewarn.metadata.endpoint.limits import Limits
 from forewarn.metadata.http.protocol import REQUEST_COST
 from forewarn.support import guard
 from forewarn.testing import Service
+from helpers.endpoint import METADATA, NEWEST, THROTTLED, Guest, approval, events, fleet_of
+from helpers.polls import CHUNKED, GET, ODD, asked, until
+from helpers.raw_http import Line, request
 
 LIMITS = Limits()
 LARGE = request("POST", events(NEWEST), METADATA, body=b" " * LIMITS.max_body)

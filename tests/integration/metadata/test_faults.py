@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
-from raw import Line, Place, Raw, exchange, request
 
 from forewarn.metadata.faults import delay
 from forewarn.support import guard
@@ -16,6 +15,7 @@ from forewarn.testing import Service
 from forewarn.testing.kit.events import Event
 from forewarn.testing.kit.inprocess import Answer
 from forewarn.wire.requests import write_approval
+from helpers.raw_http import Line, Place, Raw, exchange, request
 
 TARGET = "/metadata/scheduledevents?api-version=2020-07-01"
 POLL = request("GET", TARGET, "Metadata: true")

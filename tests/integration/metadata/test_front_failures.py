@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from guests import Guest, fleet_of
-from polling import CHUNKED, GET, ODD, asked, until
 from structlog.testing import capture_logs
 
 from forewarn.metadata.endpoint.app import MetadataApp
@@ -21,6 +19,8 @@ from forewarn.metadata.http.known_polls import ALLOWED, MAX_PLAN
 from forewarn.metadata.http.request_parser import SLICE, RequestParser
 from forewarn.support import guard
 from forewarn.testing import Service
+from helpers.endpoint import Guest, fleet_of
+from helpers.polls import CHUNKED, GET, ODD, asked, until
 
 
 @pytest.fixture

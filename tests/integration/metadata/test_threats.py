@@ -15,9 +15,6 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from bearing import Api
-from guests import METADATA, NOT_FOUND, THROTTLED, VERSIONS, Guest, approval, events, fleet_of
-from raw import Raw, request
 from typer.testing import CliRunner
 
 from forewarn.cli.app import app
@@ -26,6 +23,18 @@ from forewarn.drivers.command.driver import CommandDriver, Program
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.support import guard
 from forewarn.testing import Service
+from helpers.endpoint import (
+    METADATA,
+    NOT_FOUND,
+    THROTTLED,
+    VERSIONS,
+    Guest,
+    approval,
+    events,
+    fleet_of,
+)
+from helpers.raw_http import Raw, request
+from helpers.token_api import Api
 
 READY = "/forewarn/v1/ready"
 ESCAPES = "\x1b[2J\x1b]0;owned\x07a\nb\x9bc\u202ed"  # of a terminal, and a line of one's own

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-import scenario_clients as clients
-from scenario_clients import Clients, Good
 
 from forewarn import judge
 from forewarn.testing import scenarios
 from forewarn.testing.scenarios import Result
+from helpers import scenario_clients as clients
+from helpers.scenario_clients import Clients, Good
 
 PATIENT = 5.0  # seconds; whoever has not asked for so long is not waited for
 IMPATIENT = 0.5  # where that is what happens

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent_running import configured
 
 from forewarn.agent.check import check
 from forewarn.agent.check.finding import Finding
 from forewarn.testing import Machine, Service
+from helpers.running_agent import configured
 
 RULES = """
 [[rule]]

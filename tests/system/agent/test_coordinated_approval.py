@@ -12,9 +12,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from agent_kit import Bench, Life, Lives, living, until
 
 from forewarn.testing import Group, Service
+from helpers.forked_agent import Bench, Life, Lives, living, until
 
 RULE = '[[rule]]\nhooks = ["hook"]\napprove = "coordinated"\n[hook.hook]\nprepare = EFFECT\n'
 

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent_kit import EVERY_STAGE, Bench, Lives, living, until
-from agent_lives import pids_under
 
 from forewarn.testing import Service
+from helpers.agent_zygote import pids_under
+from helpers.forked_agent import EVERY_STAGE, Bench, Lives, living, until
 
 RULE = '[[rule]]\nname = "all"\nhooks = ["hook"]\n'
 

@@ -14,8 +14,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from agent_running import RunningAgent, configured, running_agent
-from polling import until
 
 from forewarn.agent.config.address import listens
 from forewarn.agent.telemetry import health as wellbeing
@@ -28,6 +26,8 @@ from forewarn.cli.commands import agent_check
 from forewarn.client.status import EndpointStatus
 from forewarn.support import guard
 from forewarn.testing import Machine, Service
+from helpers.polls import until
+from helpers.running_agent import RunningAgent, configured, running_agent
 
 NOON = datetime(2027, 1, 15, 12, tzinfo=UTC)
 STANDING = EndpointStatus(

@@ -8,9 +8,9 @@ from itertools import groupby
 from pathlib import Path
 
 import pytest
-from agent_kit import Bench, Lives, living, until
 
 from forewarn.testing import Event, Service
+from helpers.forked_agent import Bench, Lives, living, until
 
 MOST = 200  # points at which one story could be killed
 

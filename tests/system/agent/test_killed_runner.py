@@ -12,8 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from agent_kit import until
-from agent_lives import pids_under
 
 from forewarn.agent.config.model import Hook, Rule
 from forewarn.agent.running.start import spawn
@@ -21,8 +19,11 @@ from forewarn.agent.state import cases
 from forewarn.agent.state.runs import Run, State
 from forewarn.agent.state.store import StateStore
 from forewarn.client.events import Event
+from helpers.agent_zygote import pids_under
+from helpers.forked_agent import until
+from helpers.paths import HELPERS
 
-POINTS = Path(__file__).with_name("runner_points.py")
+POINTS = HELPERS / "killed_runner.py"
 MOST = 60  # points that one runner could have
 EVENT = Event(
     id="E1", type="Reboot", status="Scheduled", resources=("m",), source="Platform", not_before=None

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_kit import until
 
 from forewarn.agent.running import runner as runner_module
 from forewarn.agent.running.runner import MAX_OUTPUT
 from forewarn.agent.running.start import RUNNER
 from forewarn.agent.state import locking
 from forewarn.support.guard import monotonic
+from helpers.forked_agent import until
 
 
 def ordered(directory: Path, script: str, **more: Any) -> Path:

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_running import RunningAgent
-from booted import Booted
-from polling import until
-from running import Running
 
-ROOT = Path(__file__).parents[2]
+from helpers.paths import ROOT
+from helpers.polls import until
+from helpers.process import Running
+from helpers.running_agent import RunningAgent
+from helpers.systemd_boot import Booted
+
 DEPLOY = ROOT / "deploy/agent"
 HERE = "/var/lib/forewarn-agent"  # of the agent, there
 

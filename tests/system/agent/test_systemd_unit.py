@@ -12,18 +12,17 @@ import sys
 from pathlib import Path
 
 import pytest
-from agent_running import configured, running_agent
-from cleanroot import needed
-from manager import Manager
-from polling import until
 
 from forewarn.agent.config.read import read
 from forewarn.agent.telemetry.health import BEAT, LOOP_PATIENCE
 from forewarn.cli.commands.agent import DEFAULT_CONFIG
 from forewarn.testing import Service
+from helpers.clean_root import needed
+from helpers.notify_socket import Manager
+from helpers.paths import HELPERS, ROOT
+from helpers.polls import until
+from helpers.running_agent import configured, running_agent
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
 DEPLOY = ROOT / "deploy/agent"
 UNIT = DEPLOY / "forewarn-agent.service"
 DROP_IN = DEPLOY / "forewarn-agent.service.d/hooks.conf.example"
@@ -116,7 +115,7 @@ def test_the_agent_does_all_it_has_to_within_what_its_unit_allows(tmp_path: Path
         f'undo = ["/bin/rm", "{tmp_path}/drained"]',
         '[hook.note]\nlog = { to = "syslog", address = "127.0.0.1:9" }',
     )
-    before = [sys.executable, str(HERE / "confined.py"), str(UNIT), str(tmp_path), ""]
+    before = [sys.executable, str(HELPERS / "systemd_sandbox.py"), str(UNIT), str(tmp_path), ""]
     env = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "3000000"}
     drained = tmp_path / "drained"
     with (

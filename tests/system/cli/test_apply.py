@@ -18,8 +18,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from forking import Forked, run
-from running import Running
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
@@ -27,6 +25,8 @@ from forewarn.control.client.client import ControlClient
 from forewarn.control.routes.fleet import MAX_HOST_BYTES
 from forewarn.control.schema.fleet import MAX_FLEET_BYTES
 from forewarn.testing import Service
+from helpers.forked_cli import Forked, run
+from helpers.process import Running
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 FLEET = """

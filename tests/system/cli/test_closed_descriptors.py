@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from polling import until
-from running import end
-from serving import environment, made
-from several import NEVER_LONGER
 
 from forewarn.testing import Service
+from helpers.polls import until
+from helpers.process import end
+from helpers.serve_process import environment, made
+from helpers.worker_processes import NEVER_LONGER
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 POLL = "/metadata/scheduledevents?api-version=2020-07-01"

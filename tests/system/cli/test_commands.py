@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forking import Forked, run
-from running import Running
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
 from forewarn.control.client.client import ControlClient
 from forewarn.testing import SAMPLE, Service
+from helpers.forked_cli import Forked, run
+from helpers.process import Running
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 

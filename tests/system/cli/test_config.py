@@ -11,20 +11,21 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import forking
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from serving import FOREWARN, environment, made
 from typer.testing import CliRunner
 
 from forewarn.cli.app import app
 from forewarn.node.preflight import machine
 from forewarn.node.settings import LoadedSettings, Settings, config
+from helpers import forked_cli as forking
+from helpers.paths import STORED_SCHEMAS
+from helpers.serve_process import FOREWARN, environment, made
 
 RUNNER = CliRunner()
-SCHEMAS = Path(__file__).parents[1] / "contract/schemas"
+SCHEMAS = STORED_SCHEMAS
 
 
 def run(*argv: str, env: dict[str, str] | None = None) -> Any:

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forking import run
-from serving import FOREWARN, environment, made, serving
 from typer.testing import CliRunner
 
 from forewarn.cli.app import app
 from forewarn.node.preflight import machine
 from forewarn.node.settings import LoadedSettings, Settings, config
+from helpers.forked_cli import run
+from helpers.serve_process import FOREWARN, environment, made, serving
 
 RUNNER = CliRunner()
 

@@ -19,9 +19,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 import pytest
-from bearing import bearing
-from forking import Forked
-from polling import metrics, until
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
@@ -38,6 +35,10 @@ from forewarn.service.engine.feed import FEED_PAGE
 from forewarn.store.port import Batch, Entry
 from forewarn.testing import SAMPLE, Service
 from forewarn.testing.kit.service import START
+from helpers.forked_cli import Forked
+from helpers.paths import ROOT
+from helpers.polls import metrics, until
+from helpers.token_api import bearing
 
 STATE = "state.db"
 
@@ -436,7 +437,7 @@ def live(service: Service) -> None:
     client.apply(text.replace("jumpbox", "jumper").encode(), force=True)
 
 
-FLEET = Path(__file__).parents[2] / "src" / "forewarn" / "node" / "sample-fleet.yaml"
+FLEET = ROOT / "src" / "forewarn" / "node" / "sample-fleet.yaml"
 
 
 class Mirror:

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from forking import Forked
 from typer.testing import CliRunner
 
 from forewarn.cli.app import app
 from forewarn.testing import Service
 from forewarn.testing.recording import read
+from helpers.forked_cli import Forked
 
 
 @pytest.fixture

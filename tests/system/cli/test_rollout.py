@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forking import Forked
 from rich.console import Console
-from running import Running
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
@@ -24,6 +22,8 @@ from forewarn.cli.commands import rollout_watch
 from forewarn.control.client.client import ControlClient, Unreachable
 from forewarn.node.settings import config, read
 from forewarn.testing import SAMPLE, Service
+from helpers.forked_cli import Forked
+from helpers.process import Running
 
 
 @pytest.fixture

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from netns import needs_root, require
-from running import Running
 from typer.testing import CliRunner
 
 from forewarn.cli.app import app
 from forewarn.testing import SAMPLE, Service
 from forewarn.testing.enclosure import FakeTime, NoFakeTime, fake_time
+from helpers.netns import needs_root, require
+from helpers.process import Running
 
 WHO = (
     "curl --silent --header Metadata:true 'http://169.254.169.254/metadata/instance/compute/name"

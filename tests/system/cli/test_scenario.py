@@ -14,10 +14,6 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from forking import Forked
-from netns import needs_root, require
-from polling import until
-from running import Running
 from typer.testing import CliRunner, Result
 
 from forewarn import judge
@@ -27,6 +23,10 @@ from forewarn.testing import RefusedByService, Service, scenarios
 from forewarn.testing.enclosure import NoFakeTime, fake_time
 from forewarn.testing.kit.service import START
 from forewarn.testing.scenarios.engine.program import ProgramRunner
+from helpers.forked_cli import Forked
+from helpers.netns import needs_root, require
+from helpers.polls import until
+from helpers.process import Running
 
 APP = """\
 import json, os, signal, sys, time, urllib.request

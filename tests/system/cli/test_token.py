@@ -13,9 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bearing import FLEET, Api, bearing
-from forking import Forked, run
-from running import Running
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
@@ -23,6 +20,9 @@ from forewarn.core.access import Role
 from forewarn.core.time import DAY
 from forewarn.support import guard
 from forewarn.testing import Service
+from helpers.forked_cli import Forked, run
+from helpers.process import Running
+from helpers.token_api import FLEET, Api, bearing
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 SECRET = re.compile(r"fw_[0-9a-f]{8}_[A-Za-z0-9]{43}")

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forking import Forked
-from polling import until
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
 from forewarn.testing import SAMPLE, Service
+from helpers.forked_cli import Forked
+from helpers.polls import until
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 CLIENT = """

@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from forking import FOREWARN, Forked
-from running import Running
-from serving import environment
 from typer.testing import CliRunner
 
 from forewarn.cli.app import app
 from forewarn.testing import Group, Service
+from helpers.forked_cli import FOREWARN, Forked
+from helpers.process import Running
+from helpers.serve_process import environment
 
 
 @pytest.fixture

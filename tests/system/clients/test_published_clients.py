@@ -15,13 +15,13 @@ from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
-from netns import METADATA_ADDRESS, Lab, Namespace, needs_root, require
-from running import Running
 
 from forewarn.judge import judge_files
+from helpers.netns import METADATA_ADDRESS, Lab, Namespace, needs_root, require
+from helpers.paths import PUBLISHED_CLIENTS, ROOT
+from helpers.process import Running
 
-ROOT = Path(__file__).parents[2]
-CLIENTS = Path(__file__).parent / "clients"
+CLIENTS = PUBLISHED_CLIENTS
 PYTHON = ROOT / ".venv-clients" / "bin" / "python"
 OCF = ROOT / ".venv-clients" / "debian" / "resource-agents" / "usr" / "lib" / "ocf"
 FOREWARN = [sys.executable, "-m", "forewarn"]

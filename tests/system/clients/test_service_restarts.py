@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from client_faces import FACES, Between, Face
-from serving import made, serving
 
 from forewarn.client import Change, pace
 from forewarn.testing import Service
+from helpers.client_variants import FACES, Between, Face
+from helpers.serve_process import made, serving
 
 
 @pytest.fixture(autouse=True)

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bearing import FLEET, Api, bearing
-from certifying import Authority
-from polling import until
-from serving import made, serving
 
 from forewarn.control.server import acceptor, connections, protocol
 from forewarn.core.access import Role
 from forewarn.testing import Service
+from helpers.certificates import Authority
+from helpers.polls import until
+from helpers.serve_process import made, serving
+from helpers.token_api import FLEET, Api, bearing
 
 
 @pytest.fixture

@@ -15,13 +15,13 @@ from urllib.parse import quote
 
 import pytest
 import structlog
-from bearing import FLEET, Api, bearing
-from certifying import Authority
-from running import Running
 
 from forewarn.core.access import Role
 from forewarn.node.config import Tls
 from forewarn.testing import Service
+from helpers.certificates import Authority
+from helpers.process import Running
+from helpers.token_api import FLEET, Api, bearing
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 

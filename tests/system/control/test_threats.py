@@ -17,15 +17,15 @@ from pathlib import Path
 
 import pytest
 import structlog
-from bearing import FLEET, Api, bearing
-from certifying import Authority
-from guests import Guest, fleet_of
-from serving import made, serving
 
 from forewarn.control.server import connections
 from forewarn.core.access import Role
 from forewarn.node.daemon import discovery
 from forewarn.testing import Service
+from helpers.certificates import Authority
+from helpers.endpoint import Guest, fleet_of
+from helpers.serve_process import made, serving
+from helpers.token_api import FLEET, Api, bearing
 
 NOBODY = 65_534  # a user that is not us
 

@@ -17,10 +17,6 @@ from pathlib import Path
 
 import pytest
 import structlog
-from bearing import FLEET, Api
-from certifying import Authority
-from forking import Forked, run
-from running import Running
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
@@ -28,6 +24,10 @@ from forewarn.node import CannotListen
 from forewarn.node.config import Tls
 from forewarn.support import guard
 from forewarn.testing import Service
+from helpers.certificates import Authority
+from helpers.forked_cli import Forked, run
+from helpers.process import Running
+from helpers.token_api import FLEET, Api
 
 
 class Scene:

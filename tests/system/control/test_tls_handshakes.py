@@ -11,10 +11,11 @@ import urllib.request
 from collections.abc import Iterator
 
 import pytest
-from certifying import Authority
-from polling import until
-from serving import Serving, made, serving
-from several import NEVER_LONGER
+
+from helpers.certificates import Authority
+from helpers.polls import until
+from helpers.serve_process import Serving, made, serving
+from helpers.worker_processes import NEVER_LONGER
 
 FAILED = "a TLS handshake with the control API failed"
 NAME = "forewarn.example"

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from netns import METADATA_ADDRESS, Namespace, needs_root
 
 from forewarn.service.fleet import read as fleetfile
+from helpers.netns import METADATA_ADDRESS, Namespace, needs_root
+from helpers.paths import ROOT
 
-COMPOSE = Path(__file__).parents[2] / "deploy" / "compose"
+COMPOSE = ROOT / "deploy" / "compose"
 NAME = (
     f"http://{METADATA_ADDRESS}/metadata/instance/compute/name?api-version=2021-02-01&format=text"
 )

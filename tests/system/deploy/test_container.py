@@ -17,11 +17,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cleanroot import CleanRoot, needed
-from running import Running
-from serving import Serving
 
-ROOT = Path(__file__).parents[2]
+from helpers.clean_root import CleanRoot, needed
+from helpers.paths import ROOT
+from helpers.process import Running
+from helpers.serve_process import Serving
+
 WHEELS = Path(sys.executable).parents[1] / "wheels"
 FILE = ROOT / "deploy/container/Containerfile"
 KNOWN = {

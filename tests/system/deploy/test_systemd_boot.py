@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from booted import Booted
-from netns import METADATA_ADDRESS
-from running import Running
 
-ROOT = Path(__file__).parents[2]
+from helpers.netns import METADATA_ADDRESS
+from helpers.paths import ROOT
+from helpers.process import Running
+from helpers.systemd_boot import Booted
+
 DEPLOY = ROOT / "deploy/systemd"
 SERVICE, OPTIONAL = "forewarn.service", "forewarn-metadata-8080.socket"
 SOCKETS = ["forewarn-metadata.socket", "forewarn-control.socket"]

@@ -8,13 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from cleanroot import needed
-from manager import Manager
-from serving import made, serving
 
-HERE = Path(__file__).parent
-UNIT = HERE.parents[1] / "deploy/systemd/forewarn.service"
-CONFINED = [sys.executable, str(HERE / "confined.py"), str(UNIT)]
+from helpers.clean_root import needed
+from helpers.notify_socket import Manager
+from helpers.paths import HELPERS, ROOT
+from helpers.serve_process import made, serving
+
+UNIT = ROOT / "deploy/systemd/forewarn.service"
+CONFINED = [sys.executable, str(HELPERS / "systemd_sandbox.py"), str(UNIT)]
 SOCKETS = "metadata=127.0.0.1:0 control=127.0.0.1:0"
 
 

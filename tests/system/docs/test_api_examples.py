@@ -8,13 +8,13 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from forewarn.testing import SAMPLE, Service
+from helpers.paths import ROOT
 
-TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "api.md").read_text()
+TEXT = (ROOT / "docs" / "reference" / "api.md").read_text()
 EXAMPLES = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)[
     1:
 ]  # the first says where the service is

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from example_plays import play
+from helpers.example_runs import play
 
 EXAMPLE = "batch-on-spot"
 

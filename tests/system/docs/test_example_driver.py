@@ -13,8 +13,9 @@ import pytest
 
 from forewarn.drivers.command.driver import CommandDriver, Program
 from forewarn.testing import RefusedByService, Service
+from helpers.paths import ROOT
 
-DRIVER = Path(__file__).parents[2] / "examples/drivers/local_machines.py"
+DRIVER = ROOT / "examples/drivers/local_machines.py"
 FLEET = """
 groups:
 - {name: web, kind: scale-set, policy: {terminate_notice: 5m}, machines: [{name: web_0}]}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from example_plays import ROOT
-from snippets import blocks
+
+from helpers.doc_snippets import blocks
+from helpers.paths import ROOT
 
 EXAMPLES = ("web-behind-haproxy", "batch-on-spot", "primary-and-replica")
 

@@ -7,8 +7,9 @@ import re
 import shutil
 
 import pytest
-from example_plays import play
-from netns import require
+
+from helpers.example_runs import play
+from helpers.netns import require
 
 EXAMPLE = "web-behind-haproxy"
 WHERE = "/usr/sbin:/usr/bin:/usr/local/sbin"

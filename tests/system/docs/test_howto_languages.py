@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from netns import needs_root, require
-from snippets import Block, Reader, blocks
 
-ROOT = Path(__file__).parents[2]
+from helpers.doc_snippets import Block, Reader, blocks
+from helpers.netns import needs_root, require
+from helpers.paths import ROOT
+
 PAGES = ROOT / "docs" / "test" / "howto"
 EXAMPLES = ROOT / "examples" / "clients"
 FENCES = {"go": "go", "node": "js", "csharp": "csharp"}  # what a block of code is called

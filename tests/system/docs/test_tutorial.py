@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from netns import require
-from snippets import Broken, Reader, blocks, commands, differs, edited
 
 from forewarn.service.faults.kinds import Kind
 from forewarn.testing import scenarios
+from helpers.doc_snippets import Broken, Reader, blocks, commands, differs, edited
+from helpers.netns import require
+from helpers.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs" / "test"
 TUTORIAL = DOCS / "tutorial.md"
 EXAMPLE = ROOT / "examples" / "tutorial"

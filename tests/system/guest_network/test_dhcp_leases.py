@@ -14,19 +14,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from guarded import DEPLOY, give, within
-from netns import METADATA_ADDRESS, Namespace, needs_root, require
 from pyroute2 import IPRoute  # type: ignore[import-untyped]
 
 from forewarn.node import Address, Config, Node
 from forewarn.service.fleet import read
 from forewarn.testing.kit.session import Session
+from helpers.guest_firewall import DEPLOY, give, within
+from helpers.netns import METADATA_ADDRESS, Namespace, needs_root, require
+from helpers.paths import PUBLISHED_CLIENTS, ROOT
 
 NETWORKD = Path("/usr/lib/systemd/systemd-networkd")
 # Unpacked, not installed: it would manage the network of whoever runs the tests, after a reboot.
-MANAGER = Path(__file__).parents[2] / (
-    ".venv-clients/debian/network-manager/usr/sbin/NetworkManager"
-)
+MANAGER = ROOT / (".venv-clients/debian/network-manager/usr/sbin/NetworkManager")
 PROGRAMS = {
     "dnsmasq": "dnsmasq-base",
     "dhclient": "isc-dhcp-client",
@@ -36,7 +35,7 @@ PROGRAMS = {
 }
 HOST, ELSEWHERE = "10.0.0.1", "10.0.0.2"
 PLACES = (HOST, 80), (HOST, 8080), (ELSEWHERE, 8080)  # where the endpoint is
-DISCOVERY = Path(__file__).parent / "clients/discovery.cs"
+DISCOVERY = PUBLISHED_CLIENTS / "discovery.cs"
 
 # As docs/applications/endpoint.md has it, but for what is there to make it short: nobody else is
 # on the link, so no address is looked for twice, and dhclient's script would write to /etc.

@@ -11,10 +11,24 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-import frames
 import pytest
-from frames import ARP, BROADCAST, IP, IP6, LLDP, REPLY, REQUEST, claim, ethernet, send, udp
-from guarded import (
+from pyroute2 import IPRoute  # type: ignore[import-untyped]
+
+from helpers import ethernet as frames
+from helpers.ethernet import (
+    ARP,
+    BROADCAST,
+    IP,
+    IP6,
+    LLDP,
+    REPLY,
+    REQUEST,
+    claim,
+    ethernet,
+    send,
+    udp,
+)
+from helpers.guest_firewall import (
     DEPLOY,
     HOST,
     LIAR,
@@ -34,8 +48,7 @@ from guarded import (
     three_guests,
     within,
 )
-from netns import METADATA_ADDRESS, Lab, Namespace
-from pyroute2 import IPRoute  # type: ignore[import-untyped]
+from helpers.netns import METADATA_ADDRESS, Lab, Namespace
 
 EAR = 4077
 

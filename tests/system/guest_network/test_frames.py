@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import frames
 import pytest
-from frames import IP, IP6, LLDP, PORT_ACCESS, PROVIDER_VLAN, VLAN, ethernet, send, udp
-from guarded import (
+
+from helpers import ethernet as frames
+from helpers.ethernet import IP, IP6, LLDP, PORT_ACCESS, PROVIDER_VLAN, VLAN, ethernet, send, udp
+from helpers.guest_firewall import (
     HOST,
     LIAR,
     PEER,
@@ -28,7 +29,7 @@ from guarded import (
     three_guarded_guests,
     three_guests,
 )
-from netns import METADATA_ADDRESS, Lab
+from helpers.netns import METADATA_ADDRESS, Lab
 
 EAR = 4077  # the port at which the one who is lied to listens
 

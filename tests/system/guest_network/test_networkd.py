@@ -12,8 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from frames import BROADCAST, IP, ethernet, mac, send, udp
-from guarded import (
+from pyroute2 import IPRoute  # type: ignore[import-untyped]
+
+from forewarn.wire.extensions import MAX_WAIT
+from helpers.ethernet import BROADCAST, IP, ethernet, mac, send, udp
+from helpers.guest_firewall import (
     DEPLOY,
     FILLER,
     NFT,
@@ -26,10 +29,7 @@ from guarded import (
     needs_rules,
     within,
 )
-from netns import METADATA_ADDRESS, Namespace, require
-from pyroute2 import IPRoute  # type: ignore[import-untyped]
-
-from forewarn.wire.extensions import MAX_WAIT
+from helpers.netns import METADATA_ADDRESS, Namespace, require
 
 NETWORKD = Path("/usr/lib/systemd/systemd-networkd")
 HOST, GUEST = "10.0.0.1", "10.0.0.10"

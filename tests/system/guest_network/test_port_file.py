@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from guarded import DEPLOY, FILLER, RULES
+
+from helpers.guest_firewall import DEPLOY, FILLER, RULES
 
 INVENTORY = {
     "web_0": ["10.0.0.10", "fd00::10"],
@@ -132,7 +133,7 @@ def test_every_test_that_is_named_exists() -> None:
     """What the rules stop is a table with the test that shows it."""
     text = (DEPLOY.parents[1] / "docs/operate/networking.md").read_text()
     named = set(re.findall(r"`(test_\w+)`", text))
-    tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_guest_*.py"))
+    tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
     assert len(named) > 10
     assert [name for name in sorted(named) if f"def {name}(" not in tests] == []
 

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from frames import IP, ethernet, send, udp
-from guarded import (
+from pyroute2 import IPRoute  # type: ignore[import-untyped]
+
+from helpers.ethernet import IP, ethernet, send, udp
+from helpers.guest_firewall import (
     HOST,
     LIAR,
     PEER,
@@ -30,9 +32,8 @@ from guarded import (
     until_dropped,
     within,
 )
-from netns import METADATA_ADDRESS, Lab, Namespace
-from pyroute2 import IPRoute  # type: ignore[import-untyped]
-from served import Served, poll
+from helpers.guest_network import Served, poll
+from helpers.netns import METADATA_ADDRESS, Lab, Namespace
 
 NEAR, FAR = "192.0.2.1", "192.0.2.2"  # the host's other interface, and who is behind it
 NEAR6, FAR6 = "2001:db8::1", "2001:db8::2"

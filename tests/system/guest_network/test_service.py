@@ -9,8 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from frames import claim, send
-from guarded import (
+from pyroute2 import IPRoute  # type: ignore[import-untyped]
+
+from helpers.endpoint import METADATA, NEWEST, NO_METADATA_HEADER, REASONED, events
+from helpers.ethernet import claim, send
+from helpers.guest_firewall import (
     HOST,
     LIAR,
     PEER,
@@ -29,11 +32,9 @@ from guarded import (
     until_dropped,
     within,
 )
-from guests import METADATA, NEWEST, NO_METADATA_HEADER, REASONED, events
-from netns import METADATA_ADDRESS, Namespace
-from pyroute2 import IPRoute  # type: ignore[import-untyped]
-from raw import Raw, exchange, request
-from served import CONTROL, POLL, Served, approve, poll
+from helpers.guest_network import CONTROL, POLL, Served, approve, poll
+from helpers.netns import METADATA_ADDRESS, Namespace
+from helpers.raw_http import Raw, exchange, request
 
 SECOND_ADDRESS = "10.77.0.254"  # of the host, and for nothing but the endpoint
 PLACES = (METADATA_ADDRESS, 80), (METADATA_ADDRESS, 8080), (SECOND_ADDRESS, 80)

@@ -13,13 +13,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from forking import start
-from polling import LAST, until
-from raw import Raw, exchange, request
-from running import Running
-from serving import FOREWARN, environment
-from several import METADATA, NEVER_LONGER, TARGET, Crowd, Several, listening, several, source
-from test_hand_over import MANAGER
+
+from helpers.forked_cli import start
+from helpers.polls import LAST, until
+from helpers.process import Running
+from helpers.raw_http import Raw, exchange, request
+from helpers.serve_process import FOREWARN, environment
+from helpers.worker_processes import (
+    MANAGER,
+    METADATA,
+    NEVER_LONGER,
+    TARGET,
+    Crowd,
+    Several,
+    listening,
+    several,
+    source,
+)
 
 ANY_TWO = ["127.0.0.1:0", "127.0.0.1:0"]
 # What the published C# discovery library asks for: it gives the query to UriBuilder as a part of

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from booted import Booted
-from cleanroot import needed
 
-DEPLOY = Path(__file__).parents[2] / "deploy/network"
+from helpers.clean_root import needed
+from helpers.paths import ROOT
+from helpers.systemd_boot import Booted
+
+DEPLOY = ROOT / "deploy/network"
 UNIT = "forewarn-network.service"
 TARGET = "[Unit]\nDefaultDependencies=no\n"
 TABLES = {"table bridge forewarn", "table arp forewarn", "table inet forewarn"}

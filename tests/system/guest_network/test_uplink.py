@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import frames
 import pytest
-from frames import ARP, BROADCAST, IP, IP6, REQUEST, VLAN, claim, ethernet, send, udp
-from guarded import (
+
+from helpers import ethernet as frames
+from helpers.ethernet import ARP, BROADCAST, IP, IP6, REQUEST, VLAN, claim, ethernet, send, udp
+from helpers.guest_firewall import (
     HOST,
     LIAR,
     PEER,
@@ -29,7 +30,7 @@ from guarded import (
     three_guarded_guests,
     three_guests,
 )
-from netns import METADATA_ADDRESS, Lab, Namespace
+from helpers.netns import METADATA_ADDRESS, Lab, Namespace
 
 EAR = 4077
 ENDPOINT6 = "fd00:a9fe:a9fe::254"

@@ -14,14 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from booted import as_user
-from hooking import Hook
-from manager import Manager
-from netns import require
 
 from forewarn.agent.hooks.contract import Failure
 from forewarn.agent.hooks.haproxy_runtime_api import RuntimeApi, Server
 from forewarn.support import guard
+from helpers.hook_runs import Hook
+from helpers.netns import require
+from helpers.notify_socket import Manager
+from helpers.systemd_boot import as_user
 
 PATIENCE = 20.0
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hooking import EVENT, Hook
-from manager import Manager
-from netns import needs_root, require
 
 from forewarn.agent.hooks.contract import Failure
 from forewarn.support import guard
+from helpers.hook_runs import EVENT, Hook
+from helpers.netns import needs_root, require
+from helpers.notify_socket import Manager
 
 PATIENCE = 20.0
 JOURNALD = Path("/usr/lib/systemd/systemd-journald")

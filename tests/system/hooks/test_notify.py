@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 
 import pytest
-from hook_receivers import Mail, Web
-from hooking import EVENT, Hook
 
 from forewarn.agent.hooks.contract import Failure
+from helpers.hook_receivers import Mail, Web
+from helpers.hook_runs import EVENT, Hook
 
 SECRET = "open-sesame"
 

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hook_recipes import PATH, RECIPES, Recipe, until
+
+from helpers.hook_recipes import PATH, RECIPES, Recipe, until
 
 JOB = RECIPES / "checkpoint" / "job.py"
 FAR = 1_000_000

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hook_recipes import RECIPES, Recipe
-from hook_recipes_cluster import Cluster
-from netns import require
 
 from forewarn.client import scale_sets
+from helpers.fake_kubernetes import Cluster
+from helpers.hook_recipes import RECIPES, Recipe
+from helpers.netns import require
 
 SET = "azure:///subscriptions/s/resourceGroups/rg/providers/Microsoft.Compute"
 MACHINE, NODE = "aks-pool-1234-vmss_18", "aks-pool-1234-vmss00000i"

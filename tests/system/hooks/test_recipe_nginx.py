@@ -14,9 +14,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from hook_recipes import Recipe, free_port, listening, until
-from netns import require
-from running import Running
+
+from helpers.hook_recipes import Recipe, free_port, listening, until
+from helpers.netns import require
+from helpers.process import Running
 
 NAMES = ("web_0", "web_1", "web_2")
 

@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
-from hook_recipes import RECIPES
 
 from forewarn.agent.config import read as reading
+from helpers.hook_recipes import RECIPES
 
 FOLDERS = sorted(readme.parent.name for readme in RECIPES.glob("*/README.md"))
 

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hook_recipes import Recipe, free_port, until
-from netns import require
-from running import Running
+
+from helpers.hook_recipes import Recipe, free_port, until
+from helpers.netns import require
+from helpers.process import Running
 
 
 class Redis:

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from booted import Booted, as_user
-from hooking import Hook
-from netns import require
 
-RULES = Path(__file__).parents[2] / "deploy/agent/50-forewarn-agent.rules"
+from helpers.hook_runs import Hook
+from helpers.netns import require
+from helpers.paths import ROOT
+from helpers.systemd_boot import Booted, as_user
+
+RULES = ROOT / "deploy/agent/50-forewarn-agent.rules"
 AGENT = 64_169  # the user's number, there
 LOG = "/run/order"
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from certifying import Authority
-from hook_receivers import Web
-from hooking import EVENT, Hook
 
 from forewarn.agent.hooks.contract import Failure
+from helpers.certificates import Authority
+from helpers.hook_receivers import Web
+from helpers.hook_runs import EVENT, Hook
 
 SECRET = "open-sesame"
 

@@ -19,8 +19,17 @@ from typing import Any
 
 import pytest
 import uvloop
-from forking import Forked
-from guests import (
+
+from forewarn.core import Durations
+from forewarn.core.time import DAY
+from forewarn.metadata.endpoint.limits import Limits
+from forewarn.metadata.http.front import Front
+from forewarn.metadata.http.known_polls import MAX_PLAN, MAX_PLANS
+from forewarn.node.listening.server import GRACE
+from forewarn.node.listening.sockets import open_loopback
+from forewarn.support import guard
+from forewarn.testing import Service
+from helpers.endpoint import (
     METADATA,
     NEWEST,
     NOT_FOUND,
@@ -33,19 +42,10 @@ from guests import (
     events,
     fleet_of,
 )
-from polling import GET, LAST, ODD, asked, metrics, real_time, until
-from raw import Line, Raw, request
-from running import Running
-
-from forewarn.core import Durations
-from forewarn.core.time import DAY
-from forewarn.metadata.endpoint.limits import Limits
-from forewarn.metadata.http.front import Front
-from forewarn.metadata.http.known_polls import MAX_PLAN, MAX_PLANS
-from forewarn.node.listening.server import GRACE
-from forewarn.node.listening.sockets import open_loopback
-from forewarn.support import guard
-from forewarn.testing import Service
+from helpers.forked_cli import Forked
+from helpers.polls import GET, LAST, ODD, asked, metrics, real_time, until
+from helpers.process import Running
+from helpers.raw_http import Line, Raw, request
 
 COUNT = 60
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")

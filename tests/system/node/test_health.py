@@ -15,8 +15,6 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from polling import metrics, until
-from serving import made, serving
 
 from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.core.access import Role
@@ -28,6 +26,8 @@ from forewarn.store.port import StoreFailed
 from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.testing import SAMPLE, Service
 from forewarn.testing.kit.service import START
+from helpers.polls import metrics, until
+from helpers.serve_process import made, serving
 
 
 @pytest.fixture

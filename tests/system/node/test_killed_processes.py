@@ -14,12 +14,12 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from crowd import HOSTS, MACHINES, SPEED, Guests
-from test_killing import _free_port, recorded
-
 from forewarn.core import Status
 from forewarn.judge import judge
 from forewarn.support import guard
+from helpers.load import HOSTS, MACHINES, SPEED, Guests
+from helpers.paths import HELPERS
+from helpers.recorded_state import free_port, recorded
 
 KILLS = 24
 KINDS = {
@@ -54,8 +54,8 @@ class Victims:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.metadata = _free_port()
-        self.control = _free_port(after=self.metadata)
+        self.metadata = free_port()
+        self.control = free_port(after=self.metadata)
         (directory / "fleet.yaml").write_text(fleet())
         said = {
             "fleet": "fleet.yaml",
@@ -71,7 +71,7 @@ class Victims:
     async def start(self) -> None:
         with (self.directory / "said").open("ab") as said:
             self._supervisor = await asyncio.create_subprocess_exec(
-                *(sys.executable, str(Path(__file__).with_name("hurried.py"))),
+                *(sys.executable, str(HELPERS / "fast_serve.py")),
                 *(str(self.directory / "forewarn.toml"), str(SPEED)),
                 stdout=asyncio.subprocess.PIPE,
                 stderr=said,

@@ -7,23 +7,18 @@ put before the judge.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import signal
-import socket
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any, NamedTuple
 
-from crowd import SPEED, Guests
-
-from forewarn.core import Event, Group, Status
-from forewarn.core.changes import apply
+from forewarn.core import Status
 from forewarn.judge import judge
-from forewarn.service.telemetry.event_trace import EventTrace
-from forewarn.store.sqlite.engine import SqliteStore
+from helpers.load import SPEED, Guests
+from helpers.paths import HELPERS
+from helpers.recorded_state import free_port, recorded
 
 KILLS = 200
 
@@ -33,8 +28,8 @@ class Victim:
 
     def __init__(self, directory: Path) -> None:
         self.state = directory / "state.db"
-        self.metadata = _free_port()
-        self.control = _free_port(after=self.metadata)
+        self.metadata = free_port()
+        self.control = free_port(after=self.metadata)
         self._directory = directory
         self._said = directory / "said"
         self.pid = 0
@@ -49,7 +44,7 @@ class Victim:
         with self._said.open("ab") as said:
             self._zygote = await asyncio.create_subprocess_exec(
                 sys.executable,
-                str(Path(__file__).with_name("zygote.py")),
+                str(HELPERS / "service_zygote.py"),
                 "dev",
                 "--no-observe",  # polls take the short way, as they do on a fleet
                 *(word for pair in words.items() for word in pair),
@@ -109,35 +104,6 @@ async def killed_again_and_again(directory: Path) -> Guests:
     return guests
 
 
-class Record(NamedTuple):
-    """What the state file holds in the end: its history played again, its state, and what the
-    history says that no guest could see (which events go as one, who is not told)."""
-
-    replayed: dict[str, Group]
-    stored: dict[str, Group]
-    unseen: list[dict[str, Any]]
-    rollouts: dict[str, list[Event]]  # the events of each, in the order of raising
-
-
-async def recorded(path: Path) -> Record:
-    store = SqliteStore(path)
-    await store.open()
-    replayed: dict[str, Group] = {}
-    unseen: list[dict[str, Any]] = []
-    trace = EventTrace(unseen.append)
-    async for commit in store.commits(0):
-        for entry in commit.entries:
-            before = replayed.get(entry.group, Group(name=entry.group))
-            replayed[entry.group] = apply(before, entry.items)
-        trace.on_commit(commit, replayed)
-    rollouts = {
-        id: list(await store.caused_under(f"rollout/{id}/")) for id in store.registry.rollouts
-    }
-    stored = dict(store.groups)
-    await store.close()
-    return Record(replayed, stored, unseen, rollouts)
-
-
 def test_no_promise_is_broken_by_two_hundred_kills(tmp_path: Path) -> None:
     guests = asyncio.run(killed_again_and_again(tmp_path))
     lines = (tmp_path / "state.db.impacts").read_text().splitlines()
@@ -161,11 +127,3 @@ def test_no_promise_is_broken_by_two_hundred_kills(tmp_path: Path) -> None:
         finished = Counter(event.cause for event in events if event.status is Status.FINISHED)
         assert set(finished.values()) <= {1}  # no step was carried out twice
     assert any(len(events) > 1 for events in record.rollouts.values())
-
-
-def _free_port(after: int = 20_000) -> int:
-    """Below the range from which clients' own ports are taken: it must stay free between lives."""
-    for port in range(after + 1 + os.getpid() % 997, 32_000):
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
-    raise RuntimeError("no free port")

@@ -15,20 +15,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from guests import (
-    METADATA,
-    NEWEST,
-    THROTTLED,
-    Guest,
-    approval,
-    events,
-    fleet_of,
-    known_by_source,
-    port_of,
-)
-from polling import CHUNKED, GET, LAST, ODD, asked, metrics, real_time, until
-from raw import Line, Raw, exchange, request
-from running import Running
 
 from forewarn.core import Durations
 from forewarn.core.time import MINUTE
@@ -40,6 +26,20 @@ from forewarn.node.listening.sockets import open_loopback
 from forewarn.service.fleet.read import Fleet
 from forewarn.support import guard
 from forewarn.testing import Service
+from helpers.endpoint import (
+    METADATA,
+    NEWEST,
+    THROTTLED,
+    Guest,
+    approval,
+    events,
+    fleet_of,
+    known_by_source,
+    port_of,
+)
+from helpers.polls import CHUNKED, GET, LAST, ODD, asked, metrics, real_time, until
+from helpers.process import Running
+from helpers.raw_http import Line, Raw, exchange, request
 
 POST = request("POST", events(NEWEST), METADATA, "Content-Length: 99")
 LIMITS = Limits()

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forking import Forked
-from polling import until
-from running import Running
 
 from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.control.schema.core import ScheduleRequest
+from helpers.forked_cli import Forked
+from helpers.polls import until
+from helpers.process import Running
 
 FLEET = """
 groups:

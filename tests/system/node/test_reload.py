@@ -16,9 +16,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 import pytest
-from certifying import Authority
-from manager import Manager
-from serving import FLEET, Serving, made, serving
 
 from forewarn.core.time import DAY, SECOND, Durations
 from forewarn.drivers.command.driver import CommandDriver, Program
@@ -26,6 +23,9 @@ from forewarn.node.config import Tls
 from forewarn.node.daemon.reload import Reloader, Report
 from forewarn.node.settings import Settings, config, load
 from forewarn.testing import SAMPLE, Service
+from helpers.certificates import Authority
+from helpers.notify_socket import Manager
+from helpers.serve_process import FLEET, Serving, made, serving
 
 
 class Watched:

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from manager import Manager
-from polling import until
-from serving import made, serving
 
 from forewarn.support import guard
 from forewarn.support.sd_notify import Notifier
+from helpers.notify_socket import Manager
+from helpers.polls import until
+from helpers.serve_process import made, serving
 
 
 @pytest.fixture

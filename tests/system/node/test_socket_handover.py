@@ -12,23 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from polling import until
-from raw import exchange
-from several import LAST_POLL as POLL
-from several import Crowd, Several, listening, source
 
-# Stands where the service manager stands: gives the descriptors their numbers and names.
-MANAGER = """
-import os, sys
-fds = [int(fd) for fd in sys.argv[1].split(",")]
-high = [os.dup2(fd, 500 + n) for n, fd in enumerate(fds)]
-for n, fd in enumerate(high):
-    os.dup2(fd, 3 + n)
-    os.close(fd)
-os.environ |= {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": str(len(fds))}
-os.environ["LISTEN_FDNAMES"] = sys.argv[2]
-os.execv(sys.argv[3], sys.argv[3:])
-"""
+from helpers.polls import until
+from helpers.raw_http import exchange
+from helpers.worker_processes import LAST_POLL as POLL
+from helpers.worker_processes import MANAGER, Crowd, Several, listening, source
 
 
 class Managed(Several):

@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bearing import Api
-from certifying import Authority
-from manager import Manager
-from polling import until
-from running import Running
-from serving import FLEET, Serving, environment, made, serving
-from several import NEVER_LONGER, _children
 
 import forewarn
 from forewarn.node.daemon import process_main
 from forewarn.node.processes.child import ALIVE, UNWELL
+from helpers.certificates import Authority
+from helpers.notify_socket import Manager
+from helpers.polls import until
+from helpers.process import Running
+from helpers.serve_process import FLEET, Serving, environment, made, serving
+from helpers.token_api import Api
+from helpers.worker_processes import NEVER_LONGER, _children
 
 SOURCE = Path(forewarn.__file__).parent
 

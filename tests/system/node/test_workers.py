@@ -15,13 +15,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from polling import until
-from raw import HungUp, Line
-from several import LAST_POLL, NEVER_LONGER, Crowd, Several, several, source
 
 from forewarn.judge import judge
+from helpers.paths import ROOT
+from helpers.polls import until
+from helpers.raw_http import HungUp, Line
+from helpers.worker_processes import LAST_POLL, NEVER_LONGER, Crowd, Several, several, source
 
-ROOT = os.geteuid() == 0
+IS_ROOT = os.geteuid() == 0
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +156,7 @@ def _first(waiting: dict[int, Line]) -> int:
 
 
 def test_the_documented_numbers_of_workers_are_those_there_are(service: Several) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "operate" / "monitoring.md").read_text()
+    text = (ROOT / "docs" / "operate" / "monitoring.md").read_text()
     documented = set(re.findall(r"^\| `(forewarn_workers?_?[a-z_]*)", text, re.M))
     there = {name.partition("{")[0] for name in service.metrics()}
     there = {re.sub("_(bucket|sum|count)$", "", name) for name in there}
@@ -188,7 +189,7 @@ def test_settings_are_read_anew_by_all_and_whoever_is_started_later_goes_by_them
 def test_the_socket_between_them_is_for_our_own_user_only(service: Several) -> None:
     path = service.directory / "state.db.upstream"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    if not ROOT:
+    if not IS_ROOT:
         pytest.skip("needs root, to be somebody else")
     script = (
         "import os, socket, sys; s = socket.socket(socket.AF_UNIX)\n"

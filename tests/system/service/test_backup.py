@@ -20,7 +20,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 import pytest
-from forking import Forked
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
@@ -49,9 +48,11 @@ from forewarn.store.port import Copy, StoreUnreadable
 from forewarn.store.port import HistoryQuery as Records
 from forewarn.testing import SAMPLE, Service
 from forewarn.testing.kit.service import START
+from helpers.forked_cli import Forked
+from helpers.paths import STORED_SCHEMAS
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
-STORED = Path(__file__).parents[1] / "contract" / "schemas"
+STORED = STORED_SCHEMAS
 
 
 def typed(*words: object) -> Result:

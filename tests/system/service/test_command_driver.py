@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forking import Forked
 from typer.testing import CliRunner
 
 from forewarn.cli.app import app
@@ -21,6 +20,7 @@ from forewarn.node import settings
 from forewarn.service.engine.ledger import Hung
 from forewarn.support.program import MAX_SAID
 from forewarn.testing import SAMPLE, RefusedByService, Service
+from helpers.forked_cli import Forked
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 FLEET = "groups: [{name: web, kind: standalone, machines: [{name: web_0, address: 127.0.1.1}]}]"

@@ -15,14 +15,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from forking import Forked
-from polling import until
-from running import Running
 from typer.testing import CliRunner
 
 from forewarn.cli.app import app
 from forewarn.control.client.client import ControlClient
 from forewarn.control.schema.core import ScheduleRequest
+from helpers.forked_cli import Forked
+from helpers.polls import until
+from helpers.process import Running
 
 FLEET = "groups: [{name: web, kind: standalone, machines: [{name: web_0, address: 127.0.1.1}]}]"
 SETTINGS = """

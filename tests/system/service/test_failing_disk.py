@@ -19,9 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forking import run
-from polling import until
-from running import Running
 
 from forewarn.control.client.client import ControlClient
 from forewarn.control.schema.core import ScheduleRequest
@@ -29,10 +26,10 @@ from forewarn.core.access import Role
 from forewarn.service.access import offline
 from forewarn.service.access.tokens import NewToken
 from forewarn.wire.requests import write_approval
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
-
-import failing_disk
+from helpers import failing_disk
+from helpers.forked_cli import run
+from helpers.polls import until
+from helpers.process import Running
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 DOCUMENT = "/metadata/scheduledevents?api-version=2020-07-01"

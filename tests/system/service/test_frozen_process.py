@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from netns import require
 
 from forewarn.core import Status
 from forewarn.drivers.command.driver import CommandDriver, Program
 from forewarn.testing import RefusedByService, Service
+from helpers.netns import require
+from helpers.paths import ROOT
 
-EXAMPLE = Path(__file__).parents[2] / "examples/drivers/local_processes.py"
+EXAMPLE = ROOT / "examples/drivers/local_processes.py"
 
 # Echoes whatever comes over one connection, as long as it lives.
 ECHO = """

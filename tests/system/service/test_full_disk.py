@@ -17,9 +17,6 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
-from forking import run
-from polling import until
-from running import Running
 
 from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.control.schema.core import AdvanceRequest, ScheduleRequest
@@ -27,6 +24,9 @@ from forewarn.core import Durations
 from forewarn.drivers.simulated import FileImpactJournal
 from forewarn.service.telemetry.event_trace import FileEventTrace
 from forewarn.wire.requests import write_approval
+from helpers.forked_cli import run
+from helpers.polls import until
+from helpers.process import Running
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 DOCUMENT = "/metadata/scheduledevents?api-version=2020-07-01"

@@ -16,8 +16,6 @@ from typing import Any
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from polling import until
-from serving import environment, made
 from typer.testing import CliRunner
 
 from forewarn.cli.app import app
@@ -27,6 +25,8 @@ from forewarn.core.access import Role
 from forewarn.service.access.tokens import Created, NewToken
 from forewarn.service.engine import otel
 from forewarn.testing import SAMPLE, Service
+from helpers.polls import until
+from helpers.serve_process import environment, made
 
 ERROR = 2  # of a span's status
 
@@ -252,7 +252,7 @@ def test_what_is_no_address_is_refused() -> None:
 
 
 def test_the_service_sends_what_it_has_when_it_stops(tmp_path: Path, collector: Collector) -> None:
-    from serving import serving
+    from helpers.serve_process import serving
 
     settings = made(tmp_path, f'traces = "{collector.url}"\n')
     with serving(tmp_path, settings) as service:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forking import Forked, run
 from typer.testing import CliRunner
 
 from forewarn.cli.app import app
@@ -25,6 +24,7 @@ from forewarn.control.schema.core import AdvanceRequest, ScheduleRequest
 from forewarn.core import Durations
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.testing import SAMPLE, Service
+from helpers.forked_cli import Forked, run
 
 FOREWARN = [sys.executable, "-m", "forewarn"]
 ANY_PORT = ["--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0"]

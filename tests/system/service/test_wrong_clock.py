@@ -1,6 +1,6 @@
 """A wall clock that was wrong for a while, as `forewarn serve` and an operator meet it. How clocks
-that jump are judged is in tests/unit/service/test_clock.py; whole lives with such clocks are in
-tests/simulation/test_clock_jumps.py."""
+that jump are judged is in tests/unit/service/engine/test_clock.py; whole lives with such clocks are
+in tests/simulation/test_clock_jumps.py."""
 
 from __future__ import annotations
 
@@ -10,10 +10,6 @@ import urllib.error
 from datetime import datetime
 from pathlib import Path
 from typing import Any
-
-from forking import run
-from polling import until
-from serving import FLEET, FOREWARN, Serving, environment, made, serving
 
 from forewarn.core import EventType, Refused, Source
 from forewarn.core.history import Record, What
@@ -26,6 +22,9 @@ from forewarn.store.sqlite import check
 from forewarn.store.sqlite.verify import verify
 from forewarn.support import guard
 from forewarn.testing.kit.inprocess import exchange
+from helpers.forked_cli import run
+from helpers.polls import until
+from helpers.serve_process import FLEET, FOREWARN, Serving, environment, made, serving
 
 FOUR_YEARS = 4 * 365 * DAY
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"

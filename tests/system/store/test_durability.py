@@ -6,11 +6,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import failing_disk
 import pytest
+
+from helpers import failing_disk
+from helpers.paths import TESTS
 
 
 class Reports(NamedTuple):
@@ -23,8 +24,8 @@ class Reports(NamedTuple):
 def reports(tmp_path_factory: pytest.TempPathFactory) -> Reports:
     home = tmp_path_factory.mktemp("lives")
     done = subprocess.run(
-        [sys.executable, str(Path(failing_disk.__file__)), str(home)],
-        env=failing_disk.environment(),
+        [sys.executable, "-m", "helpers.failing_disk", str(home)],
+        env=failing_disk.environment() | {"PYTHONPATH": str(TESTS)},
         capture_output=True,
         text=True,
         timeout=600,

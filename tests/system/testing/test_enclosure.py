@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from enclosing import as_nobody, enclose, python_for_others, readable_by_others
-from netns import needs_root, require
 
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.testing import SAMPLE, Service
 from forewarn.testing.enclosure import Enclosure
+from helpers.enclosure_program import as_nobody, enclose, python_for_others, readable_by_others
+from helpers.netns import needs_root, require
 
 DOCUMENT = "http://169.254.169.254/metadata/scheduledevents?api-version=2020-07-01"
 NAME = "http://169.254.169.254/metadata/instance/compute/name?api-version=2021-02-01&format=text"

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from enclosing import KILL_THE_KEEPER, enclose, without_rights
-from netns import Lab, needs_root, require
+
+from helpers.enclosure_program import KILL_THE_KEEPER, enclose, without_rights
+from helpers.netns import Lab, needs_root, require
 
 ASK_LOOPBACK = """
 import socket, sys

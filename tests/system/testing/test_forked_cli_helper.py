@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forking import FOREWARN, Forked, run, start
-from running import Running
-from typed import forked_bin
+
+from helpers.forked_cli import FOREWARN, Forked, run, start
+from helpers.forked_path import forked_bin
+from helpers.process import Running
 
 STATUS = ("SigBlk", "SigIgn", "SigCgt", "Umask", "Uid", "Gid", "NoNewPrivs", "Seccomp")
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from netns import METADATA_ADDRESS, Lab, needs_root, require
+
+from helpers.netns import METADATA_ADDRESS, Lab, needs_root, require
 
 # Answers every request with the address it came from.
 MIRROR = f"""

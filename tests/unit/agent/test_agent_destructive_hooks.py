@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_world import event
-from test_agent_loop import Running
 
 from forewarn.agent.config.model import Hook
 from forewarn.agent.state import durable
+from helpers.agent_loop import Running
+from helpers.agent_world import event
 
 OWN = "$FOREWARN_STATE"
 LOOK = 0.02  # seconds between two looks at something that nobody tells us of

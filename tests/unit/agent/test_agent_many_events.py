@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_world import a_case, event, hook
-from test_agent_loop import HOOK, Told
 
 from forewarn.agent.agent import Agent
 from forewarn.agent.config.model import Config, Rule
@@ -16,6 +14,8 @@ from forewarn.agent.running.dry_run import DryRunExecutor
 from forewarn.agent.state import store
 from forewarn.agent.state.runs import Result, Run
 from forewarn.agent.state.store import StateStore
+from helpers.agent_loop import HOOK, Told
+from helpers.agent_world import a_case, event, hook
 
 NEARLY = 1.1  # what is done once, however many there are
 

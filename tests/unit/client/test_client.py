@@ -15,11 +15,11 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from pretended import EVENT, body
-from raw_lines import Raw, raw, read_head
 
 from forewarn.client import AsyncClient, Change, Client, Closed, NoEndpoint, Unavailable, pace
 from forewarn.client.steps import Location
+from helpers.client_connections import Raw, raw, read_head
+from helpers.scripted_client import EVENT, body
 
 STARTED = {**EVENT, "EventStatus": "Started", "NotBefore": ""}
 

@@ -9,12 +9,12 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from raw_lines import LINES, AnyLine, Raw, raw, read_head
 
 from forewarn.client import exchange, pace
 from forewarn.client.async_connection import AsyncConnection
 from forewarn.client.connection import Connection
 from forewarn.client.steps import Answer, Ask, Location
+from helpers.client_connections import LINES, AnyLine, Raw, raw, read_head
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pretended import EVENT, body
 
 from forewarn.client.document import NotADocument, read
 from forewarn.client.events import Event, moment
 from forewarn.wire.fault_bodies import with_control_characters
+from helpers.scripted_client import EVENT, body
 
 
 def only(**changed: Any) -> Event:

@@ -6,7 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pretended import (
+
+from forewarn.client import pace
+from forewarn.client.errors import NoEndpoint, NotApproved, Unavailable
+from forewarn.client.identity import VERSIONS as OF_INSTANCE
+from forewarn.client.rules import MAX_NOTE
+from forewarn.client.steps import Answer, Ask, Location
+from forewarn.core.events import MAX_READY_NOTE
+from forewarn.wire.extensions import ReadinessReport
+from forewarn.wire.times import rfc1123
+from forewarn.wire.versions import VERSIONS
+from helpers.scripted_client import (
     EVENT,
     HERE,
     Pretended,
@@ -18,16 +28,6 @@ from pretended import (
     trouble,
     version,
 )
-
-from forewarn.client import pace
-from forewarn.client.errors import NoEndpoint, NotApproved, Unavailable
-from forewarn.client.identity import VERSIONS as OF_INSTANCE
-from forewarn.client.rules import MAX_NOTE
-from forewarn.client.steps import Answer, Ask, Location
-from forewarn.core.events import MAX_READY_NOTE
-from forewarn.wire.extensions import ReadinessReport
-from forewarn.wire.times import rfc1123
-from forewarn.wire.versions import VERSIONS
 
 DOWNWARDS = [one.name for one in reversed(VERSIONS)]
 A, B = Location("169.254.169.254"), Location("168.63.129.16", 8080)

@@ -6,10 +6,10 @@ import itertools
 
 import msgspec
 import pytest
-from core_world import world
 
 from forewarn.core.events import Event, EventType, Status
 from forewarn.core.lifecycle import SHOWN, TABLE, Move, diagram, move
+from helpers.group_world import world
 
 BIRTHS = (Move.RAISE, Move.STRIKE)
 RANK = {None: 0, Status.SCHEDULED: 1, Status.STARTED: 2, Status.FINISHED: 3, Status.WITHDRAWN: 3}

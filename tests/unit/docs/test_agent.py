@@ -13,8 +13,9 @@ from forewarn.agent.config import read, read_hooks
 from forewarn.agent.planning import attempts, plan
 from forewarn.agent.running import command, runner
 from forewarn.agent.state import store
+from helpers.paths import ROOT
 
-PAGE = (Path(__file__).parents[3] / "docs/applications/agent.md").read_text()
+PAGE = (ROOT / "docs/applications/agent.md").read_text()
 
 
 def test_the_configuration_on_it_can_be_used(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 import yaml
@@ -14,8 +13,8 @@ from forewarn.agent.config.model import DEFAULT_LISTEN
 from forewarn.agent.telemetry import health as wellbeing
 from forewarn.agent.telemetry import http, log
 from forewarn.agent.telemetry import metrics as counting
+from helpers.paths import ROOT
 
-ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/applications/agent-operations.md").read_text()
 AGENT = ROOT / "src/forewarn/agent"
 ALERTS = yaml.safe_load((ROOT / "deploy/prometheus/alerts.yml").read_text())

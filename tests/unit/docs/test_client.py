@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import re
 import threading
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -16,8 +15,9 @@ import pytest
 from forewarn import client
 from forewarn.client import document, endpoint_state, exchange, pace, rules
 from forewarn.testing import Service
+from helpers.paths import ROOT
 
-PAGE = Path(__file__).parents[3] / "docs" / "applications" / "client.md"
+PAGE = ROOT / "docs" / "applications" / "client.md"
 SNIPPETS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 

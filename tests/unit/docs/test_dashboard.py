@@ -9,17 +9,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-ROOT = Path(__file__).parents[2]
+from helpers.paths import ROOT
+
 MONITORING = (ROOT / "docs" / "operate" / "monitoring.md").read_text()
 DASHBOARD: dict[str, Any] = json.loads((ROOT / "deploy" / "grafana" / "forewarn.json").read_text())
 ALERTS: dict[str, Any] = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yml").read_text())
-# The agent's alerts, and what they are about, are tests/unit/agent/test_counting.py's.
+# The agent's alerts, and what they are about, are tests/unit/agent/telemetry/test_metrics.py's.
 ALERTS["groups"] = [group for group in ALERTS["groups"] if group["name"] == "forewarn"]
 
 OURS = {"instance", "job", "le"}  # labels that Prometheus adds

@@ -40,9 +40,10 @@ from forewarn.support import program, yaml_events
 from forewarn.support.text import in_words
 from forewarn.testing import Service
 from forewarn.wire import extensions
+from helpers.paths import ROOT
 
 KIB, MIB = 1024, 1024**2
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = ROOT / "docs"
 README = DOCS.parent / "README.md"
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from forewarn.service.faults.kinds import KINDS
+from helpers.paths import ROOT
 
-PAGE = (Path(__file__).parents[3] / "docs" / "test" / "faults.md").read_text()
+PAGE = (ROOT / "docs" / "test" / "faults.md").read_text()
 
 
 def test_the_tests_of_the_page_pass() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -17,8 +16,9 @@ from forewarn.agent.hooks import (
     webhook,
     wording,
 )
+from helpers.paths import ROOT
 
-TEXT = (Path(__file__).parents[3] / "docs/applications/hooks.md").read_text()
+TEXT = (ROOT / "docs/applications/hooks.md").read_text()
 
 
 def section(kind: str) -> str:

@@ -11,9 +11,9 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from helpers.paths import ROOT
+
 SOURCE = ROOT / "src" / "forewarn"
 LOGGED = {"info", "warning", "error", "exception", "critical"}
 REFUSED = {"conflict", "invalid", "unknown", "stale", "fail", "Refused", "BadParameter"}

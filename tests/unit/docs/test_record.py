@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 from forewarn.cli.commands import record as command
 from forewarn.testing.recording import (
@@ -20,8 +19,9 @@ from forewarn.testing.recording import (
 from forewarn.testing.scenarios import parse
 from forewarn.testing.scenarios.file.shapes import MAX_STEPS
 from forewarn.wire import server_clock
+from helpers.paths import ROOT
 
-TEXT = (Path(__file__).parents[3] / "docs" / "test" / "record.md").read_text("utf-8")
+TEXT = (ROOT / "docs" / "test" / "record.md").read_text("utf-8")
 MIB = 1024 * 1024
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +12,9 @@ from forewarn.testing.scenarios.engine import event_tracker, program
 from forewarn.testing.scenarios.file import shapes
 from forewarn.testing.scenarios.file.timeline_shapes import VERBS, FaultEntry, StepEntry
 from forewarn.testing.scenarios.model import Moment
+from helpers.paths import ROOT
 
-PAGE = (Path(__file__).parents[3] / "docs" / "test" / "scenarios.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "test" / "scenarios.md").read_text("utf-8")
 
 
 def blocks(language: str) -> list[str]:

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from forewarn.node.settings import CommandTable, Settings
+from helpers.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/operate/security.md"
 
 CLASSES = (
@@ -97,11 +97,15 @@ def test_every_line_is_held_by_tests_that_exist(name: str) -> None:
     "row",
     [
         ["a threat", "something", ""],
-        ["a threat", "", "`tests/unit/test_docs.py::test_every_command_is_documented`"],
+        ["a threat", "", "`tests/unit/docs/test_docs.py::test_every_command_is_documented`"],
         ["a threat", "something", "we have looked at it"],
-        ["a threat", "something", "`tests/unit/test_docs.py::test_no_such`"],
+        ["a threat", "something", "`tests/unit/docs/test_docs.py::test_no_such`"],
         ["a threat", "something", "`tests/unit/test_no_such.py::test_docs`"],
-        ["a threat", "something", "`tests/unit/test_docs.py::test_the_readmes_test_passes[x]`"],
+        [
+            "a threat",
+            "something",
+            "`tests/unit/docs/test_docs.py::test_the_readmes_test_passes[x]`",
+        ],
     ],
 )
 def test_a_line_that_nothing_holds_would_be_found(row: list[str]) -> None:
@@ -114,7 +118,7 @@ def test_no_threat_stands_there_twice() -> None:
 
 
 def test_every_attack_that_was_written_for_the_page_is_on_it() -> None:
-    files = ["tests/acceptance/test_threats.py", "tests/acceptance/test_threats_operators.py"]
+    files = ["tests/integration/metadata/test_threats.py", "tests/system/control/test_threats.py"]
     for path in files:
         named = {name for file, name in NAMED.findall(PAGE.read_text()) if file == path}
         assert named == {name for name in names_in(ROOT / path) if name.startswith("test_")}

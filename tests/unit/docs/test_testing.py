@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import re
 import unittest
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +14,9 @@ from forewarn import testing
 from forewarn.testing import Event, Group, Host, Machine, Service
 from forewarn.testing.kit.fleets import Details
 from forewarn.testing.plugin import _marked
+from helpers.paths import ROOT
 
-PAGE = Path(__file__).parents[3] / "docs" / "test" / "kit.md"
+PAGE = ROOT / "docs" / "test" / "kit.md"
 SNIPPETS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,8 +10,9 @@ import pytest
 from forewarn.verdict import complaints, known, trace_lines
 from forewarn.verdict.rules import RULES
 from forewarn.verdict.verdict import Complaint, Conduct, Course, Verdict
+from helpers.paths import ROOT
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = ROOT / "docs"
 
 
 def test_every_rule_is_in_the_table_as_it_is() -> None:

@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from judge_planned import PLANNED
-from judge_recording import (
+
+from forewarn.judge import RULES, judge
+from helpers.broken_planned_work import PLANNED
+from helpers.judge_traces import (
     DUE,
     T0,
     A,
@@ -18,8 +20,6 @@ from judge_recording import (
     event,
     started,
 )
-
-from forewarn.judge import RULES, judge
 
 Build = Callable[[], Recording]
 EMPTY = '{"DocumentIncarnation":1,"Events":[]}'

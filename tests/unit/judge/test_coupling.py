@@ -1,9 +1,9 @@
 """Deletes of one group that were in order, or are not proven otherwise."""
 
 import pytest
-from judge_recording import DUE, T0, A, B, Recording, event, started
 
 from forewarn.judge import judge
+from helpers.judge_traces import DUE, T0, A, B, Recording, event, started
 
 ONE = event(type="Terminate")
 OTHER = event(B, type="Terminate", resources=["web_1"])

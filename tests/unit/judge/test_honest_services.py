@@ -11,7 +11,9 @@ from random import Random
 from typing import Any
 
 import pytest
-from judge_recording import (
+
+from forewarn.judge import judge
+from helpers.judge_traces import (
     ALL_VERSIONS,
     FLEET,
     T0,
@@ -21,8 +23,6 @@ from judge_recording import (
     event,
     started,
 )
-
-from forewarn.judge import judge
 
 MACHINES: dict[str, Any] = FLEET["machines"]
 GRACE = 60.0

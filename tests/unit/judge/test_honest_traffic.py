@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from judge_recording import ALL_VERSIONS, DUE, T0, A, B, C, Recording, event, started
 
 from forewarn.judge import judge
+from helpers.judge_traces import ALL_VERSIONS, DUE, T0, A, B, C, Recording, event, started
 
 ROOMY = 'W/"0000", "1111"'
 EMPTY = '{"DocumentIncarnation":1,"Events":[]}'

@@ -5,10 +5,10 @@ import json
 from typing import Any
 
 import pytest
-from judge_planned import JUMP, ROLE, WEB, approved, begun, hosted, idle, windowed
-from judge_recording import DUE, T0, A, B, C, Recording, document, event, started
 
 from forewarn.judge import judge
+from helpers.broken_planned_work import JUMP, ROLE, WEB, approved, begun, hosted, idle, windowed
+from helpers.judge_traces import DUE, T0, A, B, C, Recording, document, event, started
 
 
 def silent(recording: Recording) -> None:

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from judge_recording import T0, A, Recording, event, started
 
 from forewarn.judge import RULES, Finding, judge, judge_files
+from helpers.judge_traces import T0, A, Recording, event, started
 
 CAPTURES = sorted((Path(__file__).parent / "captures").glob("*.jsonl"))
 

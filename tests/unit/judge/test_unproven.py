@@ -1,9 +1,9 @@
 """What looks wrong but is not proven: the judge stays silent."""
 
 import pytest
-from judge_recording import DUE, T0, A, B, C, Recording, event, started
 
 from forewarn.judge import judge
+from helpers.judge_traces import DUE, T0, A, B, C, Recording, event, started
 
 BAD = '{"error":"Bad request. No."}'
 

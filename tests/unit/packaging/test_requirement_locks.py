@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import tomllib
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from helpers.paths import ROOT
+
 LOCKS = ROOT / "requirements"
 
 

@@ -14,8 +14,8 @@ import pytest
 from forewarn.node.listening.socket_activation import CONTROL, METADATA
 from forewarn.node.settings import gather
 from forewarn.service.telemetry.health import LOOP_PATIENCE, OVERDUE_PATIENCE, STORE_PATIENCE
+from helpers.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 UNITS = ROOT / "deploy/systemd"
 OPTIONAL = "forewarn-metadata-8080.socket"  # for those who enable it
 NAMES = ("forewarn.service", "forewarn-metadata.socket", "forewarn-control.socket", OPTIONAL)

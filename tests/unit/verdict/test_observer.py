@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from verdict_world import World, rules
 
 from forewarn.verdict import clients, complaints, documents, known, trace_lines
 from forewarn.verdict.observer import Observer
+from helpers.verdict_world import World, rules
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),

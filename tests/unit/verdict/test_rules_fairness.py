@@ -4,9 +4,9 @@ no chance to do."""
 from __future__ import annotations
 
 import pytest
-from verdict_world import World, rules
 
 from forewarn.verdict.rules import GIVEN_UP, THROTTLED
+from helpers.verdict_world import World, rules
 
 
 def test_polling_every_minute_is_too_seldom_for_a_spot_machine() -> None:

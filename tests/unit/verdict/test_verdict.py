@@ -9,13 +9,13 @@ from xml.etree import ElementTree
 
 import msgspec
 import pytest
-from verdict_world import World
 
 from forewarn.verdict.files import hear_files
 from forewarn.verdict.junit import junit
 from forewarn.verdict.rendering import MAX_RENDERED
 from forewarn.verdict.verdict import Complaint, Verdict
 from forewarn.verdict.wording import length, moment
+from helpers.verdict_world import World
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from verdict_world import LASTS, MACHINES, NOTICES, World, rules
+
+from helpers.verdict_world import LASTS, MACHINES, NOTICES, World, rules
 
 TROUBLES: tuple[dict[str, Any], ...] = (
     {"status": 500, "fault": "error"},

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from agent_world import BEGINNING, a_case, hook
 
 from forewarn.agent.check import machine
 from forewarn.agent.check.check import findings
@@ -18,6 +17,7 @@ from forewarn.agent.config.address import BadListen, listens
 from forewarn.agent.config.model import Config
 from forewarn.agent.state import locking
 from forewarn.agent.state.store import StateStore
+from helpers.agent_world import BEGINNING, a_case, hook
 
 
 def said(found: list[Finding]) -> list[tuple[str, str]]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from agent_world import event
 from hypothesis import given
 from hypothesis import strategies as st
 
 from forewarn.agent.config.model import Rule
 from forewarn.agent.planning.match import covers, matched, matches
+from helpers.agent_world import event
 
 TAGS = {"tier": "web", "zone": "1"}
 

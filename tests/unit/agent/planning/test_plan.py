@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import msgspec
 import pytest
-from agent_world import BEGINNING, World, a_case, event, hook, plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from forewarn.agent.planning.plan import next_steps
 from forewarn.agent.planning.planner import Planner
 from forewarn.agent.planning.steps import Approve, Now, Order, Plan, SayReady
 from forewarn.agent.state import cases
+from helpers.agent_world import BEGINNING, World, a_case, event, hook, plan
 
 HOOKS = st.builds(
     lambda name, stages, retries, fails, timeout: hook(

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from agent_world import BEGINNING, a_case, event, hook
 
 from forewarn.agent.running.start import RUNNER
 from forewarn.agent.state import durable, locking
 from forewarn.agent.state.runs import Outcome, Run, State
 from forewarn.agent.state.store import KEPT_CASES, KEPT_FOR, StateStore, StateTaken, StateUnusable
+from helpers.agent_world import BEGINNING, a_case, event, hook
 
 
 def ordered(shelf: StateStore, *more: str) -> Run:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_world import BEGINNING, World, a_case, event, hook
 
 from forewarn.agent.telemetry import metrics
 from forewarn.agent.telemetry.metrics import AgentMetrics, Health, exposition, kind
 from forewarn.agent.telemetry.status import AgentStatus, status
 from forewarn.client.status import EndpointStatus
 from forewarn.client.steps import TROUBLES
+from helpers.agent_world import BEGINNING, World, a_case, event, hook
+from helpers.paths import ROOT
 
-DOCS = Path(__file__).parents[3] / "docs/applications/agent-operations.md"
+DOCS = ROOT / "docs/applications/agent-operations.md"
 WELL = Health(healthy=True, ready=True, writable=True)
 
 

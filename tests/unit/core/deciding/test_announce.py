@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from core_world import START, World, world
 
 from forewarn.core import (
     Durations,
@@ -18,6 +17,7 @@ from forewarn.core import (
 )
 from forewarn.core.events import types_that
 from forewarn.core.time import MINUTE, SECOND, ceil_second
+from helpers.group_world import START, World, world
 
 FREEZE, REBOOT, REDEPLOY = EventType.FREEZE, EventType.REBOOT, EventType.REDEPLOY
 PREEMPT, TERMINATE = EventType.PREEMPT, EventType.TERMINATE

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from core_world import World
 
 from forewarn.core import EventType, Machine, Policy, Status, commands
 from forewarn.core.events import Approval
 from forewarn.core.time import MINUTE
+from helpers.group_world import World
 
 DOWN = "policy: all machines are down"
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from core_world import START, World, world
 
 from forewarn.core import EventType, Group, Reason, Refused, Source, commands, decide
 from forewarn.core.events import MAX_ACTIVE_EVENTS
 from forewarn.core.time import DAY, MINUTE, SECOND
+from helpers.group_world import START, World, world
 
 FREEZE, REBOOT, REDEPLOY = EventType.FREEZE, EventType.REBOOT, EventType.REDEPLOY
 PREEMPT, TERMINATE = EventType.PREEMPT, EventType.TERMINATE

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from core_world import START, world
 
 from forewarn.core import (
     Changes,
@@ -29,6 +28,7 @@ from forewarn.core import (
 )
 from forewarn.core.events import Event, Joint
 from forewarn.core.time import DAY, MINUTE, SECOND, Now
+from helpers.group_world import START, world
 
 REBOOT, REDEPLOY, FREEZE = EventType.REBOOT, EventType.REDEPLOY, EventType.FREEZE
 USER_TYPES = (REBOOT, REDEPLOY)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 
-from core_world import START, World
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -26,6 +25,7 @@ from forewarn.core import (
 )
 from forewarn.core.events import Event, Status
 from forewarn.core.time import DAY, MINUTE, SECOND, Duration
+from helpers.group_world import START, World
 
 NAMES = ("m0", "m1", "m2", "m3", "m4")
 HOSTS = ("h0", "h1", "h2")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from core_world import START, World, world
 
 from forewarn.core import Durations, EventType, Reason, Status, commands, due, why
 from forewarn.core.changes import Disabled, Seen
 from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND
+from helpers.group_world import START, World, world
 
 FREEZE, REBOOT, PREEMPT = EventType.FREEZE, EventType.REBOOT, EventType.PREEMPT
 

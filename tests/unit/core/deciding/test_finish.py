@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from core_world import START, World, machines, world
 
 from forewarn.core import Durations, EventType, Machine, Reason, Status, commands
 from forewarn.core.deciding.decide import LEAST_PAUSE
 from forewarn.core.events import Attempt
 from forewarn.core.time import MINUTE, SECOND
+from helpers.group_world import START, World, machines, world
 
 REBOOT, REDEPLOY, PREEMPT = EventType.REBOOT, EventType.REDEPLOY, EventType.PREEMPT
 

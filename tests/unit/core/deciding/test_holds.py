@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from core_world import machines, world
 
 from forewarn.core import EventType, Status, commands, why
 from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.time import MINUTE, SECOND
+from helpers.group_world import machines, world
 
 FREEZE, REBOOT, REDEPLOY = EventType.FREEZE, EventType.REBOOT, EventType.REDEPLOY
 PREEMPT, TERMINATE = EventType.PREEMPT, EventType.TERMINATE

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from core_world import World, world
-
 from forewarn.core import EventType, Status, commands, why
 from forewarn.core.deciding.holds import HoldKind
 from forewarn.core.time import MINUTE, SECOND
+from helpers.group_world import World, world
 
 PREEMPT, TERMINATE = EventType.PREEMPT, EventType.TERMINATE
 SCHEDULED, STARTED = Status.SCHEDULED, Status.STARTED

@@ -15,7 +15,6 @@ from pathlib import Path
 import msgspec
 import pytest
 import structlog
-from test_remote_hub import Control, Mute, Watching, hurried, play, reboot, until, worker
 
 from forewarn import __version__
 from forewarn.core import Durations, GroupView
@@ -44,8 +43,7 @@ from forewarn.node.listening.sockets import CannotListen
 from forewarn.node.processes.unix_socket import dialler
 from forewarn.service.engine.clock import STALL, FollowedClock
 from forewarn.support import guard
-
-__all__ = ["hurried"]  # a fixture
+from helpers.worker_hub import Control, Mute, Watching, play, reboot, until, worker
 
 # As they are in earnest, before a fixture makes them shorter.
 AT_MOST = hub.HEARD_WITHIN + hub.GATHER + fencing.ENDED_WITHIN

@@ -15,8 +15,8 @@ from forewarn.node.daemon.reload import LIVE
 from forewarn.node.settings import CommandTable, Settings, SettingsError, gather, load
 from forewarn.node.settings.toml_lines import lines
 from forewarn.node.settings.values import collide
+from helpers.paths import ROOT
 
-ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "deploy/forewarn.toml"
 
 

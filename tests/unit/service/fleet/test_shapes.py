@@ -13,8 +13,9 @@ import yaml
 from forewarn.node import dev
 from forewarn.service.fleet.read import FleetError, parse
 from forewarn.service.fleet.shapes import schema, schema_text
+from helpers.paths import ROOT
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = ROOT / "docs"
 SAMPLE = Path(dev.__file__).with_name("sample-fleet.yaml")
 
 _validator: Any = jsonschema.validators.validator_for(schema())(schema())

@@ -4,73 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import os
-import signal
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from forewarn.core import GroupKind, Machine, Now, decide
+from forewarn.core import GroupKind, decide
 from forewarn.core import commands as c
 from forewarn.core.changes import Changes
 from forewarn.store import Batch, Entry, StoreFailed, StoreUnusable
-from forewarn.store.port import Contents, Copy, States, StoreUnreadable, Work
+from forewarn.store.port import Contents, Copy, States, StoreUnreadable
 from forewarn.store.sqlite import check, verify
 from forewarn.store.sqlite import copy as copying
 from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.store.sqlite.naming import beside
 from forewarn.store.sqlite.restore import Restored, restore
 from forewarn.store.sqlite.schema import SCHEMA_VERSION
-
-NOW = Now(at=1_800_000_000_000_000)
-COPIED = NOW.at + 5
-
-
-def defining(group: str) -> Work:
-    command = c.Define(kind=GroupKind.STANDALONE, machines=(Machine(name=f"{group}-0"),))
-
-    def work(states: States) -> Batch:
-        decision = decide(states[group], command, NOW)
-        assert isinstance(decision, Changes)
-        return Batch(NOW.at, 0, (Entry(group, decision.items),))
-
-    return work
-
-
-def grown(path: Path, *groups: str) -> Path:
-    """A state with these groups in it, one commit each."""
-
-    async def grow() -> None:
-        store = SqliteStore(path)
-        await store.open()
-        try:
-            for group in groups:
-                await store.transact(defining(group))
-        finally:
-            await store.close()
-
-    asyncio.run(grow())
-    return path
-
-
-def groups_in(path: Path) -> set[str]:
-    async def look() -> set[str]:
-        store = SqliteStore(path)
-        await store.open()
-        try:
-            return set(store.groups)
-        finally:
-            await store.close()
-
-    return asyncio.run(look())
+from helpers.state_files import (
+    COPIED,
+    NOW,
+    WRECKS,
+    defining,
+    groups_in,
+    grown,
+    killed,
+    names,
+)
 
 
 def copied(state: Path, target: Path) -> Path:
@@ -85,47 +50,6 @@ def restored(backup: Path, state: Path, *, force: bool = False) -> Restored:
 def whole(path: Path) -> Contents:
     with check.reading(path) as connection:
         return verify.verify(connection, path)
-
-
-def names(directory: Path) -> set[str]:
-    return {file.name for file in directory.iterdir()}
-
-
-KILLED = """
-import asyncio, os, signal, sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from test_copies import defining
-from forewarn.store.sqlite.engine import SqliteStore
-
-async def main():
-    store = SqliteStore(Path(sys.argv[2]))
-    await store.open()
-    for group in sys.argv[3:]:
-        await store.transact(defining(group))
-    os.kill(os.getpid(), signal.SIGKILL)
-
-asyncio.run(main())
-"""
-
-
-@functools.cache
-def _left_by_a_kill(*groups: str) -> dict[str, bytes]:
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "state.db"
-        argv = [sys.executable, "-c", KILLED, str(Path(__file__).parent), str(path), *groups]
-        died = subprocess.run(argv, timeout=60)
-        assert died.returncode == -signal.SIGKILL
-        parts = ("", "-wal", "-shm", ".lock")
-        return {part: beside(path, part).read_bytes() for part in parts}
-
-
-def killed(path: Path, *groups: str) -> Path:
-    """A state whose service was killed: what it has committed is still in its log."""
-    for part, content in _left_by_a_kill(*groups).items():
-        beside(path, part).write_bytes(content)
-    assert beside(path, "-wal").stat().st_size > 0
-    return path
 
 
 # Making a copy.
@@ -395,65 +319,6 @@ def test_nothing_is_restored_while_a_service_has_the_state(tmp_path: Path) -> No
 
     asyncio.run(serving())
     assert groups_in(tmp_path / "state.db") == {"b"}
-
-
-def sql(*statements: str) -> Callable[[Path], None]:
-    def wreck(path: Path) -> None:
-        with contextlib.closing(sqlite3.connect(path)) as connection, connection:
-            for statement in statements:
-                connection.execute(statement)
-
-    return wreck
-
-
-def flip(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        page = connection.execute(
-            "SELECT rootpage FROM sqlite_master WHERE name = 'history'"
-        ).fetchone()[0]
-    begins = (page - 1) * 4096
-    data[begins : begins + 64] = bytes(byte ^ 0xFF for byte in data[begins : begins + 64])
-    path.write_bytes(data)
-
-
-FOREIGN = {
-    "CREATE TRIGGER x AFTER INSERT ON commits BEGIN DELETE FROM keys; END": "contains trigger 'x'",
-    "CREATE VIEW x AS SELECT * FROM tokens": "contains view 'x', which is no part of a state",
-    "CREATE TABLE x (y)": "contains table 'x'",
-    "CREATE INDEX x ON commits (at)": "contains index 'x'",
-}
-WRECKS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "no database": (lambda path: path.write_bytes(b"not at all" * 100), "no SQLite database"),
-    "empty": (lambda path: path.write_bytes(b""), "is empty"),
-    "truncated": (lambda path: os.truncate(path, 20_000), "is damaged"),
-    "a flipped page": (flip, "is damaged"),
-    "something else": (
-        sql("DROP TABLE commits"),
-        "database of something else",
-    ),
-    "a newer schema": (
-        sql("UPDATE alembic_version SET version_num = '0999'"),
-        "schema 0999, which this version does not know",
-    ),
-    "a row that is none": (
-        sql("UPDATE machines SET body = '{\"name\": 5}' WHERE name = 'a-0'"),
-        "is damaged .a row of machines",
-    ),
-    "a commit that is none": (sql("UPDATE commits SET body = '{}'"), "is damaged .commit 1"),
-    "a group the commits know nothing of": (
-        sql("INSERT INTO groups VALUES ('c', CAST('{\"name\":\"c\"}' AS BLOB))"),
-        "commits lead to something else",
-    ),
-    "a machine that got lost": (
-        sql("DELETE FROM machines WHERE name = 'b-0'"),
-        "commits lead to something else.*: b",
-    ),
-    "a table that got lost": (sql("DROP TABLE tokens"), "is damaged"),
-    **{
-        f"somebody's {part.split()[1].lower()}": (sql(part), says) for part, says in FOREIGN.items()
-    },
-}
 
 
 @pytest.mark.parametrize("how", WRECKS)

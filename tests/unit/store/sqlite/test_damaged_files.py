@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from test_copies import WRECKS, defining, groups_in, grown, killed, names, sql
 
 from forewarn.core import Now
 from forewarn.store import MemoryStore, OutcomeUnknown, StoreFailed, StoreUnusable
 from forewarn.store.port import HistoryQuery, PollSightings, StoreUnreadable
 from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.store.sqlite.naming import beside
+from helpers.state_files import WRECKS, defining, groups_in, grown, killed, names, sql
 
 NOW = Now(at=1_800_000_000_000_000)
 

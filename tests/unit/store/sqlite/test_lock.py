@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from test_copies import defining, grown, killed
 
 from forewarn.store import StoreUnusable
 from forewarn.store.sqlite import check
@@ -23,6 +22,7 @@ from forewarn.store.sqlite.lock import locked, watched
 from forewarn.store.sqlite.naming import beside
 from forewarn.store.sqlite.restore import restore
 from forewarn.store.sqlite.upgrade import upgrade
+from helpers.state_files import defining, grown, killed
 
 
 @pytest.fixture

@@ -108,7 +108,7 @@ def rows(path: Path) -> dict[str, list[Any]]:
 
 def test_every_schema_has_a_stored_database() -> None:
     stored = sorted(path.name.partition(".")[0] for path in STORED.glob("*.db.gz"))
-    assert stored == SCHEMAS, "make one: see tests/contract/schemas/README.md"
+    assert stored == SCHEMAS, "make one: see tests/unit/store/sqlite/schemas/README.md"
     assert [then(schema).schema for schema in SCHEMAS] == SCHEMAS
 
 

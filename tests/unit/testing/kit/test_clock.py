@@ -6,18 +6,18 @@ import asyncio
 import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-from listeners import Client, guest, until
 from structlog.testing import capture_logs
 
 from forewarn.service.engine.ledger import Hung
 from forewarn.testing import SAMPLE, Clock, RefusedByService, Service
 from forewarn.testing.kit.service import START
+from helpers.paths import ROOT
+from helpers.polling_threads import Client, guest, until
 
-CLOCK_PAGE = Path(__file__).parents[3] / "docs" / "test" / "clock.md"
+CLOCK_PAGE = ROOT / "docs" / "test" / "clock.md"
 
 
 @pytest.fixture

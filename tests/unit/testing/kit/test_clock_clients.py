@@ -7,12 +7,12 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from listeners import PATIENCE, Client, beside, guest, until
 
 from forewarn.testing import Group, RefusedByService, Service
 from forewarn.testing.kit.inprocess import exchange
 from forewarn.wire.extensions import WAIT
 from forewarn.wire.requests import write_approval
+from helpers.polling_threads import PATIENCE, Client, beside, guest, until
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from listeners import PATIENCE, Client, beside, guest, until
 
 from forewarn.service.engine.catch_up import GUEST, CatchUp
 from forewarn.service.fleet import edit
@@ -19,6 +18,7 @@ from forewarn.testing import SAMPLE, RefusedByService, Service
 from forewarn.testing.kit.clock import voice
 from forewarn.testing.kit.inprocess import exchange
 from forewarn.wire.extensions import WAIT
+from helpers.polling_threads import PATIENCE, Client, beside, guest, until
 
 WHOLE_LIFE = [[], ["Scheduled"], ["Started"], []]
 

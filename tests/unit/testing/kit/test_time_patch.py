@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 import pytest
-from listeners import until
 
 from forewarn.testing import SAMPLE, RefusedByService, Service
+from helpers.polling_threads import until
 
 
 @pytest.fixture

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
-from timeline_lines import FREEZE, REBOOT, T, approval, fleet, poll, shown, step
 
 from forewarn.testing import RefusedByService, Service
 from forewarn.testing.timeline import Lanes, axis, choose_lanes, html_page, watch, wording
 from forewarn.testing.timeline import values as limits
 from forewarn.testing.timeline.drawing import lane as strips
 from forewarn.testing.timeline.values import EventBar, Lane, Picture
+from helpers.paths import ROOT
+from helpers.timeline_traces import FREEZE, REBOOT, T, approval, fleet, poll, shown, step
 
 
 def of(lanes: Lanes, machine: str) -> Lane:
@@ -314,7 +314,7 @@ def test_nothing_heard_is_an_empty_picture() -> None:
 
 
 def test_every_limit_stands_in_the_documentation() -> None:
-    said = (Path(__file__).parents[3] / "docs" / "test" / "timeline.md").read_text()
+    said = (ROOT / "docs" / "test" / "timeline.md").read_text()
     rows = dict(re.findall(r"^\| `([A-Z_]+)` \| (\d+) \|", said, re.MULTILINE))
     rooms = (limits, axis, choose_lanes, strips, html_page)
     named = {name: getattr(room, name) for room in rooms for name in vars(room)}

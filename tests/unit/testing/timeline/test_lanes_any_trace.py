@@ -9,10 +9,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
-from timeline_lines import REBOOT, T
 
 from forewarn.testing.timeline import Lanes, html, svg, text
 from forewarn.testing.timeline.lanes import HEARINGS
+from helpers.timeline_traces import REBOOT, T
 
 anything = (
     st.none()

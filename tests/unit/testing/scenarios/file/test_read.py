@@ -14,8 +14,9 @@ from forewarn.testing import scenarios
 from forewarn.testing.scenarios import ScenarioError
 from forewarn.testing.scenarios.file.timeline_shapes import VERBS
 from forewarn.testing.scenarios.model import EventExpectation, Moment
+from helpers.paths import ROOT
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = ROOT / "docs"
 
 SPOT = """\
 scenario: spot-eviction

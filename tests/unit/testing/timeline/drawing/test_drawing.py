@@ -9,13 +9,19 @@ import runpy
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
-from timeline_lines import (
+
+from forewarn.testing.timeline import Lanes, html, live, svg, text
+from forewarn.testing.timeline.choose_lanes import MAX_DRAWN
+from forewarn.testing.timeline.drawing.lane import LEFT, RIGHT
+from forewarn.testing.timeline.terminal_lane import SHAPES
+from forewarn.verdict.verdict import Complaint, Verdict
+from helpers.paths import ROOT
+from helpers.timeline_traces import (
     FREEZE,
     REBOOT,
     SVG,
@@ -29,12 +35,6 @@ from timeline_lines import (
     step,
     words,
 )
-
-from forewarn.testing.timeline import Lanes, html, live, svg, text
-from forewarn.testing.timeline.choose_lanes import MAX_DRAWN
-from forewarn.testing.timeline.drawing.lane import LEFT, RIGHT
-from forewarn.testing.timeline.terminal_lane import SHAPES
-from forewarn.verdict.verdict import Complaint, Verdict
 
 HOSTILE = '<script>alert("1")</script>&]]>\x1b[31m\x00\u202e\ud800\'"\ufffe日本'
 COURSE = [
@@ -337,7 +337,7 @@ def test_without_colours_the_shapes_remain() -> None:
 
 
 def test_the_example_in_the_documentation_draws_a_page() -> None:
-    said = (Path(__file__).parents[3] / "docs" / "test" / "timeline.md").read_text()
+    said = (ROOT / "docs" / "test" / "timeline.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", said, re.DOTALL)
     names: dict[str, Any] = {}
     exec(code, names)
@@ -345,12 +345,12 @@ def test_the_example_in_the_documentation_draws_a_page() -> None:
 
 
 def test_the_documentation_explains_every_sign() -> None:
-    said = (Path(__file__).parents[3] / "docs" / "test" / "timeline.md").read_text()
+    said = (ROOT / "docs" / "test" / "timeline.md").read_text()
     assert [shape.sign for shape in SHAPES.values() if f"\n| `{shape.sign}` |" not in said] == []
 
 
 def test_the_example_draws_everything_once() -> None:
-    example = Path(__file__).parents[3] / "examples" / "timeline.py"
+    example = ROOT / "examples" / "timeline.py"
     lanes, verdict = runpy.run_path(str(example))["half_an_hour"]()
     drawn = svg(lanes)
     legend = {"approved", "impact", "withdrawn", "fault", "refused", "service away", "NotBefore"}

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from helpers.paths import ROOT
+
 PAGES = [
     path
     for path in sorted(ROOT.rglob("*.md"))

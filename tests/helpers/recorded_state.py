@@ -1,0 +1,51 @@
+"""What a state file holds after its service was killed, and ports that stay free meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from forewarn.core import Event, Group
+from forewarn.core.changes import apply
+from forewarn.service.telemetry.event_trace import EventTrace
+from forewarn.store.sqlite.engine import SqliteStore
+
+
+class Record(NamedTuple):
+    """What the state file holds in the end: its history played again, its state, and what the
+    history says that no guest could see (which events go as one, who is not told)."""
+
+    replayed: dict[str, Group]
+    stored: dict[str, Group]
+    unseen: list[dict[str, Any]]
+    rollouts: dict[str, list[Event]]  # the events of each, in the order of raising
+
+
+async def recorded(path: Path) -> Record:
+    store = SqliteStore(path)
+    await store.open()
+    replayed: dict[str, Group] = {}
+    unseen: list[dict[str, Any]] = []
+    trace = EventTrace(unseen.append)
+    async for commit in store.commits(0):
+        for entry in commit.entries:
+            before = replayed.get(entry.group, Group(name=entry.group))
+            replayed[entry.group] = apply(before, entry.items)
+        trace.on_commit(commit, replayed)
+    rollouts = {
+        id: list(await store.caused_under(f"rollout/{id}/")) for id in store.registry.rollouts
+    }
+    stored = dict(store.groups)
+    await store.close()
+    return Record(replayed, stored, unseen, rollouts)
+
+
+def free_port(after: int = 20_000) -> int:
+    """Below the range from which clients' own ports are taken: it must stay free between lives."""
+    for port in range(after + 1 + os.getpid() % 997, 32_000):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise RuntimeError("no free port")

@@ -1,0 +1,143 @@
+"""Control with its workers on a real Unix socket, and a worker whose messages a test sends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+from forewarn import __version__
+from forewarn.core import Durations, EventType, Refused
+from forewarn.metadata.upstream import GroupNews
+from forewarn.metadata.workers.messages import (
+    PROTOCOL,
+    Held,
+    Hello,
+    MessageStream,
+    Shown,
+    SnapshotEnd,
+    SnapshotPart,
+    ToWorker,
+    Welcome,
+)
+from forewarn.metadata.workers.remote_upstream import RemoteUpstream
+from forewarn.node import Config, Node
+from forewarn.node.processes.unix_socket import dialler, whose
+from forewarn.service.engine.clock import FollowedClock
+from forewarn.service.fleet.read import parse
+from forewarn.support import guard
+
+FLEET = """
+groups:
+  - name: web
+    kind: scale-set
+    machines: [{name: web_0, address: 127.1.0.1}, {name: web_1, address: 127.1.0.2}]
+"""
+
+
+class Control:
+    """A service that expects workers, and can be started again on what it has stored."""
+
+    def __init__(self, directory: Path, workers: int) -> None:
+        self.path = directory / "upstream"
+        self.service = whose(directory / "state.db")
+        self.config = Config(
+            fleet=parse(FLEET),
+            state=directory / "state.db",
+            rules=Durations(silence=None),
+            workers=workers,
+            upstream=self.path,
+        )
+
+    def __call__(self) -> Node:
+        return Node(self.config)
+
+
+def play(body: Callable[[], Awaitable[None]]) -> None:
+    async def guarded() -> None:
+        try:
+            async with asyncio.timeout(30):
+                await body()
+        finally:
+            while Mute.lines:
+                Mute.lines.pop().cut()
+            await guard.pause(0)
+
+    asyncio.run(guarded())
+
+
+class Watching:
+    """A worker's face: what it shows now, None while a group has to wait."""
+
+    def __init__(self, upstream: RemoteUpstream) -> None:
+        self.upstream = upstream
+        self.of: dict[str, GroupNews] = {}
+        upstream.attach(lambda news: self.of.update({news.view.name: news}))
+
+    def events(self) -> int | None:
+        view = self.of["web"].view
+        return len(view.events) if view.enabled else None
+
+
+@asynccontextmanager
+async def worker(control: Control, number: int = 0) -> AsyncIterator[Watching]:
+    tasks = guard.Tasks()
+    upstream = RemoteUpstream(dialler(control.path), number, FollowedClock(), control.service)
+    tasks.start(upstream.run(), "line")
+    tasks.start(upstream.report(), "reports")
+    try:
+        yield Watching(upstream)
+    finally:
+        await tasks.end()
+
+
+class Mute:
+    """A worker that takes part by hand."""
+
+    lines: ClassVar[list[MessageStream[ToWorker]]] = []
+
+    def __init__(self, line: MessageStream[ToWorker]) -> None:
+        self.line = line
+
+    @classmethod
+    async def connected(cls, control: Control, number: int, **other: Any) -> Mute:
+        reader, writer = await dialler(control.path)()
+        said: dict[str, Any] = {
+            "protocol": PROTOCOL,
+            "version": __version__,
+            "worker": number,
+            "instance": "by hand",
+            "serving": False,
+            "service": control.service,
+            **other,
+        }
+        line: MessageStream[ToWorker] = MessageStream(reader, writer, ToWorker)
+        line.say(Hello(**said))
+        cls.lines.append(line)
+        return cls(line)
+
+    async def until(self, kind: type[Any]) -> Any:
+        while not isinstance(message := await self.line.hear(), kind):
+            pass
+        return message
+
+    async def join(self) -> Mute:
+        await self.until(Welcome)
+        await self.until(SnapshotPart)
+        whole = await self.until(SnapshotEnd)
+        self.line.say(Held(whole.seq, whole=True))
+        await self.until(Shown)
+        return self
+
+
+async def reboot(node: Node) -> str:
+    done = await node.platform.schedule(type=EventType.REBOOT, machines=("web_0",), by="test")
+    assert not isinstance(done, Refused)
+    return done.event.id
+
+
+async def until(says: Callable[[], bool]) -> None:
+    while not says():
+        await guard.pause(0.005)
