@@ -20,7 +20,7 @@ from forewarn.core.changes import Changes
 from forewarn.store import Batch, Entry
 from forewarn.store.port import States, Work
 from forewarn.store.sqlite.engine import SqliteStore
-from forewarn.store.sqlite.naming import beside
+from forewarn.store.sqlite.lock import companion
 from helpers.paths import TESTS
 
 NOW = Now(at=1_800_000_000_000_000)
@@ -98,14 +98,14 @@ def _left_by_a_kill(*groups: str) -> dict[str, bytes]:
         died = subprocess.run(argv, timeout=60)
         assert died.returncode == -signal.SIGKILL
         parts = ("", "-wal", "-shm", ".lock")
-        return {part: beside(path, part).read_bytes() for part in parts}
+        return {part: companion(path, part).read_bytes() for part in parts}
 
 
 def killed(path: Path, *groups: str) -> Path:
     """A state whose service was killed: what it has committed is still in its log."""
     for part, content in _left_by_a_kill(*groups).items():
-        beside(path, part).write_bytes(content)
-    assert beside(path, "-wal").stat().st_size > 0
+        companion(path, part).write_bytes(content)
+    assert companion(path, "-wal").stat().st_size > 0
     return path
 
 

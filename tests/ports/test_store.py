@@ -234,8 +234,8 @@ def test_events_that_are_over_are_found_by_id_by_group_and_by_cause(engine: Reop
         assert [event.id for event in await store.past()] == ["B"]
         assert [event.id for event in await store.past(group="web")] == ["B"]
         assert [event.id for event in await store.past(group="sql")] == []
-        assert [event.id for event in await store.caused_by("for B")] == ["B"]
-        assert [event.id for event in await store.caused_by("for A")] == ["A"]
+        assert [event.id for event in await store.caused_under("for B")] == ["B"]
+        assert [event.id for event in await store.caused_under("for A")] == ["A"]
 
     run(using(engine(), body))
 
@@ -491,7 +491,7 @@ def test_pruning_leaves_what_somebody_still_needs(engine: Reopen) -> None:
         await a_history(store)
         await store.prune(LATEST.at, lambda event: event.cause == "for A")
         assert await everything(store, event="A") == ["raised A", "withdrawn A"]
-        assert [event.id for event in await store.caused_by("for A")] == ["A"]
+        assert [event.id for event in await store.caused_under("for A")] == ["A"]
 
     run(using(engine(), look))
 

@@ -161,7 +161,7 @@ class Node:
         self.machine_index = MachineIndex(store)
         self.active_events = ActiveEvents(store)
         self.feed = Feed(store)
-        self.metrics = ServiceMetrics(store, self.feed, self.clock, config.state)
+        self.metrics = ServiceMetrics(store, self.feed, self.clock)
         sightings, ends = await resume(store, self.poll_index, self.clock)
         self.clock.on_interruption(_tell)
         self.writer = Writer(store, self.clock, config.rules, self.ledger)

@@ -1,10 +1,11 @@
 """What the engines share: many works, one commit.
 
 While one batch is being made durable the next one gathers. A batch is decided against an
-overlay: each work sees what those before it have done. Only when the engine has it on disk is
-it swapped in, published and acknowledged; if the engine fails, the overlay is dropped and every
-caller of the batch is refused, those included who changed nothing but saw what now is not so. If
-it is unknown whether the batch is on disk, the service stops before any caller is answered.
+overlay: each work sees what those before it have done. Only when the engine has it on disk does
+it become the state, and are listeners called and callers answered. If the engine fails, the overlay
+is dropped and every caller of the batch is refused, including those that changed nothing but saw
+what is now not so. If it is unknown whether the batch is on disk, the service stops before any
+caller is answered.
 """
 
 from __future__ import annotations
@@ -12,27 +13,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from forewarn.core import Event, Group, Time, apply
-from forewarn.core.history import Record
+from forewarn.core import Group, Time, apply
 from forewarn.core.registry import Registry
 from forewarn.store.port import (
+    BeforeVisible,
     Commit,
-    Copy,
-    HistoryQuery,
-    Key,
-    Keyed,
     Listener,
     Measured,
     OutcomeUnknown,
-    PollSightings,
     States,
     Stopping,
+    Store,
     StoreFailed,
-    Usher,
     Work,
 )
 from forewarn.support.logs import logger
@@ -42,13 +38,13 @@ MAX_BATCH = 512  # works decided for one commit
 log = logger("forewarn")
 
 
-class BatchingStore(ABC):
+class BatchingStore(Store):
     def __init__(self) -> None:
         self._groups: dict[str, Group] = {}
         self._registry = Registry({}, {})
         self._seq = 0
         self._listeners: list[Listener] = []
-        self._ushers: list[Usher] = []
+        self._before_visible: list[BeforeVisible] = []
         self._waiting: list[tuple[Work, asyncio.Future[Commit | None]]] = []
         self._worker: asyncio.Task[None] | None = None
         self._trouble = ""
@@ -82,17 +78,17 @@ class BatchingStore(ABC):
     def on_unknown_outcome(self, stop: Stopping) -> None:
         self._stopping = stop
 
-    def precede(self, usher: Usher) -> None:
-        self._ushers.append(usher)
+    def before_visible(self, call: BeforeVisible) -> None:
+        self._before_visible.append(call)
 
     async def transact(self, work: Work) -> Commit | None:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Commit | None] = loop.create_future()
         self._waiting.append((work, done))
         if self._worker is None:
-            # For all callers alike: nothing of whoever comes first is to be taken for theirs.
-            nobodys = contextvars.Context()
-            self._worker = loop.create_task(self._run(), name="store", context=nobodys)
+            # It works for all callers, so it must not run in the context of the first one.
+            context = contextvars.Context()
+            self._worker = loop.create_task(self._run(), name="store", context=context)
         return await done
 
     async def _run(self) -> None:
@@ -152,22 +148,25 @@ class BatchingStore(ABC):
                 return
             self._trouble = ""
             self._measured(loop.time() - began, len(batch), len(commits), "")
-            for usher in self._ushers:
+            for call in self._before_visible:
                 try:
-                    await usher(commits, overlay)
+                    await call(commits, overlay)
                 except Exception:
-                    log.exception("an usher failed", commit=commits[-1].seq)
+                    log.exception(
+                        "a commit could not be prepared for other processes",
+                        commit=commits[-1].seq,
+                    )
             self._groups.update(overlay)
             self._registry = states.registry
             self._seq = commits[-1].seq
             for commit in commits:
-                self._tell(commit)
+                self._call_listeners(commit)
         for done, outcome in decided:
             if not done.done():
                 done.set_result(outcome)
 
-    def _tell(self, commit: Commit) -> None:
-        """The commit has happened: a listener that fails must not keep it from the others."""
+    def _call_listeners(self, commit: Commit) -> None:
+        """Call every listener, even if one fails: the commit has happened."""
         changed = {entry.group: self._groups[entry.group] for entry in commit.entries}
         for listener in self._listeners:
             try:
@@ -181,62 +180,15 @@ class BatchingStore(ABC):
             await asyncio.wait([self._worker])
 
     @abstractmethod
-    async def open(self) -> None: ...
-
-    @abstractmethod
-    async def check(self) -> None: ...
-
-    @abstractmethod
     async def _persist(
         self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
     ) -> None:
         """Make the commits and the states they lead to durable, all or nothing."""
 
-    @abstractmethod
-    def commits(self, after: int) -> AsyncIterator[Commit]: ...
-
-    @abstractmethod
-    async def keyed(self, owner: str, name: str) -> Keyed | None: ...
-
-    @abstractmethod
-    async def answered(self, key: Key, status: int, answer: bytes) -> None: ...
-
-    @abstractmethod
-    async def records(self, ids: Collection[str]) -> Mapping[str, Event]: ...
-
-    @abstractmethod
-    async def past(
-        self, *, group: str | None = None, limit: int = 100, before: str | None = None
-    ) -> Sequence[Event]: ...
-
-    @abstractmethod
-    async def caused_by(self, cause: str) -> Sequence[Event]: ...
-
-    @abstractmethod
-    async def caused_under(self, prefix: str) -> Sequence[Event]: ...
-
-    @abstractmethod
-    async def ids(self, prefix: str, limit: int) -> Sequence[str]: ...
-
-    @abstractmethod
-    async def history(self, wanted: HistoryQuery) -> Sequence[Record]: ...
-
-    @abstractmethod
-    async def prune(self, cutoff: Time, keeps: Callable[[Event], bool]) -> int: ...
-
     def _oldest_needed(self, cutoff: Time) -> Time:
-        """Commits go no further than the first that speaks of an active event."""
+        """Return the time of the oldest commit about an event that is still active: it is kept."""
         raised = (event.raised_at for group in self._groups.values() for event in group.events)
         return min(raised, default=cutoff)
-
-    @abstractmethod
-    async def save(self, sightings: PollSightings) -> None: ...
-
-    @abstractmethod
-    async def sightings(self) -> PollSightings: ...
-
-    @abstractmethod
-    async def copy(self, at: Time) -> Copy | None: ...
 
 
 def _fail(done: asyncio.Future[Commit | None], error: Exception) -> None:

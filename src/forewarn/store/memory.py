@@ -54,6 +54,9 @@ class MemoryStore(BatchingStore):
         super().__init__()
         self.disk = disk or Disk()
 
+    def size(self) -> int:
+        return 0
+
     async def check(self) -> None:
         pass
 
@@ -130,9 +133,6 @@ class MemoryStore(BatchingStore):
         raised = takewhile(lambda event: event.id != before, self.disk.events.values())
         over = [event for event in raised if event.status.over and group in (None, event.group)]
         return list(reversed(over))[:limit]
-
-    async def caused_by(self, cause: str) -> Sequence[Event]:
-        return [event for event in self.disk.events.values() if event.cause == cause]
 
     async def caused_under(self, prefix: str) -> Sequence[Event]:
         return [event for event in self.disk.events.values() if event.cause.startswith(prefix)]

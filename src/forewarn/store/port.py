@@ -1,12 +1,13 @@
-"""The port: what every engine offers.
+"""The port: what every store engine offers.
 
-`transact` is the one way to change state. Its `work` is a pure function of the states it is
-given and may be run again; one commit may span several groups. When `transact` returns, the
-commit is durable, swapped in, and every listener has been told, in that order.
+`transact` is the only way to change state. Its `work` is a pure function of the states that it is
+given, and may be called more than once; one commit may span several groups. When `transact`
+returns, the commit is durable, it is the state, and every listener was called, in that order.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import ChainMap
 from collections.abc import (
     AsyncIterator,
@@ -17,7 +18,7 @@ from collections.abc import (
     MutableMapping,
     Sequence,
 )
-from typing import IO, Protocol, TypeAlias
+from typing import IO, TypeAlias
 
 import msgspec
 
@@ -34,35 +35,35 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Key(msgspec.Struct, frozen=True):
-    """What a caller calls its request, so that the same one again does nothing more."""
+    """An idempotency key: a repeated request with the same key has no further effect."""
 
-    owner: str  # whose name for it this is
+    owner: str  # the caller that chose the name
     name: str
-    asked: str  # a digest of what was asked for
+    asked: str  # a digest of the request
 
 
 class Keyed(msgspec.Struct, frozen=True):
-    """A request with a key that has been carried out."""
+    """A request with a key that was carried out."""
 
     key: Key
-    seq: int  # the commit that did it
+    seq: int  # the commit that carried it out
     at: Time
-    status: int | None = None  # what was answered, as soon as that is known
+    status: int | None = None  # of the answer, once that is known
     answer: bytes = b""
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """What a work wants committed; without entries it only wants to know that what it has
-    seen is durable."""
+    """What a work wants committed. Without entries, it only waits until the states that it was
+    given are durable."""
 
     at: Time
-    lost: Duration = 0  # how much time nobody had served until then
+    lost: Duration = 0  # time in which the endpoint was not served, until then
     entries: tuple[Entry, ...] = ()
-    puts: tuple[Put, ...] = ()  # what changes beside the groups
-    after: Mapping[str, Group] = {}  # what the entries lead to, as far as it is known already
-    key: Key | None = None  # of the request that wants it
-    notes: tuple[str, ...] = ()  # what that is to be told
-    about: tuple[str, ...] = ()  # the events that it is about
+    puts: tuple[Put, ...] = ()  # changes of the registry
+    after: Mapping[str, Group] = {}  # the groups after the entries, as far as known already
+    key: Key | None = None  # of the request
+    notes: tuple[str, ...] = ()  # for the caller of the request
+    about: tuple[str, ...] = ()  # ids of the events that the request is about
 
 
 class Commit(msgspec.Struct, frozen=True):
@@ -72,51 +73,51 @@ class Commit(msgspec.Struct, frozen=True):
     entries: tuple[Entry, ...]
     puts: tuple[Put, ...] = ()
     key: Key | None = None
-    notes: tuple[str, ...] = ()  # with a key: what the caller is to be told
-    about: tuple[str, ...] = ()  # and of which events
-    words: tuple[Word, ...] = ()  # as kept: what only the states before it would tell, for readers
+    notes: tuple[str, ...] = ()  # with a key: as in `Batch`
+    about: tuple[str, ...] = ()  # likewise
+    words: tuple[Word, ...] = ()  # when stored: what readers could only learn from earlier states
 
 
 class PollSightings(msgspec.Struct, frozen=True, kw_only=True):
-    """The lossy side: written now and then, never waited for."""
+    """When groups and tokens were last seen. Saved now and then; what is newer may be lost."""
 
     seen: dict[str, int]  # by group, in time served
     served_until: Time | None = None
     lost: Duration = 0
-    firsts: tuple[Record, ...] = ()  # who was shown an event first, in order of time; not read back
-    used: dict[str, Time] = {}  # by token, when it was last used
-    copied: Time | None = None  # the state is a copy, made then, and nobody has served it since
-    restored: Time | None = None  # when a copy last became the state; these two are only read
+    firsts: tuple[Record, ...] = ()  # who was first shown an event, by time; never read back
+    used: dict[str, Time] = {}  # by token: when it was last used
+    copied: Time | None = None  # read only: the state is a copy, made then and not served since
+    restored: Time | None = None  # read only: when a copy last became the state
 
 
-Mark: TypeAlias = tuple[Time, int]  # a record's time and number: where a page ended
+Mark: TypeAlias = tuple[Time, int]  # time and number of the record that a page ended with
 
 
 class HistoryQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which records of the history: all that is said must hold."""
+    """Which records of the history are wanted: those that match every given field."""
 
-    machine: str | None = None  # that it is about, be it through an event
+    machine: str | None = None  # also of an event that the record is about
     group: str | None = None
-    groups: tuple[str, ...] | None = None  # one of these; what is about no group is not meant
+    groups: tuple[str, ...] | None = None  # any of these; records about no group do not match
     host: str | None = None
     event: str | None = None
     since: Time | None = None
-    until: Time | None = None  # and not later, nor then
-    what: tuple[What, ...] = ()  # one of these; empty: anything
+    until: Time | None = None  # exclusive
+    what: tuple[What, ...] = ()  # any of these; empty: all
     after: Mark | None = None
     before: Mark | None = None
-    after_seq: int | None = None  # those with a higher number, in the order of their numbers
+    after_seq: int | None = None  # with a higher number, in the order of numbers
     newest_first: bool = False
     limit: int = 100
 
 
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in a state file."""
+    """A summary of a state file."""
 
     schema: str
-    commit: int  # the number of the last one
-    at: Time | None  # until when it goes: its last commit, or until when its service served
-    copied_at: Time | None  # when the copy was made, if it is one
+    commit: int  # number of the last commit
+    at: Time | None  # of the last commit, or the end of the time served, if that is later
+    copied_at: Time | None  # when it was copied, if it is a copy
     groups: int
     machines: int
     active_events: int
@@ -124,7 +125,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Copy(msgspec.Struct, frozen=True):
-    """A copy of the state: a file that is gone when it is closed."""
+    """A copy of the state, in a file that is deleted when it is closed."""
 
     file: IO[bytes]
     size: int
@@ -132,24 +133,24 @@ class Copy(msgspec.Struct, frozen=True):
 
 
 class StoreFailed(Exception):
-    """A commit could not be made durable. Nothing of it has happened."""
+    """A commit could not be made durable. It did not happen."""
 
 
 class OutcomeUnknown(Exception):
     """A commit may or may not have happened, which only the next start can tell. Its callers must
-    not be told either, and the service has to stop (`store/sqlite/durability.py`)."""
+    get no answer, and the service has to stop (`store/sqlite/durability.py`)."""
 
 
 class StoreUnreadable(StoreFailed):
-    """What is not in memory could not be read."""
+    """Stored data could not be read."""
 
 
 class StoreUnusable(Exception):
-    """The store cannot be opened; the message is one line for whoever started the service."""
+    """The store cannot be opened. The message is one line for the operator."""
 
 
 class States(ChainMap[str, Group]):
-    """The groups by name; a group nobody has defined is an empty one. Beside them the rest."""
+    """The groups by name, where a group that is not defined is an empty one, and the registry."""
 
     def __init__(self, *maps: MutableMapping[str, Group], registry: Registry) -> None:
         super().__init__(*maps)
@@ -163,117 +164,124 @@ Work: TypeAlias = Callable[[States], Batch]
 Listener: TypeAlias = Callable[[Commit, Mapping[str, Group]], None]
 Measured: TypeAlias = Callable[[float, int, int, str], None]
 Stopping: TypeAlias = Callable[[OutcomeUnknown], None]
-Usher: TypeAlias = Callable[[Sequence[Commit], Mapping[str, Group]], Awaitable[None]]
+BeforeVisible: TypeAlias = Callable[[Sequence[Commit], Mapping[str, Group]], Awaitable[None]]
 
 
-class Store(Protocol):
+class Store(ABC):
     @property
+    @abstractmethod
     def groups(self) -> Mapping[str, Group]:
-        """The state as last committed."""
-        ...
+        """The groups as last committed, by name."""
 
     @property
+    @abstractmethod
     def registry(self) -> Registry:
-        """What stands beside the groups, as last committed. Only for looking at."""
-        ...
+        """What is stored besides the groups, as last committed. Read only."""
 
     @property
+    @abstractmethod
     def seq(self) -> int:
         """The number of the last commit; 0 if there is none."""
-        ...
 
+    @abstractmethod
     def healthy(self) -> str:
-        """Why the last write failed; empty if it did not."""
-        ...
+        """Return why the last write failed; empty if it did not."""
 
+    @abstractmethod
+    def size(self) -> int:
+        """Return how many bytes the state takes on disk; 0 if it is not on disk."""
+
+    @abstractmethod
     def skip(self, numbers: int) -> None:
-        """Let the number of the next commit be so much higher."""
-        ...
+        """Leave out so many numbers before the next commit."""
 
+    @abstractmethod
     async def open(self) -> None: ...
 
+    @abstractmethod
     async def close(self) -> None: ...
 
+    @abstractmethod
     def attach(self, listener: Listener) -> None:
-        """Call `listener` with every commit, in order, before its callers hear of it."""
-        ...
+        """Call `listener` with every commit, in order, before the callers of `transact` go on."""
 
+    @abstractmethod
     def measure(self, measured: Measured) -> None:
-        """Call it with every batch: how many seconds it took, how many works and commits there
-        were, and why it failed, if it did."""
-        ...
+        """Call `measured` for every batch: how many seconds it took, how many works and commits
+        it contained, and why it failed, if it did."""
 
+    @abstractmethod
     def on_unknown_outcome(self, stop: Stopping) -> None:
         """Register `stop`, to be called when the outcome of a commit is unknown, before any caller
         is answered. If it returns, the callers get OutcomeUnknown, and no more commits are made."""
-        ...
 
+    @abstractmethod
     async def check(self) -> None:
         """Check that the files are still those that were opened, and save what can be saved if they
         are not. Raises StoreFailed if commits cannot be made durable."""
-        ...
 
-    def precede(self, usher: Usher) -> None:
-        """Await `usher` with commits that are durable, and what they lead to, before these are
-        the state and any listener is told: so that others at a distance can be prepared."""
-        ...
+    @abstractmethod
+    def before_visible(self, call: BeforeVisible) -> None:
+        """Await `call` with commits that are durable, and the groups they lead to, before these
+        become the state and listeners are called. Lets other processes prepare for them."""
 
-    async def transact(self, work: Work) -> Commit | None: ...
+    @abstractmethod
+    async def transact(self, work: Work) -> Commit | None:
+        """Commit what `work` returns. Returns None if there was nothing to commit."""
 
+    @abstractmethod
     def commits(self, after: int) -> AsyncIterator[Commit]:
-        """In commit order, without a gap, from the oldest that is kept after `after` up to the
-        last commit there is."""
-        ...
+        """Iterate over the commits after number `after`, in order and without a gap, from the
+        oldest that is still stored to the last one."""
 
+    @abstractmethod
     async def keyed(self, owner: str, name: str) -> Keyed | None:
-        """What has been carried out under this key, unless it is forgotten already."""
-        ...
+        """Return what was carried out under this key, unless it was forgotten already."""
 
+    @abstractmethod
     async def answered(self, key: Key, status: int, answer: bytes) -> None:
-        """Keep, durably, what was answered to a request that has been carried out."""
-        ...
+        """Store, durably, the answer to a request that was carried out."""
 
+    @abstractmethod
     async def records(self, ids: Collection[str]) -> Mapping[str, Event]:
-        """Events that are over, by id."""
-        ...
+        """Return those of the events that are over, by id."""
 
+    @abstractmethod
     async def past(
         self, *, group: str | None = None, limit: int = 100, before: str | None = None
     ) -> Sequence[Event]:
-        """Events that are over, the latest raised first; only those raised before one of which the
-        id is given, and none if that is not known any more."""
-        ...
+        """Return events that are over, the latest raised first. With `before`, an event's id: only
+        those raised before it, and none if it is not known any more."""
 
-    async def caused_by(self, cause: str) -> Sequence[Event]:
-        """Every event with this cause, in the order of raising, those that are over included."""
-        ...
-
+    @abstractmethod
     async def caused_under(self, prefix: str) -> Sequence[Event]:
-        """Every event whose cause begins so, in the order of raising, over or not."""
-        ...
+        """Return every event whose cause starts with `prefix`, in the order of raising, over or
+        not."""
 
+    @abstractmethod
     async def ids(self, prefix: str, limit: int) -> Sequence[str]:
-        """Of events whose id begins so, over or not."""
-        ...
+        """Return ids of events that start with `prefix`, over or not."""
 
+    @abstractmethod
     async def history(self, wanted: HistoryQuery) -> Sequence[Record]:
-        """At most `limit` records, in order of their time and then of their number; or, after a
-        number, in order of that: whoever goes on from the last misses none."""
-        ...
+        """Return at most `limit` records, ordered by time and then by number; or, with
+        `after_seq`, by number, so that a reader that continues from the last one misses none."""
 
+    @abstractmethod
     async def prune(self, cutoff: Time, keeps: Callable[[Event], bool]) -> int:
-        """Forget what was over before the cutoff, but for events that `keeps` wants kept. What is
-        active, and the newest commit, always stay; keys stay as long as their commits. How many
-        records are gone?"""
-        ...
+        """Forget what was over before the cutoff, except for events for which `keeps` is true.
+        Active events and the newest commit always stay; keys stay as long as their commits.
+        Returns how many records were removed."""
 
+    @abstractmethod
     async def save(self, sightings: PollSightings) -> None:
-        """Of those who were shown an event first, only the first ever is written down."""
-        ...
+        """Store the sightings. Of the records of who was first shown an event, only the first ever
+        is stored."""
 
+    @abstractmethod
     async def sightings(self) -> PollSightings: ...
 
+    @abstractmethod
     async def copy(self, at: Time) -> Copy | None:
-        """All of it as it is at one moment, without keeping commits waiting; None if nothing of
-        it is on disk."""
-        ...
+        """Return a copy of the whole state at one moment, without delaying commits; None if the
+        state is not on disk."""

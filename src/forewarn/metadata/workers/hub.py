@@ -88,7 +88,7 @@ class Hub:
         self._tally = WorkerMetrics()
         self._waits = Histogram(WAITS)
         self._calls = Calls(upstream, tasks)
-        store.precede(self._usher)
+        store.before_visible(self._before_visible)
         store.attach(self._on_commit)
 
     # What the service is told of its workers.
@@ -160,7 +160,7 @@ class Hub:
 
     # A commit on its way.
 
-    async def _usher(self, commits: Sequence[Commit], after: Mapping[str, Group]) -> None:
+    async def _before_visible(self, commits: Sequence[Commit], after: Mapping[str, Group]) -> None:
         self._last = commits[-1].seq
         begun = guard.monotonic()
         try:

@@ -24,7 +24,7 @@ from forewarn.service.upkeep.clock_acceptance import Accepted, ClockAcceptance
 from forewarn.store import Store, StoreUnusable
 from forewarn.store.sqlite import check
 from forewarn.store.sqlite.engine import SqliteStore
-from forewarn.store.sqlite.naming import beside
+from forewarn.store.sqlite.lock import companion
 
 _decode = msgspec.json.Decoder(Token).decode
 
@@ -90,7 +90,7 @@ async def _taken_up(
 
 
 def _parts(path: Path) -> list[Path]:
-    return [path, *(beside(path, end) for end in (".lock", "-wal", "-shm"))]
+    return [path, *(companion(path, end) for end in (".lock", "-wal", "-shm"))]
 
 
 def _hand_over(made: list[Path], path: Path) -> None:

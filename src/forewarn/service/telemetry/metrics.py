@@ -9,7 +9,6 @@ from __future__ import annotations
 import platform
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 from forewarn import __version__
 from forewarn.core import Now
@@ -40,9 +39,7 @@ REFUSED = (401, 403)  # to whoever has no token, or not the right one
 
 
 class ServiceMetrics:
-    def __init__(self, store: Store, feed: Feed, clock: Clock, state: Path | None = None) -> None:
-        """`state` is the file, if there is one."""
-        self._state = state
+    def __init__(self, store: Store, feed: Feed, clock: Clock) -> None:
         self._store = store
         self._feed = feed
         self.fleet_counts = FleetCounts(store)
@@ -123,7 +120,7 @@ class ServiceMetrics:
         yield gauge(
             "forewarn_state_bytes",
             "Size of the state file and of what lies beside it until it is part of it",
-            {(): sum(map(_size, _files(self._state)))},
+            {(): self._store.size()},
         )
         yield counter(
             "forewarn_history_pruned", "Records of the history that were too old", {(): pruned}
@@ -181,17 +178,6 @@ class ServiceMetrics:
             "Commits that whoever is furthest behind has not been sent",
             {(): self._feed.lag},
         )
-
-
-def _files(state: Path | None) -> list[Path]:
-    return [] if state is None else [state, state.with_name(state.name + "-wal")]
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
 
 
 def overdue(due: Time | None, now: Now) -> float:

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from forewarn.store.port import StoreUnusable
 from forewarn.store.sqlite import wal_check
-from forewarn.store.sqlite.lock import in_use, watched
-from forewarn.store.sqlite.naming import beside
+from forewarn.store.sqlite.lock import companion, in_use, watched
 from forewarn.store.sqlite.schema import SCHEMA_VERSION, metadata
 
 MAGIC = b"SQLite format 3\x00"
@@ -34,7 +33,7 @@ INSTEAD = "restore a backup (forewarn restore), or move it away to begin anew"
 
 def check_file(path: Path) -> str | None:
     """The schema of the file there, None if there is none yet; or why it cannot be used."""
-    wal = beside(path, "-wal")
+    wal = companion(path, "-wal")
     if not path.exists():
         if _size(wal):
             raise StoreUnusable(
@@ -87,7 +86,7 @@ def reading(path: Path, *, watched_already: bool = False) -> Iterator[sqlite3.Co
     it, it is read as it lies there, without so much as a lock."""
     with contextlib.ExitStack() as stack:
         alone = watched_already or stack.enter_context(watched(path)) is None
-        as_is = "&immutable=1" if alone and not _size(beside(path, "-wal")) else ""
+        as_is = "&immutable=1" if alone and not _size(companion(path, "-wal")) else ""
         connection = sqlite3.connect(
             f"{path.resolve().as_uri()}?mode=ro{as_is}", uri=True, isolation_level=None
         )
@@ -130,7 +129,7 @@ def missing_columns(connection: sqlite3.Connection) -> list[str]:
 
 
 def _check_rights(path: Path) -> None:
-    parts = [path, *(p for p in (beside(path, "-wal"), beside(path, "-shm")) if p.exists())]
+    parts = [path, *(p for p in (companion(path, "-wal"), companion(path, "-shm")) if p.exists())]
     for part in parts:
         if not os.access(part, os.R_OK | os.W_OK):
             raise StoreUnusable(

@@ -23,6 +23,8 @@ from forewarn.support.logs import logger
 
 Told = Callable[[str, str, Path], None]
 
+MIGRATIONS = Path(__file__).parent / "migrations"
+
 log = logger("forewarn")
 
 
@@ -59,6 +61,25 @@ def engine(path: Path) -> sa.Engine:
     return made
 
 
+def migrate_to(connection: sa.Connection, target: str) -> None:
+    """Apply the migrations from the schema that is found up to `target`, in the transaction that is
+    open. Imports Alembic, which an ordinary start does not need."""
+    from alembic.config import Config
+    from alembic.runtime.environment import EnvironmentContext
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    scripts = ScriptDirectory.from_config(config)
+
+    def steps(revision: tuple[str, ...], _context: object) -> object:
+        return scripts._upgrade_revs(target, revision)  # type: ignore[arg-type]
+
+    with EnvironmentContext(config, scripts, fn=steps) as environment:
+        environment.configure(connection=connection)
+        environment.run_migrations()
+
+
 def _create(path: Path) -> None:
     with copy.temporary(path) as unfinished:
         copy.new(unfinished)
@@ -85,15 +106,13 @@ def _up_to_date(path: Path, *, migrate: bool, told: Told) -> None:
     check.check_schema(path, found, migrate=migrate)
     if found == s.SCHEMA_VERSION:
         return
-    from forewarn.store.sqlite.migrate import run
-
     kept = copy.keep(path, f".schema-{found}", at)
     with contextlib.ExitStack() as stack:
         made = engine(path)
         stack.callback(made.dispose)
         with made.begin() as connection:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
-            run(connection, s.SCHEMA_VERSION)
+            migrate_to(connection, s.SCHEMA_VERSION)
     told(found, s.SCHEMA_VERSION, kept)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from forewarn.core import Time
 from forewarn.store.port import Contents, Copy, StoreUnusable
 from forewarn.store.sqlite import check, verify
-from forewarn.store.sqlite.naming import beside
+from forewarn.store.sqlite.lock import companion
 from forewarn.store.sqlite.write import COPIED
 
 TEMPORARY = ".unfinished-"  # in the names of copies that are being made
@@ -61,7 +61,7 @@ def link(file: Path, state: Path, ending: str) -> Path:
     """Give a file another name beside the state: the first that is free."""
     number = 1
     while True:
-        kept = beside(state, ending if number == 1 else f"{ending}-{number}")
+        kept = companion(state, ending if number == 1 else f"{ending}-{number}")
         try:
             _second_name(file, kept)
         except FileExistsError:

@@ -25,7 +25,7 @@ import os
 import sqlite3
 from pathlib import Path
 
-from forewarn.store.sqlite.naming import beside
+from forewarn.store.sqlite.lock import companion
 
 REWRITE_BYTES = 1024 * 1024  # bytes of the log that are read and written at a time
 
@@ -41,7 +41,7 @@ def rewrite_log(path: Path) -> bool:
     """Make durable everything that can be read from the log. Returns False if it is empty.
 
     Raises OSError if the disk fails, in which case nothing has changed."""
-    log = beside(path, "-wal")
+    log = companion(path, "-wal")
     try:
         descriptor = os.open(log, os.O_RDWR)
     except FileNotFoundError:

@@ -44,17 +44,15 @@ from forewarn.store.sqlite import (
     connect,
     copy,
     durability,
-    history_query,
-    load,
     prune,
+    read,
 )
 from forewarn.store.sqlite import schema as s
 from forewarn.store.sqlite import (
     write as rows,
 )
 from forewarn.store.sqlite.file_identity import Identity
-from forewarn.store.sqlite.lock import Lock
-from forewarn.store.sqlite.naming import beside
+from forewarn.store.sqlite.lock import Lock, companion
 from forewarn.support.logs import logger
 
 PAGE = 256  # commits read at a time
@@ -104,6 +102,9 @@ class SqliteStore(BatchingStore):
     def healthy(self) -> str:
         return self._unknown or self._files_trouble or super().healthy()
 
+    def size(self) -> int:
+        return sum(map(_size, (self.path, companion(self.path, "-wal"))))
+
     async def check(self) -> None:
         await self._written(self._check_files)
 
@@ -144,10 +145,6 @@ class SqliteStore(BatchingStore):
             query = query.where(s.events.c.ordinal < mark)
         return await self._events(query.order_by(s.events.c.ordinal.desc()).limit(limit))
 
-    async def caused_by(self, cause: str) -> Sequence[Event]:
-        query = sa.select(s.events.c.body).where(s.events.c.cause == cause)
-        return await self._events(query.order_by(s.events.c.ordinal))
-
     async def caused_under(self, prefix: str) -> Sequence[Event]:
         query = sa.select(s.events.c.body).where(_begins(s.events.c.cause, prefix))
         return await self._events(query.order_by(s.events.c.ordinal))
@@ -155,14 +152,14 @@ class SqliteStore(BatchingStore):
     async def ids(self, prefix: str, limit: int) -> Sequence[str]:
         query = sa.select(s.events.c.id).where(_begins(s.events.c.id, prefix)).limit(limit)
 
-        def read() -> list[str]:
+        def select() -> list[str]:
             with self._connection() as connection:
                 return list(connection.scalars(query))
 
-        return await self._read(read)
+        return await self._read(select)
 
     async def history(self, wanted: HistoryQuery) -> Sequence[Record]:
-        query = history_query.statement(wanted)
+        query = read.history_statement(wanted)
         return await self._read(self._read_history, query, thread=self._reading)
 
     async def prune(self, cutoff: Time, keeps: Callable[[Event], bool]) -> int:
@@ -286,7 +283,7 @@ class SqliteStore(BatchingStore):
         leads to that state file, start a new log."""
         if self._engine is None:
             raise StoreFailed(f"{self.path}: the store is closed")
-        log_path = beside(self.path, "-wal")
+        log_path = companion(self.path, "-wal")
         try:
             with self._engine.connect() as connection:
                 self._take_in_log(connection)
@@ -297,12 +294,12 @@ class SqliteStore(BatchingStore):
                         " or restart the service"
                     )
                 if found.log not in (None, self._files.log) and found.log_size:
-                    log_path.replace(beside(self.path, SET_ASIDE))  # SQLite would remove it
+                    log_path.replace(companion(self.path, SET_ASIDE))  # SQLite would remove it
                 # SQLite refuses this while another process has the state open; it is retried.
                 self._reading.submit(self._close_reader).result()
                 connection.exec_driver_sql("PRAGMA journal_mode=DELETE")
                 connection.exec_driver_sql("PRAGMA journal_mode=WAL")
-                load.newest(connection)  # which opens the log
+                read.last_commit(connection)  # which opens the log
             copy.sync(self.path.parent)
         except (sa.exc.DBAPIError, OSError) as error:
             raise StoreFailed(
@@ -346,9 +343,9 @@ class SqliteStore(BatchingStore):
 
     def _load(self) -> None:
         with self._connection() as connection:
-            self._groups = load.groups(connection)
-            self._registry = load.registry(connection)
-            self._seq = load.newest(connection)
+            self._groups = read.groups(connection)
+            self._registry = read.registry(connection)
+            self._seq = read.last_commit(connection)
 
     def _write(
         self, commits: Sequence[Commit], before: Mapping[str, Group], after: Mapping[str, Group]
@@ -368,11 +365,11 @@ class SqliteStore(BatchingStore):
             return prune.prune_commits(connection, cutoff, newest, PRUNE_SLICE)
 
     async def _events(self, query: sa.Select[Any]) -> Sequence[Event]:
-        def read() -> list[Event]:
+        def select() -> list[Event]:
             with self._connection() as connection:
                 return [_event.decode(body) for body in connection.scalars(query)]
 
-        return await self._read(read)
+        return await self._read(select)
 
     def _keyed(self, owner: str, name: str) -> Keyed | None:
         k = s.keys.c
@@ -425,7 +422,7 @@ class SqliteStore(BatchingStore):
 
     def _read_history(self, query: sa.Select[Any]) -> list[Record]:
         with self._beside() as connection:
-            return list(history_query.records(connection.execute(query)))
+            return list(read.history_records(connection.execute(query)))
 
     def _page(self, after: int, until: int) -> list[Commit]:
         """Some of them; fewer if they are large."""
@@ -464,6 +461,13 @@ def _beyond(prefix: str) -> str:
     if following == SURROGATES.start:  # which stand for no character
         following = SURROGATES.stop
     return rest[:-1] + chr(following)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _only_reads(connection: Any, _record: object) -> None:

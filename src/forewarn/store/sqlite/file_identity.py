@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from forewarn.store.sqlite.naming import beside
+from forewarn.store.sqlite.lock import companion
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -24,11 +24,11 @@ class Identity(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, path: Path) -> Identity:
-        log = _status(beside(path, "-wal"))
+        log = _status(companion(path, "-wal"))
         return cls(
             _inode(_status(path)),
             _inode(log),
-            _inode(_status(beside(path, "-shm"))),
+            _inode(_status(companion(path, "-shm"))),
             log.st_size if log is not None else 0,
         )
 

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import IO
 
 from forewarn.store.port import StoreUnusable
-from forewarn.store.sqlite.naming import beside
 
 LOOKERS_WITHIN = 10.0  # seconds that a start waits for those who only look at the file
 LOOK_AGAIN = 0.05  # seconds between two tries
@@ -83,9 +82,14 @@ class Lock:
         self._file.close()
 
 
+def companion(path: Path, suffix: str) -> Path:
+    """Return the path of a file that belongs to the state file: its log, index, lock, or a copy."""
+    return path.with_name(path.name + suffix)
+
+
 def locked(path: Path) -> Lock:
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = _private(beside(path, ".lock")).open("a+")
+    file = _private(companion(path, ".lock")).open("a+")
     try:
         _take(path, lambda how: _got(file, how), lambda: in_use(path, file))
         lock = Lock(file)
@@ -105,7 +109,7 @@ def watched(path: Path) -> Iterator[IO[str] | None]:
     process has it open under another name, because its log is not here then."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(FileNotFoundError):  # then nobody has it under this name
-            lock = stack.enter_context(beside(path, ".lock").open("r"))
+            lock = stack.enter_context(companion(path, ".lock").open("r"))
             if not _got(lock, fcntl.LOCK_SH):
                 yield lock
                 return

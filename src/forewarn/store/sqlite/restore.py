@@ -17,8 +17,7 @@ import msgspec
 from forewarn.core import Time
 from forewarn.store.port import Contents, OutcomeUnknown, StoreUnusable
 from forewarn.store.sqlite import check, copy, verify
-from forewarn.store.sqlite.lock import locked
-from forewarn.store.sqlite.naming import beside
+from forewarn.store.sqlite.lock import companion, locked
 
 KEPT = ".before-restore"
 
@@ -34,7 +33,7 @@ def restore(backup: Path, state: Path, at: Time, *, force: bool = False) -> Rest
     state = state.resolve()
     found = _checked(backup, state)
     with contextlib.closing(locked(state)):
-        _hand_over(beside(state, ".lock"), state)
+        _hand_over(companion(state, ".lock"), state)
         copy.sweep(state)
         replaces = _there(state, force=force)
         with copy.temporary(state) as made:
@@ -89,10 +88,10 @@ def _set_aside(state: Path) -> Path:
     _forget_second_names(state)
     kept = copy.link(state, state, KEPT) if state.exists() else _free(state)
     for ending in ("-wal", "-journal"):
-        part = beside(state, ending)
+        part = companion(state, ending)
         if part.exists():
-            part.rename(beside(kept, ending))
-    beside(state, "-shm").unlink(missing_ok=True)
+            part.rename(companion(kept, ending))
+    companion(state, "-shm").unlink(missing_ok=True)
     copy.sync(state.parent)
     return kept
 
@@ -124,11 +123,11 @@ def _hand_over(made: Path, state: Path) -> None:
 def _free(state: Path) -> Path:
     number = 1
     while True:
-        kept = beside(state, KEPT if number == 1 else f"{KEPT}-{number}")
+        kept = companion(state, KEPT if number == 1 else f"{KEPT}-{number}")
         if not kept.exists() and not _log(kept).exists():
             return kept
         number += 1
 
 
 def _log(state: Path) -> Path:
-    return beside(state, "-wal")
+    return companion(state, "-wal")

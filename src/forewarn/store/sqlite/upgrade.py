@@ -14,8 +14,8 @@ import msgspec
 import sqlalchemy as sa
 
 from forewarn.store.port import StoreUnusable
-from forewarn.store.sqlite import connect, load
-from forewarn.store.sqlite.naming import beside
+from forewarn.store.sqlite import connect, read
+from forewarn.store.sqlite.lock import companion
 from forewarn.store.sqlite.schema import SCHEMA_VERSION
 
 
@@ -29,7 +29,7 @@ def upgrade(state: Path) -> Upgraded:
     """Raises StoreUnusable, also if a service has the file. Then it is as it was, unless the
     message says where that is kept."""
     state = state.resolve()
-    if not state.exists() and not beside(state, "-wal").exists():
+    if not state.exists() and not companion(state, "-wal").exists():
         raise StoreUnusable(f"{state} is not there; name a state file")
     done = [Upgraded(SCHEMA_VERSION, SCHEMA_VERSION, None)]
 
@@ -53,8 +53,8 @@ def _read_all(state: Path) -> None:
     engine = connect.engine(state)
     try:
         with engine.begin() as connection:
-            load.groups(connection)
-            load.registry(connection)
+            read.groups(connection)
+            read.registry(connection)
     finally:
         engine.dispose()
 
@@ -64,6 +64,6 @@ def _hand_over(state: Path, kept: Path | None) -> None:
     if os.geteuid() != 0 or not state.exists():
         return
     like = state.stat()
-    for made in (beside(state, ".lock"), kept):
+    for made in (companion(state, ".lock"), kept):
         if made is not None and made.exists():
             os.chown(made, like.st_uid, like.st_gid, follow_symlinks=False)

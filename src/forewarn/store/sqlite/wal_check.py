@@ -11,7 +11,7 @@ import struct
 from pathlib import Path
 
 from forewarn.store.port import StoreUnusable
-from forewarn.store.sqlite.naming import beside
+from forewarn.store.sqlite.lock import companion
 
 HEADER = 32  # bytes
 FRAME = 24  # bytes before each page
@@ -36,7 +36,7 @@ def check_frames(path: Path, wal: Path) -> None:
     failed one by one; two that follow from each other were both acknowledged."""
     if _empty(wal):
         return
-    with beside(path, "-shm").open("rb") as index:
+    with companion(path, "-shm").open("rb") as index:
         (read,) = struct.unpack_from("=I", index.read(HEADER), READ_TO)
     with wal.open("rb") as file:
         head = file.read(HEADER)

@@ -23,7 +23,7 @@ from forewarn.store.port import Contents, Copy, States, StoreUnreadable
 from forewarn.store.sqlite import check, verify
 from forewarn.store.sqlite import copy as copying
 from forewarn.store.sqlite.engine import SqliteStore
-from forewarn.store.sqlite.naming import beside
+from forewarn.store.sqlite.lock import companion
 from forewarn.store.sqlite.restore import Restored, restore
 from forewarn.store.sqlite.schema import SCHEMA_VERSION
 from helpers.state_files import (
@@ -73,7 +73,7 @@ def test_a_copy_is_one_file_for_its_owner_alone_that_says_it_is_a_copy(tmp_path:
 def test_what_a_killed_service_has_left_in_its_log_is_in_the_copy(tmp_path: Path) -> None:
     state = killed(tmp_path / "state.db", "a", "b")
     backup = copied(state, tmp_path / "backup")
-    assert beside(state, "-wal").stat().st_size > 0  # and still there as well
+    assert companion(state, "-wal").stat().st_size > 0  # and still there as well
     assert groups_in(backup) == groups_in(state) == {"a", "b"}
 
 
@@ -257,7 +257,7 @@ def test_a_state_that_is_there_stays_unless_one_insists_and_is_kept_then(tmp_pat
     assert names(tmp_path) == before
     first = restored(backup, state, force=True)
     assert first.kept == tmp_path / "state.db.before-restore"
-    assert not beside(state, "-wal").exists()
+    assert not companion(state, "-wal").exists()
     assert groups_in(state) == {"a"}
     again = restored(backup, state, force=True)
     assert again.kept == tmp_path / "state.db.before-restore-2"
@@ -284,11 +284,11 @@ def test_a_damaged_state_is_replaced_and_kept_with_its_log(tmp_path: Path) -> No
     state = killed(tmp_path / "state.db", "a")
     backup = copied(grown(tmp_path / "old.db", "b"), tmp_path / "backup")
     state.write_bytes(b"garbage" * 1_000)
-    log = beside(state, "-wal").read_bytes()
+    log = companion(state, "-wal").read_bytes()
     done = restored(backup, state, force=True)
     assert done.kept is not None
     assert done.kept.read_bytes() == b"garbage" * 1_000
-    assert beside(done.kept, "-wal").read_bytes() == log
+    assert companion(done.kept, "-wal").read_bytes() == log
     assert groups_in(state) == {"b"}
 
 
@@ -300,7 +300,7 @@ def test_a_log_without_its_state_is_in_nobodys_way_but_kept(tmp_path: Path) -> N
         restored(backup, state)
     done = restored(backup, state, force=True)
     assert done.kept is not None
-    assert beside(done.kept, "-wal").exists()
+    assert companion(done.kept, "-wal").exists()
     assert groups_in(state) == {"b"}
 
 
@@ -415,7 +415,7 @@ def test_a_restore_that_is_killed_at_any_step_leaves_the_one_or_the_other(tmp_pa
         if now == {"b", "c"}:  # it can simply be done again
             restored(backup, state, force=True)
             assert groups_in(state) == {"a"}
-        assert groups_in(beside(state, ".before-restore")) == {"b", "c"}
+        assert groups_in(companion(state, ".before-restore")) == {"b", "c"}
         assert not [name for name in names(state.parent) if copying.TEMPORARY in name]
     assert found == sorted(found)  # first always the old, then always the new
     assert found.count(True) > 1

@@ -22,7 +22,7 @@ from forewarn.core import Now
 from forewarn.store import MemoryStore, OutcomeUnknown, StoreFailed, StoreUnusable
 from forewarn.store.port import HistoryQuery, PollSightings, StoreUnreadable
 from forewarn.store.sqlite.engine import SqliteStore
-from forewarn.store.sqlite.naming import beside
+from forewarn.store.sqlite.lock import companion
 from helpers.state_files import WRECKS, defining, groups_in, grown, killed, names, sql
 
 NOW = Now(at=1_800_000_000_000_000)
@@ -111,7 +111,7 @@ def damage(path: Path, at: int) -> None:
 def test_a_log_that_cannot_be_read_is_not_taken_for_an_empty_one(tmp_path: Path, at: int) -> None:
     """SQLite would go on without a word, and without the commits in it."""
     path = killed(tmp_path / "state.db", "a", "b")
-    log = beside(path, "-wal")
+    log = companion(path, "-wal")
     damage(log, at)
     said = refused(path)
     assert "state.db-wal is damaged, and the newest commits of state.db are in it" in said
@@ -123,7 +123,7 @@ def test_a_log_that_is_damaged_in_its_middle_is_not_read_half(tmp_path: Path) ->
     """SQLite would take the damage for the end."""
     groups = [f"g{n}" for n in range(8)]
     path = killed(tmp_path / "state.db", *groups)
-    log = beside(path, "-wal")
+    log = companion(path, "-wal")
     whole = log.read_bytes()
     for at in (100, len(whole) // 3, len(whole) // 2):
         damage(log, at)
@@ -135,7 +135,7 @@ def test_a_log_that_is_damaged_in_its_middle_is_not_read_half(tmp_path: Path) ->
 
 def test_a_log_that_a_crash_has_cut_off_is_read_to_there(tmp_path: Path) -> None:
     path = killed(tmp_path / "state.db", "a", "b")
-    log = beside(path, "-wal")
+    log = companion(path, "-wal")
     os.truncate(log, log.stat().st_size - 100)
     assert groups_in(path) == {"a"}
 
@@ -154,7 +154,7 @@ def as_nobody(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     imports = "import asyncio, sys\nfrom pathlib import Path\n"
     imports += "from forewarn.store import StoreUnusable\n"
     imports += "from forewarn.store.sqlite.engine import SqliteStore\n"
-    imports += "import forewarn.store.sqlite.migrate\n"
+    imports += "import alembic.runtime.environment, alembic.script\n"
     argv = [sys.executable, "-c", imports + drop + code, *arguments]
     return subprocess.run(argv, capture_output=True, text=True, timeout=60)
 
@@ -287,13 +287,13 @@ async def found_in(path: Path) -> set[str]:
 def removed(*endings: str) -> Callable[[Path], None]:
     def lose(path: Path) -> None:
         for ending in endings:
-            beside(path, ending).unlink()
+            companion(path, ending).unlink()
 
     return lose
 
 
 def replaced_by_an_older_one(path: Path) -> None:
-    log = beside(path, "-wal")
+    log = companion(path, "-wal")
     older = log.read_bytes()[:-1000]
     log.unlink()
     log.write_bytes(older)
@@ -341,7 +341,7 @@ def test_a_log_that_is_lost_while_somebody_reads_is_saved_and_begun_anew_later(
     async def body(store: SqliteStore) -> None:
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as reader:
             reader.execute("SELECT count(*) FROM commits").fetchall()
-            beside(path, "-wal").unlink()
+            companion(path, "-wal").unlink()
             with pytest.raises(StoreFailed, match="removed, replaced or truncated while in use"):
                 await store.transact(defining("b"))
             assert "could not be saved yet" in store.healthy()
@@ -359,7 +359,7 @@ def test_a_log_that_was_cut_off_while_in_use_takes_no_commits(tmp_path: Path) ->
     path = tmp_path / "state.db"
 
     async def body(store: SqliteStore) -> None:
-        os.truncate(beside(path, "-wal"), 0)
+        os.truncate(companion(path, "-wal"), 0)
         for _ in range(2):
             with pytest.raises(StoreFailed, match="truncated while in use, and its contents"):
                 await store.transact(defining("b"))

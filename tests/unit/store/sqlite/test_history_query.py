@@ -17,9 +17,9 @@ from forewarn.core.history import What
 from forewarn.core.registry import HostPut
 from forewarn.store import Batch
 from forewarn.store.port import HistoryQuery
-from forewarn.store.sqlite import engine, history_query
+from forewarn.store.sqlite import engine, read
+from forewarn.store.sqlite.connect import migrate_to as migrate
 from forewarn.store.sqlite.engine import SqliteStore
-from forewarn.store.sqlite.migrate import run as migrate
 
 AT = 1_800_000_000_000_000
 
@@ -199,7 +199,7 @@ def test_among_many_records_what_is_asked_for_is_found_by_an_index(
     large: Path, wanted: HistoryQuery
 ) -> None:
     made = sa.create_engine(f"sqlite:///{large}")
-    text = history_query.statement(wanted).compile(made, compile_kwargs={"literal_binds": True})
+    text = read.history_statement(wanted).compile(made, compile_kwargs={"literal_binds": True})
     made.dispose()
     with sqlite3.connect(large) as connection:
         plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}")]

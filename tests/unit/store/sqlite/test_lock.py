@@ -18,8 +18,7 @@ from forewarn.store.sqlite import check
 from forewarn.store.sqlite import copy as copying
 from forewarn.store.sqlite import lock as locking
 from forewarn.store.sqlite.engine import SqliteStore
-from forewarn.store.sqlite.lock import locked, watched
-from forewarn.store.sqlite.naming import beside
+from forewarn.store.sqlite.lock import companion, locked, watched
 from forewarn.store.sqlite.restore import restore
 from forewarn.store.sqlite.upgrade import upgrade
 from helpers.state_files import defining, grown, killed
@@ -33,7 +32,7 @@ def open_umask() -> Iterator[None]:
 
 
 def lock_of(state: Path) -> Path:
-    return beside(state, ".lock")
+    return companion(state, ".lock")
 
 
 async def opened(path: Path) -> None:
@@ -230,7 +229,7 @@ def keeps_its_locks(path: Path) -> None:
     argv = [sys.executable, "-c", LOOKED, str(path)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "1\n"
-    assert beside(path, "-wal").stat().st_size > 0
+    assert companion(path, "-wal").stat().st_size > 0
 
 
 def test_a_copy_is_another_file(running: Path, tmp_path: Path) -> None:

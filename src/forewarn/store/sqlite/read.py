@@ -1,8 +1,9 @@
-"""The history asked for: from what is wanted to one statement that indexes can serve, and back.
+"""From rows to values: the state as it was last committed, and records of the history.
 
-Records come in the order of their time and then of their number: a first sight is written down
-some seconds after it happened. Who follows the history asks by number instead, which is the order
-of writing. A page goes on where the last one ended, so nothing is counted.
+A history query is one statement that indexes can serve. Records come in the order of their time and
+then of their number: who was first shown an event is written some seconds after it happened. A
+reader that follows the history asks by number instead, which is the order of writing. A page
+continues where the last one ended, so nothing is counted.
 """
 
 from __future__ import annotations
@@ -13,15 +14,59 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from forewarn.core import Event
+from forewarn.core import Event, Group, Machine
+from forewarn.core.access import Token
+from forewarn.core.fleet import Host
 from forewarn.core.history import Record, What
+from forewarn.core.registry import Registry
+from forewarn.core.rollouts.model import Rollout
 from forewarn.store.port import HistoryQuery
 from forewarn.store.sqlite import schema as s
 
+_group = msgspec.json.Decoder(Group)
+_machine = msgspec.json.Decoder(Machine)
 _event = msgspec.json.Decoder(Event)
+_host = msgspec.json.Decoder(Host)
+_rollout = msgspec.json.Decoder(Rollout)
+_token = msgspec.json.Decoder(Token)
 
 
-def statement(wanted: HistoryQuery) -> sa.Select[Any]:
+def groups(connection: sa.Connection) -> dict[str, Group]:
+    """Return every group with its machines and its active events."""
+    machines: dict[str, list[Machine]] = {}
+    for row in connection.execute(sa.select(s.machines).order_by(s.machines.c.ordinal)):
+        machines.setdefault(row.group_name, []).append(_machine.decode(row.body))
+    events: dict[str, list[Event]] = {}
+    active = sa.select(s.events).where(~s.events.c.over).order_by(s.events.c.ordinal)
+    for row in connection.execute(active):
+        events.setdefault(row.group_name, []).append(_event.decode(row.body))
+    return {
+        row.name: msgspec.structs.replace(
+            _group.decode(row.body),
+            machines=tuple(machines.get(row.name, ())),
+            events=tuple(events.get(row.name, ())),
+        )
+        for row in connection.execute(sa.select(s.groups))
+    }
+
+
+def registry(connection: sa.Connection) -> Registry:
+    hosts = map(_host.decode, connection.scalars(sa.select(s.hosts.c.body)))
+    rollouts = map(_rollout.decode, connection.scalars(sa.select(s.rollouts.c.body)))
+    tokens = map(_token.decode, connection.scalars(sa.select(s.tokens.c.body)))
+    return Registry(
+        {host.name: host for host in hosts},
+        {rollout.id: rollout for rollout in rollouts},
+        {token.id: token for token in tokens},
+    )
+
+
+def last_commit(connection: sa.Connection) -> int:
+    """Return the number of the last commit; 0 if there is none."""
+    return connection.scalar(sa.select(sa.func.max(s.commits.c.seq))) or 0
+
+
+def history_statement(wanted: HistoryQuery) -> sa.Select[Any]:
     h, em = s.history.c, s.event_machines.c
     query = sa.select(s.history, s.events.c.body.label("event_body")).join_from(
         s.history, s.events, s.events.c.id == h.event, isouter=True
@@ -56,7 +101,7 @@ def statement(wanted: HistoryQuery) -> sa.Select[Any]:
     return query.order_by(*order).limit(wanted.limit)
 
 
-def records(rows: Iterable[Any]) -> Iterator[Record]:
+def history_records(rows: Iterable[Any]) -> Iterator[Record]:
     events: dict[str, Event] = {}
     for row in rows:
         alone = row.what.startswith("machine-")
