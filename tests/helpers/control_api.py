@@ -10,7 +10,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from forewarn.control.app import handlers
+from forewarn.control.openapi.document import operations
 from forewarn.testing import Service
+
+OPERATIONS = {name: operation for name, (_, operation) in operations(handlers()).items()}
 
 
 class Told(msgspec.Struct, frozen=True):

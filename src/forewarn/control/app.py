@@ -1,7 +1,7 @@
-"""The control API: HTTP in, verbs of the platform, shapes of `schema` out. Decides nothing.
+"""The control API: HTTP in, verbs of the platform, types of `schema` out. Decides nothing.
 
 Problems are RFC 9457. Which requests are admitted is decided in `http/admission.py`; the handlers
-are in `routes`, by subject.
+are in `routes`, by subject, each with the declaration of its operation.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from typing import Any
 from litestar import Litestar, Request, Response
 from litestar.di import Provide
 from litestar.exceptions import HTTPException
+from litestar.handlers import HTTPRouteHandler
 from litestar.plugins import PluginProtocol
 from litestar.plugins.core import MsgspecDIPlugin
 
+from forewarn.control.http import preconditions
 from forewarn.control.http.access_log import AccessLog
 from forewarn.control.http.admission import Admission
-from forewarn.control.http.ask import ask
-from forewarn.control.http.authorization import decided
-from forewarn.control.http.bodies import refuse_unread_body
-from forewarn.control.http.context import Context, came_to
+from forewarn.control.http.authorization import authorize
+from forewarn.control.http.bodies import refuse_inexact_body, refuse_unread_body
+from forewarn.control.http.context import CallContext, Context, context, current_context
 from forewarn.control.http.errors import (
     MAX_BODY,
     ProblemError,
@@ -33,7 +34,7 @@ from forewarn.control.http.errors import (
 )
 from forewarn.control.http.idempotency import IdempotencyKeys, Replayed, replayed
 from forewarn.control.http.parameters import known_only
-from forewarn.control.http.responses import RequestIds, ResponseHeaders
+from forewarn.control.http.responses import response_headers
 from forewarn.control.routes import (
     backup,
     clock,
@@ -42,7 +43,7 @@ from forewarn.control.routes import (
     faults,
     feed,
     fleet,
-    health,
+    groups,
     history,
     hosts,
     machines,
@@ -53,10 +54,11 @@ from forewarn.control.routes import (
 )
 from forewarn.store.port import StoreFailed
 
-ROOMS = (
+ROUTES = (
     status,
     clock,
     machines,
+    groups,
     events,
     hosts,
     fleet,
@@ -67,7 +69,6 @@ ROOMS = (
     faults,
     verdict,
     feed,
-    health,
     docs,
 )
 
@@ -75,39 +76,38 @@ ROOMS = (
 class App(Litestar):
     @staticmethod
     def _get_default_plugins(plugins: list[PluginProtocol]) -> list[PluginProtocol]:
-        """Only msgspec's. Pydantic is there because the commands' library needs it; to look at it,
-        and at its first version besides, would take a sixth of the time that a start takes."""
+        """Return msgspec's plugin alone. Pydantic is installed because the command line's library
+        needs it; importing it here, and its first version too, would take a sixth of the time that
+        a start takes."""
         return [*plugins, MsgspecDIPlugin()]
 
 
 class Api:
-    """An ASGI application: the handlers, at one service's desk."""
+    """The ASGI application of one service."""
 
-    def __init__(self, desk: Context) -> None:
+    def __init__(self, context: Context) -> None:
         self.handlers = handlers()
-        keys = IdempotencyKeys(desk)
-        self._app = RequestIds(
-            AccessLog(Admission(ResponseHeaders(self.handlers, keys), desk), desk)
-        )
-        self._desk = desk
+        self._app = AccessLog(Admission(self.handlers, context), context)
+        self._context = context
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        came_to.set(self._desk)
+        current_context.set(self._context)
         await self._app(scope, receive, send)
-
-
-async def _refuse_unknown_input(request: Request[Any, Any, Any]) -> Response[Any] | None:
-    return known_only(request) or await refuse_unread_body(request)
 
 
 @functools.cache
 def handlers() -> Litestar:
     return App(
-        [handler for room in ROOMS for handler in room.handlers(came_to.get)],
-        guards=[decided],
+        [
+            handler
+            for module in ROUTES
+            for handler in vars(module).values()
+            if isinstance(handler, HTTPRouteHandler)
+        ],
+        guards=[authorize],
         before_request=_refuse_unknown_input,
         request_max_body_size=MAX_BODY,
-        dependencies={"ask": Provide(ask)},
+        dependencies={"call": Provide(_call)},
         logging_config=None,
         exception_handlers={
             RefusedError: refused,
@@ -118,5 +118,19 @@ def handlers() -> Litestar:
             HTTPException: http_problem,
             Exception: surprise,
         },
-        openapi_config=None,  # it would load pages from elsewhere: see `routes/docs.py`
+        openapi_config=None,  # its pages load scripts from elsewhere: see `routes/docs.py`
     )
+
+
+async def _refuse_unknown_input(request: Request[Any, Any, Any]) -> Response[Any] | None:
+    return known_only(request) or await refuse_unread_body(request)
+
+
+async def _call(request: Request[Any, Any, Any]) -> CallContext:
+    """Bind the platform to this request: its caller, its key and its preconditions."""
+    await refuse_inexact_body(request)
+    state = request.scope["state"]
+    keys: IdempotencyKeys = state["keys"]
+    key = await keys.take(request)
+    precondition = await preconditions.expected(context(), request)
+    return context().call(state["caller"], response_headers(request.scope), key, precondition)

@@ -343,7 +343,7 @@ class Node:
         from forewarn.control.server.acceptor import doors
         from forewarn.control.server.protocol import OperatorsProtocol
 
-        desk = Context(
+        context = Context(
             store=self.store,
             platform=self.platform,
             hosts=self.hosts,
@@ -358,18 +358,18 @@ class Node:
             feed=self.feed,
             metrics=self.metrics,
             health=self.health,
-            names=lambda: self.control_names,
-            metadata=lambda: self.metadata_urls,
-            url_of=self.url_of,
+            host_names=lambda: self.control_names,
+            metadata_urls=lambda: self.metadata_urls,
+            metadata_url_of=self.url_of,
             next_due=self.scheduler.next_due,
             virtual_time=self.virtual_time,
-            readings=self._readings,
+            samples=self._readings,
             copy=self.store.copy,
         )
         certificates = self.certificates
         tls = (lambda: certificates.context) if certificates else None
         self.control_url = url(address.host, listener, "https" if tls else "http")
-        self.control_app = Api(desk)
+        self.control_app = Api(context)
         door = doors(tasks, self.config.operator_connections, tls)
         await serve(self.control_app, [listener], tasks, self._stack, OperatorsProtocol, door)
 

@@ -16,6 +16,7 @@ import structlog
 from litestar.handlers import HTTPRouteHandler
 
 from forewarn.control.http import authorization, token_attempts
+from forewarn.control.http.operation import operation_of
 from forewarn.control.routes import backup, history
 from forewarn.core.access import Role
 from forewarn.service.access.tokens import Created
@@ -130,7 +131,7 @@ def routes(service: Service) -> dict[str, HTTPRouteHandler]:
 def test_what_every_call_needs_is_decided(service: Service) -> None:
     """A new call fails this until somebody has thought about it."""
     found = {
-        name: (authorization.role_for(handler), bool(handler.opt.get("limits")))
+        name: (authorization.role_for(handler), operation_of(handler).respects_limits)
         for name, handler in routes(service).items()
     }
     assert found == ROLES

@@ -16,13 +16,12 @@ import pytest
 
 from forewarn.control.client import client
 from forewarn.control.client.client import ControlClient, Unreachable
-from forewarn.control.openapi.operations import OPERATIONS
 from forewarn.control.schema import core as s
 from forewarn.store.memory import Disk, MemoryStore
 from forewarn.store.port import Commit, Key, StoreFailed
 from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.testing import SAMPLE, Service
-from helpers.control_api import Told, ask
+from helpers.control_api import OPERATIONS, Told, ask
 
 SCHEDULE = {"type": "Reboot", "machines": ["web_0"]}
 SPOT = "web_2"  # of the sample fleet

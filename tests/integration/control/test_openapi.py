@@ -15,7 +15,6 @@ import typer
 from forewarn import __version__
 from forewarn.cli.app import app as commands
 from forewarn.control.openapi.field_texts import FIELDS
-from forewarn.control.openapi.operations import OPERATIONS
 from forewarn.control.routes import docs
 from forewarn.control.schema import types as words
 from forewarn.core import EventType, GroupKind, Source, Status
@@ -30,7 +29,7 @@ from forewarn.core.time import SECOND
 from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.service.rollouts import gates, request
 from forewarn.testing import SAMPLE, Service
-from helpers.control_api import ask
+from helpers.control_api import OPERATIONS, ask
 from helpers.paths import ROOT
 
 DOCS = ROOT / "docs"

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from forewarn.control.openapi.operations import OPERATIONS
 from forewarn.testing import Service
-from helpers.control_api import ask
+from helpers.control_api import OPERATIONS, ask
 
 FLEET = """
 hosts: [{name: h1, labels: {rack: r1}}, h2, {name: h10, labels: {rack: r1}}]
@@ -215,7 +214,7 @@ def test_events_by(service: Service) -> None:
         ("/v1/machines?host=h3", 404, "no host 'h3'"),
         ("/v1/machines?health=sick", 400, "no health of a host; there are healthy"),
         ("/v1/machines?limit=0", 400, "limit"),
-        ("/v1/machines?limit=1&limit=2", 400, "'limit' is said more than once"),
+        ("/v1/machines?limit=1&limit=2", 400, "'limit' is given more than once"),
         ("/v1/machines?gone=null", 400, "leave it out instead"),
         ("/v1/groups?kind=heap", 400, "no kind of group"),
         ("/v1/events?after=x", 400, "leave it out for the first page"),

@@ -14,9 +14,8 @@ from typer.testing import CliRunner
 
 from forewarn.cli.app import app
 from forewarn.control.http import preconditions
-from forewarn.control.openapi.operations import OPERATIONS
 from forewarn.testing import Service
-from helpers.control_api import Told, ask
+from helpers.control_api import OPERATIONS, Told, ask
 
 FLEET = """
 hosts: [h1, h2]

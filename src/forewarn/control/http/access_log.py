@@ -1,12 +1,14 @@
-"""Every call of the control API as a whole: measured, traced, and told in the log if it was meant
-to change something, or if we have failed at it. It stands outside of everything else.
+"""The outermost layer: gives every request an id, measures and traces it, and logs it if it was
+meant to change something or if the service failed.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections import OrderedDict
 from typing import Any
 
+from forewarn.control.http import problems
 from forewarn.control.http.context import Context
 from forewarn.control.http.token_attempts import network_of
 from forewarn.service.access.secret import hidden
@@ -15,6 +17,7 @@ from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 
+REQUEST_ID = b"x-request-id"
 LOOKS = ("GET", "HEAD", "OPTIONS")
 LASTING = ("/v1/feed", "/v1/changes")  # how long they last says nothing
 MAX_LOGGED_PATH = 200  # characters
@@ -24,56 +27,64 @@ log = logger("forewarn.control")
 
 
 class AccessLog:
-    """An ASGI application before another."""
+    """ASGI middleware around all others."""
 
-    def __init__(self, app: Any, desk: Context) -> None:
+    def __init__(self, app: Any, context: Context) -> None:
         self._app = app
-        self._metrics = desk.metrics
-        self._strangers = UnauthenticatedCalls()
+        self._metrics = context.metrics
+        self._unauthenticated = UnauthenticatedCalls()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, status = guard.monotonic(), 0
+        id = str(uuid.uuid4())
+        scope.setdefault("state", {})["request_id"] = id
+        started, status = guard.monotonic(), 0
 
-        async def sent(message: Any) -> None:
+        async def send_with_id(message: Any) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                headers = [*message["headers"], (REQUEST_ID, id.encode())]
+                message = {**message, "headers": headers}
             await send(message)
 
-        method = scope["method"]
-        with _span(scope, method) as span:
+        reset = problems.request_id.set(id)
+        with _span(scope, scope["method"]) as span:
             try:
-                await self._app(scope, receive, sent)
+                await self._app(scope, receive, send_with_id)
             finally:
-                seconds = guard.monotonic() - began
-                lasting = scope["path"] in LASTING
-                self._metrics.called(method, status, None if lasting else seconds)
-                otel.answered(span, status, _by(scope), f"{method} {_route(scope)}")
-                if method not in LOOKS or status >= 500:
-                    by = _by(scope)
-                    times = 1 if by else self._strangers.again(scope, status)
-                    if times:
-                        _tell(scope, by, status, seconds, times)
+                self._record(scope, span, status, guard.monotonic() - started)
+                problems.request_id.reset(reset)
+
+    def _record(self, scope: Any, span: Any, status: int, seconds: float) -> None:
+        method, by = scope["method"], _by(scope)
+        lasting = scope["path"] in LASTING
+        self._metrics.called(method, status, None if lasting else seconds)
+        otel.answered(span, status, by, f"{method} {_route(scope)}")
+        if method in LOOKS and status < 500:
+            return
+        times = 1 if by else self._unauthenticated.again(scope, status)
+        if times:
+            _log(scope, by, status, seconds, times)
 
 
 class UnauthenticatedCalls:
-    """Whoever is not let in may try as often as it likes; the log has a line a minute of it."""
+    """Throttles the log lines about callers without a valid token: one a minute per network."""
 
     def __init__(self) -> None:
         self._seen: OrderedDict[tuple[str, bool], LogThrottle] = OrderedDict()
 
     def again(self, scope: Any, status: int) -> int:
-        """How often this was to be told since it was told last; 0: it is not to be told now."""
+        """Return how many calls the next log line stands for; 0: do not log now."""
         address = (scope.get("client") or ("",))[0]
         key = network_of(address), status >= 500  # a fault is not hidden by refusals
-        seldom = self._seen.setdefault(key, LogThrottle())
+        throttle = self._seen.setdefault(key, LogThrottle())
         self._seen.move_to_end(key)
         while len(self._seen) > MAX_TOLD:
             self._seen.popitem(last=False)
-        return seldom.again()
+        return throttle.again()
 
 
 def _span(scope: Any, method: str) -> Any:
@@ -84,7 +95,7 @@ def _span(scope: Any, method: str) -> Any:
 
 
 def _route(scope: Any) -> str:
-    """As it is declared, so that no name or id is in it."""
+    """Return the path as it is declared, without names and ids."""
     return str(scope.get("path_template") or "unknown path")
 
 
@@ -93,11 +104,11 @@ def _by(scope: Any) -> str:
     return caller.name if caller is not None else ""
 
 
-def _tell(scope: Any, by: str, status: int, seconds: float, times: int) -> None:
+def _log(scope: Any, by: str, status: int, seconds: float, times: int) -> None:
     tell = log.error if status >= 500 else log.info
-    said = "carried out" if 0 < status < 400 else "refused" if 0 < status < 500 else "failed"
+    result = "carried out" if 0 < status < 400 else "refused" if 0 < status < 500 else "failed"
     tell(
-        f"a call was {said}" if said != "failed" else "a call failed",
+        f"a call was {result}" if result != "failed" else "a call failed",
         by=by or "nobody known",
         method=scope["method"],
         path=hidden(scope["path"][:MAX_LOGGED_PATH]),

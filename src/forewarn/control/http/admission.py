@@ -1,8 +1,8 @@
-"""What every request passes on its way in: is it for us, is it from a browser that was sent here by
-somebody else's page, and who asks?
+"""Admission of requests: is this one for us (Host), is it from a browser that was sent here by
+another site's page (Origin, Sec-Fetch-Site), and who is the caller (Authorization)?
 
-It stands before everything, unknown paths too, and adds to every answer what keeps browsers from
-doing more with it than showing it. What a caller may is `authorization.py`.
+It comes before the handlers, for unknown paths too. What a caller may do is `authorization.py`;
+what happens to the response is `responses.py`.
 """
 
 from __future__ import annotations
@@ -11,19 +11,15 @@ from collections.abc import Collection
 from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
-import msgspec
-
 from forewarn.control.http.authorization import TokenEnded
 from forewarn.control.http.context import LOCAL, Caller, Context
-from forewarn.control.http.errors import problem
-from forewarn.control.http.problems import PAGE
+from forewarn.control.http.idempotency import IdempotencyKeys
+from forewarn.control.http.problems import DOCUMENT_PATH, PAGE
+from forewarn.control.http.responses import ResponseWriter
 from forewarn.control.http.token_attempts import TokenAttempts
-from forewarn.control.openapi.document import PATH
 from forewarn.core.access import local
 from forewarn.service.access import secret
 from forewarn.support.logs import logger
-
-MAX_HIDDEN_ANSWER = 1024 * 1024  # bytes of an error that are looked through for secrets
 
 CHANGES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 BODIES = frozenset(
@@ -35,17 +31,9 @@ BODIES = frozenset(
         "text/x-yaml",
     }
 )
-HEADERS = {
-    b"x-content-type-options": b"nosniff",
-    b"cache-control": b"no-store",
-    b"referrer-policy": b"no-referrer",
-    b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'",
-    b"x-frame-options": b"DENY",
-    b"cross-origin-resource-policy": b"same-origin",
-}
-# What is open to everybody, token or not, and may be linked to: the same for all who ask.
-PAGES = frozenset({"/", PAGE, PATH, "/healthz", "/readyz"})
-HEADED = PAGES | {"/metrics"}  # of which the head alone may be asked for
+# Public, with or without a token, and may be linked to: the same for every caller.
+PAGES = frozenset({"/", PAGE, DOCUMENT_PATH, "/healthz", "/readyz"})
+HEADED = PAGES | {"/metrics"}  # which accept HEAD
 OURS = ("same-origin", "none")  # of Sec-Fetch-Site: a page of ours, or somebody typed the address
 
 Headers = dict[bytes, list[bytes]]
@@ -54,65 +42,70 @@ log = logger("forewarn.control")
 
 
 class Refusal(Exception):
-    """What whoever asked is told instead."""
+    """A request that is not passed on, with the status and detail of its problem."""
 
     def __init__(self, status: int, detail: str, **headers: str) -> None:
         super().__init__(detail)
-        self.status, self.detail, self.headers = status, detail, headers
+        self.status, self.detail = status, detail
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
 
 class Admission:
-    """An ASGI application before another."""
+    """ASGI middleware: passes a request on to the handlers, or refuses it."""
 
-    def __init__(self, app: Any, desk: Context) -> None:
+    def __init__(self, app: Any, context: Context) -> None:
         self._app = app
-        self._desk = desk
+        self._context = context
+        self._keys = IdempotencyKeys(context)
         self._attempts = TokenAttempts()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        answer = _Answer(send)
+        response = ResponseWriter(scope, send, self._keys)
         try:
             self._admit(scope)
         except Refusal as refusal:
-            await answer.refuse(refusal)
+            await response.refuse(refusal.status, refusal.detail, refusal.headers)
             return
         if scope["method"] == "HEAD" and scope["path"] in HEADED:
             scope = {**scope, "method": "GET"}  # the server leaves the body out
+        scope["state"]["keys"] = self._keys
         try:
-            await self._app(scope, receive, answer.send)
+            await self._app(scope, receive, response.send)
         except Exception as error:
-            if (ended := _ended(error)) is None:
+            if (ended := _token_ended(error)) is None:
                 raise
             log.warning("an answer was cut off", why=str(ended))  # the server hangs up, then
+        finally:
+            self._keys.release(scope)
 
     def _admit(self, scope: Any) -> None:
         headers: Headers = {}
         for name, value in scope["headers"]:
             headers.setdefault(name.lower(), []).append(value)
-        _no_secrets(scope, headers)
-        _one_way(scope)
-        _our_name(scope, headers, self._desk.names())
-        _our_page(scope, headers)
-        _readable(scope, headers)
+        _check_secrets(scope, headers)
+        _check_path(scope)
+        _check_host(scope, headers, self._context.host_names())
+        _check_origin(scope, headers)
+        _check_content_type(scope, headers)
         caller = self._caller(scope, headers)
         if caller is not None:
-            scope.setdefault("state", {})["caller"] = caller
+            scope["state"]["caller"] = caller
 
     def _caller(self, scope: Any, headers: Headers) -> Caller | None:
-        """Who asks; None: nobody, which will do for what is open to all. There no token is looked
-        at: whoever looks after the service may send one that is over."""
+        """Return the caller, or None for an anonymous one, which may read public pages. Tokens are
+        not looked at for those: a health check may well send one that has expired."""
         address = str((scope.get("client") or ("", 0))[0])
-        tokens = self._desk.tokens
+        tokens = self._context.tokens
         if not tokens.needed:
             return LOCAL if local(address) else None
-        said = headers.get(b"authorization")
-        if said is None or _is_page(scope):
+        values = headers.get(b"authorization")
+        if values is None or _is_page(scope):
             return None
-        scheme, _, text = said[0].decode("latin-1").partition(" ")
-        text = text.strip() if len(said) == 1 and scheme.lower() == "bearer" else ""
+        scheme, _, text = values[0].decode("latin-1").partition(" ")
+        text = text.strip() if len(values) == 1 and scheme.lower() == "bearer" else ""
         token = tokens.of(text)
         if token is None:
             if wait := self._attempts.wait(address):
@@ -122,22 +115,22 @@ class Admission:
                     retry_after=str(int(wait) + 1),
                 )
             self._attempts.failed(address, secret.id_of(text))
-            raise Refusal(401, _why(text))
+            raise Refusal(401, _token_problem(text))
         tokens.used(token)
         return Caller(name=token.name, role=token.role, limit=token.limit, token=token.id)
 
 
-def _ended(error: Exception) -> BaseException | None:
-    """What it was, if an answer was broken off because its token is over."""
+def _token_ended(error: Exception) -> BaseException | None:
+    """Return the `TokenEnded` behind an error that broke a response off, if there is one."""
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, BaseExceptionGroup) and (found := cause.subgroup(TokenEnded)):
-            return found.exceptions[0]
+        if isinstance(cause, BaseExceptionGroup) and (ended := cause.subgroup(TokenEnded)):
+            return ended.exceptions[0]
         cause = cause.__cause__
     return None
 
 
-def _why(text: str) -> str:
+def _token_problem(text: str) -> str:
     if not text:
         return "the Authorization header is not 'Bearer fw_…', a token of this service"
     return (
@@ -146,62 +139,8 @@ def _why(text: str) -> str:
     )
 
 
-class _Answer:
-    """What goes out: with the headers that every answer has, and errors without secrets."""
-
-    def __init__(self, send: Any) -> None:
-        self._send = send
-        self._held: Any = None  # the start of an error, until it is whole
-        self._body = bytearray()
-
-    async def refuse(self, refusal: Refusal) -> None:
-        made = problem(refusal.status, secret.hidden(refusal.detail))
-        body = msgspec.json.encode(made.content)
-        headers = [
-            (b"content-type", b"application/problem+json"),
-            (b"content-length", str(len(body)).encode()),
-        ]
-        for name, value in refusal.headers.items():
-            headers.append((name.replace("_", "-").encode(), value.encode()))
-        start = {"type": "http.response.start", "status": refusal.status, "headers": headers}
-        await self._send(_dressed(start))
-        await self._send({"type": "http.response.body", "body": body})
-
-    async def send(self, message: Any) -> None:
-        if message["type"] == "http.response.start":
-            if message["status"] >= 400:
-                self._held = message
-                return
-            message = _dressed(message)
-        elif message["type"] == "http.response.body" and self._held is not None:
-            self._body += message.get("body", b"")
-            if message.get("more_body") and len(self._body) < MAX_HIDDEN_ANSWER:
-                return
-            await self._release(message)
-            return
-        await self._send(message)
-
-    async def _release(self, message: Any) -> None:
-        start, self._held = self._held, None
-        body = secret.hidden_bytes(bytes(self._body))
-        if body != self._body:
-            kept = [(n, v) for n, v in start["headers"] if n.lower() != b"content-length"]
-            start = {**start, "headers": [*kept, (b"content-length", str(len(body)).encode())]}
-        await self._send(_dressed(start))
-        await self._send({**message, "body": body})
-
-
-def _dressed(start: Any) -> Any:
-    there = [(n, v) for n, v in start["headers"] if not n.lower().startswith(b"access-control-")]
-    known = {name.lower() for name, _ in there}
-    there += [(name, value) for name, value in HEADERS.items() if name not in known]
-    if start["status"] == 401 and b"www-authenticate" not in known:
-        there.append((b"www-authenticate", b'Bearer realm="forewarn"'))
-    return {**start, "headers": there}
-
-
-def _no_secrets(scope: Any, headers: Headers) -> None:
-    """Addresses are written down by whoever passes them on."""
+def _check_secrets(scope: Any, headers: Headers) -> None:
+    """Refuse tokens in URLs and odd headers: proxies and servers log those."""
     where = ""
     if secret.inside(scope.get("raw_path") or b"") or secret.inside(scope["path"].encode()):
         where = "in the path"
@@ -222,8 +161,8 @@ def _no_secrets(scope: Any, headers: Headers) -> None:
         )
 
 
-def _one_way(scope: Any) -> None:
-    """A path is written in one way, so that all who look at it see the same."""
+def _check_path(scope: Any) -> None:
+    """Refuse `//`: a path has one spelling, so that every layer sees the same one."""
     if "//" in scope["path"]:
         raise Refusal(404, "there is nothing at a path with '//' in it; write '/' once")
 
@@ -232,14 +171,14 @@ def _is_page(scope: Any) -> bool:
     return scope["method"] in ("GET", "HEAD") and scope["path"] in PAGES
 
 
-def _our_name(scope: Any, headers: Headers, names: Collection[str]) -> None:
-    """A page whose name was made to lead here names the host it came from."""
-    said = headers.get(b"host", [])
-    if not said:
+def _check_host(scope: Any, headers: Headers, names: Collection[str]) -> None:
+    """Refuse foreign Host names: after DNS rebinding, a browser names the attacker's."""
+    values = headers.get(b"host", [])
+    if not values:
         return
-    name = _host(said[0])
+    name = _host(values[0])
     here = str((scope.get("server") or ("", 0))[0])
-    if len(said) == 1 and name and (local(name) or name == here or _among(name, names)):
+    if len(values) == 1 and name and (local(name) or name == here or _among(name, names)):
         return
     raise Refusal(
         421,
@@ -252,8 +191,8 @@ def _among(name: str, names: Collection[str]) -> bool:
     return any(name == known.lower().rstrip(".") for known in names)
 
 
-def _our_page(scope: Any, headers: Headers) -> None:
-    """No page of anybody else's makes a browser do something here."""
+def _check_origin(scope: Any, headers: Headers) -> None:
+    """Refuse requests that a page of another site makes a browser send."""
     private = not _is_page(scope)
     origin = headers.get(b"origin")
     site = headers.get(b"sec-fetch-site", [b"none"])[0].decode("latin-1")
@@ -270,8 +209,8 @@ def _our_page(scope: Any, headers: Headers) -> None:
         )
 
 
-def _readable(scope: Any, headers: Headers) -> None:
-    """What a form can send without asking is not taken for a request to change something."""
+def _check_content_type(scope: Any, headers: Headers) -> None:
+    """Refuse changes in a media type that an HTML form can send without a preflight."""
     if scope["method"] not in CHANGES:
         return
     types = headers.get(b"content-type")
@@ -288,8 +227,8 @@ def _readable(scope: Any, headers: Headers) -> None:
     )
 
 
-def _host(said: bytes) -> str:
+def _host(value: bytes) -> str:
     try:
-        return (urlsplit(f"//{said.decode('ascii')}").hostname or "").rstrip(".")
+        return (urlsplit(f"//{value.decode('ascii')}").hostname or "").rstrip(".")
     except ValueError:
         return ""

@@ -1,21 +1,25 @@
-"""Checks of request bodies before a handler reads them: a body is refused if the call takes none,
-or if JSON is expected and the bytes are not UTF-8. A body must never be silently ignored."""
+"""Checks of request bodies before a handler reads them.
+
+A body is refused if the operation takes none, if JSON is expected and the bytes are not UTF-8, or
+if a value is not exactly of its type. A body must never be silently ignored.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from litestar import Request, Response
 from litestar.exceptions import ClientException
 
-from forewarn.control.http.errors import problem
-from forewarn.control.openapi import operations
+from forewarn.control.http.errors import ProblemError, problem
+from forewarn.control.http.operation import operation_of
 from forewarn.control.schema import core as s
 
 
 async def refuse_unread_body(request: Request[Any, Any, Any]) -> Response[s.Problem] | None:
-    """Return a 400 problem for a body that this call cannot read, or None."""
-    if operations.of(request).text:
+    """Return a 400 problem for a body that this operation cannot read, or None."""
+    if operation_of(request.route_handler).fleet_text:
         return None  # the parser of fleet files refuses it, with the line
     if "data" not in request.route_handler.parsed_fn_signature.parameters:
         if await _has_body(request):
@@ -30,6 +34,17 @@ async def refuse_unread_body(request: Request[Any, Any, Any]) -> Response[s.Prob
             f" position {error.start}; encode JSON as UTF-8",
         )
     return None
+
+
+async def refuse_inexact_body(request: Request[Any, Any, Any]) -> None:
+    """Decode the body strictly; Litestar would read 0 as false and "5" as a number."""
+    field = request.route_handler.parsed_fn_signature.parameters.get("data")
+    if field is None:
+        return
+    try:
+        msgspec.json.decode(await request.body(), type=field.annotation)
+    except msgspec.MsgspecError as error:
+        raise ProblemError("invalid", f"the body is not what this call takes: {error}") from error
 
 
 async def _has_body(request: Request[Any, Any, Any]) -> bool:

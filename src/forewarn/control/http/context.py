@@ -1,8 +1,8 @@
-"""What the handlers are given: the desk of a service, and what one request is asked through.
+"""What handlers work with: the `Context` of the API, and the `Call` that one request makes.
 
-`Asked` binds the verbs to whoever asks: `by` for the history, what a token is limited to, the key
-that the caller has given its request, and what it expects to find. Handlers take it as their
-parameter `ask: Ask`; where it comes from is `ask.py`.
+A handler takes `call: Call`: the verbs of the platform, bound to the caller (for the history and
+for what its token is limited to), to its idempotency key and to its preconditions. Everything else
+it reads from `context()`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from forewarn.verdict.observer import Observer
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks, and what that one may."""
+    """The authenticated caller of a request: its token's name, role and limit."""
 
     name: str
     role: Role
@@ -50,7 +50,7 @@ LOCAL = Caller(name=LOCAL_NAME, role=Role.ADMIN)
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What the API is given: the platform, and the few things a node alone knows."""
+    """What the API of one service works with: the platform, and what only a node knows."""
 
     store: Store
     platform: Platform
@@ -61,47 +61,47 @@ class Context(msgspec.Struct, frozen=True):
     clock_acceptance: ClockAcceptance
     fleet_apply: FleetApply
     tokens: Tokens
-    names: Callable[[], Collection[str]]  # that the API may be asked under, beside its address
-    metadata: Callable[[], list[str]]  # where guests ask; there may be nowhere yet
-    url_of: Callable[[Machine], str]
+    host_names: Callable[[], Collection[str]]  # accepted in Host headers, beside the address
+    metadata_urls: Callable[[], list[str]]  # of the guests' endpoint; there may be none yet
+    metadata_url_of: Callable[[Machine], str]
     next_due: Callable[[], Time | None]
-    virtual_time: VirtualTime | None  # where the clock is virtual
-    readings: Callable[[], Iterable[Sample | Histograms]]
+    virtual_time: VirtualTime | None  # None: the clock is real
+    samples: Callable[[], Iterable[Sample | Histograms]]
     copy: Callable[[Time], Awaitable[Copy | None]]  # of the state
     faults: Faults
-    observer: Observer | None  # who keeps account of what guests do, if anybody does
+    observer: Observer | None  # None: no account is kept of what guests do
     feed: Feed
     metrics: ServiceMetrics
     health: ServiceHealth
-    held: Counter[str] = msgspec.field(default_factory=Counter)  # streams, long-polls, by token
-    making: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)  # a copy: one at a time
+    open_streams: Counter[str] = msgspec.field(default_factory=Counter)  # and long polls, by token
+    backup_lock: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)  # one at a time
 
-    def ask(self, caller: Caller, key: Key | None = None, unless: Check | None = None) -> Asked:
-        if key is None and unless is None:
-            return Asked(
-                caller, self.platform, self.removals, self.hosts, self.rollouts, self.tokens
-            )
-        request = RequestContext(key, unless)
-        return Asked(
-            caller,
-            self.platform.for_request(request),
-            self.removals.for_request(request),
-            self.hosts.for_request(request),
-            self.rollouts.for_request(request),
-            self.tokens,
-            key,
-            unless,
+    def call(
+        self,
+        caller: Caller,
+        headers: MutableMapping[str, str],
+        key: Key | None = None,
+        precondition: Check | None = None,
+    ) -> CallContext:
+        platform, removals = self.platform, self.removals
+        hosts, rollouts = self.hosts, self.rollouts
+        if key is not None or precondition is not None:
+            request = RequestContext(key, precondition)
+            platform, removals = platform.for_request(request), removals.for_request(request)
+            hosts, rollouts = hosts.for_request(request), rollouts.for_request(request)
+        return CallContext(
+            caller, platform, removals, hosts, rollouts, self.tokens, headers, precondition
         )
 
 
 # The handlers are made once for all services of a process: making them is most of what a service
-# with this API takes to start. Which desk a request has come to is known while it is answered.
-AtHand: TypeAlias = Callable[[], Context]
-came_to: ContextVar[Context] = ContextVar("the desk that a request has come to")
+# with this API takes to start. Which service a request is for is known while it is answered.
+current_context: ContextVar[Context] = ContextVar("current_context")
+context = current_context.get
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """One request's way to the verbs."""
+class CallContext(msgspec.Struct, frozen=True):
+    """The verbs of the platform, bound to one request."""
 
     caller: Caller
     platform: Platform
@@ -109,9 +109,8 @@ class Asked(msgspec.Struct, frozen=True):
     hosts: Hosts
     rollouts: Rollouts
     tokens: Tokens
-    key: Key | None = None
-    unless: Check | None = None  # what the caller expects, for those who do not go by `platform`
-    heads: MutableMapping[str, str] = {}  # headers that the answer is to have
+    headers: MutableMapping[str, str]  # of the response
+    precondition: Check | None = None  # for verbs that are not reached through `platform`
 
     @property
     def by(self) -> str:
@@ -122,8 +121,8 @@ class Asked(msgspec.Struct, frozen=True):
         return not self.caller.limit.none
 
     def sees(self, group: str) -> bool:
-        """Is it within what the caller is limited to, as the group is labelled now?"""
+        """Whether the group, as it is labelled now, is within the caller's limit."""
         return not self.limited or self.tokens.allows(self.caller.limit, group)
 
 
-Ask: TypeAlias = NamedDependency[Asked]
+Call: TypeAlias = NamedDependency[CallContext]

@@ -10,21 +10,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from litestar import Request, Response
 
 from forewarn.control.http import authorization, replay
+from forewarn.control.http.context import Context
 from forewarn.control.http.errors import ProblemError
-from forewarn.control.openapi import operations
-from forewarn.control.openapi.operation import Operation
+from forewarn.control.http.operation import Operation, operation_of
 from forewarn.service.engine.writer import CommitPlan, RequestContext
 from forewarn.store.port import Key, StoreFailed
 from forewarn.support.logs import logger
-
-if TYPE_CHECKING:
-    from forewarn.control.http.context import Context
 
 MAX_KEY = 200  # characters
 HEADER = "Idempotency-Key"
@@ -55,16 +52,16 @@ def replayed(_request: object, error: Replayed) -> Response[bytes]:
 class IdempotencyKeys:
     """Those of requests that are under way; all others are in the store."""
 
-    def __init__(self, desk: Context) -> None:
-        self._desk = desk
+    def __init__(self, context: Context) -> None:
+        self._context = context
         self._under_way: dict[tuple[str, str], str] = {}  # what was asked
 
-    async def taken(self, request: Request[Any, Any, Any]) -> Key | None:
+    async def take(self, request: Request[Any, Any, Any]) -> Key | None:
         """The key of a request that is to be carried out; raises for one that is not."""
         said = request.headers.getall(HEADER, [])
         if not said:
             return None
-        operation = operations.of(request)
+        operation = operation_of(request.route_handler)
         if not operation.keyed:
             raise ProblemError("invalid", f"this call takes no {HEADER}: {operation.keyless}")
         if len(said) > 1 or re.match(PATTERN, said[0]) is None:
@@ -91,7 +88,7 @@ class IdempotencyKeys:
     async def _unless_done(
         self, key: Key, request: Request[Any, Any, Any], operation: Operation
     ) -> None:
-        kept = await self._desk.store.keyed(key.owner, key.name)
+        kept = await self._context.store.keyed(key.owner, key.name)
         if kept is None:
             return
         if kept.key.asked != key.asked:
@@ -102,7 +99,7 @@ class IdempotencyKeys:
         else:
             status = operation.status
             try:
-                made = await replay.answer(self._desk, operation, kept, named)
+                made = await replay.answer(self._context, operation, kept, named)
             except StoreFailed as error:
                 raise ProblemError(
                     "unavailable",
@@ -110,10 +107,10 @@ class IdempotencyKeys:
                 ) from error
             answer = msgspec.json.encode(made)
             await self._answered(key, status, answer)
-        ask = self._desk.ask(request.scope["state"]["caller"])
+        call = self._context.call(request.scope["state"]["caller"], {})
         said = msgspec.json.decode(answer)
         await authorization.answered(
-            ask, operation.makes, said, path, str(next(iter(named.values()), ""))
+            call, operation.creates, said, path, str(next(iter(named.values()), ""))
         )
         self.release(request.scope)
         raise Replayed(status, answer, path)
@@ -124,13 +121,12 @@ class IdempotencyKeys:
     async def keep(self, scope: Any, status: int, answer: bytes) -> None:
         """The answer, before it is sent. If it cannot be kept, it can still be made again."""
         key: Key = scope["state"]["key"]
-        store = self._desk.store
+        store = self._context.store
         try:
             if await store.keyed(key.owner, key.name) is None:
                 # There was nothing to do; that it was asked is to be known all the same.
-                await self._desk.platform.writer.for_request(RequestContext(key)).commit(
-                    CommitPlan()
-                )
+                writer = self._context.platform.writer.for_request(RequestContext(key))
+                await writer.commit(CommitPlan())
         except StoreFailed as error:
             _not_kept(key, error)
         else:
@@ -138,7 +134,7 @@ class IdempotencyKeys:
 
     async def _answered(self, key: Key, status: int, answer: bytes) -> None:
         try:
-            await self._desk.store.answered(key, status, answer)
+            await self._context.store.answered(key, status, answer)
         except StoreFailed as error:
             _not_kept(key, error)
 

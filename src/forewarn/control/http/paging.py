@@ -26,6 +26,13 @@ After: TypeAlias = Annotated[
     str | None,
     QueryParameter(description="What the `Link` of the page before says; the first, if left out."),
 ]
+TimedAfter: TypeAlias = Annotated[
+    str | None,
+    QueryParameter(
+        description="What the `Link` of the page before says; the first, if left out.",
+        schema_extra={"pattern": TIMED},
+    ),
+]
 Mark: TypeAlias = Sequence[Any]
 T = TypeVar("T")
 

@@ -11,13 +11,14 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 from litestar import Request
 
+from forewarn.control.http.context import Context
 from forewarn.control.http.errors import ProblemError
-from forewarn.control.openapi import operations
+from forewarn.control.http.operation import operation_of
 from forewarn.control.views import core
 from forewarn.core import Event, Group, Machine, Refused
 from forewarn.core.fleet import Host
@@ -27,9 +28,6 @@ from forewarn.service.fleet.apply import fleet_of
 from forewarn.service.fleet.diff import declared
 from forewarn.service.fleet.export import entry_of
 from forewarn.store.port import States, Store
-
-if TYPE_CHECKING:
-    from forewarn.control.http.context import Context
 
 ANY = "*"
 SHOWN_TAG = 80  # characters of an If-Match that are repeated
@@ -83,10 +81,10 @@ class Expectation:
     def __init__(self, said: str, unlike: str, what: str, current: Current, store: Store) -> None:
         self._said, self._unlike = said, unlike  # If-Match, If-None-Match
         self._what, self._current, self._store = what, current, store
-        self.looked = False
+        self.checked = False
 
     def __call__(self, states: States) -> Refused | None:
-        self.looked = True
+        self.checked = True
         tag = self._current(states)
         if self._unlike and tag is not None and matching(self._unlike, tag, weakly=True):
             says = "is there already" if self._unlike == ANY else f"is {tag} now"
@@ -105,28 +103,28 @@ class Expectation:
         return self(States({}, dict(self._store.groups), registry=self._store.registry))
 
 
-async def expected(desk: Context, request: Request[Any, Any, Any]) -> Expectation | None:
+async def expected(context: Context, request: Request[Any, Any, Any]) -> Expectation | None:
     """What If-Match says of the thing that the path names, and If-None-Match where it is put. Of
     one that is not there, the call itself will tell; what is no tag is no state's name, either."""
     said = ", ".join(request.headers.getall("if-match", []))
     unlike = request.headers.getall("if-none-match", []) if request.method == "PUT" else []
     if not said and not unlike:
         return None
-    if not operations.of(request).conditional:
+    if not operation_of(request.route_handler).conditional:
         raise ProblemError("invalid", "this call takes no If-Match: it changes no one thing")
     kind = request.scope["path_template"].split("/")[2]
     name = next(iter(request.path_params.values()), "")
-    found = await _CURRENT[kind](desk, name)
+    found = await _CURRENT[kind](context, name)
     if found is None:
         return None
     what, current = found
-    made = Expectation(said, ", ".join(unlike).strip(), what, current, desk.store)
+    made = Expectation(said, ", ".join(unlike).strip(), what, current, context.store)
     request.scope["state"]["expects"] = made
     return made
 
 
-async def _machine(desk: Context, name: str) -> tuple[str, Current] | None:
-    group = desk.platform.machine_index.group_of(name)
+async def _machine(context: Context, name: str) -> tuple[str, Current] | None:
+    group = context.platform.machine_index.group_of(name)
     if group is None:
         return None
 
@@ -138,7 +136,7 @@ async def _machine(desk: Context, name: str) -> tuple[str, Current] | None:
     return f"machine '{name}'", current
 
 
-async def _group(_desk: Context, name: str) -> tuple[str, Current] | None:
+async def _group(_context: Context, name: str) -> tuple[str, Current] | None:
     def current(states: States) -> str | None:
         group = states[name]
         return group_tag(group) if group.machines else None
@@ -146,8 +144,8 @@ async def _group(_desk: Context, name: str) -> tuple[str, Current] | None:
     return f"group '{name}'", current
 
 
-async def _host(desk: Context, name: str) -> tuple[str, Current] | None:
-    hosts, machine_index = desk.hosts, desk.platform.machine_index
+async def _host(context: Context, name: str) -> tuple[str, Current] | None:
+    hosts, machine_index = context.hosts, context.platform.machine_index
 
     def current(states: States) -> str | None:
         host = states.registry.hosts.get(name)
@@ -166,8 +164,8 @@ async def _host(desk: Context, name: str) -> tuple[str, Current] | None:
     return f"host '{name}'", current
 
 
-async def _event(desk: Context, id: str) -> tuple[str, Current] | None:
-    found = await desk.platform.event(id)
+async def _event(context: Context, id: str) -> tuple[str, Current] | None:
+    found = await context.platform.event(id)
     if isinstance(found, Refused):
         return None
     if found.status.over:
@@ -180,17 +178,17 @@ async def _event(desk: Context, id: str) -> tuple[str, Current] | None:
     return f"event {found.id}", current
 
 
-async def _rollout(desk: Context, id: str) -> tuple[str, Current] | None:
-    found = await desk.rollouts.find(id)
+async def _rollout(context: Context, id: str) -> tuple[str, Current] | None:
+    found = await context.rollouts.find(id)
     if isinstance(found, Refused):
         return None
-    over = await over_of(desk.store, found)
+    over = await over_of(context.store, found)
 
     def current(states: States) -> str | None:
         rollout = states.registry.rollouts.get(found.id)
         if rollout is None:
             return None
-        return rollout_tag(rollout, [*over, *_active(desk, states, rollout)])
+        return rollout_tag(rollout, [*over, *_active(context, states, rollout)])
 
     return f"rollout {found.id}", current
 
@@ -200,22 +198,22 @@ async def over_of(store: Store, rollout: Rollout) -> list[Event]:
     return [event for event in caused if event.status.over]
 
 
-def _active(desk: Context, states: States, rollout: Rollout) -> list[Event]:
-    caused = [e.group for e in desk.platform.active() if e.cause.startswith(rollout.prefix)]
+def _active(context: Context, states: States, rollout: Rollout) -> list[Event]:
+    caused = [e.group for e in context.platform.active() if e.cause.startswith(rollout.prefix)]
     groups: Collection[str] = {*caused, *states.maps[0]}
     return [e for one in groups for e in states[one].events if e.cause.startswith(rollout.prefix)]
 
 
-async def shown_rollout(desk: Context, rollout: Rollout) -> str:
+async def shown_rollout(context: Context, rollout: Rollout) -> str:
     """The tag of a rollout as it is now."""
-    over = await over_of(desk.store, rollout)
-    states = States({}, dict(desk.store.groups), registry=desk.store.registry)
-    return rollout_tag(rollout, [*over, *_active(desk, states, rollout)])
+    over = await over_of(context.store, rollout)
+    states = States({}, dict(context.store.groups), registry=context.store.registry)
+    return rollout_tag(rollout, [*over, *_active(context, states, rollout)])
 
 
-async def _fleet(desk: Context, _name: str) -> tuple[str, Current] | None:
+async def _fleet(context: Context, _name: str) -> tuple[str, Current] | None:
     """Too large to be told again in a transaction: there, it only has to be the one it was."""
-    groups, hosts = dict(desk.store.groups), dict(desk.store.registry.hosts)
+    groups, hosts = dict(context.store.groups), dict(context.store.registry.hosts)
     tag = await asyncio.to_thread(fleet_tag, groups, hosts)
 
     def current(states: States) -> str | None:

@@ -12,7 +12,8 @@ import msgspec
 
 from forewarn.control.schema import core as s
 
-PAGE = "/docs"  # where the kinds are told of; a problem's type is a place on it
+PAGE = "/docs"  # which lists the kinds; a problem's type is a place on it
+DOCUMENT_PATH = "/schema/openapi.json"
 MEDIA_TYPE = "application/problem+json"
 
 # Of the request that is being answered: for its log lines, and for whoever asks about it.

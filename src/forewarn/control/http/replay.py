@@ -1,50 +1,49 @@
-"""The answer to a request that was carried out and then not answered, since the service died: made
-from what its commit brought about, as that is now."""
+"""The response to a keyed request whose service died between commit and response, built again from
+what the commit changed, as that is now."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from forewarn.control.http.context import Context
 from forewarn.control.http.errors import RefusedError
-from forewarn.control.openapi.operation import Makes, Operation
-from forewarn.control.routes import rollouts
+from forewarn.control.http.operation import Creates, Operation
 from forewarn.control.schema import core as s
-from forewarn.control.views import core
+from forewarn.control.views import core, rollouts
 from forewarn.core import Event, Refused
 from forewarn.core.refusal import unknown
 from forewarn.core.registry import RolloutPut
 from forewarn.service.platform.platform import Outcome, Outcomes
 from forewarn.store.port import Commit, Keyed
 
-if TYPE_CHECKING:
-    from forewarn.control.http.context import Context
-
 
 async def answer(
-    desk: Context, operation: Operation, kept: Keyed, named: Mapping[str, Any]
+    context: Context, operation: Operation, kept: Keyed, named: Mapping[str, Any]
 ) -> object:
-    commit = await _commit(desk, kept)
-    platform, notes = desk.platform, list(commit.notes)
+    commit = await _commit(context, kept)
+    platform, notes = context.platform, list(commit.notes)
     name = str(next(iter(named.values()), ""))
-    match operation.makes:
-        case Makes.OUTCOME:
+    match operation.creates:
+        case Creates.OUTCOME:
             event = _asked_about(await platform.events(commit.about), operation, name)
             return core.outcome(Outcome(_there(event, "its event"), commit.notes))
-        case Makes.OUTCOMES:
+        case Creates.OUTCOMES:
             events = await platform.events(commit.about)
             return core.outcomes(Outcomes(tuple(events), commit.notes))
-        case Makes.ROLLOUT:
+        case Creates.ROLLOUT:
             ids = [put.rollout.id for put in commit.puts if isinstance(put, RolloutPut)]
-            report = await desk.rollouts.report(ids[0] if ids else name)
-            return rollouts.whole(_there(report, "its rollout"))
-        case Makes.GROUP:
+            report = await context.rollouts.report(ids[0] if ids else name)
+            return rollouts.report(_there(report, "its rollout"))
+        case Creates.GROUP:
             return core.group(_there(platform.machine_index.group(name), "its group"))
         case _:
             there, machine = _there(platform.machine_index.machine(name), "its machine")
-            shown = core.machine(there, machine, platform.poll_index.polls(name), desk.url_of)
+            shown = core.machine(
+                there, machine, platform.poll_index.polls(name), context.metadata_url_of
+            )
             return s.Restored(**msgspec.structs.asdict(shown), notes=notes)
 
 
@@ -63,8 +62,8 @@ def _there(found: Any, what: str) -> Any:
     return found
 
 
-async def _commit(desk: Context, kept: Keyed) -> Commit:
-    async for commit in desk.store.commits(kept.seq - 1):
+async def _commit(context: Context, kept: Keyed) -> Commit:
+    async for commit in context.store.commits(kept.seq - 1):
         if commit.seq == kept.seq:
             return commit
         break

@@ -1,151 +1,165 @@
-"""What is around an answer: the request's id, headers that handlers have said apart from it, 304
-for whoever has it already, and for a request with a key the answer itself, kept before it is sent.
+"""The response of one request on its way out: headers set by handlers and by the API itself, 304
+for a caller that already has it, and the body of a keyed request, stored before it is sent.
+
+Errors are held back until they are complete, so that no secret that a caller put in the wrong place
+is sent back.
 """
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import MutableMapping
 from typing import Any
 
 import msgspec
 
 from forewarn.control.http import problems
+from forewarn.control.http.errors import problem
 from forewarn.control.http.idempotency import IdempotencyKeys
 from forewarn.control.http.preconditions import Expectation, matching
+from forewarn.service.access import secret
 
-REQUEST_ID = b"x-request-id"
-ENDLESS = "endless"  # in a request's state: its answer is a stream without an end
+MAX_HIDDEN_ANSWER = 1024 * 1024  # bytes of an error that are searched for secrets
+ENDLESS = "endless"  # in a request's state: its response is a stream without an end
 
-
-class RequestIds:
-    """An ASGI application before all others: every request has an id, and every answer tells it."""
-
-    def __init__(self, app: Any) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        id = str(uuid.uuid4())
-        scope.setdefault("state", {})["request_id"] = id
-
-        async def told(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                headers = [*message["headers"], (REQUEST_ID, id.encode())]
-                message = {**message, "headers": headers}
-            await send(message)
-
-        mark = problems.request_id.set(id)
-        try:
-            await self._app(scope, receive, told)
-        finally:
-            problems.request_id.reset(mark)
+SECURITY_HEADERS = {
+    b"x-content-type-options": b"nosniff",
+    b"cache-control": b"no-store",
+    b"referrer-policy": b"no-referrer",
+    b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'",
+    b"x-frame-options": b"DENY",
+    b"cross-origin-resource-policy": b"same-origin",
+}
 
 
-class ResponseHeaders:
-    """An ASGI application before the one that answers."""
-
-    def __init__(self, app: Any, keys: IdempotencyKeys) -> None:
-        self._app = app
-        self._keys = keys
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        scope["state"]["keys"] = self._keys
-        try:
-            await self._app(scope, receive, _Answer(scope, send, self._keys).send)
-        finally:
-            self._keys.release(scope)
+def response_headers(scope: Any) -> MutableMapping[str, str]:
+    """Return the headers that handlers add to the response of this request."""
+    headers: MutableMapping[str, str] = scope["state"].setdefault("response_headers", {})
+    return headers
 
 
-def heads_of(scope: Any) -> MutableMapping[str, str]:
-    """The headers that the answer to this request is to have."""
-    heads: MutableMapping[str, str] = scope["state"].setdefault("heads", {})
-    return heads
+class ResponseWriter:
+    """Sends the ASGI messages of one response."""
 
-
-class _Answer:
     def __init__(self, scope: Any, send: Any, keys: IdempotencyKeys) -> None:
         self._scope, self._send, self._keys = scope, send, keys
-        self._start: Any = None  # held back until the answer is whole and kept
+        self._start: Any = None  # held back until the body is complete
         self._body = bytearray()
-        self._over = False  # something else has been said instead
+        self._replaced = False  # something else was sent in its place
+
+    async def refuse(self, status: int, detail: str, headers: dict[str, str]) -> None:
+        body = msgspec.json.encode(problem(status, secret.hidden(detail)).content)
+        more = [(name.encode(), value.encode()) for name, value in headers.items()]
+        await self._send_whole(status, body, more)
 
     async def send(self, message: Any) -> None:
         if message["type"] == "http.response.start":
             await self._begin(message)
-        elif self._over:
+        elif self._replaced:
             return
         elif self._start is not None and message["type"] == "http.response.body":
-            self._body += message.get("body", b"")
-            if not message.get("more_body"):
-                await self._kept()
+            await self._collect(message)
         else:
             await self._send(message)
 
     async def _begin(self, start: Any) -> None:
-        status, state = start["status"], self._scope["state"]
-        good = 200 <= status < 300
-        if good and (refusal := _unmet(state.get("expects"))):
-            await self._instead(refusal.status, msgspec.json.encode(refusal))
+        if start["status"] >= 400:
+            self._start = self._with_handlers_headers(start)
             return
-        heads = {k.lower().encode(): v.encode() for k, v in heads_of(self._scope).items()}
-        if self._scope["method"] == "OPTIONS" and good:
-            heads[b"allow"] = _methods(self._scope).encode()
-        kept = [(k, v) for k, v in start["headers"] if k.lower() not in heads]
-        start = {**start, "headers": [*kept, *heads.items()]}
-        if good and self._scope["method"] == "GET" and self._known(heads.get(b"etag")):
-            self._over = True
-            there = [(k, v) for k, v in start["headers"] if not k.lower().startswith(b"content-")]
-            await self._send({**start, "status": 304, "headers": there})
-            await self._send({"type": "http.response.body", "body": b""})
-        elif good and self._keys.holds(self._scope):
-            self._start = start
+        if start["status"] < 300:
+            if refusal := _unmet(self._scope["state"].get("expects")):
+                self._replaced = True
+                body = msgspec.json.encode(refusal)
+                await self._send_whole(refusal.status, secret.hidden_bytes(body))
+                return
+            start = self._with_handlers_headers(start)
+            if self._is_cached(start):
+                await self._send_not_modified(start)
+            elif self._keys.holds(self._scope):
+                self._start = start
+            else:
+                await self._send(_with_security_headers(start))
+            return
+        await self._send(_with_security_headers(self._with_handlers_headers(start)))
+
+    async def _collect(self, message: Any) -> None:
+        self._body += message.get("body", b"")
+        failed = self._start["status"] >= 400
+        if message.get("more_body") and not (failed and len(self._body) >= MAX_HIDDEN_ANSWER):
+            return
+        start, self._start = self._start, None
+        body = bytes(self._body)
+        if failed:
+            hidden = secret.hidden_bytes(body)
+            if hidden != body:
+                start, body = _with_length(start, len(hidden)), hidden
         else:
-            await self._send(start)
+            await self._keys.keep(self._scope, start["status"], body)
+        await self._send(_with_security_headers(start))
+        await self._send({**message, "body": body})
 
-    def _known(self, tag: bytes | None) -> bool:
-        said = [v for k, v in self._scope["headers"] if k.lower() == b"if-none-match"]
-        if tag is None or not said:
+    def _with_handlers_headers(self, start: Any) -> Any:
+        added = {k.lower().encode(): v.encode() for k, v in response_headers(self._scope).items()}
+        if self._scope["method"] == "OPTIONS" and start["status"] < 300:
+            added[b"allow"] = _methods(self._scope).encode()
+        kept = [(k, v) for k, v in start["headers"] if k.lower() not in added]
+        return {**start, "headers": [*kept, *added.items()]}
+
+    def _is_cached(self, start: Any) -> bool:
+        tag = next((v for k, v in start["headers"] if k.lower() == b"etag"), None)
+        known = [v for k, v in self._scope["headers"] if k.lower() == b"if-none-match"]
+        if self._scope["method"] != "GET" or tag is None or not known:
             return False
-        return matching(b",".join(said).decode("latin-1"), tag.decode(), weakly=True)
+        return matching(b",".join(known).decode("latin-1"), tag.decode(), weakly=True)
 
-    async def _kept(self) -> None:
-        start, body = self._start, bytes(self._body)
-        await self._keys.keep(self._scope, start["status"], body)
-        await self._send(start)
-        await self._send({"type": "http.response.body", "body": body})
+    async def _send_not_modified(self, start: Any) -> None:
+        self._replaced = True
+        headers = [(k, v) for k, v in start["headers"] if not k.lower().startswith(b"content-")]
+        start = {**start, "status": 304, "headers": headers}
+        await self._send(_with_security_headers(start))
+        await self._send({"type": "http.response.body", "body": b""})
 
-    async def _instead(self, status: int, body: bytes) -> None:
-        self._over = True
+    async def _send_whole(
+        self, status: int, body: bytes, more: list[tuple[bytes, bytes]] | None = None
+    ) -> None:
         headers = [
             (b"content-type", problems.MEDIA_TYPE.encode()),
             (b"content-length", str(len(body)).encode()),
+            *(more or []),
         ]
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        start = {"type": "http.response.start", "status": status, "headers": headers}
+        await self._send(_with_security_headers(start))
         await self._send({"type": "http.response.body", "body": body})
 
 
+def _with_security_headers(start: Any) -> Any:
+    headers = [(n, v) for n, v in start["headers"] if not n.lower().startswith(b"access-control-")]
+    present = {name.lower() for name, _ in headers}
+    headers += [(name, value) for name, value in SECURITY_HEADERS.items() if name not in present]
+    if start["status"] == 401 and b"www-authenticate" not in present:
+        headers.append((b"www-authenticate", b'Bearer realm="forewarn"'))
+    return {**start, "headers": headers}
+
+
+def _with_length(start: Any, length: int) -> Any:
+    headers = [(n, v) for n, v in start["headers"] if n.lower() != b"content-length"]
+    return {**start, "headers": [*headers, (b"content-length", str(length).encode())]}
+
+
 def _methods(scope: Any) -> str:
-    """All that the path can be asked with."""
+    """Return the methods of the path that was matched, for `Allow`."""
     path = scope["path_template"]
-    found = {
+    methods = {
         method
         for route in scope["litestar_app"].routes
         if route.path_format == path
         for method in route.methods
     }
-    return ", ".join(sorted(found))
+    return ", ".join(sorted(methods))
 
 
-def _unmet(expects: Expectation | None) -> Any:
-    """What was expected has been looked at in the transaction. A call that had nothing to commit
-    has had none: it is looked at now."""
-    if expects is None or expects.looked:
+def _unmet(expectation: Expectation | None) -> Any:
+    """Check a precondition that no transaction has checked, because nothing was committed."""
+    if expectation is None or expectation.checked:
         return None
-    refused = expects.now()
+    refused = expectation.now()
     return problems.described(problems.BY_NAME["stale"], refused.says) if refused else None

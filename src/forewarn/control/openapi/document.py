@@ -1,7 +1,7 @@
-"""The API's own description, OpenAPI 3.1: made from the handlers and the words of `operations.py`.
+"""The API's description, OpenAPI 3.1, made from the handlers.
 
-Parameters are those that the handlers declare, shapes are msgspec's own account of what it reads
-and writes, refusals are the kinds of `http/problems.py`. So it cannot say what is not so for long.
+Operations and parameters are what the handlers declare, types are msgspec's own description of what
+it reads and writes, refusals are the kinds of `http/problems.py`. Everything is in a fixed order.
 """
 
 from __future__ import annotations
@@ -20,52 +20,68 @@ from litestar.types import Empty
 from forewarn import __version__
 from forewarn.control.http.authorization import role_for
 from forewarn.control.http.idempotency import HEADER, MAX_KEY, PATTERN
+from forewarn.control.http.operation import Operation, operation_of
 from forewarn.control.http.problems import BY_STATUS, PAGE
 from forewarn.control.openapi.field_texts import FIELDS
-from forewarn.control.openapi.operation import Operation
-from forewarn.control.openapi.operations import OPERATIONS, TAGS
-from forewarn.control.openapi.parameter_texts import SHAPES, of_path, of_query
 from forewarn.control.openapi.responses import UNIONS, answer_of, refusal, responses
 from forewarn.control.schema import core as s
 from forewarn.core.access import Role
-from forewarn.service.fleet import shapes as fleetentries
+from forewarn.service.fleet import shapes as fleet_shapes
 
-PATH = "/schema/openapi.json"
 REFERENCE = "#/components/schemas/{name}"
 TEXTS = ("application/json", "application/yaml")
 BOUNDS = {"ge": "minimum", "le": "maximum", "max_length": "maxLength", "min_length": "minLength"}
+METHODS = ("GET", "PUT", "POST", "PATCH", "DELETE")  # in this order
 INTRODUCTION = (
     "What operators and their programs ask of forewarn. Bodies are JSON, times RFC 3339, durations"
     f" seconds; every refusal is a problem (RFC 9457) of one of the kinds listed on {PAGE}."
 )
+TAGS = {
+    "machines": "What there is, and what can happen to one of them.",
+    "groups": "Machines that are told together.",
+    "hosts": "What machines run on.",
+    "events": "What is announced, and what became of it.",
+    "rollouts": "Events over many groups, one update domain at a time.",
+    "fleet": "The inventory as a whole, or one thing of it.",
+    "history": "Who did what, and when.",
+    "feed": "Every change, as it happens.",
+    "tokens": "Who may ask.",
+    "faults": "What goes wrong on purpose.",
+    "verdict": "What guests did about their events.",
+    "service": "The service itself.",
+}
 
 
-def calls(app: Litestar) -> Iterator[tuple[str, str, HTTPRouteHandler]]:
-    """Method, path and handler of all that is part of the API."""
+def operations(app: Litestar) -> dict[str, tuple[HTTPRouteHandler, Operation]]:
+    """Return handler and declaration of every operation by method and path, ordered."""
+    declared: dict[tuple[bool, str, int], tuple[HTTPRouteHandler, Operation]] = {}
     for route in app.routes:
-        found: Mapping[str, Any] = getattr(route, "route_handler_map", {})
-        for method, (handler, _model) in found.items():
-            if method in ("HEAD", "OPTIONS") or not handler.resolve_include_in_schema():
+        handlers: Mapping[str, Any] = getattr(route, "route_handler_map", {})
+        for method, (handler, _model) in handlers.items():
+            if method not in METHODS or not handler.resolve_include_in_schema():
                 continue
-            yield method, route.path_format, handler
+            path = route.path_format
+            place = (not path.startswith("/v1/"), path, METHODS.index(method))
+            declared[place] = (handler, operation_of(handler))
+    return {
+        f"{METHODS[method]} {path}": declared[other, path, method]
+        for other, path, method in sorted(declared)
+    }
 
 
 def document(app: Litestar) -> dict[str, Any]:
-    made: list[tuple[str, str, HTTPRouteHandler, Operation]] = []
-    shapes: dict[Any, None] = {s.Problem: None}
-    for method, path, handler in calls(app):
-        operation = OPERATIONS.get(f"{method} {path}")
-        if operation is None:
-            operation = Operation(id=f"{method.lower()}{path}", tag="service", summary=path)
-        made.append((method, path, handler, operation))
-        shapes |= dict.fromkeys(t for t in (_body(handler), answer_of(handler)) if t is not None)
-    schemas, components = msgspec.json.schema_components(list(shapes), ref_template=REFERENCE)
-    known = dict(zip(map(repr, shapes), schemas, strict=True))
-    for name, schema in fleetentries.schema()["$defs"].items():
+    declared = operations(app)
+    described: dict[Any, None] = {s.Problem: None}
+    for handler, _ in declared.values():
+        described |= dict.fromkeys(t for t in (_body(handler), answer_of(handler)) if t is not None)
+    schemas, components = msgspec.json.schema_components(list(described), ref_template=REFERENCE)
+    known = dict(zip(map(repr, described), schemas, strict=True))
+    for name, schema in fleet_shapes.schema()["$defs"].items():
         components[_file(name)] = _renamed(schema) | {"title": _file(name)}
-    _refined(components)
+    _refine(components, described)
     paths: dict[str, dict[str, Any]] = {}
-    for method, path, handler, operation in sorted(made, key=lambda one: _order(one[1])):
+    for name, (handler, operation) in declared.items():
+        method, path = name.split()
         entry = _operation(method, handler, operation, known)
         paths.setdefault(path, {})[method.lower()] = entry
     return {
@@ -77,7 +93,7 @@ def document(app: Litestar) -> dict[str, Any]:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
-        "tags": [{"name": name, "description": says} for name, says in TAGS.items()],
+        "tags": [{"name": name, "description": text} for name, text in TAGS.items()],
         "security": [{"bearer": []}],
         "paths": paths,
         "components": {
@@ -95,10 +111,6 @@ def document(app: Litestar) -> dict[str, Any]:
     }
 
 
-def _order(path: str) -> tuple[bool, str]:
-    return not path.startswith("/v1/"), path
-
-
 def _operation(
     method: str, handler: HTTPRouteHandler, operation: Operation, known: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -108,12 +120,12 @@ def _operation(
         "summary": operation.summary,
         "tags": [operation.tag],
     }
-    if says := _says(handler, operation):
-        entry["description"] = says
+    if description := _description(handler, operation):
+        entry["description"] = description
     if parameters := list(_parameters(handler, operation, method)):
         entry["parameters"] = parameters
-    if operation.text:
-        place = {"$ref": REFERENCE.format(name=_TEXT_SHAPES[operation.text])}
+    if operation.fleet_text:
+        place = {"$ref": REFERENCE.format(name=_FLEET_TEXTS[operation.fleet_text])}
         content = {kind: {"schema": place} for kind in TEXTS}
         entry["requestBody"] = {"required": True, "content": content}
     elif body is not None:
@@ -122,29 +134,30 @@ def _operation(
     if operation.example is not None:
         for kind in entry["requestBody"]["content"].values():
             kind["example"] = operation.example
-    entry["responses"] = responses(handler, operation, known, bool(body) or bool(operation.text))
+    entry["responses"] = responses(handler, operation, known, "requestBody" in entry)
     role = role_for(handler)
     if role is None:
         entry["security"] = []
     else:
         entry["x-role"] = role.value
+    if operation.command_example:
+        entry["x-command"] = f"forewarn {operation.command_example}"
     return entry
 
 
-_TEXT_SHAPES = {"fleet": "FleetFile", "group": "OneGroupFile", "host": "OneHostFile"}
+_FLEET_TEXTS = {"fleet": "FleetFile", "group": "OneGroupFile", "host": "OneHostFile"}
 
 
-def _says(handler: HTTPRouteHandler, operation: Operation) -> str:
-    words = " ".join((handler.fn.__doc__ or "").split())
-    if operation.text:
-        words += (
-            f" The body is a {operation.text} as YAML or JSON; a mistake in it is named with its"
-            " line. See docs/operate/fleet.md."
+def _description(handler: HTTPRouteHandler, operation: Operation) -> str:
+    text = " ".join((handler.fn.__doc__ or "").split())
+    if operation.fleet_text:
+        text += (
+            f" The body is a {operation.fleet_text} as YAML or JSON; a mistake in it is named with"
+            " its line. See docs/operate/fleet.md."
         )
-    role = role_for(handler)
-    if role is Role.ADMIN:
-        words += " Needs the role admin."
-    return words.strip()
+    if role_for(handler) is Role.ADMIN:
+        text += " Needs the role admin."
+    return text.strip()
 
 
 def _parameters(
@@ -153,21 +166,15 @@ def _parameters(
     for name, field in handler.parsed_fn_signature.parameters.items():
         kind = field.kwarg_definition
         if isinstance(kind, PathParameter):
-            yield {
-                "name": name,
-                "in": "path",
-                "required": True,
-                "schema": _schema(field.annotation, kind) | of_path(name, operation.tag),
-            }
+            schema = _schema(field.annotation, kind)
+            yield {"name": name, "in": "path", "required": True, "schema": schema}
         elif isinstance(kind, QueryParameter):
-            called = kind.name or name
             schema = _schema(field.annotation, kind)
             if field.default not in (Empty, None):
                 schema["default"] = field.default
-            more, says = of_query(called, operation.id)
-            entry = {"name": called, "in": "query", "schema": schema | more}
-            if says or kind.description:
-                entry["description"] = kind.description or says
+            entry = {"name": kind.name or name, "in": "query", "schema": schema}
+            if kind.description:
+                entry["description"] = kind.description
             yield entry
     if operation.keyed:
         yield {
@@ -200,19 +207,19 @@ def _parameters(
         }
 
 
-def _schema(annotation: Any, kind: Any) -> dict[str, Any]:
-    """Of a parameter: there is no null in a query."""
+def _schema(annotation: Any, kind: PathParameter | QueryParameter) -> dict[str, Any]:
+    """Describe a parameter; there is no null in a query."""
     parts = [a for a in typing.get_args(annotation) if a is not types.NoneType]
     base = parts[0] if typing.get_origin(annotation) in UNIONS else annotation
     schema: dict[str, Any] = dict(msgspec.json.schema(base))
     for ours, theirs in BOUNDS.items():
         if (value := getattr(kind, ours)) is not None:
             schema[theirs] = value
-    return schema
+    return schema | (kind.schema_extra or {})
 
 
 def _body(handler: HTTPRouteHandler) -> Any:
-    """The shape of the body, if it has one."""
+    """Return the type of the JSON body, or None."""
     field = handler.parsed_fn_signature.parameters.get("data")
     if field is None or not isinstance(field.kwarg_definition, BodyKwarg):
         return None
@@ -220,32 +227,32 @@ def _body(handler: HTTPRouteHandler) -> Any:
 
 
 def _renamed(schema: Any) -> Any:
-    """The fleet file's own schema, among the others."""
+    """Point the references of the fleet file's own schema to this document's components."""
     if isinstance(schema, dict):
         return {
             key: _place(value) if key == "$ref" else _renamed(value)
             for key, value in schema.items()
         }
-    return [_renamed(one) for one in schema] if isinstance(schema, list) else schema
+    return [_renamed(item) for item in schema] if isinstance(schema, list) else schema
 
 
-def _place(said: str) -> str:
-    return REFERENCE.format(name=_file(said.rpartition("/")[2]))
+def _place(reference: str) -> str:
+    return REFERENCE.format(name=_file(reference.rpartition("/")[2]))
 
 
 def _file(name: str) -> str:
     return f"{name.removesuffix('Entry')}File" if name.endswith("Entry") else name
 
 
-def _refined(components: dict[str, Any]) -> None:
-    """What a type cannot say."""
+def _refine(components: dict[str, Any], described: Mapping[Any, None]) -> None:
+    """Add what msgspec cannot know."""
     for schema in components.values():
         for field, place in schema.get("properties", {}).items():
             if field in FIELDS and "description" not in place:
                 place["description"] = FIELDS[field]
-    for name, more in SHAPES.items():
-        if name in components:
-            components[name] |= more
+    for type in described:
+        if more := getattr(type, "extra_schema", None):
+            components[type.__name__] |= more
     for name in ("GroupFile", "HostFile"):  # alone, it is named by the path
         whole = components[name]
         required = [field for field in whole["required"] if field != "name"]

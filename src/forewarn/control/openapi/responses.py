@@ -15,8 +15,8 @@ from litestar.response import Stream
 
 from forewarn.control.http.authorization import role_for
 from forewarn.control.http.idempotency import REPLAYED
+from forewarn.control.http.operation import Operation
 from forewarn.control.http.problems import BY_STATUS, MEDIA_TYPE, Kind
-from forewarn.control.openapi.operation import Operation
 
 PROBLEM = "#/components/schemas/Problem"
 UNIONS = (typing.Union, types.UnionType)

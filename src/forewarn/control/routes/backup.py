@@ -18,12 +18,13 @@ from litestar.response import Stream
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from forewarn.control.http import authorization
-from forewarn.control.http.authorization import ADMIN
-from forewarn.control.http.context import Ask, Asked, AtHand
+from forewarn.control.http.context import Call, CallContext, context
 from forewarn.control.http.errors import ProblemError, RefusedError
+from forewarn.control.http.operation import Operation
 from forewarn.control.schema import core as s
 from forewarn.control.schema.backup import HEADER, SQLITE, BackupContents
 from forewarn.core import Time
+from forewarn.core.access import Role
 from forewarn.core.refusal import conflict
 from forewarn.store.port import Contents, Copy, StoreFailed
 from forewarn.support.logs import logger
@@ -36,41 +37,6 @@ _KEPT = "forewarn_copy"  # in the scope of a request: what ends with it
 _answers = {200: ResponseSpec(bytes, media_type=SQLITE, description="The copy, an SQLite file.")}
 
 log = logger("forewarn.control")
-
-
-def handlers(desk: AtHand) -> list[Any]:
-    @get(
-        "/v1/backup",
-        media_type=SQLITE,
-        responses=_answers,
-        opt=dict(ADMIN),
-        middleware=[_ends_with_the_request],
-    )
-    async def backup(request: Request[Any, Any, Any], ask: Ask) -> Stream:
-        """All of the state as it is at one moment. Commits go on meanwhile."""
-        if desk().making.locked():
-            raise RefusedError(
-                conflict("another copy is being made or taken; ask again when it is done")
-            )
-        kept: contextlib.AsyncExitStack = request.scope[_KEPT]  # type: ignore[literal-required]
-        await kept.enter_async_context(desk().making)
-        try:
-            copy = await desk().copy(desk().platform.writer.now().at)
-        except StoreFailed as failure:
-            raise ProblemError("unavailable", str(failure)) from failure
-        if copy is None:
-            raise RefusedError(
-                conflict("this service keeps its state in memory: there is nothing to copy")
-            )
-        kept.callback(copy.file.close)
-        headers = {
-            "Content-Length": str(copy.size),
-            "Content-Disposition": 'attachment; filename="forewarn-backup.db"',
-            HEADER: msgspec.json.encode(shape(copy.contents)).decode(),
-        }
-        return Stream(_chunks(ask, copy, kept), headers=headers, media_type=SQLITE)
-
-    return [backup]
 
 
 def _ends_with_the_request(app: ASGIApp) -> ASGIApp:
@@ -98,6 +64,46 @@ def _ends_with_the_request(app: ASGIApp) -> ASGIApp:
     return run
 
 
+@get(
+    "/v1/backup",
+    media_type=SQLITE,
+    responses=_answers,
+    middleware=[_ends_with_the_request],
+    **Operation(
+        id="getBackup",
+        tag="service",
+        summary="A copy of the whole state, an SQLite file",
+        role=Role.ADMIN,
+        refuses=(409, 503),
+        commands=("backup",),
+        command_example="backup copy.db",
+    ).options,
+)
+async def get_backup(request: Request[Any, Any, Any], call: Call) -> Stream:
+    """All of the state as it is at one moment. Commits go on meanwhile."""
+    if context().backup_lock.locked():
+        raise RefusedError(
+            conflict("another copy is being made or taken; ask again when it is done")
+        )
+    kept: contextlib.AsyncExitStack = request.scope[_KEPT]  # type: ignore[literal-required]
+    await kept.enter_async_context(context().backup_lock)
+    try:
+        copy = await context().copy(context().platform.writer.now().at)
+    except StoreFailed as failure:
+        raise ProblemError("unavailable", str(failure)) from failure
+    if copy is None:
+        raise RefusedError(
+            conflict("this service keeps its state in memory: there is nothing to copy")
+        )
+    kept.callback(copy.file.close)
+    headers = {
+        "Content-Length": str(copy.size),
+        "Content-Disposition": 'attachment; filename="forewarn-backup.db"',
+        HEADER: msgspec.json.encode(shape(copy.contents)).decode(),
+    }
+    return Stream(_chunks(call, copy, kept), headers=headers, media_type=SQLITE)
+
+
 def shape(found: Contents) -> BackupContents:
     return BackupContents(
         schema=found.schema,
@@ -115,10 +121,12 @@ def _moment(at: Time | None) -> Any:
     return None if at is None else s.time_of(at)
 
 
-async def _chunks(ask: Asked, copy: Copy, kept: contextlib.AsyncExitStack) -> AsyncIterator[bytes]:
+async def _chunks(
+    call: CallContext, copy: Copy, kept: contextlib.AsyncExitStack
+) -> AsyncIterator[bytes]:
     left = copy.size
     while left > 0 and (chunk := await asyncio.to_thread(copy.file.read, BACKUP_CHUNK)):
-        authorization.still_or_ended(ask)
+        authorization.still_or_ended(call)
         left -= len(chunk)
         if left <= 0:  # whoever has all of it may ask for the next
             await kept.aclose()

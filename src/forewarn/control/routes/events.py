@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from litestar import Request, get, post
-from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
+from litestar.params import JSONBody, QueryParameter
 
 from forewarn.control.http import authorization, filters
-from forewarn.control.http.authorization import KEEPS_LIMITS
-from forewarn.control.http.context import Ask, AtHand, Context
+from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import (
     RefusedError,
     allowed,
@@ -21,129 +20,254 @@ from forewarn.control.http.errors import (
     when,
 )
 from forewarn.control.http.filters import EventFilter
-from forewarn.control.http.paging import After, linked, timed_mark
+from forewarn.control.http.operation import EVENT_LINKS, Creates, Operation, links_to
+from forewarn.control.http.paging import TimedAfter, linked, timed_mark
+from forewarn.control.http.parameters import (
+    ByGroup,
+    ByHost,
+    ByMachine,
+    Id,
+    query,
+    query_id,
+    query_time,
+)
 from forewarn.control.http.preconditions import event_tag
 from forewarn.control.schema import core as s
+from forewarn.control.schema import types as w
 from forewarn.control.views import core
 from forewarn.core import Event, EventType, Source, Status
 from forewarn.core.refusal import unknown
 
 MAX_LISTED = 1_000  # events in one answer, and how many are unless somebody says
 
-Name = FromQuery[str | None]
+
+@get(
+    "/v1/events",
+    **Operation(
+        id="listEvents",
+        tag="events",
+        summary="Events, a page at a time",
+        respects_limits=True,
+        paged=True,
+        refuses=(404,),
+        links=links_to("getEvent", "explainEvent", parameter="id", place="0/id"),
+        commands=("event list",),
+        command_example="event list --all",
+    ).options,
+)
+async def list_events(
+    request: Request[Any, Any, Any],
+    call: Call,
+    group: ByGroup = None,
+    machine: ByMachine = None,
+    host: ByHost = None,
+    type: Annotated[
+        str | None, query("Only events of this type.", enum=list(w.EVENT_TYPES))
+    ] = None,
+    status: Annotated[
+        str | None, query("Only events that stand so.", enum=list(w.STATUSES))
+    ] = None,
+    source: Annotated[
+        str | None, query("Only events that come from there.", enum=list(w.SOURCES))
+    ] = None,
+    cause: Annotated[str | None, query("Only events with this cause.")] = None,
+    rollout: Annotated[str | None, query_id("Only events that this rollout caused.")] = None,
+    raised_since: Annotated[
+        str | None, query_time("Only events raised then or later: a time, or how long ago.")
+    ] = None,
+    past: Annotated[bool, query("Also those that are over.")] = False,
+    limit: Annotated[int, QueryParameter(ge=1, le=MAX_LISTED)] = MAX_LISTED,
+    after: TimedAfter = None,
+) -> list[s.Event]:
+    """Those that are not over in the order they were raised; then, if `past` says so or the
+    status wanted is one of theirs, those that are, the latest first."""
+    if group is not None:
+        authorization.group(call, group)
+    if machine is not None:
+        authorization.machines(call, machine)
+    if host is not None:
+        authorization.host(call, host, whole=False)
+    wanted = EventFilter(
+        group=group,
+        machine=machine,
+        host=host,
+        type=None if type is None else named(EventType, "type", type),
+        status=None if status is None else named(Status, "status", status),
+        source=None if source is None else named(Source, "source", source),
+        cause=cause,
+        rollout=None if rollout is None else id_of("rollout", rollout),
+        raised_since=when("raised_since", raised_since, context().platform.writer.now().at),
+        past=past,
+        sees=call.sees,
+    )
+    page: list[Event] = []
+    async for event in filters.events(context().platform, wanted, timed_mark(after)):
+        if len(page) == limit:
+            ends = filters.event_place(page[-1])
+            linked(call.headers, request.url.path, request.scope["query_string"], ends)
+            break
+        page.append(event)
+    if not page:  # one that is no more may still have events that are over
+        _require_known(group, machine, host)
+    return [core.event(event) for event in page]
 
 
-def handlers(desk: AtHand) -> list[Any]:
-    @get("/v1/events", opt=KEEPS_LIMITS)
-    async def events(
-        request: Request[Any, Any, Any],
-        ask: Ask,
-        group: Name = None,
-        machine: Name = None,
-        host: Name = None,
-        type: Name = None,
-        status: Name = None,
-        source: Name = None,
-        cause: Name = None,
-        rollout: Name = None,
-        raised_since: Name = None,
-        past: FromQuery[bool] = False,
-        limit: Annotated[int, QueryParameter(ge=1, le=MAX_LISTED)] = MAX_LISTED,
-        after: After = None,
-    ) -> list[s.Event]:
-        """Those that are not over in the order they were raised; then, if `past` says so or the
-        status wanted is one of theirs, those that are, the latest first."""
-        if group is not None:
-            authorization.group(ask, group)
-        if machine is not None:
-            authorization.machines(ask, machine)
-        if host is not None:
-            authorization.host(ask, host, whole=False)
-        wanted = EventFilter(
-            group=group,
-            machine=machine,
-            host=host,
-            type=None if type is None else named(EventType, "type", type),
-            status=None if status is None else named(Status, "status", status),
-            source=None if source is None else named(Source, "source", source),
-            cause=cause,
-            rollout=None if rollout is None else id_of("rollout", rollout),
-            raised_since=when("raised_since", raised_since, desk().platform.writer.now().at),
-            past=past,
-            sees=ask.sees,
+@post(
+    "/v1/events",
+    **Operation(
+        id="scheduleEvent",
+        tag="events",
+        summary="Announce an event",
+        status=201,
+        respects_limits=True,
+        creates=Creates.OUTCOME,
+        refuses=(404,),
+        links=EVENT_LINKS,
+        commands=("event schedule",),
+        command_example="event schedule Reboot web_0 --notice 20m",
+        example={"type": "Reboot", "machines": ["web_0"], "notice": 1200},
+    ).options,
+)
+async def schedule_event(call: Call, data: JSONBody[s.ScheduleRequest]) -> s.Outcome:
+    authorization.machines(call, *data.machines)
+    made = outcome(
+        await call.platform.schedule(
+            type=named(EventType, "type", data.type),
+            machines=tuple(data.machines),
+            by=call.by,
+            source=named(Source, "source", data.source),
+            notice=None if data.notice is None else length("notice", data.notice),
+            not_before=None if data.not_before is None else instant(data.not_before),
+            short_notice=data.short_notice,
+            description=data.description,
+            duration=data.duration,
         )
-        page: list[Event] = []
-        async for event in filters.events(desk().platform, wanted, timed_mark(after)):
-            if len(page) == limit:
-                ends = filters.event_place(page[-1])
-                linked(ask.heads, request.url.path, request.scope["query_string"], ends)
-                break
-            page.append(event)
-        if not page:  # one that is no more may still have events that are over
-            _known(desk(), group, machine, host)
-        return [core.event(event) for event in page]
-
-    @post("/v1/events", status_code=201, opt=KEEPS_LIMITS)
-    async def schedule(ask: Ask, data: JSONBody[s.ScheduleRequest]) -> s.Outcome:
-        authorization.machines(ask, *data.machines)
-        made = outcome(
-            await ask.platform.schedule(
-                type=named(EventType, "type", data.type),
-                machines=tuple(data.machines),
-                by=ask.by,
-                source=named(Source, "source", data.source),
-                notice=None if data.notice is None else length("notice", data.notice),
-                not_before=None if data.not_before is None else instant(data.not_before),
-                short_notice=data.short_notice,
-                description=data.description,
-                duration=data.duration,
-            )
-        )
-        ask.heads["Location"] = f"/v1/events/{made.id}"
-        return made
-
-    @get("/v1/events/{id:str}", opt=KEEPS_LIMITS)
-    async def event(ask: Ask, id: FromPath[str]) -> s.Event:
-        id = await authorization.event(ask, id)
-        found = allowed(await desk().platform.event(id))
-        ask.heads["ETag"] = event_tag(found)
-        return core.event(found)
-
-    @post("/v1/events/{id:str}/approve", status_code=200, opt=KEEPS_LIMITS)
-    async def approve(ask: Ask, id: FromPath[str]) -> s.Outcome:
-        id = await authorization.event(ask, id, whole=True)
-        return outcome(await ask.platform.approve(id, ask.by))
-
-    @post("/v1/events/{id:str}/cancel", status_code=200, opt=KEEPS_LIMITS)
-    async def cancel(ask: Ask, id: FromPath[str]) -> s.Outcome:
-        id = await authorization.event(ask, id, whole=True)
-        return outcome(await ask.platform.cancel(id, ask.by))
-
-    @post("/v1/events/{id:str}/retry", status_code=200, opt=KEEPS_LIMITS)
-    async def retry(ask: Ask, id: FromPath[str]) -> s.Outcome:
-        id = await authorization.event(ask, id, whole=True)
-        return outcome(await ask.platform.retry(id, ask.by))
-
-    @post("/v1/events/{id:str}/finish", status_code=200, opt=KEEPS_LIMITS)
-    async def finish(ask: Ask, id: FromPath[str], data: JSONBody[s.FinishRequest]) -> s.Outcome:
-        id = await authorization.event(ask, id, whole=True)
-        return outcome(await ask.platform.finish(id, ask.by, data.reason))
-
-    @get("/v1/events/{id:str}/explain", opt=KEEPS_LIMITS)
-    async def explain(ask: Ask, id: FromPath[str]) -> s.Explanation:
-        id = await authorization.event(ask, id)
-        return core.explanation(
-            authorization.explained(ask, allowed(await desk().platform.explain(id)))
-        )
-
-    return [events, schedule, event, approve, cancel, retry, finish, explain]
+    )
+    call.headers["Location"] = f"/v1/events/{made.id}"
+    return made
 
 
-def _known(desk: Context, group: str | None, machine: str | None, host: str | None) -> None:
-    machine_index = desk.platform.machine_index
+@get(
+    "/v1/events/{id:str}",
+    **Operation(
+        id="getEvent",
+        tag="events",
+        summary="One event, also when it is over",
+        respects_limits=True,
+        tagged=True,
+        refuses=(409,),
+        commands=("event show",),
+        command_example="event show 4933F66C",
+    ).options,
+)
+async def get_event(call: Call, id: Id) -> s.Event:
+    id = await authorization.event(call, id)
+    found = allowed(await context().platform.event(id))
+    call.headers["ETag"] = event_tag(found)
+    return core.event(found)
+
+
+@post(
+    "/v1/events/{id:str}/approve",
+    **Operation(
+        id="approveEvent",
+        tag="events",
+        summary="Let an event start without waiting for its notice",
+        respects_limits=True,
+        creates=Creates.OUTCOME,
+        conditional=True,
+        links=links_to("getEvent", parameter="id", place="id"),
+        commands=("event approve",),
+        command_example="event approve 4933F66C",
+    ).options,
+)
+async def approve_event(call: Call, id: Id) -> s.Outcome:
+    id = await authorization.event(call, id, whole=True)
+    return outcome(await call.platform.approve(id, call.by))
+
+
+@post(
+    "/v1/events/{id:str}/cancel",
+    **Operation(
+        id="cancelEvent",
+        tag="events",
+        summary="Withdraw an event that has not started",
+        respects_limits=True,
+        creates=Creates.OUTCOME,
+        conditional=True,
+        links=links_to("getEvent", parameter="id", place="id"),
+        commands=("event cancel",),
+        command_example="event cancel 4933F66C",
+    ).options,
+)
+async def cancel_event(call: Call, id: Id) -> s.Outcome:
+    id = await authorization.event(call, id, whole=True)
+    return outcome(await call.platform.cancel(id, call.by))
+
+
+@post(
+    "/v1/events/{id:str}/retry",
+    **Operation(
+        id="retryEvent",
+        tag="events",
+        summary="Have a started event carried out again",
+        respects_limits=True,
+        creates=Creates.OUTCOME,
+        conditional=True,
+        links=links_to("getEvent", parameter="id", place="id"),
+        commands=("event retry",),
+        command_example="event retry 4933F66C",
+    ).options,
+)
+async def retry_event(call: Call, id: Id) -> s.Outcome:
+    id = await authorization.event(call, id, whole=True)
+    return outcome(await call.platform.retry(id, call.by))
+
+
+@post(
+    "/v1/events/{id:str}/finish",
+    **Operation(
+        id="finishEvent",
+        tag="events",
+        summary="Declare a started event over",
+        respects_limits=True,
+        creates=Creates.OUTCOME,
+        conditional=True,
+        links=links_to("getEvent", parameter="id", place="id"),
+        commands=("event finish",),
+        command_example="event finish 4933F66C --reason 'done by hand'",
+        example={"reason": "done by hand"},
+    ).options,
+)
+async def finish_event(call: Call, id: Id, data: JSONBody[s.FinishRequest]) -> s.Outcome:
+    id = await authorization.event(call, id, whole=True)
+    return outcome(await call.platform.finish(id, call.by, data.reason))
+
+
+@get(
+    "/v1/events/{id:str}/explain",
+    **Operation(
+        id="explainEvent",
+        tag="events",
+        summary="What an event waits for",
+        respects_limits=True,
+        refuses=(409,),
+        commands=("event explain",),
+        command_example="event explain 4933F66C",
+    ).options,
+)
+async def explain_event(call: Call, id: Id) -> s.Explanation:
+    id = await authorization.event(call, id)
+    return core.explanation(
+        authorization.explained(call, allowed(await context().platform.explain(id)))
+    )
+
+
+def _require_known(group: str | None, machine: str | None, host: str | None) -> None:
+    machine_index = context().platform.machine_index
     if group is not None and machine_index.group(group) is None:
         raise RefusedError(unknown(machine_index.unknown_group(group)))
     if machine is not None and machine_index.machine(machine) is None:
         raise RefusedError(unknown(machine_index.unknown_machine(machine)))
     if host is not None:
-        allowed(desk.hosts.host(host))
+        allowed(context().hosts.host(host))

@@ -6,14 +6,16 @@ from __future__ import annotations
 from typing import Any
 
 from litestar import Request, delete, get, post
-from litestar.params import FromPath, JSONBody
+from litestar.params import JSONBody
 
-from forewarn.control.http.authorization import ADMIN
-from forewarn.control.http.context import Ask, AtHand
+from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import allowed, length
+from forewarn.control.http.operation import REPEATABLE, Operation, links_to
 from forewarn.control.http.paging import MAX_PAGE, After, Limit, cut, linked, named_mark, natural
+from forewarn.control.http.parameters import Name
 from forewarn.control.schema import faults as f
 from forewarn.control.schema.core import time_of
+from forewarn.core.access import Role
 from forewarn.service.faults.model import Account
 from forewarn.service.faults.validate import NewFault
 from forewarn.support.logs import logger
@@ -21,49 +23,110 @@ from forewarn.support.logs import logger
 log = logger("forewarn.control")
 
 
-def handlers(desk: AtHand) -> list[Any]:
-    @post("/v1/faults", status_code=201, opt=dict(ADMIN))
-    async def fault_add(ask: Ask, data: JSONBody[f.FaultRequest]) -> f.Fault:
-        added = allowed(desk().faults.add(wanted(data), ask.by))
-        log.info("a fault was added", by=ask.by, fault=added.fault.id, kind=data.kind)
-        ask.heads["Location"] = f"/v1/faults/{added.fault.id}"
-        return view(added)
+@post(
+    "/v1/faults",
+    **Operation(
+        id="addFault",
+        tag="faults",
+        summary="Let something go wrong on purpose",
+        status=201,
+        role=Role.ADMIN,
+        keyless="nothing of it is stored",
+        refuses=(404, 409),
+        links=links_to("getFault", "clearFault", parameter="id", place="id"),
+        commands=("fault add",),
+        command_example="fault add gone --machine web_0 --times 3",
+        example={"kind": "gone", "machines": ["web_0"], "times": 3},
+    ).options,
+)
+async def add_fault(call: Call, data: JSONBody[f.FaultRequest]) -> f.Fault:
+    added = allowed(context().faults.add(wanted(data), call.by))
+    log.info("a fault was added", by=call.by, fault=added.fault.id, kind=data.kind)
+    call.headers["Location"] = f"/v1/faults/{added.fault.id}"
+    return view(added)
 
-    @get("/v1/faults", opt=dict(ADMIN), sync_to_thread=False)
-    def faults_list(
-        request: Request[Any, Any, Any], ask: Ask, limit: Limit = MAX_PAGE, after: After = None
-    ) -> list[f.Fault]:
-        """In the order in which they were added, those that are used up too."""
-        ends = named_mark(after)
-        behind = (
-            account
-            for account in desk().faults.all()
-            if ends is None or natural(account.fault.id) > natural(ends[0])
-        )
-        page, more = cut(behind, limit)
-        if more:
-            last = (page[-1].fault.id,)
-            linked(ask.heads, request.url.path, request.scope["query_string"], last)
-        return [view(account) for account in page]
 
-    @get("/v1/faults/{id:str}", opt=dict(ADMIN), sync_to_thread=False)
-    def fault_show(id: FromPath[str]) -> f.Fault:
-        return view(allowed(desk().faults.find(id)))
+@get(
+    "/v1/faults",
+    sync_to_thread=False,
+    **Operation(
+        id="listFaults",
+        tag="faults",
+        summary="Faults and what has come of them, a page at a time",
+        role=Role.ADMIN,
+        paged=True,
+        links=links_to("getFault", parameter="id", place="0/id"),
+        commands=("fault list",),
+        command_example="fault list",
+    ).options,
+)
+def list_faults(
+    request: Request[Any, Any, Any], call: Call, limit: Limit = MAX_PAGE, after: After = None
+) -> list[f.Fault]:
+    """In the order in which they were added, those that are used up too."""
+    ends = named_mark(after)
+    behind = (
+        account
+        for account in context().faults.all()
+        if ends is None or natural(account.fault.id) > natural(ends[0])
+    )
+    page, more = cut(behind, limit)
+    if more:
+        last = (page[-1].fault.id,)
+        linked(call.headers, request.url.path, request.scope["query_string"], last)
+    return [view(account) for account in page]
 
-    @delete("/v1/faults/{id:str}", status_code=200, opt=dict(ADMIN))
-    async def fault_clear(ask: Ask, id: FromPath[str]) -> f.Fault:
-        """The answer says for the last time what has come of it."""
-        (cleared,) = allowed(desk().faults.clear(id))
-        log.info("faults were cleared", by=ask.by, faults=1)
-        return view(cleared)
 
-    @delete("/v1/faults", status_code=200, opt=dict(ADMIN))
-    async def faults_clear(ask: Ask) -> list[f.Fault]:
-        cleared = allowed(desk().faults.clear())
-        log.info("faults were cleared", by=ask.by, faults=len(cleared))
-        return [view(account) for account in cleared]
+@get(
+    "/v1/faults/{id:str}",
+    sync_to_thread=False,
+    **Operation(
+        id="getFault",
+        tag="faults",
+        summary="One fault",
+        role=Role.ADMIN,
+        command_example="fault list",
+    ).options,
+)
+def get_fault(id: Name) -> f.Fault:
+    return view(allowed(context().faults.find(id)))
 
-    return [fault_add, faults_list, fault_show, fault_clear, faults_clear]
+
+@delete(
+    "/v1/faults/{id:str}",
+    **Operation(
+        id="clearFault",
+        tag="faults",
+        summary="Take a fault away",
+        role=Role.ADMIN,
+        keyless=REPEATABLE,
+        commands=("fault clear",),
+        command_example="fault clear f1",
+    ).options,
+)
+async def clear_fault(call: Call, id: Name) -> f.Fault:
+    """The answer says for the last time what has come of it."""
+    (cleared,) = allowed(context().faults.clear(id))
+    log.info("faults were cleared", by=call.by, faults=1)
+    return view(cleared)
+
+
+@delete(
+    "/v1/faults",
+    **Operation(
+        id="clearFaults",
+        tag="faults",
+        summary="Take all faults away",
+        role=Role.ADMIN,
+        keyless=REPEATABLE,
+        commands=("fault clear",),
+        command_example="fault clear",
+    ).options,
+)
+async def clear_faults(call: Call) -> list[f.Fault]:
+    cleared = allowed(context().faults.clear())
+    log.info("faults were cleared", by=call.by, faults=len(cleared))
+    return [view(account) for account in cleared]
 
 
 def wanted(data: f.FaultRequest) -> NewFault:

@@ -14,12 +14,14 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 from litestar import Request, Response, get
-from litestar.params import FromQuery, QueryParameter
+from litestar.params import QueryParameter
 from litestar.response import Stream
 
-from forewarn.control.http.authorization import KEEPS_LIMITS, still
-from forewarn.control.http.context import Ask, Asked, AtHand
+from forewarn.control.http.authorization import still
+from forewarn.control.http.context import Call, CallContext, context
 from forewarn.control.http.errors import ProblemError, RefusedError, named
+from forewarn.control.http.operation import Operation
+from forewarn.control.http.parameters import ByGroup, ByWhat
 from forewarn.control.http.problems import BY_NAME, MEDIA_TYPE, described
 from forewarn.control.http.responses import ENDLESS
 from forewarn.control.schema import feed as f
@@ -42,59 +44,90 @@ MAX_SEQ = 10**18 - 1
 EVENT_STREAM = "text/event-stream"
 
 Keep: TypeAlias = Callable[[f.FeedChange], bool]
-Name = FromQuery[str | None]
-After = Annotated[int | None, QueryParameter(ge=0, le=MAX_SEQ)]
 
 _encode = msgspec.json.Encoder().encode
 
 
-def handlers(desk: AtHand) -> list[Any]:
-    @get("/v1/feed", media_type=EVENT_STREAM, opt=dict(KEEPS_LIMITS))
-    async def stream(
-        request: Request[Any, Any, Any],
-        ask: Ask,
-        after: After = None,
-        group: Name = None,
-        what: Name = None,
-    ) -> Stream:
-        """Server-sent events: a `hello`, then a `change` for each commit, with its number as id."""
-        cursor = _resumed(request.headers.get("last-event-id"), after)
-        keep = _wanted(ask, group, what)
-        feed, held = desk().feed, desk().held
-        _room(feed, held, ask)
-        begins = feed.seq if cursor is None else cursor
-        first = await _begun(feed, begins)
-        request.scope["state"][ENDLESS] = True
-        return Stream(
-            _messages(feed, begins, first, keep, lambda: still(ask), _holding(held, ask)),
-            media_type=EVENT_STREAM,
-            headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
-        )
+@get(
+    "/v1/feed",
+    media_type=EVENT_STREAM,
+    **Operation(
+        id="followFeed",
+        tag="feed",
+        summary="Every change as it happens, as server-sent events",
+        respects_limits=True,
+        refuses=(409, 410, 503),
+        commands=("feed",),
+        command_example="feed",
+    ).options,
+)
+async def follow_feed(
+    request: Request[Any, Any, Any],
+    call: Call,
+    after: Annotated[
+        int | None,
+        QueryParameter(
+            ge=0, le=MAX_SEQ, description="The commit to go on behind; from now on, if left out."
+        ),
+    ] = None,
+    group: ByGroup = None,
+    what: ByWhat = None,
+) -> Stream:
+    """Server-sent events: a `hello`, then a `change` for each commit, with its number as id."""
+    cursor = _resumed(request.headers.get("last-event-id"), after)
+    keep = _wanted(call, group, what)
+    feed, held = context().feed, context().open_streams
+    _room(feed, held, call)
+    begins = feed.seq if cursor is None else cursor
+    first = await _begun(feed, begins)
+    request.scope["state"][ENDLESS] = True
+    return Stream(
+        _messages(feed, begins, first, keep, lambda: still(call), _holding(held, call)),
+        media_type=EVENT_STREAM,
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
 
-    @get("/v1/changes", opt=dict(KEEPS_LIMITS))
-    async def changes(
-        ask: Ask,
-        after: After = None,
-        wait: Annotated[int, QueryParameter(ge=0, le=MAX_CHANGES_WAIT)] = 0,
-        limit: Annotated[int, QueryParameter(ge=1, le=MAX_COMMITS)] = 100,
-        group: Name = None,
-        what: Name = None,
-    ) -> f.ChangesPage:
-        """What came after a commit, waiting for it if there is nothing yet. Without `after`: only
-        where to begin."""
-        keep, feed, held = _wanted(ask, group, what), desk().feed, desk().held
-        if after is None:
-            return f.ChangesPage(commits=[], next=feed.seq)
-        _room(feed, held, ask)
-        found = await _begun(feed, after)
-        with _holding(held, ask), feed.following(after):
-            if not found and wait:
-                await feed.news(after, wait)
-        page = await _gathered(feed, after, limit)
-        commits = await asyncio.to_thread(_shown, page, keep)
-        return f.ChangesPage(commits=commits, next=page[-1].seq if page else after)
 
-    return [stream, changes]
+@get(
+    "/v1/changes",
+    **Operation(
+        id="getChanges",
+        tag="feed",
+        summary="What came after a commit, waiting for it if need be",
+        respects_limits=True,
+        refuses=(409, 410, 503),
+    ).options,
+)
+async def get_changes(
+    call: Call,
+    after: Annotated[
+        int | None, QueryParameter(ge=0, le=MAX_SEQ, description="The commit to go on behind.")
+    ] = None,
+    wait: Annotated[
+        int,
+        QueryParameter(
+            ge=0,
+            le=MAX_CHANGES_WAIT,
+            description="How many seconds to wait if there is nothing yet.",
+        ),
+    ] = 0,
+    limit: Annotated[int, QueryParameter(ge=1, le=MAX_COMMITS)] = 100,
+    group: ByGroup = None,
+    what: ByWhat = None,
+) -> f.ChangesPage:
+    """What came after a commit, waiting for it if there is nothing yet. Without `after`: only
+    where to begin."""
+    keep, feed, held = _wanted(call, group, what), context().feed, context().open_streams
+    if after is None:
+        return f.ChangesPage(commits=[], next=feed.seq)
+    _room(feed, held, call)
+    found = await _begun(feed, after)
+    with _holding(held, call), feed.following(after):
+        if not found and wait:
+            await feed.news(after, wait)
+    page = await _gathered(feed, after, limit)
+    commits = await asyncio.to_thread(_shown, page, keep)
+    return f.ChangesPage(commits=commits, next=page[-1].seq if page else after)
 
 
 def _resumed(last: str | None, after: int | None) -> int | None:
@@ -108,30 +141,30 @@ def _resumed(last: str | None, after: int | None) -> int | None:
     return int(last)
 
 
-def _wanted(ask: Asked, group: str | None, what: str | None) -> Keep | None:
+def _wanted(call: CallContext, group: str | None, what: str | None) -> Keep | None:
     """Which changes somebody wants of those that it may see; None: all. Whoever is limited sees
     what happens to its groups, and nothing that is about no group."""
     words = [said.strip() for said in what.split(",") if said.strip()] if what else []
     kinds = {named(What, "kind of change", said).value for said in words}
-    if not ask.limited and group is None and not kinds:
+    if not call.limited and group is None and not kinds:
         return None
 
     def keep(change: f.FeedChange) -> bool:
         return (
             group in (None, change.group)
             and (not kinds or change.what in kinds)
-            and (not ask.limited or (bool(change.group) and ask.sees(change.group)))
+            and (not call.limited or (bool(change.group) and call.sees(change.group)))
         )
 
     return keep
 
 
-def _room(feed: Feed, held: Counter[str], ask: Asked) -> None:
+def _room(feed: Feed, held: Counter[str], call: CallContext) -> None:
     if feed.followers >= MAX_STREAMS:
         detail = f"{MAX_STREAMS:,} follow the feed already; come back later"
-    elif ask.caller.token and held[ask.caller.token] >= MAX_STREAMS_OF_ONE:
+    elif call.caller.token and held[call.caller.token] >= MAX_STREAMS_OF_ONE:
         detail = (
-            f"{MAX_STREAMS_OF_ONE:,} follow the feed under token '{ask.by}' already, which is the"
+            f"{MAX_STREAMS_OF_ONE:,} follow the feed under token '{call.by}' already, which is the"
             " share of one; end some, or give each program a token of its own"
         )
     else:
@@ -140,14 +173,14 @@ def _room(feed: Feed, held: Counter[str], ask: Asked) -> None:
 
 
 @contextmanager
-def _holding(held: Counter[str], ask: Asked) -> Iterator[None]:
-    held[ask.caller.token] += 1
+def _holding(held: Counter[str], call: CallContext) -> Iterator[None]:
+    held[call.caller.token] += 1
     try:
         yield
     finally:
-        held[ask.caller.token] -= 1
-        if not held[ask.caller.token]:
-            del held[ask.caller.token]
+        held[call.caller.token] -= 1
+        if not held[call.caller.token]:
+            del held[call.caller.token]
 
 
 async def _begun(feed: Feed, after: int) -> Sequence[FeedEntry]:

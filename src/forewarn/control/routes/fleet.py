@@ -6,17 +6,17 @@ Bodies are text, YAML or JSON, and are read where lines are known: an error name
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from litestar import Request, Response, delete, get, put
 from litestar.exceptions import HTTPException
 from litestar.exceptions.http_exceptions import RequestEntityTooLarge
-from litestar.params import FromPath, FromQuery
 
-from forewarn.control.http.authorization import KEEPS_LIMITS
-from forewarn.control.http.context import Ask, AtHand
+from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import RefusedError, allowed
+from forewarn.control.http.operation import REPEATABLE, Operation
+from forewarn.control.http.parameters import Force, Name, query
 from forewarn.control.http.preconditions import bytes_tag, fleet_tag
 from forewarn.control.schema.fleet import MAX_FLEET_BYTES, FleetDifference, FleetProgress
 from forewarn.core import Group, Refused
@@ -30,88 +30,194 @@ MAX_HOST_BYTES = 1024 * 1024  # of one host that is put
 JSON = "application/json"
 
 
-def handlers(desk: AtHand) -> list[Any]:
-    def snapshot() -> tuple[dict[str, Group], dict[str, Host]]:
-        return dict(desk().store.groups), dict(desk().store.registry.hosts)
+def snapshot() -> tuple[dict[str, Group], dict[str, Host]]:
+    return dict(context().store.groups), dict(context().store.registry.hosts)
 
-    @put("/v1/fleet", status_code=200, request_max_body_size=MAX_FLEET_BYTES)
-    async def put_fleet(
-        ask: Ask,
-        request: Request[Any, Any, Any],
-        plan: FromQuery[bool] = False,
-        force: FromQuery[bool] = False,
-    ) -> FleetDifference:
-        text = await _text(request)
-        # Before it is compared, so that a change in between is noticed by whoever says If-Match.
-        tag = await asyncio.to_thread(fleet_tag, *snapshot()) if plan else ""
-        done = await desk().fleet_apply.text(
-            text, by=ask.by, force=force, plan=plan, unless=ask.unless
-        )
-        return _shown(done, planned=plan, etag=tag)
 
-    @get("/v1/fleet")
-    async def fleet(ask: Ask) -> Response[bytes]:
-        """Putting it back changes nothing."""
-        current = desk().fleet_apply.current()
-        encoded = await asyncio.to_thread(lambda: msgspec.json.encode(entry_of(current)))
-        ask.heads["ETag"] = bytes_tag(encoded)
-        return Response(encoded, media_type=JSON)
+@put(
+    "/v1/fleet",
+    request_max_body_size=MAX_FLEET_BYTES,
+    **Operation(
+        id="putFleet",
+        tag="fleet",
+        summary="Make the inventory what a fleet file says, or tell what that would change",
+        keyless=REPEATABLE,
+        conditional=True,
+        fleet_text="fleet",
+        refuses=(409,),
+        commands=("apply",),
+        command_example="apply fleet.yaml --plan",
+        example={
+            "hosts": ["h1"],
+            "groups": [
+                {
+                    "name": "web",
+                    "kind": "availability-set",
+                    "machines": [{"name": "app-0"}, {"name": "app-1"}],
+                }
+            ],
+        },
+    ).options,
+)
+async def put_fleet(
+    call: Call,
+    request: Request[Any, Any, Any],
+    plan: Annotated[bool, query("Only tell what would change.")] = False,
+    force: Force = False,
+) -> FleetDifference:
+    text = await _text(request)
+    # Before it is compared, so that a change in between is noticed by whoever says If-Match.
+    tag = await asyncio.to_thread(fleet_tag, *snapshot()) if plan else ""
+    done = await context().fleet_apply.text(
+        text, by=call.by, force=force, plan=plan, unless=call.precondition
+    )
+    return _shown(done, planned=plan, etag=tag)
 
-    @get("/v1/fleet/schema", sync_to_thread=False, opt=KEEPS_LIMITS)
-    def schema() -> dict[str, Any]:
-        return shapes.schema()
 
-    @get("/v1/fleet/progress", sync_to_thread=False)
-    def progress() -> FleetProgress:
-        now = desk().fleet_apply.progress
-        return FleetProgress(now.stage, now.fraction)
+@get(
+    "/v1/fleet",
+    **Operation(
+        id="getFleet",
+        tag="fleet",
+        summary="The inventory, as the fleet file that would change nothing",
+        tagged=True,
+    ).options,
+)
+async def get_fleet(call: Call) -> Response[bytes]:
+    """Putting it back changes nothing."""
+    current = context().fleet_apply.current()
+    encoded = await asyncio.to_thread(lambda: msgspec.json.encode(entry_of(current)))
+    call.headers["ETag"] = bytes_tag(encoded)
+    return Response(encoded, media_type=JSON)
 
-    async def changed(ask: Ask, change: edit.Change, *, force: bool) -> FleetDifference:
-        done = await desk().fleet_apply.change(change, by=ask.by, force=force, unless=ask.unless)
-        return _shown(done, planned=False)
 
-    def host_of(machine: str) -> str:
-        found = desk().platform.machine_index.machine(machine)
-        return found[1].host if found else ""
+@get(
+    "/v1/fleet/schema",
+    sync_to_thread=False,
+    **Operation(
+        id="getFleetSchema",
+        tag="fleet",
+        summary="The JSON Schema of a fleet file",
+        respects_limits=True,
+        command_example="apply --schema",
+    ).options,
+)
+def get_fleet_schema() -> dict[str, Any]:
+    return shapes.schema()
 
-    @put("/v1/groups/{name:str}", status_code=200, request_max_body_size=MAX_FLEET_BYTES)
-    async def put_group(
-        ask: Ask,
-        name: FromPath[str],
-        request: Request[Any, Any, Any],
-        force: FromQuery[bool] = False,
-    ) -> FleetDifference:
-        return await changed(ask, edit.put_group(name, await _text(request, "group")), force=force)
 
-    @delete("/v1/groups/{name:str}", status_code=200)
-    async def remove_group(
-        ask: Ask, name: FromPath[str], force: FromQuery[bool] = False
-    ) -> FleetDifference:
-        return await changed(ask, edit.remove_group(name), force=force)
+@get(
+    "/v1/fleet/progress",
+    sync_to_thread=False,
+    **Operation(
+        id="getFleetProgress",
+        tag="fleet",
+        summary="How far the fleet that is being applied has come",
+        commands=("apply",),
+    ).options,
+)
+def get_fleet_progress() -> FleetProgress:
+    now = context().fleet_apply.progress
+    return FleetProgress(now.stage, now.fraction)
 
-    @put("/v1/hosts/{name:str}", status_code=200, request_max_body_size=MAX_HOST_BYTES)
-    async def put_host(
-        ask: Ask, name: FromPath[str], request: Request[Any, Any, Any]
-    ) -> FleetDifference:
-        text = await _text(request, "host", MAX_HOST_BYTES)
-        return await changed(ask, edit.put_host(name, text), force=False)
 
-    @delete("/v1/hosts/{name:str}", status_code=200)
-    async def remove_host(
-        ask: Ask, name: FromPath[str], force: FromQuery[bool] = False
-    ) -> FleetDifference:
-        return await changed(ask, edit.remove_host(name, host_of), force=force)
+async def changed(call: Call, change: edit.Change, *, force: bool) -> FleetDifference:
+    done = await context().fleet_apply.change(
+        change, by=call.by, force=force, unless=call.precondition
+    )
+    return _shown(done, planned=False)
 
-    @delete("/v1/machines/{name:str}", status_code=200)
-    async def remove_machine(
-        ask: Ask, name: FromPath[str], force: FromQuery[bool] = False
-    ) -> FleetDifference:
-        return await changed(ask, edit.remove_machine(name), force=force)
 
-    return [
-        *(put_fleet, fleet, schema, progress),
-        *(put_group, remove_group, put_host, remove_host, remove_machine),
-    ]
+def host_of(machine: str) -> str:
+    found = context().platform.machine_index.machine(machine)
+    return found[1].host if found else ""
+
+
+@put(
+    "/v1/groups/{name:str}",
+    request_max_body_size=MAX_FLEET_BYTES,
+    **Operation(
+        id="putGroup",
+        tag="fleet",
+        summary="Make one group what a text says",
+        keyless=REPEATABLE,
+        conditional=True,
+        fleet_text="group",
+        refuses=(409,),
+        example={"kind": "availability-set", "machines": [{"name": "app-0"}, {"name": "app-1"}]},
+    ).options,
+)
+async def put_group(
+    call: Call,
+    name: Name,
+    request: Request[Any, Any, Any],
+    force: Force = False,
+) -> FleetDifference:
+    return await changed(call, edit.put_group(name, await _text(request, "group")), force=force)
+
+
+@delete(
+    "/v1/groups/{name:str}",
+    **Operation(
+        id="removeGroup",
+        tag="fleet",
+        summary="Take a group and its machines out of the inventory",
+        keyless=REPEATABLE,
+        conditional=True,
+        refuses=(409,),
+    ).options,
+)
+async def remove_group(call: Call, name: Name, force: Force = False) -> FleetDifference:
+    return await changed(call, edit.remove_group(name), force=force)
+
+
+@put(
+    "/v1/hosts/{name:str}",
+    request_max_body_size=MAX_HOST_BYTES,
+    **Operation(
+        id="putHost",
+        tag="fleet",
+        summary="Make one host what a text says",
+        keyless=REPEATABLE,
+        conditional=True,
+        fleet_text="host",
+        refuses=(409,),
+        example={"labels": {"rack": "r1"}},
+    ).options,
+)
+async def put_host(call: Call, name: Name, request: Request[Any, Any, Any]) -> FleetDifference:
+    text = await _text(request, "host", MAX_HOST_BYTES)
+    return await changed(call, edit.put_host(name, text), force=False)
+
+
+@delete(
+    "/v1/hosts/{name:str}",
+    **Operation(
+        id="removeHost",
+        tag="fleet",
+        summary="Take a host out of the inventory",
+        keyless=REPEATABLE,
+        conditional=True,
+        refuses=(409,),
+    ).options,
+)
+async def remove_host(call: Call, name: Name, force: Force = False) -> FleetDifference:
+    return await changed(call, edit.remove_host(name, host_of), force=force)
+
+
+@delete(
+    "/v1/machines/{name:str}",
+    **Operation(
+        id="removeMachine",
+        tag="fleet",
+        summary="Take a machine out of the inventory",
+        keyless=REPEATABLE,
+        conditional=True,
+        refuses=(409,),
+    ).options,
+)
+async def remove_machine(call: Call, name: Name, force: Force = False) -> FleetDifference:
+    return await changed(call, edit.remove_machine(name), force=force)
 
 
 async def _text(

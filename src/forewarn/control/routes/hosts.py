@@ -1,162 +1,201 @@
-"""What can happen to machines, groups and hosts: the handlers of these verbs."""
+"""Hosts in the control API: the list, and maintenance, degradation, failure and repair of one."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-from litestar import Request, Response, get, patch, post
+from litestar import Request, Response, get, post
 from litestar.openapi.datastructures import ResponseSpec
-from litestar.params import FromPath, FromQuery, JSONBody
+from litestar.params import JSONBody
 
 from forewarn.control.http import authorization, filters
-from forewarn.control.http.authorization import KEEPS_LIMITS
-from forewarn.control.http.context import Ask, AtHand
-from forewarn.control.http.errors import allowed, aside, instant, length, named, outcome, selector
+from forewarn.control.http.context import Call, context
+from forewarn.control.http.errors import allowed, aside, instant, length, named, selector
+from forewarn.control.http.operation import FIRST_EVENT_LINKS, Creates, Operation, links_to
 from forewarn.control.http.paging import MAX_PAGE, After, Limit, cut, linked, named_mark
+from forewarn.control.http.parameters import ByHealth, ByLabel, Name
 from forewarn.control.http.preconditions import host_tag
 from forewarn.control.schema import core as s
 from forewarn.control.views import core
-from forewarn.core import EventType, Policy
 from forewarn.core.fleet import Health
 from forewarn.service.platform.hosts import DEGRADED_NOTICE, MaintenanceMode
 
 
-def handlers(desk: AtHand) -> list[Any]:
-    @post("/v1/machines/{name:str}/evict", status_code=200, opt=KEEPS_LIMITS)
-    async def evict(ask: Ask, name: FromPath[str]) -> s.Outcome:
-        authorization.machines(ask, name)
-        return outcome(await ask.removals.evict(name, ask.by))
+@get(
+    "/v1/hosts",
+    responses={200: ResponseSpec(list[s.Host])},
+    **Operation(
+        id="listHosts",
+        tag="hosts",
+        summary="Hosts, a page at a time",
+        respects_limits=True,
+        paged=True,
+        links=links_to(
+            "getHost",
+            "explainHost",
+            "maintainHost",
+            "degradeHost",
+            "repairHost",
+            parameter="name",
+            place="0/name",
+        ),
+        commands=("host list",),
+        command_example="host list",
+    ).options,
+)
+async def list_hosts(
+    request: Request[Any, Any, Any],
+    call: Call,
+    label: ByLabel = None,
+    health: ByHealth = None,
+    limit: Limit = MAX_PAGE,
+    after: After = None,
+) -> Response[bytes]:
+    """By their names."""
+    labels, ends = selector(label) or (), named_mark(after)
+    wanted = None if health is None else named(Health, "health of a host", health)
+    there = [one for one in context().hosts.hosts() if authorization.host_seen(call, one.name)]
+    groups = [one for one in context().platform.machine_index.groups() if call.sees(one.name)]
 
-    @post("/v1/machines/{name:str}/delete", status_code=200, opt=KEEPS_LIMITS)
-    async def delete(ask: Ask, name: FromPath[str]) -> s.Outcome:
-        authorization.machines(ask, name)
-        return outcome(await ask.removals.delete(name, ask.by))
+    def page() -> list[s.Host]:
+        found, more = cut(filters.hosts(there, labels, wanted, ends), limit)
+        if more:
+            last = (found[-1].name,)
+            linked(call.headers, request.url.path, request.scope["query_string"], last)
+        return core.hosts(found, groups)
 
-    @post("/v1/machines/{name:str}/fail", status_code=200, opt=KEEPS_LIMITS)
-    async def fail_machine(
-        ask: Ask, name: FromPath[str], data: JSONBody[s.FailMachineRequest]
-    ) -> s.Outcome:
-        authorization.machines(ask, name)
-        type = named(EventType, "type", data.type)
-        return outcome(await ask.removals.fail(name, type, ask.by))
+    return await aside(page)
 
-    @post("/v1/groups/{name:str}/evict", status_code=200, opt=KEEPS_LIMITS)
-    async def evict_group(ask: Ask, name: FromPath[str]) -> s.Outcomes:
-        authorization.scale_set(ask, name)
-        return core.outcomes(allowed(await ask.removals.evict_all(name, ask.by)))
 
-    @post("/v1/groups/{name:str}/scale-in", status_code=200, opt=KEEPS_LIMITS)
-    async def scale_in(
-        ask: Ask, name: FromPath[str], data: JSONBody[s.ScaleInRequest]
-    ) -> s.Outcomes:
-        authorization.scale_set(ask, name)
-        return core.outcomes(
-            allowed(await ask.removals.scale_in(name, ask.by, count=data.count, to=data.to))
-        )
+@get(
+    "/v1/hosts/{name:str}",
+    sync_to_thread=False,
+    **Operation(
+        id="getHost",
+        tag="hosts",
+        summary="One host",
+        respects_limits=True,
+        tagged=True,
+        commands=("host show",),
+        command_example="host show host-a",
+    ).options,
+)
+def get_host(call: Call, name: Name) -> s.Host:
+    authorization.host(call, name, whole=False)
+    hosts = context().hosts
+    found = allowed(hosts.host(name))
+    if authorization.host_is_ones_own(call, name):  # else it would tell when others' things change
+        call.headers["ETag"] = host_tag(found, hosts.machines_on(name), hosts.events_about(name))
+    return core.host(found, *authorization.on_host(call, name))
 
-    @patch("/v1/groups/{name:str}/policy", status_code=200, opt=KEEPS_LIMITS)
-    async def policy(ask: Ask, name: FromPath[str], data: JSONBody[s.PolicyRequest]) -> s.Group:
-        authorization.group(ask, name)
-        _policy(Policy(), data)  # what cannot be meant is refused before anything is changed
-        done = await ask.platform.set_policy(name, lambda was: _policy(was, data), ask.by)
-        return core.group(allowed(done))
 
-    @get("/v1/hosts", responses={200: ResponseSpec(list[s.Host])}, opt=KEEPS_LIMITS)
-    async def list_hosts(
-        request: Request[Any, Any, Any],
-        ask: Ask,
-        label: FromQuery[str | None] = None,
-        health: FromQuery[str | None] = None,
-        limit: Limit = MAX_PAGE,
-        after: After = None,
-    ) -> Response[bytes]:
-        """By their names."""
-        labels, ends = selector(label) or (), named_mark(after)
-        wanted = None if health is None else named(Health, "health of a host", health)
-        there = [one for one in desk().hosts.hosts() if authorization.host_seen(ask, one.name)]
-        groups = [one for one in desk().platform.machine_index.groups() if ask.sees(one.name)]
+@get(
+    "/v1/hosts/{name:str}/explain",
+    sync_to_thread=False,
+    **Operation(
+        id="explainHost",
+        tag="hosts",
+        summary="What is planned for a host, and what that waits for",
+        respects_limits=True,
+        commands=("host explain", "host show"),
+        command_example="host explain host-a",
+    ).options,
+)
+def explain_host(call: Call, name: Name) -> s.HostExplanation:
+    authorization.host(call, name)
+    return core.host_explanation(allowed(context().hosts.explain(name)))
 
-        def page() -> list[s.Host]:
-            found, more = cut(filters.hosts(there, labels, wanted, ends), limit)
-            if more:
-                last = (found[-1].name,)
-                linked(ask.heads, request.url.path, request.scope["query_string"], last)
-            return core.hosts(found, groups)
 
-        return await aside(page)
-
-    @get("/v1/hosts/{name:str}", sync_to_thread=False, opt=KEEPS_LIMITS)
-    def host(ask: Ask, name: FromPath[str]) -> s.Host:
-        authorization.host(ask, name, whole=False)
-        hosts = desk().hosts
-        found = allowed(hosts.host(name))
-        if authorization.host_is_ones_own(
-            ask, name
-        ):  # else it would tell when others' things change
-            ask.heads["ETag"] = host_tag(found, hosts.machines_on(name), hosts.events_about(name))
-        return core.host(found, *authorization.on_host(ask, name))
-
-    @get("/v1/hosts/{name:str}/explain", sync_to_thread=False, opt=KEEPS_LIMITS)
-    def explain(ask: Ask, name: FromPath[str]) -> s.HostExplanation:
-        authorization.host(ask, name)
-        return core.host_explanation(allowed(desk().hosts.explain(name)))
-
-    @post("/v1/hosts/{name:str}/maintain", status_code=200, opt=KEEPS_LIMITS)
-    async def maintain(
-        ask: Ask, name: FromPath[str], data: JSONBody[s.MaintainRequest]
-    ) -> s.Outcomes:
-        authorization.host(ask, name)
-        return core.outcomes(
-            allowed(
-                await ask.hosts.maintain(
-                    name,
-                    named(MaintenanceMode, "way to maintain a host", data.how),
-                    ask.by,
-                    evacuate=data.evacuate,
-                    notice=None if data.notice is None else length("notice", data.notice),
-                    not_before=None if data.not_before is None else instant(data.not_before),
-                    short_notice=data.short_notice,
-                    description=data.description,
-                    duration=data.duration,
-                )
+@post(
+    "/v1/hosts/{name:str}/maintain",
+    **Operation(
+        id="maintainHost",
+        tag="hosts",
+        summary="Work on a host: everything on it together, or one by one",
+        respects_limits=True,
+        creates=Creates.OUTCOMES,
+        conditional=True,
+        links=FIRST_EVENT_LINKS,
+        commands=("host maintain",),
+        command_example="host maintain host-a --type Freeze",
+        example={"how": "Freeze"},
+    ).options,
+)
+async def maintain_host(call: Call, name: Name, data: JSONBody[s.MaintainRequest]) -> s.Outcomes:
+    authorization.host(call, name)
+    return core.outcomes(
+        allowed(
+            await call.hosts.maintain(
+                name,
+                named(MaintenanceMode, "way to maintain a host", data.how),
+                call.by,
+                evacuate=data.evacuate,
+                notice=None if data.notice is None else length("notice", data.notice),
+                not_before=None if data.not_before is None else instant(data.not_before),
+                short_notice=data.short_notice,
+                description=data.description,
+                duration=data.duration,
             )
         )
-
-    @post("/v1/hosts/{name:str}/degrade", status_code=200, opt=KEEPS_LIMITS)
-    async def degrade(
-        ask: Ask, name: FromPath[str], data: JSONBody[s.DegradeRequest]
-    ) -> s.Outcomes:
-        authorization.host(ask, name)
-        notice = DEGRADED_NOTICE if data.notice is None else length("notice", data.notice)
-        return core.outcomes(
-            allowed(await ask.hosts.degrade(name, ask.by, notice=notice, note=data.note))
-        )
-
-    @post("/v1/hosts/{name:str}/fail", status_code=200, opt=KEEPS_LIMITS)
-    async def fail_host(ask: Ask, name: FromPath[str], data: JSONBody[s.FailRequest]) -> s.Outcomes:
-        authorization.host(ask, name)
-        return core.outcomes(allowed(await ask.hosts.fail(name, ask.by, note=data.note)))
-
-    @post("/v1/hosts/{name:str}/repair", status_code=200, opt=KEEPS_LIMITS)
-    async def repair(ask: Ask, name: FromPath[str]) -> s.Outcomes:
-        authorization.host(ask, name)
-        return core.outcomes(allowed(await ask.hosts.repair(name, ask.by)))
-
-    return [
-        *(evict, delete, fail_machine, evict_group, scale_in, policy),
-        *(list_hosts, host, explain, maintain, degrade, fail_host, repair),
-    ]
+    )
 
 
-def _policy(policy: Policy, said: s.PolicyRequest) -> Policy:
-    wanted: dict[str, Any] = {}
-    for key in ("user_event_limit", "all_instances_down"):
-        if getattr(said, key) is not msgspec.UNSET:
-            wanted[key] = getattr(said, key)
-    if said.auto_approve is not msgspec.UNSET:
-        wanted["auto_approve"] = tuple(named(EventType, "type", type) for type in said.auto_approve)
-    if said.terminate_notice is not msgspec.UNSET:
-        notice = said.terminate_notice
-        wanted["terminate_notice"] = None if notice is None else length("terminate_notice", notice)
-    return msgspec.structs.replace(policy, **wanted)
+@post(
+    "/v1/hosts/{name:str}/degrade",
+    **Operation(
+        id="degradeHost",
+        tag="hosts",
+        summary="Its hardware is about to fail: move everything away in time",
+        respects_limits=True,
+        creates=Creates.OUTCOMES,
+        conditional=True,
+        links=FIRST_EVENT_LINKS,
+        commands=("host degrade",),
+        command_example="host degrade host-a --notice 7d",
+        example={"notice": 604800},
+    ).options,
+)
+async def degrade_host(call: Call, name: Name, data: JSONBody[s.DegradeRequest]) -> s.Outcomes:
+    authorization.host(call, name)
+    notice = DEGRADED_NOTICE if data.notice is None else length("notice", data.notice)
+    return core.outcomes(
+        allowed(await call.hosts.degrade(name, call.by, notice=notice, note=data.note))
+    )
+
+
+@post(
+    "/v1/hosts/{name:str}/fail",
+    **Operation(
+        id="failHost",
+        tag="hosts",
+        summary="The host is gone, and everything on it",
+        respects_limits=True,
+        creates=Creates.OUTCOMES,
+        conditional=True,
+        links=FIRST_EVENT_LINKS,
+        commands=("host fail",),
+        command_example="host fail host-a",
+        example={"note": "power supply"},
+    ).options,
+)
+async def fail_host(call: Call, name: Name, data: JSONBody[s.FailRequest]) -> s.Outcomes:
+    authorization.host(call, name)
+    return core.outcomes(allowed(await call.hosts.fail(name, call.by, note=data.note)))
+
+
+@post(
+    "/v1/hosts/{name:str}/repair",
+    **Operation(
+        id="repairHost",
+        tag="hosts",
+        summary="The host is well again",
+        respects_limits=True,
+        creates=Creates.OUTCOMES,
+        conditional=True,
+        commands=("host repair",),
+        command_example="host repair host-a",
+    ).options,
+)
+async def repair_host(call: Call, name: Name) -> s.Outcomes:
+    authorization.host(call, name)
+    return core.outcomes(allowed(await call.hosts.repair(name, call.by)))

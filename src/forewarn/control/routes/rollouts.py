@@ -1,111 +1,223 @@
-"""Rollouts in the control API: HTTP in, verbs of `service.rollouts`, shapes out."""
+"""Rollouts in the control API."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
-import msgspec
 from litestar import Request, get, post
-from litestar.params import FromPath, JSONBody, QueryParameter
+from litestar.params import JSONBody, QueryParameter
 
 from forewarn.control.http import authorization, filters
-from forewarn.control.http.authorization import KEEPS_LIMITS, VIEWER
-from forewarn.control.http.context import Ask, AtHand
+from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import RefusedError, allowed, length, named
-from forewarn.control.http.paging import MAX_PAGE, After, Limit, cut, linked, timed_mark
+from forewarn.control.http.operation import Creates, Operation, links_to
+from forewarn.control.http.paging import MAX_PAGE, Limit, TimedAfter, cut, linked, timed_mark
+from forewarn.control.http.parameters import Id
 from forewarn.control.http.preconditions import shown_rollout
 from forewarn.control.schema import rollouts as r
-from forewarn.control.schema.core import time_of
-from forewarn.control.schema.types import STATES
-from forewarn.control.views import core
+from forewarn.control.schema import types as w
+from forewarn.control.views import rollouts as views
 from forewarn.core import EventType
+from forewarn.core.access import Role
 from forewarn.core.labels import Selector, parse
 from forewarn.core.refusal import invalid
-from forewarn.core.rollouts.forecast import Forecast
 from forewarn.core.rollouts.lanes import MAX_SELECTED, Selection
-from forewarn.core.rollouts.model import GATE_TIMEOUT, Gate, Rollout, Switch
-from forewarn.core.rollouts.progress import StepProgress, Wait
+from forewarn.core.rollouts.model import GATE_TIMEOUT, Gate
 from forewarn.core.rollouts.window_syntax import parse_window
-from forewarn.core.time import SECOND, Time
 from forewarn.service.rollouts.request import RolloutRequest
-from forewarn.service.rollouts.rollouts import Explained, Explanation, Report, Summary
+from forewarn.service.rollouts.rollouts import Report
 from forewarn.support.text import listing
 
 
-def handlers(desk: AtHand) -> list[Any]:
-    @get("/v1/rollouts", opt=KEEPS_LIMITS)
-    async def rollouts_list(
-        request: Request[Any, Any, Any],
-        ask: Ask,
-        wanted: Annotated[str | None, QueryParameter(name="state")] = None,
-        limit: Limit = MAX_PAGE,
-        after: After = None,
-    ) -> list[r.Rollout]:
-        """Those under way first, then those that are over, each the latest first."""
-        if wanted is not None and wanted not in STATES:
-            raise RefusedError(invalid(f"'{wanted}' is no state; there are {listing(STATES)}"))
-        every = [
-            one
-            for one in await desk().rollouts.list()
-            if authorization.rollout_seen(ask, one.rollout)
-        ]
-        ends = timed_mark(after)
-        found, more = cut(filters.rollouts(every, wanted, ends), limit)
-        if more:
-            last = filters.rollout_place(found[-1])
-            linked(ask.heads, request.url.path, request.scope["query_string"], last)
-        return [summary(one) for one in found]
-
-    @post("/v1/rollouts", status_code=201, opt=KEEPS_LIMITS)
-    async def rollout_start(ask: Ask, data: JSONBody[r.RolloutRequest]) -> r.RolloutReport:
-        wanted = _wanted(data, ask.by)
-        authorization.selected(ask, wanted)
-        made = whole(allowed(await ask.rollouts.start(wanted)))
-        ask.heads["Location"] = f"/v1/rollouts/{made.id}"
-        return made
-
-    @post("/v1/rollouts/plan", status_code=200, opt={**KEEPS_LIMITS, **VIEWER})
-    async def rollout_plan(ask: Ask, data: JSONBody[r.RolloutRequest]) -> r.RolloutPlan:
-        lasts = None if data.lasts is None else length("lasts", data.lasts)
-        wanted = _wanted(data, ask.by)
-        authorization.selected(ask, wanted)
-        return planned(*allowed(await ask.rollouts.plan(wanted, lasts)))
-
-    @get("/v1/rollouts/{id:str}", opt=KEEPS_LIMITS)
-    async def rollout_show(ask: Ask, id: FromPath[str]) -> r.RolloutReport:
-        id = await authorization.rollout(ask, id)
-        found: Report = allowed(await desk().rollouts.report(id))
-        ask.heads["ETag"] = await shown_rollout(desk(), found.rollout)
-        return whole(found)
-
-    @get("/v1/rollouts/{id:str}/explain", opt=KEEPS_LIMITS)
-    async def rollout_explain(ask: Ask, id: FromPath[str]) -> r.RolloutExplanation:
-        id = await authorization.rollout(ask, id)
-        return explained(allowed(await desk().rollouts.explain(id)))
-
-    @post("/v1/rollouts/{id:str}/pause", status_code=200, opt=KEEPS_LIMITS)
-    async def rollout_pause(
-        ask: Ask, id: FromPath[str], data: JSONBody[r.SwitchRequest]
-    ) -> r.RolloutReport:
-        id = await authorization.rollout(ask, id)
-        return whole(allowed(await ask.rollouts.pause(id, ask.by, data.why)))
-
-    @post("/v1/rollouts/{id:str}/resume", status_code=200, opt=KEEPS_LIMITS)
-    async def rollout_resume(ask: Ask, id: FromPath[str]) -> r.RolloutReport:
-        id = await authorization.rollout(ask, id)
-        return whole(allowed(await ask.rollouts.resume(id, ask.by)))
-
-    @post("/v1/rollouts/{id:str}/abort", status_code=200, opt=KEEPS_LIMITS)
-    async def rollout_abort(
-        ask: Ask, id: FromPath[str], data: JSONBody[r.SwitchRequest]
-    ) -> r.RolloutReport:
-        id = await authorization.rollout(ask, id)
-        return whole(allowed(await ask.rollouts.abort(id, ask.by, data.why)))
-
-    return [
-        *(rollouts_list, rollout_start, rollout_plan, rollout_show, rollout_explain),
-        *(rollout_pause, rollout_resume, rollout_abort),
+@get(
+    "/v1/rollouts",
+    **Operation(
+        id="listRollouts",
+        tag="rollouts",
+        summary="Rollouts, a page at a time",
+        respects_limits=True,
+        paged=True,
+        links=links_to("getRollout", "explainRollout", parameter="id", place="0/id"),
+        commands=("rollout list",),
+        command_example="rollout list",
+    ).options,
+)
+async def list_rollouts(
+    request: Request[Any, Any, Any],
+    call: Call,
+    wanted: Annotated[
+        str | None,
+        QueryParameter(
+            name="state",
+            description="Only rollouts that stand so.",
+            schema_extra={"enum": list(w.STATES)},
+        ),
+    ] = None,
+    limit: Limit = MAX_PAGE,
+    after: TimedAfter = None,
+) -> list[r.Rollout]:
+    """Those under way first, then those that are over, each the latest first."""
+    if wanted is not None and wanted not in w.STATES:
+        raise RefusedError(invalid(f"'{wanted}' is no state; there are {listing(w.STATES)}"))
+    visible = [
+        summary
+        for summary in await context().rollouts.list()
+        if authorization.rollout_seen(call, summary.rollout)
     ]
+    page, more = cut(filters.rollouts(visible, wanted, timed_mark(after)), limit)
+    if more:
+        last = filters.rollout_place(page[-1])
+        linked(call.headers, request.url.path, request.scope["query_string"], last)
+    return [views.rollout(summary) for summary in page]
+
+
+@post(
+    "/v1/rollouts",
+    **Operation(
+        id="startRollout",
+        tag="rollouts",
+        summary="Start a rollout",
+        status=201,
+        respects_limits=True,
+        creates=Creates.ROLLOUT,
+        refuses=(404,),
+        links=links_to(
+            "getRollout",
+            "explainRollout",
+            "pauseRollout",
+            "resumeRollout",
+            "abortRollout",
+            parameter="id",
+            place="id",
+        ),
+        commands=("rollout start",),
+        command_example="rollout start --type Reboot --group web --notice 30m --bake 5m",
+        example={"type": "Reboot", "groups": ["web"], "notice": 1800, "bake": 300},
+    ).options,
+)
+async def start_rollout(call: Call, data: JSONBody[r.RolloutRequest]) -> r.RolloutReport:
+    wanted = _wanted(data, call.by)
+    authorization.selected(call, wanted)
+    made = views.report(allowed(await call.rollouts.start(wanted)))
+    call.headers["Location"] = f"/v1/rollouts/{made.id}"
+    return made
+
+
+@post(
+    "/v1/rollouts/plan",
+    **Operation(
+        id="planRollout",
+        tag="rollouts",
+        summary="What would happen when, if it were started now",
+        role=Role.VIEWER,
+        respects_limits=True,
+        refuses=(404, 409),
+        commands=("rollout plan",),
+        command_example="rollout plan --type Reboot --group web",
+        example={"type": "Reboot", "groups": ["web"], "notice": 1800, "bake": 300},
+    ).options,
+)
+async def plan_rollout(call: Call, data: JSONBody[r.RolloutRequest]) -> r.RolloutPlan:
+    lasts = None if data.lasts is None else length("lasts", data.lasts)
+    wanted = _wanted(data, call.by)
+    authorization.selected(call, wanted)
+    return views.plan(*allowed(await call.rollouts.plan(wanted, lasts)))
+
+
+@get(
+    "/v1/rollouts/{id:str}",
+    **Operation(
+        id="getRollout",
+        tag="rollouts",
+        summary="One rollout, and where it stands",
+        respects_limits=True,
+        tagged=True,
+        refuses=(409,),
+        commands=("rollout show", "rollout watch"),
+        command_example="rollout show 1B2C",
+    ).options,
+)
+async def get_rollout(call: Call, id: Id) -> r.RolloutReport:
+    id = await authorization.rollout(call, id)
+    report: Report = allowed(await context().rollouts.report(id))
+    call.headers["ETag"] = await shown_rollout(context(), report.rollout)
+    return views.report(report)
+
+
+@get(
+    "/v1/rollouts/{id:str}/explain",
+    **Operation(
+        id="explainRollout",
+        tag="rollouts",
+        summary="What a rollout waits for",
+        respects_limits=True,
+        refuses=(409,),
+        commands=("rollout explain", "rollout show"),
+        command_example="rollout explain 1B2C",
+    ).options,
+)
+async def explain_rollout(call: Call, id: Id) -> r.RolloutExplanation:
+    id = await authorization.rollout(call, id)
+    return views.explanation(allowed(await context().rollouts.explain(id)))
+
+
+@post(
+    "/v1/rollouts/{id:str}/pause",
+    **Operation(
+        id="pauseRollout",
+        tag="rollouts",
+        summary="Announce nothing more for now",
+        respects_limits=True,
+        creates=Creates.ROLLOUT,
+        conditional=True,
+        links=links_to("getRollout", parameter="id", place="id"),
+        commands=("rollout pause",),
+        command_example="rollout pause 1B2C",
+        example={"why": "errors in web"},
+    ).options,
+)
+async def pause_rollout(call: Call, id: Id, data: JSONBody[r.SwitchRequest]) -> r.RolloutReport:
+    id = await authorization.rollout(call, id)
+    return views.report(allowed(await call.rollouts.pause(id, call.by, data.why)))
+
+
+@post(
+    "/v1/rollouts/{id:str}/resume",
+    **Operation(
+        id="resumeRollout",
+        tag="rollouts",
+        summary="Go on after a pause, or after something was cancelled",
+        respects_limits=True,
+        creates=Creates.ROLLOUT,
+        conditional=True,
+        links=links_to("getRollout", parameter="id", place="id"),
+        commands=("rollout resume",),
+        command_example="rollout resume 1B2C",
+    ).options,
+)
+async def resume_rollout(call: Call, id: Id) -> r.RolloutReport:
+    id = await authorization.rollout(call, id)
+    return views.report(allowed(await call.rollouts.resume(id, call.by)))
+
+
+@post(
+    "/v1/rollouts/{id:str}/abort",
+    **Operation(
+        id="abortRollout",
+        tag="rollouts",
+        summary="Withdraw what has not started, and end",
+        respects_limits=True,
+        creates=Creates.ROLLOUT,
+        conditional=True,
+        links=links_to("getRollout", parameter="id", place="id"),
+        commands=("rollout abort",),
+        command_example="rollout abort 1B2C",
+        example={"why": "wrong version"},
+    ).options,
+)
+async def abort_rollout(call: Call, id: Id, data: JSONBody[r.SwitchRequest]) -> r.RolloutReport:
+    id = await authorization.rollout(call, id)
+    return views.report(allowed(await call.rollouts.abort(id, call.by, data.why)))
 
 
 def _wanted(data: r.RolloutRequest, by: str) -> RolloutRequest:
@@ -145,118 +257,3 @@ def _selector(text: str) -> Selector:
     if not selector:
         raise ValueError("an empty selector selects nothing; write for example tier=web")
     return selector
-
-
-def summary(one: Summary) -> r.Rollout:
-    return r.Rollout(**_fields(one))
-
-
-def whole(report: Report) -> r.RolloutReport:
-    return r.RolloutReport(
-        **_fields(report.summary),
-        steps=[_step(lane.lane.name, s) for lane in report.next.lanes for s in lane.steps],
-        waits=[r.Wait(**_wait(wait)) for wait in report.next.waits],
-    )
-
-
-def _fields(one: Summary) -> dict[str, Any]:
-    rollout = one.rollout
-    return {
-        "id": rollout.id,
-        "type": rollout.type.value,
-        "state": one.state,
-        "selection": rollout.selection,
-        "by": rollout.by,
-        "created_at": time_of(rollout.created_at),
-        "steps_over": one.steps_over,
-        "steps_in_all": len(rollout.steps),
-        "at_once": rollout.at_once,
-        "notice": rollout.promised / SECOND,
-        "description": rollout.description,
-        "windows": [window.said for window in rollout.windows],
-        "gate": rollout.gate.named if rollout.gate else "",
-        "gate_timeout": rollout.gate.timeout / SECOND if rollout.gate else None,
-        "bake": rollout.bake / SECOND,
-        "paused": _switch(rollout.paused),
-        "resumed": _switch(rollout.resumed),
-        "aborted": _switch(rollout.aborted),
-        "ended_at": _time(rollout.ended_at),
-    }
-
-
-def explained(explanation: Explanation) -> r.RolloutExplanation:
-    return r.RolloutExplanation(
-        rollout=summary(explanation.report.summary),
-        says=explanation.says,
-        waits=[_explained(one) for one in explanation.waits],
-    )
-
-
-def planned(rollout: Rollout, forecast: Forecast) -> r.RolloutPlan:
-    return r.RolloutPlan(
-        type=rollout.type.value,
-        selection=rollout.selection,
-        zone=rollout.windows[0].zone if rollout.windows else "UTC",
-        steps=[
-            r.Planned(
-                lane=one.lane,
-                machines=list(one.step.machines),
-                update_domain=None if one.step.host else one.step.domain,
-                host=one.step.host,
-                announced_at=time_of(one.announced_at),
-                not_before=time_of(one.not_before),
-                ends_at=time_of(one.ends_at),
-            )
-            for one in forecast.steps
-        ],
-        done_at=_time(forecast.done_at),
-        left_out=forecast.left_out,
-        says=forecast.says,
-    )
-
-
-def _explained(one: Explained) -> r.WaitExplained:
-    details = [
-        r.EventHolds(
-            event=event.id,
-            status=event.status.value,
-            says=says,
-            holds=[core.hold_view(hold) for hold in holds],
-        )
-        for event, holds, says in one.events
-    ]
-    return r.WaitExplained(**_wait(one.wait), details=details)
-
-
-def _step(lane: str, stands: StepProgress) -> r.Step:
-    step, events = stands.step, stands.events
-    started = [event.started_at for event in events if event.started_at is not None]
-    return r.Step(
-        lane=lane,
-        state=stands.state.value,
-        machines=list(step.machines),
-        update_domain=None if step.host else step.domain,
-        host=step.host,
-        events=[event.id for event in events],
-        not_before=_time(events[0].not_before) if events else None,
-        started_at=_time(min(started, default=None)),
-        ended_at=_time(stands.ended_at) if events and stands.state.over else None,
-    )
-
-
-def _wait(wait: Wait) -> dict[str, Any]:
-    fields = msgspec.structs.asdict(wait)
-    return fields | {
-        "kind": wait.kind.value,
-        "since": time_of(wait.since),
-        "until": _time(wait.until),
-        "events": list(wait.events),
-    }
-
-
-def _switch(switch: Switch | None) -> r.Switch | None:
-    return None if switch is None else r.Switch(by=switch.by, at=time_of(switch.at), why=switch.why)
-
-
-def _time(at: Time | None) -> Any:
-    return None if at is None else time_of(at)

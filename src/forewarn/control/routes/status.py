@@ -1,36 +1,151 @@
-"""How the service stands: its size, its numbers."""
+"""How the service is: its size and version, its health, its metrics.
+
+/healthz and /readyz need no token and say little; /metrics is in Prometheus' text format, or in
+OpenMetrics' if the Accept header asks for it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from litestar import Request, Response, get
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector, CollectorRegistry
 
 from forewarn import __version__
-from forewarn.control.http.authorization import KEEPS_LIMITS
-from forewarn.control.http.context import Ask, AtHand
-from forewarn.control.routes import metrics
+from forewarn.control.http.context import Call, context
+from forewarn.control.http.operation import Operation
 from forewarn.control.routes.clock import clock_of
 from forewarn.control.schema import core as s
+from forewarn.service.telemetry.health import parts
+from forewarn.service.telemetry.samples import Histograms, Kind, Sample
+
+CONTENT_TYPE = "text/plain; version=0.0.4"  # the charset is added when it is sent
+
+_FAMILIES = {Kind.COUNTER: CounterMetricFamily, Kind.GAUGE: GaugeMetricFamily}
+_PROCESS = ProcessCollector(registry=None)
 
 
-def handlers(desk: AtHand) -> list[Any]:
-    @get("/v1/status", sync_to_thread=False, opt=KEEPS_LIMITS)
-    def status(ask: Ask) -> s.Status:
-        groups = [group for group in desk().platform.machine_index.groups() if ask.sees(group.name)]
-        return s.Status(
-            version=__version__,
-            clock=clock_of(desk(), desk().platform.writer.now(), ask),
-            metadata=next(iter(desk().metadata()), ""),
-            metadata_urls=desk().metadata(),
-            groups=len(groups),
-            machines=sum(len(group.machines) for group in groups),
-            events=sum(ask.sees(event.group) for event in desk().platform.active()),
-        )
+@get(
+    "/v1/status",
+    sync_to_thread=False,
+    **Operation(
+        id="getStatus",
+        tag="service",
+        summary="How the service stands",
+        respects_limits=True,
+        commands=("run",),
+        command_example="clock show",
+    ).options,
+)
+def get_status(call: Call) -> s.Status:
+    groups = [group for group in context().platform.machine_index.groups() if call.sees(group.name)]
+    return s.Status(
+        version=__version__,
+        clock=clock_of(call),
+        metadata=next(iter(context().metadata_urls()), ""),
+        metadata_urls=context().metadata_urls(),
+        groups=len(groups),
+        machines=sum(len(group.machines) for group in groups),
+        events=sum(call.sees(event.group) for event in context().platform.active()),
+    )
 
-    @get("/metrics", media_type=metrics.CONTENT_TYPE, sync_to_thread=False)
-    def numbers(request: Request[Any, Any, Any]) -> Response[bytes]:
-        text, kind = metrics.exposition(desk().readings(), request.headers.get("accept", ""))
-        return Response(text, media_type=kind)
 
-    return [status, numbers]
+@get(
+    "/metrics",
+    media_type=CONTENT_TYPE,
+    sync_to_thread=False,
+    **Operation(
+        id="getMetrics",
+        tag="service",
+        summary="Numbers, for Prometheus",
+    ).options,
+)
+def get_metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
+    text, kind = exposition(context().samples(), request.headers.get("accept", ""))
+    return Response(text, media_type=kind)
+
+
+@get(
+    "/healthz",
+    sync_to_thread=False,
+    **Operation(
+        id="getHealth",
+        tag="service",
+        summary="Does the service work?",
+        public=True,
+        also=(503,),
+    ).options,
+)
+def get_health() -> Response[s.HealthReport]:
+    """Does it work at all? 503 if not: starting it anew is the remedy."""
+    return _health_response(context().health.healthy())
+
+
+@get(
+    "/readyz",
+    sync_to_thread=False,
+    **Operation(
+        id="getReadiness",
+        tag="service",
+        summary="Can it do what it is there for?",
+        public=True,
+        also=(503,),
+    ).options,
+)
+def get_readiness() -> Response[s.HealthReport]:
+    """Can it do what it is there for? 503 if not, with the reasons."""
+    return _health_response(context().health.ready())
+
+
+def _health_response(problems: dict[str, str]) -> Response[s.HealthReport]:
+    failing = any(problems.values())
+    report = s.HealthReport(status="failing" if failing else "ok", parts=parts(problems))
+    return Response(report, status_code=503 if failing else 200, media_type="application/json")
+
+
+class _Samples(Collector):
+    def __init__(self, samples: Iterable[Sample | Histograms]) -> None:
+        self._samples = samples
+
+    def collect(self) -> Iterator[Metric]:
+        for sample in self._samples:
+            if isinstance(sample, Histograms):
+                yield _histogram(sample)
+                continue
+            family = _FAMILIES[sample.kind](sample.name, sample.says, labels=sample.labels)
+            for labels, value in sample.samples:
+                family.add_metric(labels, value)
+            yield family
+        yield from _PROCESS.collect()
+
+
+def exposition(samples: Iterable[Sample | Histograms], accept: str = "") -> tuple[bytes, str]:
+    """Return the text of /metrics and its media type."""
+    registry = CollectorRegistry()
+    registry.register(_Samples(list(samples)))
+    if "application/openmetrics-text" in accept:
+        text: bytes = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]
+        return text, openmetrics.CONTENT_TYPE_LATEST
+    return generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4
+
+
+def _histogram(histograms: Histograms) -> Metric:
+    family = HistogramMetricFamily(histograms.name, histograms.says, labels=histograms.labels)
+    for labels, histogram in histograms.samples:
+        buckets = [(_bound(bound), float(n)) for bound, n in histogram.up_to()]
+        family.add_metric(labels, buckets, histogram.sum)
+    return family
+
+
+def _bound(bound: float) -> str:
+    return "+Inf" if bound == float("inf") else repr(float(bound))

@@ -6,13 +6,14 @@ from typing import Any
 
 import msgspec
 from litestar import Request, get, post
-from litestar.params import FromPath, JSONBody
+from litestar.params import JSONBody
 
-from forewarn.control.http.authorization import ADMIN
-from forewarn.control.http.context import Ask, AtHand
+from forewarn.control.http.context import Call, context
 from forewarn.control.http.errors import RefusedError, allowed, instant, length, named, selector
-from forewarn.control.http.paging import MAX_PAGE, After, cut, linked, timed_mark
+from forewarn.control.http.operation import REPEATABLE, Operation, links_to
+from forewarn.control.http.paging import MAX_PAGE, TimedAfter, cut, linked, timed_mark
 from forewarn.control.http.paging import Limit as PageLimit
+from forewarn.control.http.parameters import Name
 from forewarn.control.schema import tokens as t
 from forewarn.control.schema.core import time_of
 from forewarn.core import Time
@@ -21,45 +22,102 @@ from forewarn.core.refusal import invalid
 from forewarn.service.access.tokens import NewToken
 
 
-def handlers(desk: AtHand) -> list[Any]:
-    def shown(token: Token) -> t.Token:
-        return view(token, desk().platform.writer.now().at, desk().tokens.last_used(token.id))
+def shown(token: Token) -> t.Token:
+    return view(token, context().platform.writer.now().at, context().tokens.last_used(token.id))
 
-    @post("/v1/tokens", status_code=201, opt=dict(ADMIN))
-    async def token_create(ask: Ask, data: JSONBody[t.TokenRequest]) -> t.CreatedToken:
-        """The answer is the only one that has the token in it."""
-        made = allowed(await desk().tokens.create(wanted(data), ask.by))
-        fields = msgspec.structs.asdict(shown(made.token))
-        ask.heads["Location"] = f"/v1/tokens/{made.token.id}"
-        return t.CreatedToken(**fields, token=made.secret.text, notes=list(made.notes))
 
-    @get("/v1/tokens", opt=dict(ADMIN), sync_to_thread=False)
-    def tokens_list(
-        request: Request[Any, Any, Any], ask: Ask, limit: PageLimit = MAX_PAGE, after: After = None
-    ) -> list[t.Token]:
-        """Those that are expired or revoked too, the newest last."""
-        ends = timed_mark(after)
-        behind = (
-            token
-            for token in desk().tokens.all()
-            if ends is None or (token.created_at, token.id.upper()) > ends[1:]
-        )
-        page, more = cut(behind, limit)
-        if more:
-            last = (False, page[-1].created_at, page[-1].id.upper())
-            linked(ask.heads, request.url.path, request.scope["query_string"], last)
-        return [shown(token) for token in page]
+@post(
+    "/v1/tokens",
+    **Operation(
+        id="createToken",
+        tag="tokens",
+        summary="Make a token; the answer is the only one that has it",
+        status=201,
+        role=Role.ADMIN,
+        keyless="its answer has a secret in it and is kept nowhere; revoke a token that was lost",
+        refuses=(404, 409),
+        links=links_to("getToken", "revokeToken", parameter="id", place="id"),
+        commands=("token create",),
+        command_example="token create alice --role operator",
+        example={"name": "alice", "role": "operator"},
+    ).options,
+)
+async def create_token(call: Call, data: JSONBody[t.TokenRequest]) -> t.CreatedToken:
+    """The answer is the only one that has the token in it."""
+    made = allowed(await context().tokens.create(wanted(data), call.by))
+    fields = msgspec.structs.asdict(shown(made.token))
+    call.headers["Location"] = f"/v1/tokens/{made.token.id}"
+    return t.CreatedToken(**fields, token=made.secret.text, notes=list(made.notes))
 
-    @get("/v1/tokens/{id:str}", opt=dict(ADMIN), sync_to_thread=False)
-    def token_show(id: FromPath[str]) -> t.Token:
-        """By its id or its name."""
-        return shown(allowed(desk().tokens.find(id)))
 
-    @post("/v1/tokens/{id:str}/revoke", status_code=200, opt=dict(ADMIN))
-    async def token_revoke(ask: Ask, id: FromPath[str], data: JSONBody[t.RevokeRequest]) -> t.Token:
-        return shown(allowed(await desk().tokens.revoke(id, ask.by, force=data.force)))
+@get(
+    "/v1/tokens",
+    sync_to_thread=False,
+    **Operation(
+        id="listTokens",
+        tag="tokens",
+        summary="Tokens, a page at a time",
+        role=Role.ADMIN,
+        paged=True,
+        links=links_to("getToken", parameter="id", place="0/id"),
+        commands=("token list",),
+        command_example="token list",
+    ).options,
+)
+def list_tokens(
+    request: Request[Any, Any, Any],
+    call: Call,
+    limit: PageLimit = MAX_PAGE,
+    after: TimedAfter = None,
+) -> list[t.Token]:
+    """Those that are expired or revoked too, the newest last."""
+    ends = timed_mark(after)
+    behind = (
+        token
+        for token in context().tokens.all()
+        if ends is None or (token.created_at, token.id.upper()) > ends[1:]
+    )
+    page, more = cut(behind, limit)
+    if more:
+        last = (False, page[-1].created_at, page[-1].id.upper())
+        linked(call.headers, request.url.path, request.scope["query_string"], last)
+    return [shown(token) for token in page]
 
-    return [token_create, tokens_list, token_show, token_revoke]
+
+@get(
+    "/v1/tokens/{id:str}",
+    sync_to_thread=False,
+    **Operation(
+        id="getToken",
+        tag="tokens",
+        summary="One token",
+        role=Role.ADMIN,
+        refuses=(409,),
+        command_example="token list",
+    ).options,
+)
+def get_token(id: Name) -> t.Token:
+    """By its id or its name."""
+    return shown(allowed(context().tokens.find(id)))
+
+
+@post(
+    "/v1/tokens/{id:str}/revoke",
+    **Operation(
+        id="revokeToken",
+        tag="tokens",
+        summary="Let a token be of no use any more",
+        role=Role.ADMIN,
+        keyless=REPEATABLE,
+        refuses=(409,),
+        links=links_to("getToken", parameter="id", place="id"),
+        commands=("token revoke",),
+        command_example="token revoke alice",
+        example={},
+    ).options,
+)
+async def revoke_token(call: Call, id: Name, data: JSONBody[t.RevokeRequest]) -> t.Token:
+    return shown(allowed(await context().tokens.revoke(id, call.by, force=data.force)))
 
 
 def wanted(data: t.TokenRequest) -> NewToken:

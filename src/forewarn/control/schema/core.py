@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import ClassVar
 
 import msgspec
 
@@ -107,6 +108,8 @@ class Explanation(msgspec.Struct, kw_only=True):
 
 
 class ScheduleRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    extra_schema: ClassVar = w.at_most_one_of("notice", "not_before")
+
     type: w.TypeName
     machines: w.Names
     notice: w.Notice | None = None  # seconds
@@ -144,6 +147,8 @@ class HostExplanation(msgspec.Struct, kw_only=True):
 
 
 class MaintainRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    extra_schema: ClassVar = w.at_most_one_of("notice", "not_before")
+
     how: w.HowName
     evacuate: bool = False
     notice: w.Notice | None = None  # seconds
@@ -167,6 +172,8 @@ class FailMachineRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=Tru
 
 
 class ScaleInRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    extra_schema: ClassVar = w.exactly_one_of("count", "to")
+
     count: int | None = None  # how many machines to delete
     to: int | None = None  # or how many are to stay
 
@@ -185,6 +192,8 @@ class FinishRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class AdvanceRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    extra_schema: ClassVar = w.exactly_one_of("by", "to")
+
     by: float | None = None  # seconds
     to: w.Moment | None = None
 
@@ -216,6 +225,13 @@ class Status(msgspec.Struct, kw_only=True):
     groups: int
     machines: int
     events: int
+
+
+class HealthReport(msgspec.Struct, kw_only=True):
+    """How it is as a whole, and each part: `ok`, or what is wrong with it."""
+
+    status: str  # ok, or failing
+    parts: dict[str, str]
 
 
 class Mistake(msgspec.Struct, kw_only=True):

@@ -38,6 +38,22 @@ MAX_BAKE = 604_800  # seconds
 MAX_GATE_TIMEOUT = 604_800  # seconds
 
 
+def exactly_one_of(*names: str) -> dict[str, Any]:
+    """JSON Schema of an object that has exactly one of these properties, null being none."""
+    return {"oneOf": [_only(name, names) for name in names]}
+
+
+def at_most_one_of(*names: str) -> dict[str, Any]:
+    null = {"type": "null"}
+    return {"anyOf": [{"properties": {name: null}} for name in names]}
+
+
+def _only(name: str, names: tuple[str, ...]) -> dict[str, Any]:
+    others = {other: {"type": "null"} for other in names if other != name}
+    there = {name: {"not": {"type": "null"}}}
+    return {"required": [name], "properties": there | others}
+
+
 def documented(**words: Any) -> msgspec.Meta:
     return msgspec.Meta(extra_json_schema=words)
 

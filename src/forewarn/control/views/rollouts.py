@@ -1,0 +1,131 @@
+"""From the service's rollouts to those of the control API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from forewarn.control.schema import rollouts as r
+from forewarn.control.schema.core import time_of
+from forewarn.control.views import core
+from forewarn.core.rollouts.forecast import Forecast
+from forewarn.core.rollouts.model import Rollout, Switch
+from forewarn.core.rollouts.progress import StepProgress, Wait
+from forewarn.core.time import SECOND, Time
+from forewarn.service.rollouts.rollouts import Explained, Explanation, Report, Summary
+
+
+def rollout(summary: Summary) -> r.Rollout:
+    return r.Rollout(**_fields(summary))
+
+
+def report(report: Report) -> r.RolloutReport:
+    return r.RolloutReport(
+        **_fields(report.summary),
+        steps=[_step(lane.lane.name, step) for lane in report.next.lanes for step in lane.steps],
+        waits=[r.Wait(**_wait(wait)) for wait in report.next.waits],
+    )
+
+
+def explanation(explanation: Explanation) -> r.RolloutExplanation:
+    return r.RolloutExplanation(
+        rollout=rollout(explanation.report.summary),
+        says=explanation.says,
+        waits=[_explained(wait) for wait in explanation.waits],
+    )
+
+
+def plan(rollout: Rollout, forecast: Forecast) -> r.RolloutPlan:
+    return r.RolloutPlan(
+        type=rollout.type.value,
+        selection=rollout.selection,
+        zone=rollout.windows[0].zone if rollout.windows else "UTC",
+        steps=[
+            r.Planned(
+                lane=planned.lane,
+                machines=list(planned.step.machines),
+                update_domain=None if planned.step.host else planned.step.domain,
+                host=planned.step.host,
+                announced_at=time_of(planned.announced_at),
+                not_before=time_of(planned.not_before),
+                ends_at=time_of(planned.ends_at),
+            )
+            for planned in forecast.steps
+        ],
+        done_at=_time(forecast.done_at),
+        left_out=forecast.left_out,
+        says=forecast.says,
+    )
+
+
+def _fields(summary: Summary) -> dict[str, Any]:
+    rollout = summary.rollout
+    return {
+        "id": rollout.id,
+        "type": rollout.type.value,
+        "state": summary.state,
+        "selection": rollout.selection,
+        "by": rollout.by,
+        "created_at": time_of(rollout.created_at),
+        "steps_over": summary.steps_over,
+        "steps_in_all": len(rollout.steps),
+        "at_once": rollout.at_once,
+        "notice": rollout.promised / SECOND,
+        "description": rollout.description,
+        "windows": [window.said for window in rollout.windows],
+        "gate": rollout.gate.named if rollout.gate else "",
+        "gate_timeout": rollout.gate.timeout / SECOND if rollout.gate else None,
+        "bake": rollout.bake / SECOND,
+        "paused": _switch(rollout.paused),
+        "resumed": _switch(rollout.resumed),
+        "aborted": _switch(rollout.aborted),
+        "ended_at": _time(rollout.ended_at),
+    }
+
+
+def _explained(explained: Explained) -> r.WaitExplained:
+    details = [
+        r.EventHolds(
+            event=event.id,
+            status=event.status.value,
+            says=says,
+            holds=[core.hold_view(hold) for hold in holds],
+        )
+        for event, holds, says in explained.events
+    ]
+    return r.WaitExplained(**_wait(explained.wait), details=details)
+
+
+def _step(lane: str, progress: StepProgress) -> r.Step:
+    step, events = progress.step, progress.events
+    started = [event.started_at for event in events if event.started_at is not None]
+    return r.Step(
+        lane=lane,
+        state=progress.state.value,
+        machines=list(step.machines),
+        update_domain=None if step.host else step.domain,
+        host=step.host,
+        events=[event.id for event in events],
+        not_before=_time(events[0].not_before) if events else None,
+        started_at=_time(min(started, default=None)),
+        ended_at=_time(progress.ended_at) if events and progress.state.over else None,
+    )
+
+
+def _wait(wait: Wait) -> dict[str, Any]:
+    fields = msgspec.structs.asdict(wait)
+    return fields | {
+        "kind": wait.kind.value,
+        "since": time_of(wait.since),
+        "until": _time(wait.until),
+        "events": list(wait.events),
+    }
+
+
+def _switch(switch: Switch | None) -> r.Switch | None:
+    return None if switch is None else r.Switch(by=switch.by, at=time_of(switch.at), why=switch.why)
+
+
+def _time(at: Time | None) -> Any:
+    return None if at is None else time_of(at)
