@@ -1,4 +1,4 @@
-"""What may go wrong a thousand times a second, told once a minute."""
+"""Limit how often something is logged that may happen a thousand times a second."""
 
 from __future__ import annotations
 
@@ -6,20 +6,42 @@ from collections.abc import Callable
 
 from forewarn.support import guard
 
-COMPLAIN_EVERY = 60.0  # seconds of guard time between two lines in the log about the same thing
+LOG_EVERY = 60.0  # seconds of guard time between two lines in the log about the same thing
 
 
 class LogThrottle:
-    def __init__(self, clock: Callable[[], float] = guard.monotonic) -> None:
-        self._clock = clock
-        self._told = -COMPLAIN_EVERY
-        self._times = 0
+    """Decide when an occurrence is logged: the first one, or the first one `first_after` seconds
+    later, and then at most one every `every` seconds."""
 
-    def again(self) -> int:
-        """It has happened again: how often since it was last told, or 0 if it is not to be told."""
-        self._times += 1
+    __slots__ = ("_clock", "_count", "_every", "_first_after", "_last", "_logged")
+
+    def __init__(
+        self,
+        every: float = LOG_EVERY,
+        *,
+        first_after: float = 0.0,
+        clock: Callable[[], float] = guard.monotonic,
+    ) -> None:
+        self._every = every
+        self._first_after = first_after
+        self._clock = clock
+        self._last: float | None = None
+        self._count = 0
+        self._logged = False
+
+    def record(self, *, force: bool = False) -> int:
+        """Count one occurrence. Return how many there were since the last line if a line is due,
+        or with `force`; otherwise 0."""
+        self._count += 1
         now = self._clock()
-        if now - self._told < COMPLAIN_EVERY:
+        if self._last is None:
+            self._last = now - self._every + self._first_after
+        if now - self._last < self._every and not force:
             return 0
-        times, self._times, self._told = self._times, 0, now
-        return times
+        count, self._count, self._last, self._logged = self._count, 0, now, True
+        return count
+
+    def reset(self) -> bool:
+        """Start again, as if nothing had occurred. True if something was logged before."""
+        logged, self._logged, self._last, self._count = self._logged, False, None, 0
+        return logged

@@ -84,7 +84,7 @@ class UnauthenticatedCalls:
         self._seen.move_to_end(key)
         while len(self._seen) > MAX_TOLD:
             self._seen.popitem(last=False)
-        return throttle.again()
+        return throttle.record()
 
 
 def _span(scope: Any, method: str) -> Any:

@@ -10,23 +10,23 @@ import ipaddress
 from collections import OrderedDict
 
 from forewarn.support import guard
+from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 
 MAX_FAILED = 20  # attempts from one address within the window; then it waits for the window's end
 FAILED_WINDOW = 60.0  # seconds
 MAX_FAILING = 4_096  # addresses that are remembered; the longest silent are forgotten first
-TELL_FAILED = 60.0  # seconds between two lines in the log about one address
 
 log = logger("forewarn.control")
 
 
 class _Failing:
-    __slots__ = ("count", "since", "told")
+    __slots__ = ("count", "log", "since")
 
     def __init__(self, now: float) -> None:
         self.since = now
         self.count = 0
-        self.told: float | None = None
+        self.log = LogThrottle()
 
 
 class TokenAttempts:
@@ -45,17 +45,16 @@ class TokenAttempts:
         network, now = network_of(address), guard.monotonic()
         found = self._failing.get(network)
         if found is None or now - found.since >= FAILED_WINDOW:
-            told = found.told if found else None
+            log_throttle = found.log if found else LogThrottle()
             found = self._failing[network] = _Failing(now)
-            found.told = told
+            found.log = log_throttle
         found.count += 1
         self._failing.move_to_end(network)
         while len(self._failing) > MAX_FAILING:
             self._failing.popitem(last=False)
-        if found.told is None or now - found.told >= TELL_FAILED or found.count == MAX_FAILED:
-            found.told = now
+        if found.log.record(force=found.count == MAX_FAILED):
             log.warning(
-                "somebody was refused: the token is unknown, wrong, expired or revoked",
+                "authentication failed: the token is unknown, wrong, expired or revoked",
                 address=address,
                 token=token or "not a token",
                 attempts=found.count,

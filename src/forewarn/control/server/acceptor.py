@@ -88,7 +88,7 @@ class Acceptor:
             with contextlib.suppress(OSError):
                 sock.send(FULL, socket.MSG_DONTWAIT)
         sock.close()
-        if times := self._full.again():
+        if times := self._full.record():
             log.warning(
                 "too many connections to the control API: some were refused",
                 address=address,
@@ -121,7 +121,7 @@ class Acceptor:
 
     def _tell_of_handshake(self, address: str, error: OSError) -> None:
         """Log failed handshakes, at most once a minute."""
-        if times := self._failed.again():
+        if times := self._failed.record():
             reason = getattr(error, "reason", None) or error.strerror or str(error)
             log.info(
                 "a TLS handshake with the control API failed",
@@ -134,7 +134,7 @@ class Acceptor:
         for listener in self._listeners:
             self._loop.remove_reader(listener.fileno())
         self._loop.call_later(ACCEPT_AGAIN, self._open)
-        if times := self._spent.again():
+        if times := self._spent.record():
             log.error("no more open files for the control API", times=times)
 
 

@@ -132,7 +132,7 @@ class MetadataApp:
         except Gone:
             return
         except NotDurable as failure:
-            if times := self._not_taken.again():
+            if times := self._not_taken.record():
                 log.error("a request could not be carried out", why=str(failure), times=times)
             if isinstance(failure, OutcomeNotKnown) and scope["method"] != "GET":
                 scope[CUT](False)  # a 500 would say that nothing has happened

@@ -66,7 +66,7 @@ class FairQueue:
                 spent += max(1, job())
             except Exception as error:  # in one job; the others are not affected
                 spent += SHARE
-                if times := self._failed.again():
+                if times := self._failed.record():
                     log.error(
                         "a guest's request could not be processed", times=times, exc_info=error
                     )

@@ -87,7 +87,7 @@ class Exchange:
                 self._fail(RuntimeError("the application returned without a complete answer"))
 
     def _fail(self, error: BaseException) -> None:
-        if times := _failed.again():
+        if times := _failed.record():
             log.error("a guest's request could not be answered", times=times, exc_info=error)
         if self.disconnected or self.complete:
             return

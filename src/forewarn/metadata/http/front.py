@@ -29,12 +29,12 @@ from forewarn.metadata.http.protocol import (
     MetadataProtocol,
 )
 from forewarn.support import guard
+from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 
 CHUNK = MAX_PLAN + 1  # bytes that are read at a time: more cannot be a poll that has a plan
 SMALL = 448  # bytes that almost every poll fits into, and that are had without malloc
 MAX_LAST = 2_048  # connections that are still accepted when the service stops
-COMPLAIN_EVERY = 60.0  # seconds of guard time between two lines in the log about our own faults
 BATCH = 64  # connections that are looked at before the loop gets its turn
 DEFER_ACCEPT = 1  # seconds for which a connection that says nothing stays with the kernel
 DISCARD_SIZE = 64 * 1024  # bytes that are read at a time from a connection whose input is discarded
@@ -101,7 +101,7 @@ class Front:
         self._refused: dict[int, _Refused] = {}
         self._handing_over = 0
         self._draining = False
-        self._complained = -COMPLAIN_EVERY
+        self._failed = LogThrottle()
         self._exhausted = False  # no more files to be had: nobody is accepted for a while
         self._look()
         self.answered = 0
@@ -236,9 +236,8 @@ class Front:
     def _complain(self, error: Exception, who: str) -> None:
         if isinstance(error, OSError):  # that is: it has gone already
             return
-        if self._at - self._complained > COMPLAIN_EVERY:
-            self._complained = self._at
-            log.error("a poll could not be answered", who=who, exc_info=error)
+        if times := self._failed.record():
+            log.error("a poll could not be answered", who=who, times=times, exc_info=error)
 
     def _accept(self, listener: socket.socket, most: int) -> int:
         """Returns how many there were."""

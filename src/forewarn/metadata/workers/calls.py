@@ -68,7 +68,7 @@ class Calls:
         except NotDurable as failure:
             answer = Answer(call.id, failed=str(failure) or "it could not be stored")
         except Exception as error:  # a guest may be able to cause this as often as it likes
-            if times := self._failed.again():
+            if times := self._failed.record():
                 log.exception("a worker's call failed", worker=member.number, times=times)
             answer = Answer(call.id, failed=repr(error))
         finally:

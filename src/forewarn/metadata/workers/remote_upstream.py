@@ -45,6 +45,7 @@ from forewarn.metadata.workers.staged_views import StagedViews
 from forewarn.service.engine.clock import Clock, FollowedClock
 from forewarn.service.telemetry.samples import Sample
 from forewarn.support import guard
+from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 
 DIAL_FIRST, DIAL_MOST = 0.05, 1.0  # seconds between two attempts to reach control
@@ -91,7 +92,7 @@ class RemoteUpstream:
         )
         self._heard: MessageStream[ToWorker] | None = None  # while it is there
         self._broken = guard.monotonic()  # when we last lost it
-        self._told_of_it: float | None = None  # when it was last said that it cannot be reached
+        self._unreachable = LogThrottle(TELL_EVERY, first_after=TELL_FIRST)
         self._asked: dict[int, asyncio.Future[Answer]] = {}
         self._calls = 0
         self._left_in_peace = False  # did control say goodbye?
@@ -262,7 +263,7 @@ class RemoteUpstream:
         self._seq = shown.seq
         if self._line is None:
             self._line = line
-            self._told_of_it = None
+            self._unreachable.reset()
             self.told.set()
             log.info("following the control process", worker=self._worker)
 
@@ -272,11 +273,7 @@ class RemoteUpstream:
 
     def _tell(self, error: Exception) -> None:
         """Control cannot be reached: now and then that is said, with what may be done about it."""
-        now = guard.monotonic()
-        if self._told_of_it is None:  # it may just be starting
-            self._told_of_it = now - TELL_EVERY + TELL_FIRST
-        if self._line is None and now - self._told_of_it >= TELL_EVERY:
-            self._told_of_it = now
+        if self._line is None and self._unreachable.record():
             log.error(UNREACHABLE, worker=self._worker, why=str(error) or repr(error))
 
     def _hang_up(self, why: str) -> None:

@@ -93,7 +93,7 @@ async def _sweeping(connections: Collection[Any], endpoint: MetadataApp) -> None
                     if looked % SWEEP_SLICE == 0:
                         await guard.pause(0)
             except Exception as error:  # the others are to be looked after all the same
-                if times := failed.again():
+                if times := failed.record():
                     log.error("a connection could not be looked after", times=times, exc_info=error)
         endpoint.counts.log_hits(now)
         trim_after_use(endpoint.buffered)

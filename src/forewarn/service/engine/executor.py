@@ -169,7 +169,7 @@ class Executor:
                 await self._writer.submit(event.group, answer)
                 return
             except StoreFailed as failure:
-                if times := self._not_stored.again():
+                if times := self._not_stored.record():
                     log.error(
                         "a driver's answer is not stored yet",
                         **log_fields(event),

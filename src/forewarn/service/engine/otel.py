@@ -19,10 +19,9 @@ from forewarn import __version__
 from forewarn.core import Event, Refused
 from forewarn.core.changes import Change, EventMoved
 from forewarn.store.port import Commit
-from forewarn.support import guard
+from forewarn.support.log_throttle import LogThrottle
 
 REMEMBERED = 10_000  # events of which it is known in which trace they were set going
-COMPLAIN_EVERY = 60.0  # seconds of guard time between two lines about an exporter that fails
 EXPORT_TIMEOUT = 5  # seconds for one delivery
 EXPORT_EVERY = 1_000  # milliseconds between two
 LAST_EXPORT = 3.0  # seconds that are given to the last delivery when the service stops
@@ -93,7 +92,7 @@ def start(url: str) -> None:
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     exporter = OTLPSpanExporter(endpoint=_endpoint(url), timeout=EXPORT_TIMEOUT)
     provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=EXPORT_EVERY))
-    _quieten()
+    _throttle_exporter_log()
     _on = _Tracing(provider, trace, TraceContextTextMapPropagator(), Context())
 
 
@@ -205,26 +204,24 @@ def _endpoint(url: str) -> str:
     return url if url.rstrip("/").endswith("/v1/traces") else url.rstrip("/") + "/v1/traces"
 
 
-class _Seldom(logging.Filter):
-    """An exporter that fails says so once a minute, whatever it says."""
+class _ThrottledExporterLog(logging.Filter):
+    """Log the failures of an exporter at most once a minute, whatever they are."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._told = -COMPLAIN_EVERY
+        self._throttle = LogThrottle()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        now = guard.monotonic()
-        if now - self._told < COMPLAIN_EVERY:
+        if not self._throttle.record():
             return False
-        self._told = now
-        # As a warning, and without the traceback: the service does well without its traces.
+        # As a warning, and without the traceback: the service works without its traces.
         record.levelno, record.levelname = logging.WARNING, "WARNING"
         record.exc_info = None
         return True
 
 
-def _quieten() -> None:
-    seldom = _Seldom()
+def _throttle_exporter_log() -> None:
+    throttled = _ThrottledExporterLog()
     for name in (
         "opentelemetry.exporter.otlp.proto.http.trace_exporter",
         "opentelemetry.sdk._shared_internal",
@@ -232,4 +229,4 @@ def _quieten() -> None:
         "opentelemetry.sdk.trace",
         "urllib3.connectionpool",
     ):
-        logging.getLogger(name).addFilter(seldom)
+        logging.getLogger(name).addFilter(throttled)

@@ -143,7 +143,7 @@ class Scheduler:
         try:
             decision = await self._writer.submit(name, Tick(seen=self._seen(name)))
         except Exception as failure:
-            if times := self._not_kept.again():
+            if times := self._not_kept.record():
                 log.error(
                     "a deadline could not be kept yet", group=name, why=repr(failure), times=times
                 )

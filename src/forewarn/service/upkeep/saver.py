@@ -1,8 +1,7 @@
-"""Looking after the state: what is lossy is saved now and then, what is old is taken out, and the
-log says when nothing can be written, why, and when that is over.
+"""The loops that save last-seen times and prune the history, and log when nothing can be written.
 
-Each saving is also a try whether there is room again, so that a service on which nobody decides
-anything knows how it stands.
+Each save also tests whether the store can be written again, so that a service that nobody uses
+notices as well.
 """
 
 from __future__ import annotations
@@ -12,9 +11,8 @@ from forewarn.service.indexes.polls import SAVE_EVERY, PollIndex
 from forewarn.service.upkeep.history import PRUNE_EVERY, History
 from forewarn.store.port import Store
 from forewarn.support import guard
+from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
-
-REMIND_EVERY = 60.0  # seconds of guard time between two lines about the same trouble
 
 log = logger("forewarn")
 
@@ -27,7 +25,7 @@ class Saver:
         self._poll_index = poll_index
         self._writer = writer
         self._history = history
-        self._told: float | None = None  # when the trouble there is was last told
+        self._unwritable = LogThrottle()
 
     async def keep_saving(self) -> None:
         while True:
@@ -47,19 +45,17 @@ class Saver:
         try:
             await self._poll_index.save(self._writer.now())
         except Exception as error:
-            if not self._store.healthy():  # else that is what is told
+            if not self._store.healthy():  # otherwise that is what is logged
                 log.warning("last-seen times could not be saved", why=str(error))
-        self._tell()
+        self._log_problem()
 
-    def _tell(self) -> None:
-        why, now = self._store.healthy(), guard.monotonic()
-        if why and (self._told is None or now - self._told >= REMIND_EVERY):
-            self._told = now
-            log.error(
-                "the state cannot be written: polls are answered from memory, approvals with 500,"
-                " and control calls with 503, until it can",
-                why=why,
-            )
-        elif not why and self._told is not None:
-            self._told = None
+    def _log_problem(self) -> None:
+        if problem := self._store.healthy():
+            if self._unwritable.record():
+                log.error(
+                    "the state cannot be written: polls are answered from memory, approvals with"
+                    " 500, and control calls with 503, until it can",
+                    why=problem,
+                )
+        elif self._unwritable.reset():
             log.warning("the state can be written again")
