@@ -5,6 +5,7 @@
 #   make lint    the part of it that only reads
 #   make fuzz    look for requests that two ways of answering take differently
 #   make bench   measurements, never part of the tests (BENCH=poll, platform, kit or agent)
+#   make docs    the documentation as a site, in site/
 #   make deb     a Debian package of the service, in dist/
 #   make lock    write the requirement locks anew
 
@@ -21,7 +22,7 @@ BENCH_ARGS ?=
 # What is compiled once need not be compiled again by every process that the tests start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: dev test packages collected lint fuzz bench deb lock clean
+.PHONY: dev test packages collected lint fuzz bench docs deb lock clean
 
 dev: $(VENV)/.ready
 	@exec $(BIN)/forewarn dev $(DEV_ARGS)
@@ -53,6 +54,10 @@ fuzz: $(VENV)/.ready
 bench: $(BENCHES)/.ready
 	@if [ "$(BENCH)" = poll ]; then tools/bench-packages; fi
 	$(BENCHES)/bin/python -m bench.$(BENCH) $(BENCH_ARGS)
+
+# Links are checked, and nothing in it is loaded from elsewhere.
+docs: $(VENV)/.ready
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site
 
 # For the distribution's own Python, whatever the environment above was made with.
 DEB_PYTHON ?= /usr/bin/python3
@@ -97,4 +102,4 @@ lock:
 		--output-file requirements/bench.lock
 
 clean:
-	rm -rf $(VENV) $(CLIENTS) $(BENCHES) .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	rm -rf $(VENV) $(CLIENTS) $(BENCHES) .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist site
