@@ -158,7 +158,7 @@ class HistoryWriter:
 
     def words(self) -> tuple[Word, ...]:
         """What the records since the last call say that the changes alone do not tell, for those
-        who read the changes later (`retelling.py`)."""
+        who read the changes later (`HistoryReplayer`)."""
         words, self._words = tuple(self._words), []
         return words
 
@@ -286,6 +286,39 @@ class HistoryWriter:
 
     def _is_machine(self, group: str, name: str) -> bool:
         return bool(name) and self._known(group, name) is not None
+
+
+class HistoryReplayer(HistoryWriter):
+    """Writes the records of one stored commit again, without the states before it.
+
+    What only those states would tell was stored with the commit (`HistoryWriter.words`). For
+    commits without it, the more general record is written.
+    """
+
+    def __init__(self, words: Iterable[Word]) -> None:
+        super().__init__({}, {})
+        self._stored = _one_by_one(words)
+
+    def _note(self, what: What, note: str) -> None:
+        """Do nothing: the words were stored with the commit."""
+
+    def _became(self, group: str, machine: Machine) -> tuple[What, str]:
+        del group, machine
+        return next(self._stored, (What.MACHINE_CHANGED, ""))
+
+    def _host(self, host: Host) -> What:
+        del host
+        return next(self._stored, (What.HOST_CHANGED, ""))[0]
+
+    def _redefined(self, group: str, item: GroupDefined) -> str:
+        del group, item
+        return next(self._stored, (What.GROUP_CHANGED, ""))[1]
+
+
+def _one_by_one(words: Iterable[Word]) -> Iterator[tuple[What, str]]:
+    for times, what, note in words:
+        for _ in range(times):
+            yield What(what), note
 
 
 def seen(event: Event, machine: str, at: Time) -> Record:

@@ -12,7 +12,7 @@ import msgspec
 
 from forewarn.support.text import DAY as DAY
 from forewarn.support.text import HOUR as HOUR
-from forewarn.support.text import LONGEST
+from forewarn.support.text import LONGEST, utc
 from forewarn.support.text import MINUTE as MINUTE
 from forewarn.support.text import SECOND as SECOND
 from forewarn.support.text import Duration as Duration
@@ -20,6 +20,7 @@ from forewarn.support.text import Duration as Duration
 Time: TypeAlias = int  # microseconds since 1970-01-01T00:00:00Z
 
 LAST: Time = LONGEST  # 9000-01-01: no clock is wound further
+ACCEPT_CLOCK = "forewarn clock accept"  # the command with which an operator trusts the wall clock
 MIN_SPEED, MAX_SPEED = 0.01, 100_000.0
 
 
@@ -72,3 +73,15 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
         if self.steady_since is None:
             return None
         return self.steady_since + self.rules.paced(self.rules.start_grace)
+
+    @property
+    def clock_problem(self) -> str:
+        """Why the wall clock is not trusted and what to do about it; empty if it is trusted."""
+        if self.untrusted is None:
+            return ""
+        reached, wall = utc(self.untrusted.since), utc(self.untrusted.wall)
+        return (
+            f"the service had reached {reached} when the wall clock showed {wall}:"
+            " either the clock is wrong now, or it was wrong before. Nothing starts until the two"
+            f" agree again; if the clock is right now, run '{ACCEPT_CLOCK}'"
+        )

@@ -18,6 +18,7 @@ import msgspec
 from forewarn.verdict.wording import plain
 from forewarn.wire import extensions, requests
 from forewarn.wire.errors import Problem
+from forewarn.wire.headers import parameters_of
 
 MAX_WORD = 200  # characters of a name, a header or a path that are kept
 MAX_ALIKE = 4_096  # characters of a request's head that is known again
@@ -64,7 +65,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     done: Stamp
     method: str
     path: str
-    ask: extensions.Ask | requests.Ask | Problem
+    ask: requests.Request | Problem
     version: str  # that it named
     headers: Mapping[str, str]  # names in lower case
     status: int | None
@@ -121,7 +122,7 @@ class Head(msgspec.Struct, frozen=True):
     """What a request says before its body."""
 
     path: str
-    ask: extensions.Ask | requests.Ask | Problem
+    ask: requests.Request | Problem
     version: str
     headers: Mapping[str, str]
 
@@ -141,7 +142,7 @@ def _read(method: str, target: str, headers: tuple[tuple[str, str], ...]) -> Hea
         (name.lower().encode("latin-1", "replace"), value.encode("latin-1", "replace"))
         for name, value in headers
     ]
-    ask = extensions.read(method, path, raw, found)
+    ask = requests.read_request(method, path, raw, found)
     by_name = {name.lower(): value for name, value in headers}
     return Head(path, ask, _version(ask, raw), by_name)
 
@@ -174,14 +175,14 @@ def _text(value: object, most: int) -> str:
     return value[:most] if isinstance(value, str) else ""
 
 
-def _version(ask: extensions.Ask | requests.Ask | Problem, query: bytes) -> str:
+def _version(ask: requests.Request | Problem, query: bytes) -> str:
     match ask:
         case requests.GetDocument(version=version) | requests.PostApproval(version=version):
             return version.name
         case extensions.Wait(version=version):
             return version.name
     try:
-        return word((requests.parameters_of(query) or {}).get("api-version"))
+        return word((parameters_of(query) or {}).get("api-version"))
     except ValueError:
         return ""
 

@@ -40,7 +40,7 @@ NO_EVENT_ID = Problem(
 BAD_TIMEOUT = Problem(
     400, b'{"error":"Bad request. timeout must be a number of seconds or a duration such as 30s"}'
 )
-NOT_A_WORD = Problem(
+BAD_READINESS = Problem(
     400,
     b'{"error":"Bad request. The body must be empty, or an object in which'
     b' ready is true or false and note is a string"}',
@@ -60,17 +60,17 @@ def method_not_allowed(allow: str) -> Problem:
 
 
 def long_note(most: int) -> Problem:
-    said = f"Bad request. The note must not be longer than {most} characters"
-    return Problem(400, json.dumps({"error": said}, separators=(",", ":")).encode())
+    message = f"Bad request. The note must not be longer than {most} characters"
+    return Problem(400, json.dumps({"error": message}, separators=(",", ":")).encode())
 
 
 def changed_too_often(most: int) -> Problem:
-    said = f"Too many changes. A machine may change its word on one event {most} times"
-    return Problem(429, json.dumps({"error": said}, separators=(",", ":")).encode())
+    message = f"Too many changes. A machine may change its word on one event {most} times"
+    return Problem(429, json.dumps({"error": message}, separators=(",", ":")).encode())
 
 
 def bad_version(known: Sequence[str]) -> Problem:
-    """`known` in ascending order; the newest three are told, newest first."""
+    """`known` is in ascending order; the body lists the newest three, newest first."""
     body = {
         "error": "Bad request. api-version is invalid or was not specified in the request."
         " For more information refer to aka.ms/azureimds",

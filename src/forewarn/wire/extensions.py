@@ -1,8 +1,8 @@
-"""Beside the wire: what a guest may ask on paths of our own, and what it is told there.
+"""Extensions of the metadata service: requests of guests on paths of our own, and their bodies.
 
-Waiting for a document that is another, and readiness for an event. Pure, as the endpoint's own
-requests are, and refused in the same order for the same reasons. Azure knows none of these paths
-and answers 404, which means: poll.
+Waiting for another document than one has (long polling), and readiness for an event. Requests are
+refused in the same order and for the same reasons as those of `requests.py`. Azure knows none of
+these paths and answers 404; a client then polls.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from forewarn.wire import errors, requests
+from forewarn.wire import errors
 from forewarn.wire.errors import Problem
-from forewarn.wire.requests import Headers
+from forewarn.wire.headers import Headers, by_name, parameters_of, parse_tags
 from forewarn.wire.versions import BY_NAME, NEWEST, VERSIONS, Version
 
 ROOT = "/forewarn/v1/"
@@ -31,10 +31,10 @@ _DURATION = re.compile(r"(?:pt)?(?=\d)(?:(\d+)h)?(?:(\d+)m(?:in)?)?(?:(\d+(?:\.\
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Tell me the document when it is none of these."""
+    """Answer with the document as soon as its tag is none of these."""
 
     version: Version
-    tags: frozenset[str]  # bare; none of them: whatever it is
+    tags: frozenset[str]  # bare; if there are none, answer at once
     timeout: float  # seconds
 
 
@@ -46,11 +46,11 @@ class PutReadiness(msgspec.Struct, frozen=True):
     event: str  # upper case
 
 
-Ask: TypeAlias = Wait | GetReadiness | PutReadiness
+ExtensionRequest: TypeAlias = Wait | GetReadiness | PutReadiness
 
 
 class ReadinessReport(msgspec.Struct, frozen=True):
-    """What a machine says of itself."""
+    """The body of a PUT: whether the machine is ready, and why."""
 
     ready: bool = True
     note: str = ""
@@ -69,10 +69,9 @@ class Readiness(msgspec.Struct, frozen=True, rename="pascal"):
     waiting: tuple[str, ...]  # in the order of the event's Resources
 
 
-def read(method: str, path: str, query: bytes, headers: Headers) -> Ask | requests.Ask | Problem:
-    """What any request asks for, beside the wire or on it."""
-    if path[: len(ROOT)].lower() != ROOT:
-        return requests.read(method, path, query, headers)
+def read_extension_request(
+    method: str, path: str, query: bytes, headers: Headers
+) -> ExtensionRequest | Problem:
     elements = path.removesuffix("/").split("/")
     place = [element.lower() for element in elements[:4]]
     if place == _WAIT and len(elements) == 4:
@@ -83,12 +82,12 @@ def read(method: str, path: str, query: bytes, headers: Headers) -> Ask | reques
         return errors.NOT_FOUND
     if method not in verbs:
         return errors.method_not_allowed(", ".join(verbs))
-    found = requests.by_name(headers)
-    if b"x-forwarded-for" in found:
+    values = by_name(headers)
+    if b"x-forwarded-for" in values:
         return errors.FORWARDED
-    if found.get(b"metadata", b"").strip().lower() != b"true":
+    if values.get(b"metadata", b"").strip().lower() != b"true":
         return errors.NO_METADATA_HEADER
-    parameters = requests.parameters_of(query)
+    parameters = parameters_of(query)
     if parameters is None:
         return errors.DUPLICATE_PARAMETER
     if place == _READY:
@@ -100,24 +99,24 @@ def read(method: str, path: str, query: bytes, headers: Headers) -> Ask | reques
     timeout = _seconds(parameters["timeout"]) if "timeout" in parameters else DEFAULT_WAIT
     if timeout is None:
         return errors.BAD_TIMEOUT
-    named = requests.tags(found.get(b"if-none-match", b"").decode("latin-1"))
-    named |= requests.tags(parameters.get("etag", ""))
+    named = parse_tags(values.get(b"if-none-match", b"").decode("latin-1"))
+    named |= parse_tags(parameters.get("etag", ""))
     return Wait(version, named, min(timeout, MAX_WAIT))
 
 
-def read_word(body: bytes, max_note: int) -> ReadinessReport | Problem:
-    """What a PUT says; without a body it says: ready. Its Content-Type does not matter."""
+def read_readiness(body: bytes, max_note: int) -> ReadinessReport | Problem:
+    """Read the body of a PUT; without one the machine is ready. Any Content-Type will do."""
     if not body:
         return ReadinessReport()
     try:
-        said = msgspec.json.decode(body.removeprefix(b"\xef\xbb\xbf"))
+        content = msgspec.json.decode(body.removeprefix(b"\xef\xbb\xbf"))
     except (msgspec.DecodeError, RecursionError, ValueError):
         return errors.NOT_JSON
     try:
-        word = msgspec.convert(said, ReadinessReport)
+        report = msgspec.convert(content, ReadinessReport)
     except msgspec.ValidationError:
-        return errors.NOT_A_WORD
-    return errors.long_note(max_note) if len(word.note) > max_note else word
+        return errors.BAD_READINESS
+    return errors.long_note(max_note) if len(report.note) > max_note else report
 
 
 def render(readiness: Readiness) -> bytes:
@@ -125,14 +124,14 @@ def render(readiness: Readiness) -> bytes:
 
 
 def _seconds(text: str) -> float | None:
-    """Of `30`, `2.5`, `30s`, `1m30s`, `5min` or `PT5M`; None if it is none of these."""
-    said = text.strip().lower()
-    if len(said) > MAX_TIMEOUT:
+    """Read `30`, `2.5`, `30s`, `1m30s`, `5min` or `PT5M`; None if it is none of these."""
+    text = text.strip().lower()
+    if len(text) > MAX_TIMEOUT:
         return None
-    if _NUMBER.fullmatch(said):
-        return float(said)
-    found = _DURATION.fullmatch(said)
-    if found is None:
+    if _NUMBER.fullmatch(text):
+        return float(text)
+    match = _DURATION.fullmatch(text)
+    if match is None:
         return None
-    hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return hours * 3_600 + minutes * 60 + seconds

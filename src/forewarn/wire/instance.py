@@ -1,8 +1,8 @@
 """`/metadata/instance`: a machine's tree in a given version, and the part of it a path names.
 
-Pure: facts in, bytes out. Which fields there are is in `instance_fields`, which versions in
-`service_versions`; the caller has checked the version, the verb and the headers. Also here: how
-the host name of a scale-set member follows from its number, and back.
+Pure: facts in, bytes out. Which fields there are is in `instance_fields`; the caller has checked
+the version, the verb and the headers. Also here: the body of `/metadata/versions`, and how the host
+name of a scale-set member follows from its number, and back.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,6 @@ from typing import TypeAlias
 import msgspec
 
 from forewarn.wire.instance_fields import FIELDS, Facts, Node
-from forewarn.wire.instance_versions import INSTANCE_VERSIONS, versions_body
 
 __all__ = [
     "INSTANCE_VERSIONS",
@@ -27,6 +26,47 @@ __all__ = [
     "tree",
     "versions_body",
 ]
+
+# The api-versions of the metadata service as a whole, all of which `/metadata/instance` speaks.
+# Scheduled Events has a shorter list of its own (`versions.py`), with dates that are not in this.
+INSTANCE_VERSIONS: tuple[str, ...] = (
+    "2017-03-01",
+    "2017-04-02",
+    "2017-08-01",
+    "2017-10-01",
+    "2017-12-01",
+    "2018-02-01",
+    "2018-04-02",
+    "2018-10-01",
+    "2019-02-01",
+    "2019-03-11",
+    "2019-04-30",
+    "2019-06-01",
+    "2019-06-04",
+    "2019-08-01",
+    "2019-08-15",
+    "2019-11-01",
+    "2020-06-01",
+    "2020-07-15",
+    "2020-09-01",
+    "2020-10-01",
+    "2020-12-01",
+    "2021-01-01",
+    "2021-02-01",
+    "2021-03-01",
+    "2021-05-01",
+    "2021-08-01",
+    "2021-10-01",
+    "2021-11-01",
+    "2021-11-15",
+    "2021-12-13",
+    "2023-07-01",
+    "2023-11-15",
+    "2024-03-15",
+    "2024-07-17",
+    "2025-04-07",
+)
+"""Ascending. Dates compare as strings, here and wherever a version is asked about."""
 
 JSON_TYPE = "application/json; charset=utf-8"
 TEXT_TYPE = "text/plain; charset=utf-8"
@@ -132,3 +172,8 @@ def instance_of(host_name: str) -> tuple[str, int]:
     if not prefix or not (digits.isascii() and digits.isalnum()):
         raise ValueError(f"{host_name!r} is not a prefix and six digits of base 36")
     return prefix, int(digits, len(_DIGITS))
+
+
+def versions_body() -> bytes:
+    """The body of `/metadata/versions`."""
+    return msgspec.json.encode({"apiVersions": INSTANCE_VERSIONS})

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from forewarn.client import identity
 from forewarn.client.identity import Identity
-from forewarn.wire.instance import Facts, Found, answer
-from forewarn.wire.instance_versions import INSTANCE_VERSIONS
+from forewarn.wire.instance import INSTANCE_VERSIONS, Facts, Found, answer
 
 FACTS = Facts(
     name="web_18",

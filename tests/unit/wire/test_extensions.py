@@ -16,17 +16,16 @@ from forewarn.wire.extensions import (
     MAX_WAIT,
     READY,
     WAIT,
-    Ask,
     GetReadiness,
     PutReadiness,
     Readiness,
     ReadinessReport,
     ReadyMachine,
     Wait,
-    read,
-    read_word,
+    read_readiness,
     render,
 )
+from forewarn.wire.headers import tag_matches
 from forewarn.wire.versions import BY_NAME, NEWEST
 
 METADATA = (b"metadata", b"true")
@@ -39,8 +38,8 @@ def ask(
     path: str = WAIT,
     query: bytes = b"",
     headers: tuple[tuple[bytes, bytes], ...] = (METADATA,),
-) -> Ask | requests.Ask | Problem:
-    return read(method, path, query, headers)
+) -> requests.Request | Problem:
+    return requests.read_request(method, path, query, headers)
 
 
 def wait(query: bytes, *headers: tuple[bytes, bytes]) -> Wait:
@@ -65,15 +64,17 @@ def test_a_version_may_be_named(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["latest", "", "2021-12-13"])
 def test_an_unknown_version_is_refused_as_on_the_endpoint(name: str) -> None:
-    refused = requests.read("GET", "/metadata/scheduledevents", b"api-version=no", (METADATA,))
+    refused = requests.read_request(
+        "GET", "/metadata/scheduledevents", b"api-version=no", (METADATA,)
+    )
     assert ask(query=f"api-version={name}".encode()) == refused
 
 
 @pytest.mark.parametrize("query", [b"etag=%22ab%22", b"etag=ab", b'etag=W/"ab"', b"etag=0,%20ab"])
 def test_a_tag_is_quoted_or_bare_or_weak_or_in_a_list(query: bytes) -> None:
-    assert requests.tag_matches(wait(query).tags, '"ab"')
+    assert tag_matches(wait(query).tags, '"ab"')
     header = (b"if-none-match", unquote_to_bytes(query.removeprefix(b"etag=")))
-    assert requests.tag_matches(wait(b"", header).tags, '"ab"')
+    assert tag_matches(wait(b"", header).tags, '"ab"')
 
 
 def test_tags_in_the_query_and_in_the_header_are_both_known() -> None:
@@ -202,24 +203,26 @@ def test_of_several_wrongs_the_first_in_the_order_answers(first: int) -> None:
     ],
 )
 def test_a_word_is_empty_or_an_object(body: bytes, word: ReadinessReport) -> None:
-    assert read_word(body, 10) == word
+    assert read_readiness(body, 10) == word
 
 
 @pytest.mark.parametrize("body", [b" ", b"yes", b"{", b'{"note":"\\ud800"}', b"\xff", b"[" * 9_999])
 def test_a_word_that_is_not_json_is_refused(body: bytes) -> None:
-    assert read_word(body, 10) == errors.NOT_JSON
+    assert read_readiness(body, 10) == errors.NOT_JSON
 
 
 @pytest.mark.parametrize(
     "body", [b"true", b"[]", b"null", b'{"ready":1}', b'{"ready":"true"}', b'{"note":null}']
 )
 def test_a_word_of_another_shape_is_refused(body: bytes) -> None:
-    assert read_word(body, 10) == errors.NOT_A_WORD
+    assert read_readiness(body, 10) == errors.BAD_READINESS
 
 
 def test_a_note_has_so_many_characters_and_no_more() -> None:
-    assert read_word(json.dumps({"note": "ä" * 10}).encode(), 10) == ReadinessReport(True, "ä" * 10)
-    said = read_word(json.dumps({"note": "ä" * 11}).encode(), 10)
+    assert read_readiness(json.dumps({"note": "ä" * 10}).encode(), 10) == ReadinessReport(
+        True, "ä" * 10
+    )
+    said = read_readiness(json.dumps({"note": "ä" * 11}).encode(), 10)
     assert isinstance(said, Problem)
     assert (said.status, json.loads(said.body)) == (
         400,

@@ -11,16 +11,14 @@ from hypothesis import strategies as st
 
 from forewarn.wire import errors
 from forewarn.wire.errors import Problem
+from forewarn.wire.headers import MAX_TAGS, parse_tags, tag_matches
 from forewarn.wire.requests import (
-    MAX_TAGS,
-    Ask,
     GetDocument,
     GetInstance,
     GetVersions,
+    MetadataRequest,
     PostApproval,
-    read,
-    tag_matches,
-    tags,
+    read_metadata_request,
 )
 from forewarn.wire.versions import BY_NAME, NEWEST
 
@@ -35,8 +33,8 @@ def ask(
     path: str = EVENTS,
     query: bytes = NEWEST_QUERY,
     headers: tuple[tuple[bytes, bytes], ...] = (METADATA,),
-) -> Ask | Problem:
-    return read(method, path, query, headers)
+) -> MetadataRequest | Problem:
+    return read_metadata_request(method, path, query, headers)
 
 
 @pytest.mark.parametrize("name", BY_NAME)
@@ -203,12 +201,12 @@ SAID = {
 }
 
 
-def spoiled(wrong: tuple[str, ...]) -> Ask | Problem:
+def spoiled(wrong: tuple[str, ...]) -> MetadataRequest | Problem:
     headers = [] if "metadata" in wrong else [METADATA]
     if "forwarded" in wrong:
         headers.append((b"x-forwarded-for", b"10.0.0.1"))
     query = b"api-version=never" if "version" in wrong else NEWEST_QUERY
-    return read(
+    return read_metadata_request(
         "PUT" if "verb" in wrong else "GET",
         "/metadata/nothing" if "path" in wrong else EVENTS,
         query + (b"&x=1&x=1" if "duplicate" in wrong else b""),
@@ -255,7 +253,7 @@ def test_the_list_of_versions_needs_the_header_and_no_version() -> None:
 def test_anything_at_all_is_an_ask_or_a_problem(
     method: str, path: str, query: bytes, headers: list[tuple[bytes, bytes]]
 ) -> None:
-    said = read(method, path, query, headers)
+    said = read_metadata_request(method, path, query, headers)
     assert isinstance(said, GetDocument | PostApproval | GetInstance | GetVersions | Problem)
 
 
@@ -281,9 +279,9 @@ def test_anything_at_all_is_an_ask_or_a_problem(
     ],
 )
 def test_a_tag_is_known_quoted_bare_weak_or_in_a_list(header: str, matches: bool) -> None:
-    assert tag_matches(tags(header), '"abc"') is matches
+    assert tag_matches(parse_tags(header), '"abc"') is matches
 
 
 def test_a_list_of_tags_is_read_only_so_far() -> None:
-    assert len(tags(",".join(f'"{n}"' for n in range(10_000)))) == MAX_TAGS
-    assert tags('"*"') == frozenset()
+    assert len(parse_tags(",".join(f'"{n}"' for n in range(10_000)))) == MAX_TAGS
+    assert parse_tags('"*"') == frozenset()

@@ -12,7 +12,6 @@ from forewarn.control.http.operation import Operation
 from forewarn.control.schema import core as s
 from forewarn.core import Now, Refused, Time
 from forewarn.core.access import Role
-from forewarn.core.deciding.holds import clock_conflict
 from forewarn.core.refusal import conflict, invalid
 from forewarn.core.time import LAST, SECOND
 from forewarn.service.engine.ledger import Hung
@@ -170,7 +169,7 @@ def clock_of(call: CallContext, now: Now | None = None) -> s.Clock:
         running_speed=virtual_time.speed if virtual_time is not None else 1.0,
         steady_since=None if now.steady_since is None else s.time_of(now.steady_since),
         next_due=None if due is None else s.time_of(due),
-        untrusted=clock_conflict(now) or None,
+        untrusted=now.clock_problem or None,
     )
 
 

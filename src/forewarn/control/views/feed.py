@@ -17,9 +17,8 @@ from forewarn.core.changes import (
     MachineRemoved,
 )
 from forewarn.core.fleet import Host, Machine
-from forewarn.core.history import Record
+from forewarn.core.history import HistoryReplayer, Record
 from forewarn.core.registry import HostPut, HostRemoved, Put, RolloutPut, RolloutRemoved
-from forewarn.core.retelling import HistoryReplayer
 from forewarn.core.rollouts.model import Rollout
 from forewarn.store.port import Commit
 

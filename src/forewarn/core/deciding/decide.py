@@ -1,11 +1,16 @@
-"""Decisions: what a command does to a group, or why it is refused.
+"""Decisions: what commands do to groups, or why they are refused.
 
-Pure and total: nothing in here raises for what a caller may have said. Raising events is
-`announce.py`; what ends with a finished event is `finish.py`; starting is `settling.settle`;
-what the inventory says is `define.py`.
+`decide_all` decides everything that goes into one commit; `decide` is the same for one command and
+one group. Pure and total: nothing here raises because of what a caller asked for. Raising events is
+`announce.py`; what ends with a finished event is `finish.py`; starting is `start.py`; events of
+several groups that start as one are `joint.py`; what the inventory says is `define.py`.
 """
 
 from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Mapping, MutableMapping, Sequence
+from typing import cast
 
 import msgspec
 
@@ -25,7 +30,7 @@ from forewarn.core.changes import (
 from forewarn.core.deciding.announce import announce, maintain, strike
 from forewarn.core.deciding.define import define
 from forewarn.core.deciding.finish import finished
-from forewarn.core.deciding.holds import clock_conflict
+from forewarn.core.deciding.joint import joints_left, movable, settle_joints
 from forewarn.core.deciding.removals import delete, evict
 from forewarn.core.deciding.start import bound, settle
 from forewarn.core.events import (
@@ -34,6 +39,7 @@ from forewarn.core.events import (
     Approval,
     Attempt,
     Event,
+    Joint,
     ReadinessChanges,
     Ready,
     Status,
@@ -51,14 +57,60 @@ IMPACTS = (c.Raise, c.Fail, c.UserMaintenance, c.Evict, c.Delete, c.Retry)
 LEAST_PAUSE: Duration = SECOND // 4  # between two attempts, whatever a driver says
 
 
+class CommitChanges(msgspec.Struct, frozen=True):
+    """What several commands bring about as one: a decision for each, and all changes by group."""
+
+    decisions: tuple[Changes, ...]
+    items: Mapping[str, tuple[Change, ...]]
+    after: Mapping[str, Group] = {}  # the groups that exactly one decision changed
+
+
+def decide_all(
+    groups: Mapping[str, Group], commands: Sequence[tuple[str, c.Command]], now: Now
+) -> CommitChanges | Refused:
+    """Decide one command after the other, each on what those before it have done: all of them, or
+    the first refusal. Events of several groups that this sets free to start together start too."""
+    after: dict[str, Group] = {}
+    states = ChainMap(after, cast("MutableMapping[str, Group]", groups))
+    items: dict[str, list[Change]] = {}
+    changed_once: dict[str, Group] = {}
+    decisions = []
+    touched: dict[str, Joint] = {}
+    for name, command in commands:
+        before = states[name]
+        decided = decide_and_apply(before, command, now)
+        if isinstance(decided, Refused):
+            return decided
+        decision, group = decided
+        decisions.append(decision)
+        touched |= movable(before, now)
+        if decision.items:
+            # Changes that are applied together count as one: after a second decision the
+            # group's state is another than that of both, one after the other.
+            if name in items:
+                changed_once.pop(name, None)
+            else:
+                changed_once[name] = group
+            items.setdefault(name, []).extend(decision.items)
+            after[name] = group
+            touched |= movable(group, now)
+            touched |= joints_left(before, group)
+    for name, more in settle_joints(states, touched, now).items():
+        changed_once.pop(name, None)
+        items.setdefault(name, []).extend(more)
+    return CommitChanges(
+        tuple(decisions), {name: tuple(changes) for name, changes in items.items()}, changed_once
+    )
+
+
 def decide(group: Group, command: c.Command, now: Now) -> Changes | Refused:
-    """What the command brings about, including whatever it sets free to start."""
+    """Decide one command, including whatever it sets free to start."""
     decided = decide_and_apply(group, command, now)
     return decided if isinstance(decided, Refused) else decided[0]
 
 
 def decide_and_apply(group: Group, command: c.Command, now: Now) -> tuple[Changes, Group] | Refused:
-    """The same, and the group after it, which has to be known to decide it."""
+    """Decide one command; also return the group after it, which is computed on the way."""
     decision = _decide(group, command, now)
     if isinstance(decision, Refused):
         return decision
@@ -72,7 +124,7 @@ def decide_and_apply(group: Group, command: c.Command, now: Now) -> tuple[Change
 
 def _decide(group: Group, command: c.Command, now: Now) -> Changes | Refused:
     if now.untrusted is not None and isinstance(command, IMPACTS):
-        return conflict(clock_conflict(now))
+        return conflict(now.clock_problem)
     match command:
         case c.Tick():
             return _tick(group, command, now)

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from forewarn.core.events import Event, Status
-from forewarn.core.time import Now, Time
-from forewarn.support.text import listing, utc
+from forewarn.core.time import ACCEPT_CLOCK, Now, Time
+from forewarn.support.text import listing
 
 NEVER: Time = -1  # before every NotBefore
 NAMED_AT_MOST = 10  # other deletes that a waiting one names
@@ -43,21 +43,6 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True):
     movers: str = ""  # who could move it
 
 
-ACCEPT_CLOCK = "forewarn clock accept"  # the command that ends such a hold
-
-
-def clock_conflict(now: Now) -> str:
-    """Why the wall clock is not trusted and what to do about it; empty if it is trusted."""
-    if now.untrusted is None:
-        return ""
-    clock = now.untrusted
-    return (
-        f"the service had reached {utc(clock.since)} when the wall clock showed {utc(clock.wall)}:"
-        " either the clock is wrong now, or it was wrong before. Nothing starts until the two"
-        f" agree again; if the clock is right now, run '{ACCEPT_CLOCK}'"
-    )
-
-
 def with_clock(holds: Iterable[Hold], now: Now) -> tuple[Hold, ...]:
     """Return the holds, preceded by one for the clock if it is untrusted. In that case none of the
     others ends at a known time."""
@@ -66,7 +51,7 @@ def with_clock(holds: Iterable[Hold], now: Now) -> tuple[Hold, ...]:
     return (
         Hold(
             kind=HoldKind.CLOCK,
-            says=clock_conflict(now),
+            says=now.clock_problem,
             since=now.untrusted.since,
             movers=f"whoever sets the wall clock right, or an admin ({ACCEPT_CLOCK})",
         ),

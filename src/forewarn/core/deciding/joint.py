@@ -8,15 +8,11 @@ all; the others end with it.
 
 from __future__ import annotations
 
-from collections import ChainMap
-from collections.abc import Mapping, MutableMapping, Sequence
-from typing import cast
+from collections.abc import Mapping, MutableMapping
 
 import msgspec
 
-from forewarn.core.changes import Change, Changes, EventMoved, apply
-from forewarn.core.commands import Command
-from forewarn.core.deciding.decide import decide_and_apply
+from forewarn.core.changes import Change, EventMoved, apply
 from forewarn.core.deciding.finish import finished
 from forewarn.core.deciding.holds import (
     Hold,
@@ -35,7 +31,6 @@ from forewarn.core.deciding.start import settle, started
 from forewarn.core.events import Event, Joint, Status
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move
-from forewarn.core.refusal import Refused
 from forewarn.core.time import Now, Time
 from forewarn.support.text import listing
 
@@ -55,20 +50,20 @@ class JointState:
     def __init__(self, groups: Mapping[str, Group]) -> None:
         self.groups = groups
         self._events: dict[str, dict[str, Event]] = {}  # by group and joint
-        self._floors: dict[str, Occupancy] = {}
+        self._occupancies: dict[str, Occupancy] = {}
 
     def members(self, joint: Joint) -> dict[str, Event]:
         found = {name: self._of(name).get(joint.id) for name in joint.groups}
         return {name: event for name, event in found.items() if event is not None}
 
-    def floor(self, name: str) -> Occupancy:
-        if name not in self._floors:
-            self._floors[name] = Occupancy(self.groups[name].events)
-        return self._floors[name]
+    def occupancy(self, name: str) -> Occupancy:
+        if name not in self._occupancies:
+            self._occupancies[name] = Occupancy(self.groups[name].events)
+        return self._occupancies[name]
 
     def changed(self, name: str) -> None:
         self._events.pop(name, None)
-        self._floors.pop(name, None)
+        self._occupancies.pop(name, None)
 
     def _of(self, name: str) -> dict[str, Event]:
         if name not in self._events:
@@ -83,7 +78,7 @@ class JointState:
             now.untrusted is None
             and agreed(self.groups, active, now)
             and all(within(e, now) and not recalled(e, now) for e in active.values())
-            and not any(self.floor(name).taken(event) for name, event in active.items())
+            and not any(self.occupancy(name).taken(event) for name, event in active.items())
         )
 
 
@@ -95,52 +90,8 @@ def agreed(groups: Mapping[str, Group], active: Mapping[str, Event], now: Now) -
     return bool(votes) and all(votes)
 
 
-class JointChanges(msgspec.Struct, frozen=True):
-    """What several commands bring about as one: a decision for each, and all changes by group."""
-
-    decisions: tuple[Changes, ...]
-    items: Mapping[str, tuple[Change, ...]]
-    after: Mapping[str, Group] = {}  # of the groups that one decision changed, and nothing else
-
-
-def decide_together(
-    groups: Mapping[str, Group], commands: Sequence[tuple[str, Command]], now: Now
-) -> JointChanges | Refused:
-    """Decide one after the other, each seeing what those before it have done: all, or the first
-    refusal. What is thereby set free to start in several groups at once starts with it."""
-    after: dict[str, Group] = {}
-    states = ChainMap(after, cast("MutableMapping[str, Group]", groups))
-    items: dict[str, list[Change]] = {}
-    once: dict[str, Group] = {}
-    decisions = []
-    touched: dict[str, Joint] = {}
-    for name, command in commands:
-        before = states[name]
-        decided = decide_and_apply(before, command, now)
-        if isinstance(decided, Refused):
-            return decided
-        decision, then = decided
-        decisions.append(decision)
-        touched |= _movable(before, now)
-        if decision.items:
-            # Changes that are applied together count as one: after a second decision the
-            # group's state is another than that of both, one after the other.
-            if name in items:
-                once.pop(name, None)
-            else:
-                once[name] = then
-            items.setdefault(name, []).extend(decision.items)
-            after[name] = then
-            touched |= _movable(then, now)
-            touched |= _over(before, then)
-    for name, more in _settle(states, touched, now).items():
-        once.pop(name, None)
-        items.setdefault(name, []).extend(more)
-    return JointChanges(tuple(decisions), {name: tuple(some) for name, some in items.items()}, once)
-
-
-def _movable(group: Group, now: Now) -> dict[str, Joint]:
-    """The joints that this group does not hold back all by itself."""
+def movable(group: Group, now: Now) -> dict[str, Joint]:
+    """Return the joints that this group does not hold back all by itself."""
     return {
         event.joint.id: event.joint
         for event in group.events
@@ -154,42 +105,42 @@ def _movable(group: Group, now: Now) -> dict[str, Joint]:
     }
 
 
-def _over(before: Group, after: Group) -> dict[str, Joint]:
-    """The joints of which this group is no longer a part."""
-    left = joints(after)
-    return {id: joint for id, joint in joints(before).items() if id not in left}
+def joints_left(before: Group, after: Group) -> dict[str, Joint]:
+    """Return the joints of which the group was a part before and is not any more."""
+    remaining = joints(after)
+    return {id: joint for id, joint in joints(before).items() if id not in remaining}
 
 
-def _settle(
+def settle_joints(
     states: MutableMapping[str, Group], touched: dict[str, Joint], now: Now
 ) -> dict[str, list[Change]]:
     """What these joints bring about now, by group: starts, and the ends of those whose lead is
     over. A start or an end in one group may matter to the next joint there."""
     items: dict[str, list[Change]] = {}
-    scene = JointState(states)
+    state = JointState(states)
     while touched:
         joint = touched.pop(next(iter(touched)))
-        for name, moved in _settled(scene, joint, now).items():
+        for name, moved in _settled(state, joint, now).items():
             then = (*moved, *settle(apply(states[name], moved), now))
             states[name] = apply(states[name], then)
-            scene.changed(name)
+            state.changed(name)
             items.setdefault(name, []).extend(then)
-            touched |= _movable(states[name], now)
+            touched |= movable(states[name], now)
     return items
 
 
-def _settled(scene: JointState, joint: Joint, now: Now) -> dict[str, tuple[Change, ...]]:
-    active = scene.members(joint)
+def _settled(state: JointState, joint: Joint, now: Now) -> dict[str, tuple[Change, ...]]:
+    active = state.members(joint)
     begun = [event for event in active.values() if event.status is Status.STARTED]
     if begun:
         if any(event.attempt is not None for event in begun):
             return {}
         return {
-            name: finished(scene.groups[name], event, now, ending="carried out with its host")
+            name: finished(state.groups[name], event, now, ending="carried out with its host")
             for name, event in active.items()
             if event.status is Status.STARTED
         }
-    if not active or not scene.free(active, now):
+    if not active or not state.free(active, now):
         return {}
     moved: dict[str, tuple[Change, ...]] = {}
     for name, event in active.items():
@@ -202,8 +153,8 @@ def _settled(scene: JointState, joint: Joint, now: Now) -> dict[str, tuple[Chang
 
 def holds(groups: Mapping[str, Group], joint: Joint, now: Now) -> tuple[Hold, ...]:
     """What they wait for, all of them: empty exactly when they start now."""
-    scene = JointState(groups)
-    active = scene.members(joint)
+    state = JointState(groups)
+    active = state.members(joint)
     if not active or any(event.status is Status.STARTED for event in active.values()):
         return ()
     found: list[Hold] = []
@@ -214,7 +165,7 @@ def holds(groups: Mapping[str, Group], joint: Joint, now: Now) -> tuple[Hold, ..
         found += outside(event, now)
         found += [
             msgspec.structs.replace(hold, says=f"in group '{name}': {hold.says}")
-            for hold in occupied(event, scene.floor(name))
+            for hold in occupied(event, state.occupancy(name))
         ]
     return with_clock(found, now)
 
@@ -241,20 +192,20 @@ def joint_due(groups: Mapping[str, Group], group: Group, now: Now) -> Time | Non
     """When time alone would start one of this group's joints, as things stand."""
     if now.untrusted is not None:
         return None
-    scene = JointState(groups)
-    instants = [_due(scene, joint, now) for joint in joints(group).values()]
+    state = JointState(groups)
+    instants = [_due(state, joint, now) for joint in joints(group).values()]
     return min((at for at in instants if at is not None), default=None)
 
 
-def _due(scene: JointState, joint: Joint, now: Now) -> Time | None:
-    active = scene.members(joint)
+def _due(state: JointState, joint: Joint, now: Now) -> Time | None:
+    active = state.members(joint)
     if any(event.status is Status.STARTED for event in active.values()):
         return None
-    if any(scene.floor(name).taken(event) for name, event in active.items()):
+    if any(state.occupancy(name).taken(event) for name, event in active.items()):
         return None
     at = now.at
     for event in active.values():
-        if not agreed(scene.groups, active, now):
+        if not agreed(state.groups, active, now):
             at = max(at, ripe_at(event, now))
         if now.grace_ends is not None and recalled(event, now):
             at = max(at, now.grace_ends)

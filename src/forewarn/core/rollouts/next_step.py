@@ -1,8 +1,8 @@
 """What a rollout does next: a pure function of its plan, its switches and the events it caused.
 
 Nothing is remembered between two calls but what the gates have answered, and that may be
-forgotten: it is asked again. `explain` shows the same `waits` that decided. Where each step and
-lane stands is `progress.py`, which gates must have passed `proving.py`.
+forgotten: it is asked again. `explain` shows the same `waits` that decided. How far each step and
+lane has come is `progress.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from functools import cached_property
 
 import msgspec
 
-from forewarn.core.deciding.holds import ACCEPT_CLOCK, clock_conflict
 from forewarn.core.events import MAX_NOTICE, Event, Span, Status
 from forewarn.core.rollouts.model import Rollout, Step
 from forewarn.core.rollouts.progress import (
@@ -21,11 +20,11 @@ from forewarn.core.rollouts.progress import (
     Wait,
     WaitKind,
     lane_stands,
+    proven_until,
     what,
 )
-from forewarn.core.rollouts.proving import proven_until
 from forewarn.core.rollouts.windows import LOOK_AHEAD, next_span
-from forewarn.core.time import SECOND, Duration, Now, Time, ceil_second
+from forewarn.core.time import ACCEPT_CLOCK, SECOND, Duration, Now, Time, ceil_second
 from forewarn.support.text import in_words
 
 GATE_EVERY: Duration = 10 * SECOND
@@ -133,7 +132,7 @@ class _NextStep:
             Wait(
                 kind=WaitKind.CLOCK,
                 lane="",
-                says=clock_conflict(self.now),
+                says=self.now.clock_problem,
                 since=self.now.untrusted.since,
                 movers=f"whoever sets the wall clock right, or an admin ({ACCEPT_CLOCK})",
             )

@@ -1,6 +1,7 @@
-"""Where the steps and lanes of a rollout stand, read off the events they caused.
+"""The progress of a rollout's steps and lanes, read off the events they caused.
 
-Also what one waits for, in words. What follows from it for the rollout is `next_step.py`.
+Also what a lane waits for, in words, and which gates must have passed. What follows from it for
+the rollout is `next_step.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import msgspec
 
 from forewarn.core.events import Event, Status
 from forewarn.core.rollouts.model import Lane, Rollout, Step
-from forewarn.core.time import Time
+from forewarn.core.time import Duration, Now, Time
 from forewarn.support.text import listing
 
 
@@ -194,3 +195,40 @@ def _blocks(rollout: Rollout, event: Event) -> bool:
     if resumed is None or resumed.at < ended_at:
         return True
     return resumed.at == ended_at and event.id not in rollout.covers
+
+
+def proven_until(rollout: Rollout, lanes: Sequence[LaneProgress], now: Now) -> Time:
+    """Return the last instant at which all places were taken: a lane that is over and had baked by
+    then has passed its gate.
+
+    What gates answer is not stored. Within a lane the next step proves that the gate was passed;
+    for the last step of a lane, other lanes do. A lane is certainly in progress from when a step is
+    announced until it has ended, and baked if it was carried out; while as many lanes as may be
+    at once are in progress, no other lane is waiting at its gate.
+    """
+    bake = now.rules.paced(rollout.bake)
+    changes: list[tuple[Time, int]] = []
+    for lane in lanes:
+        for begins, ends in _merged(lane.busy, bake, now.at + 1):
+            changes += [(begins, 1), (ends, -1)]
+    changes.sort()  # at one instant, ends come before beginnings
+    proven, busy = -1, 0
+    for at, change in changes:
+        if busy == rollout.at_once:
+            proven = at - 1
+        busy += change
+    return proven
+
+
+def _merged(
+    busy: Sequence[tuple[Time, Time | None, bool]], bake: Duration, open_end: Time
+) -> list[tuple[Time, Time]]:
+    """Merge intervals that overlap, and drop those of no length."""
+    merged: list[tuple[Time, Time]] = []
+    for begins, ended_at, carried_out in sorted(busy, key=lambda interval: interval[0]):
+        ends = open_end if ended_at is None else min(ended_at + bake * carried_out, open_end)
+        if merged and begins <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(ends, merged[-1][1])
+        elif begins < ends:
+            merged.append((begins, ends))
+    return merged

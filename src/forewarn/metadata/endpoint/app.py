@@ -32,6 +32,7 @@ from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 from forewarn.wire import errors, extensions, requests
 from forewarn.wire.errors import Problem
+from forewarn.wire.headers import parse_tags, tag_matches
 from forewarn.wire.instance import Found, NeedsText, NoSuchElement, answer, versions_body
 from forewarn.wire.versions import Version
 
@@ -48,7 +49,7 @@ class KnownPoll:
     def __init__(self, version: Version, if_none_match: str, close: bool) -> None:
         self.version = version
         self.name = version.name
-        self.tags = requests.tags(if_none_match)
+        self.tags = parse_tags(if_none_match)
         self.close = close  # the caller wants no other answer on this connection
         self.which = CLOSE if close else 0  # the answer with the document, if it has changed
         self.row = ROWS[version.name]  # where it is counted
@@ -110,7 +111,7 @@ class MetadataApp:
         if page is None:
             page = board.page(plan.version)
         unchanged = 0
-        if plan.tags and requests.tag_matches(plan.tags, page.etag):
+        if plan.tags and tag_matches(plan.tags, page.etag):
             unchanged = UNCHANGED
         self._witness(name, seat.group, plan.name, board.incarnation, page.events, self._now)
         self._polls[plan.row + unchanged] += 1
@@ -173,7 +174,7 @@ class MetadataApp:
         )
         if seat is None:
             return refused(errors.NOT_FOUND)
-        ask = extensions.read(
+        ask = requests.read_request(
             scope["method"], scope["path"], scope["query_string"], scope["headers"]
         )
         if not self._rates.admit(seat.name):
@@ -214,7 +215,7 @@ class MetadataApp:
         while not seat.board.enabled:
             await self._upstream.enable(seat.group)
             headers = HANG_UP  # the next poll of this machine meets Front again
-        tags = requests.tags(ask.if_none_match)
+        tags = parse_tags(ask.if_none_match)
         page, unchanged = self._show(seat, ask.version, tags)
         headers = (("ETag", page.etag), *headers)
         return Reply(304, headers=headers) if unchanged else Reply(200, page.body, headers=headers)
@@ -225,7 +226,7 @@ class MetadataApp:
         """The page for this machine, noted as seen by it; and whether it has it already."""
         board = seat.board
         page = board.page(version)
-        unchanged = requests.tag_matches(tags, page.etag)
+        unchanged = tag_matches(tags, page.etag)
         self._witness(
             seat.name, seat.group, version.name, board.incarnation, page.events, self.now()
         )

@@ -19,8 +19,9 @@ from forewarn.metadata.endpoint.documents import GroupDocument, RenderedDocument
 from forewarn.metadata.endpoint.reply import HALF_CLOSED, Gone, Receive, Reply, Scope, refused
 from forewarn.metadata.upstream import GroupNews, Prepared, TooOften, Upstream
 from forewarn.support import guard
-from forewarn.wire import errors, extensions, requests
+from forewarn.wire import errors, extensions
 from forewarn.wire.errors import Problem
+from forewarn.wire.headers import ANY, parse_tags, tag_matches
 from forewarn.wire.versions import Version
 
 WAKE_SLICE = 64  # callers that wait and are woken before the loop gets its turn
@@ -129,9 +130,9 @@ class Extensions:
                 await self._upstream.enable(seat.group)
                 continue
             page = seat.board.page(ask.version)
-            if requests.ANY in tags:  # whatever it is, it knows it
-                tags = requests.tags(page.etag)
-            changed = not requests.tag_matches(tags, page.etag)
+            if ANY in tags:  # whatever it is, it knows it
+                tags = parse_tags(page.etag)
+            changed = not tag_matches(tags, page.etag)
             if changed or guard.monotonic() >= end or not patient or HALF_CLOSED in scope:
                 return self._answer(seat, ask.version, tags)
             if self._stopping:

@@ -97,7 +97,7 @@ def readiness(event: Event, alive: Collection[str]) -> extensions.Readiness:
 
 def read_readiness(body: bytes) -> extensions.ReadinessReport | Problem:
     """Parse the body of a PUT about the caller's readiness."""
-    return extensions.read_word(body, MAX_READY_NOTE)
+    return extensions.read_readiness(body, MAX_READY_NOTE)
 
 
 def changed_too_often() -> Problem:

@@ -56,7 +56,7 @@ class FaultInjection:
             await self._app(scope, receive, send)
             return
         seat = _seat(self._app.seats, scope)
-        ask = extensions.read(
+        ask = requests.read_request(
             scope["method"], scope["path"], scope["query_string"], scope["headers"]
         )
         if seat is None or not isinstance(ask, Asked):

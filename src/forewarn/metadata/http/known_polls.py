@@ -82,7 +82,7 @@ def _read(data: bytes) -> KnownPoll | None:
     for name, value in poll.headers:
         if name == b"connection" and value.lower() not in _TO_KEEP_OR_TO_CLOSE:
             return None
-    ask = requests.read("GET", path, url.query or b"", poll.headers)
+    ask = requests.read_metadata_request("GET", path, url.query or b"", poll.headers)
     if not isinstance(ask, requests.GetDocument):
         return None
     return KnownPoll(ask.version, ask.if_none_match, poll.close)

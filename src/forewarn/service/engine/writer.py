@@ -8,7 +8,7 @@ from typing import TypeAlias
 import msgspec
 
 from forewarn.core import Changes, Command, Durations, Group, Now, Refused, Time
-from forewarn.core.deciding.joint import decide_together
+from forewarn.core.deciding.decide import decide_all
 from forewarn.core.registry import Put
 from forewarn.service.engine import otel
 from forewarn.service.engine.clock import Clock
@@ -100,7 +100,7 @@ class Writer:
                 return Batch(now.at, now.lost)
             valid = {n: d for n, d in planned.decided.items() if states.get(n) is d.before}
             commands = [(n, c) for n, c in planned.commands if n not in valid]
-            together = decide_together(states, commands, now)
+            together = decide_all(states, commands, now)
             if isinstance(together, Refused):
                 refusal.append(together)
                 return Batch(now.at, now.lost)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from forewarn.core.deciding.holds import clock_conflict
 from forewarn.core.time import Time
 from forewarn.service.engine.scheduler import Scheduler
 from forewarn.service.engine.writer import Writer
@@ -85,7 +84,7 @@ class ServiceHealth:
             "state": "the last write of the state has failed" if self._store.healthy() else "",
             "guests": self._guests(),
             "driver": self._driver(),
-            "clock": clock_conflict(self._writer.now()),
+            "clock": self._writer.now().clock_problem,
         }
 
     def unwell(self, which: str) -> bool:

@@ -22,7 +22,7 @@ from forewarn.testing.kit.errors import RefusedByService, allowed
 from forewarn.testing.kit.events import AnEvent, Announcement, Event, event_type, id_of
 from forewarn.testing.kit.inprocess import Answer, Asgi
 from forewarn.wire.extensions import READY, ReadinessReport
-from forewarn.wire.instance_versions import INSTANCE_VERSIONS
+from forewarn.wire.instance import INSTANCE_VERSIONS
 
 if TYPE_CHECKING:
     from forewarn.testing.kit.service import Service

@@ -13,9 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from forewarn.core import EventType, Group, GroupKind, Machine, Now, Refused, Source, Status
 from forewarn.core import commands as c
 from forewarn.core.changes import EventMoved, apply
+from forewarn.core.deciding.decide import CommitChanges, decide_all
 from forewarn.core.deciding.due import due
 from forewarn.core.deciding.holds import HoldKind
-from forewarn.core.deciding.joint import JointChanges, decide_together, holds, joint_due, members
+from forewarn.core.deciding.joint import holds, joint_due, members
 from forewarn.core.events import Event, Joint
 from forewarn.core.lifecycle import Move
 from forewarn.core.time import MINUTE, SECOND, Duration
@@ -40,9 +41,9 @@ class Fleet:
         self._ids += 1
         return f"E{self._ids}"
 
-    def ask(self, *commands: tuple[str, c.Command]) -> JointChanges | Refused:
-        decided = decide_together(self.groups, commands, self.now)
-        if isinstance(decided, JointChanges):
+    def ask(self, *commands: tuple[str, c.Command]) -> CommitChanges | Refused:
+        decided = decide_all(self.groups, commands, self.now)
+        if isinstance(decided, CommitChanges):
             before = dict(self.groups)
             for name, items in decided.items.items():
                 self.groups[name] = apply(self.groups[name], items)
@@ -51,12 +52,12 @@ class Fleet:
             self._judge(before, decided)
         return decided
 
-    def do(self, *commands: tuple[str, c.Command]) -> JointChanges:
+    def do(self, *commands: tuple[str, c.Command]) -> CommitChanges:
         decided = self.ask(*commands)
-        assert isinstance(decided, JointChanges), decided
+        assert isinstance(decided, CommitChanges), decided
         return decided
 
-    def _judge(self, before: dict[str, Group], decided: JointChanges) -> None:
+    def _judge(self, before: dict[str, Group], decided: CommitChanges) -> None:
         """Whatever starts was allowed to."""
         for name, items in decided.items.items():
             for item in items:
@@ -410,8 +411,8 @@ class AnyFleet(RuleBasedStateMachine):
                     continue  # what starts first may be what they wait for
                 held = holds(before, joint, now)
                 name = next(iter(active))
-                then = decide_together(before, [(name, c.Tick(seen=now.served))], now)
-                assert isinstance(then, JointChanges)
+                then = decide_all(before, [(name, c.Tick(seen=now.served))], now)
+                assert isinstance(then, CommitChanges)
                 starts = any(
                     isinstance(item, EventMoved)
                     and item.what is Move.START

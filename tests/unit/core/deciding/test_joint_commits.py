@@ -5,7 +5,7 @@ from __future__ import annotations
 from forewarn.core import EventType, Group, GroupKind, Machine, Now
 from forewarn.core import commands as c
 from forewarn.core.changes import apply
-from forewarn.core.deciding.joint import JointChanges, decide_together
+from forewarn.core.deciding.decide import CommitChanges, decide_all
 from forewarn.core.time import SECOND
 
 NOW = Now(at=1_700_000_000 * SECOND)
@@ -17,13 +17,13 @@ def listening() -> dict[str, Group]:
     return after(decided({"a": group}, c.Enable()), {"a": group})
 
 
-def decided(groups: dict[str, Group], *commands: c.Command) -> JointChanges:
-    found = decide_together(groups, [("a", command) for command in commands], NOW)
-    assert isinstance(found, JointChanges)
+def decided(groups: dict[str, Group], *commands: c.Command) -> CommitChanges:
+    found = decide_all(groups, [("a", command) for command in commands], NOW)
+    assert isinstance(found, CommitChanges)
     return found
 
 
-def after(together: JointChanges, groups: dict[str, Group]) -> dict[str, Group]:
+def after(together: CommitChanges, groups: dict[str, Group]) -> dict[str, Group]:
     return {name: apply(groups[name], items) for name, items in together.items.items()}
 
 

@@ -11,7 +11,8 @@ import pytest
 from forewarn.core import EventType, Group, GroupKind, Machine, Now, Refused, Source, Status, apply
 from forewarn.core import commands as c
 from forewarn.core.changes import EventMoved
-from forewarn.core.deciding.joint import JointChanges, decide_together, members
+from forewarn.core.deciding.decide import CommitChanges, decide_all
+from forewarn.core.deciding.joint import members
 from forewarn.core.events import Joint
 from forewarn.core.lifecycle import Move
 from forewarn.core.time import MINUTE, SECOND
@@ -27,8 +28,8 @@ class Fleet:
         self.define("a", a0="h1", a1="h1", a2="h2")
         self.define("b", b0="h1")
 
-    def do(self, *commands: tuple[str, c.Command]) -> JointChanges:
-        decided = decide_together(self.groups, commands, self.now)
+    def do(self, *commands: tuple[str, c.Command]) -> CommitChanges:
+        decided = decide_all(self.groups, commands, self.now)
         assert not isinstance(decided, Refused), decided
         for name, items in decided.items.items():
             self.groups[name] = apply(self.groups[name], items)
@@ -36,7 +37,7 @@ class Fleet:
             self.over |= {item.event.id: item for item in ends if item.event.status.over}
         return decided
 
-    def define(self, group: str, **hosts: str) -> JointChanges:
+    def define(self, group: str, **hosts: str) -> CommitChanges:
         machines = tuple(Machine(name=name, host=host) for name, host in hosts.items())
         command = c.Define(kind=GroupKind.SCALE_SET, machines=machines, by="ann")
         return self.do((group, command))
@@ -172,7 +173,7 @@ def test_an_update_domain_is_not_changed_under_an_active_event_unless_forced(fle
         for m in fleet.groups["a"].machines
     )
     define = c.Define(kind=GroupKind.SCALE_SET, machines=machines, by="ann")
-    refused = decide_together(fleet.groups, [("a", define)], fleet.now)
+    refused = decide_all(fleet.groups, [("a", define)], fleet.now)
     assert isinstance(refused, Refused)
     assert "'a1' (Reboot E1, Scheduled)" in refused.says
     fleet.do(("a", msgspec.structs.replace(define, force=True)))

@@ -13,9 +13,8 @@ import pytest
 from forewarn.core import Group, Machine
 from forewarn.core.changes import Change, GroupDefined, MachinePut
 from forewarn.core.fleet import GroupKind, Host, Place, Policy
-from forewarn.core.history import HistoryWriter
+from forewarn.core.history import HistoryReplayer, HistoryWriter
 from forewarn.core.registry import HostPut
-from forewarn.core.retelling import HistoryReplayer
 from forewarn.service.engine import feed as feeds
 from forewarn.service.engine.feed import FEED_PAGE, RECENT, Feed, FeedEntry, Lost
 from forewarn.store import MemoryStore, Store
