@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from forewarn.testing import Service
-from forewarn.testing.kit.inprocess import Answer, exchange
+from forewarn.testing.kit.inprocess import Response, exchange
 from forewarn.wire.requests import write_approval
 
 PAUSE = 0.005  # seconds between two polls: a client that asks once a second, two hundredfold
@@ -53,7 +53,7 @@ class Client:
         self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
 
-    def ask(self, method: str, headers: Mapping[str, str], body: bytes = b"") -> Answer:
+    def ask(self, method: str, headers: Mapping[str, str], body: bytes = b"") -> Response:
         return guest(self._service, self.machine, self._version, method, headers, body)
 
     def approve(self, document: Any) -> None:
@@ -90,7 +90,7 @@ def guest(
     method: str = "GET",
     headers: Mapping[str, str] | None = None,
     body: bytes = b"",
-) -> Answer:
+) -> Response:
     """One request that nobody can tell to be the test's own."""
     target = f"/metadata/scheduledevents?api-version={version}"
     said = {"Metadata": "true", **(headers or {})}

@@ -9,8 +9,8 @@ import threading
 from typing import Any
 from urllib.parse import urlsplit
 
-from forewarn.testing import Service
-from forewarn.testing.scenarios.engine.check_expectations import Ended
+from forewarn.testing.scenarios.result import Ended
+from forewarn.testing.session import Session
 
 PATH = "/metadata/scheduledevents?api-version={}"
 EVERY = 0.005  # seconds between two polls
@@ -161,9 +161,9 @@ class Clients:
         self._over = threading.Event()
         self._threads: list[threading.Thread] = []
 
-    def start(self, service: Service) -> None:
+    def start(self, session: Session) -> None:
         for machine in self._machines:
-            client = self._kind(service.url(machine), machine)
+            client = self._kind(session.url(machine), machine)
             thread = threading.Thread(target=self._keep_asking, args=(client,), name=machine)
             thread.start()
             self._threads.append(thread)
@@ -172,10 +172,10 @@ class Clients:
         while not self._over.wait(EVERY):
             client.poll()
 
-    def trouble(self) -> str:
+    def problem(self) -> str:
         return ""
 
-    def left(self, machine: str) -> str:
+    def exit_of(self, machine: str) -> str:
         return ""
 
     def end(self) -> tuple[Ended, ...]:

@@ -1,6 +1,6 @@
-"""pytest's side of the test kit: the fixture `forewarn`, its marker, and what a failed test tells.
+"""The pytest plugin: the fixture `forewarn`, its marker, and a section in a failed test's report.
 
-pytest imports this at every start, whether a test uses it or not; so it imports nothing else.
+pytest imports this at every start, whether a test uses it or not, so it imports only pytest.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from forewarn.testing import Service
 
 MARKER = (
-    "forewarn(fleet=None, *, sockets=False, …): how the service of the fixture `forewarn` is made;"
-    " takes what forewarn.testing.Service takes"
+    "forewarn(fleet=None, *, sockets=False, …): how to make the service of the fixture `forewarn`;"
+    " takes the arguments of forewarn.testing.Service"
 )
 
 
@@ -26,29 +26,31 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def forewarn(request: pytest.FixtureRequest) -> Iterator[Service]:
-    """The service, in process, without machines, on a virtual clock; or as the marker says."""
+    """A service in this process, without machines, on a virtual clock; or as the marker says."""
     from forewarn.testing import Service
 
-    with Service(**_marked(request.node, Service)) as service:
+    with Service(**_marker_arguments(request.node, Service)) as service:
         yield service
 
 
-def _marked(item: Any, service: type[Service]) -> dict[str, Any]:
-    """What markers say, the one nearest to the test before those of its class and module."""
+def _marker_arguments(item: Any, service: type[Service]) -> dict[str, Any]:
+    """Merge the arguments of all markers; those nearest to the test win."""
     import inspect
 
     known = inspect.signature(service).parameters
-    said: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for mark in item.iter_markers("forewarn"):
         if len(mark.args) > 1:
-            raise pytest.UsageError("forewarn takes one argument, a fleet; all else by name")
+            raise pytest.UsageError(
+                "forewarn takes one positional argument, a fleet; pass the others by keyword"
+            )
         given = {**dict(zip(("fleet",), mark.args, strict=False)), **mark.kwargs}
         for name, value in given.items():
             if name not in known:
                 names = ", ".join(known)
-                raise pytest.UsageError(f"forewarn({name}=…): there are {names}")
-            said.setdefault(name, value)
-    return said
+                raise pytest.UsageError(f"forewarn({name}=…): expected one of {names}")
+            arguments.setdefault(name, value)
+    return arguments
 
 
 @pytest.hookimpl(wrapper=True)
@@ -60,13 +62,12 @@ def pytest_runtest_makereport(
     if kit is not None and report.failed and call.when == "call":
         for name, value in getattr(item, "funcargs", {}).items():
             if isinstance(value, kit.Service):
-                report.sections.append((f"forewarn: {name}", _story(value)))
+                report.sections.append((f"forewarn: {name}", _report(value)))
     return report
 
 
-def _story(service: Service) -> str:
-    """What happened, and what is wrong with what the clients did."""
+def _report(service: Service) -> str:
     try:
-        return service.story()
+        return service.report()
     except Exception as error:  # the test has failed already, and for another reason
-        return f"nothing can be told: {error!r}"
+        return f"no report: {error!r}"

@@ -51,7 +51,7 @@ def service() -> Iterator[Service]:
 
 @pytest.fixture
 def web(service: Service) -> Iterator[Group]:
-    service.forget()
+    service.reset_verdict()
     yield service.scale_set("web", 2)
     service.faults.clear()
     for event in service["web_0"].events:

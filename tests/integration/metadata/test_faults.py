@@ -13,7 +13,7 @@ from forewarn.metadata.faults import delay
 from forewarn.support import guard
 from forewarn.testing import Service
 from forewarn.testing.kit.events import Event
-from forewarn.testing.kit.inprocess import Answer
+from forewarn.testing.kit.inprocess import Response
 from forewarn.wire.requests import write_approval
 from helpers.raw_http import Line, Place, Raw, exchange, request
 
@@ -385,7 +385,7 @@ def test_in_process_a_test_that_waits_for_itself_is_told_so(
 ) -> None:
     monkeypatch.setattr(delay, "MAX_UNWOUND", 0.01)
     inside.faults.add("slow", times=1)
-    with pytest.raises(TimeoutError, match="nobody has wound the clock"):
+    with pytest.raises(TimeoutError, match="the clock was not advanced within"):
         inside.get("web_0")
     assert len(inside.node.holding) == 0
     assert inside.get("web_0").status == 200
@@ -402,7 +402,7 @@ def test_in_process_the_same_bytes_are_answered(inside: Service) -> None:
 WAIT = "/forewarn/v1/wait?timeout=300&etag="
 
 
-def waited(service: Service) -> Answer:
+def waited(service: Service) -> Response:
     tag = service.get("web_0").headers["etag"].strip('"')
     return service.request("web_0", "GET", WAIT + tag, {"Metadata": "true"})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forewarn import judge
-from forewarn.testing import scenarios
+from forewarn.testing import run_scenario, scenarios
 from forewarn.testing.scenarios import Result
 from helpers import scenario_clients as clients
 from helpers.scenario_clients import Clients, Good
@@ -18,7 +18,7 @@ def played(name: str, kind: type[Good]) -> Result:
     scenario = scenarios.find(name)
     program = Clients(kind, scenario.speakers)
     leaves = kind in (clients.Seldom, clients.Fragile)
-    return scenarios.run(scenario, program=program, patience=IMPATIENT if leaves else PATIENT)
+    return run_scenario(scenario, program=program, patience=IMPATIENT if leaves else PATIENT)
 
 
 @pytest.mark.parametrize("name", scenarios.names())
@@ -52,7 +52,7 @@ def test_a_good_client_passes(name: str) -> None:
 )
 def test_the_usual_mistake_does_not(name: str, mistake: type[Good], fails: str) -> None:
     result = played(name, mistake)
-    failed = [one.expected for one in result.findings if not one.ok]
+    failed = [one.expected for one in result.expectations if not one.ok]
     assert any(expected.startswith(fails) for expected in failed), str(result)
     assert not result.ok
 

@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 from forewarn import judge
 from forewarn.cli.app import app
 from forewarn.service.engine.ledger import Hung
-from forewarn.testing import RefusedByService, Service, scenarios
+from forewarn.testing import RefusedByService, Service, run_scenario, scenarios
 from forewarn.testing.enclosure import NoFakeTime, fake_time
 from forewarn.testing.kit.service import START
 from forewarn.testing.scenarios.engine.program import ProgramRunner
@@ -175,12 +175,12 @@ def test_in_real_time_durations_are_divided(program: list[str]) -> None:
         (
             ["run", "user-reboot", "--", "true"],
             1,
-            "the command on web_0 ended with 0 before it asked for events",
+            "the command on web_0 ended with 0 before it polled for events",
         ),
         (
             ["run", "user-reboot", "--wait", "100ms", "--", "sleep", "60"],
             1,
-            "web_0 did not ask for events within 0.1 s",
+            "web_0 did not poll for events within 0.1 s",
         ),
     ],
 )
@@ -197,7 +197,7 @@ def test_a_service_that_cannot_play_it_says_so_in_a_line(
     def refuse(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("forewarn.testing.scenarios.runner._settle_in", refuse)
+    monkeypatch.setattr("forewarn.testing.scenarios.runner._apply_fleet", refuse)
     result = typed("run", "user-reboot", "--", "true")
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, f"forewarn: {error}")
 
@@ -224,7 +224,7 @@ def test_a_command_that_has_ended_well_is_not_waited_for(tmp_path: Path) -> None
     found = scenarios.find("rolling-update")
     patience = 20.0
     program = ProgramRunner([sys.executable, "-S", str(file)], found.speakers)
-    result = scenarios.run(found, program=program, patience=patience).check()
+    result = run_scenario(found, program=program, patience=patience).check()
     assert [(one.code, one.told_to) for one in result.ended] == [(0, False)] * 3
     assert result.took < patience, "nobody's patience came to its end"
 
@@ -244,7 +244,7 @@ def test_a_command_that_does_not_end_is_killed_with_all_it_has_started(tmp_path:
         grace=0.1,
         show=lambda _, line: said.append(line),
     )
-    result = scenarios.run("user-reboot", program=program)
+    result = run_scenario("user-reboot", program=program)
     assert [(one.code, one.told_to) for one in result.ended] == [(None, True)]
     pid = int(next(line for line in said if line.startswith("child")).split()[1])
     assert not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text()

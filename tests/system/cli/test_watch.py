@@ -31,7 +31,9 @@ def web() -> Iterator[Group]:
 
 
 def service_of(web: Group) -> Service:
-    return web[0]._service
+    service = web[0]._session
+    assert isinstance(service, Service)
+    return service
 
 
 def typed(*words: str) -> tuple[int, str, str]:

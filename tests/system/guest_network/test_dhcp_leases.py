@@ -18,7 +18,7 @@ from pyroute2 import IPRoute  # type: ignore[import-untyped]
 
 from forewarn.node import Address, Config, Node
 from forewarn.service.fleet import read
-from forewarn.testing.kit.session import Session
+from forewarn.testing.session import Session
 from helpers.guest_firewall import DEPLOY, give, within
 from helpers.netns import METADATA_ADDRESS, Namespace, needs_root, require
 from helpers.paths import PUBLISHED_CLIENTS, ROOT

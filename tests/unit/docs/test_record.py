@@ -57,8 +57,9 @@ def test_the_scenario_in_it_can_be_played() -> None:
 
 
 def test_recording_and_reading_need_no_server_package() -> None:
-    names = ("recorder", "file", "live_text", "reader", "scenario")
-    imports = "".join(f"import forewarn.testing.recording.{name}\n" for name in names)
+    names = [f"recording.{name}" for name in ("recorder", "file", "live_text", "reader")]
+    names.append("scenarios.from_recording")
+    imports = "".join(f"import forewarn.testing.{name}\n" for name in names)
     heavy = ("uvicorn", "sqlalchemy", "litestar", "structlog", "yaml")
     program = f"{imports}import sys\nprint([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -13,7 +13,7 @@ import pytest
 from forewarn import testing
 from forewarn.testing import Event, Group, Host, Machine, Service
 from forewarn.testing.kit.fleets import Details
-from forewarn.testing.plugin import _marked
+from forewarn.testing.plugin import _marker_arguments
 from helpers.paths import ROOT
 
 PAGE = ROOT / "docs" / "test" / "kit.md"
@@ -38,7 +38,7 @@ def test_a_snippet_runs(number: int) -> None:
     for name, thing in list(names.items()):
         if name.startswith("test_"):
             ran += 1
-            with Service(**_marked(_Item(thing), Service)) as service:
+            with Service(**_marker_arguments(_Item(thing), Service)) as service:
                 if inspect.iscoroutinefunction(thing):
                     asyncio.run(thing(service))
                 else:

@@ -270,7 +270,7 @@ def test_a_304_shows_what_still_stands(service: Service) -> None:
 def test_a_test_may_let_the_verdict_begin_anew(service: Service) -> None:
     no_header(service)
     assert not service.verdict().ok
-    service.forget()
+    service.reset_verdict()
     assert service.verdict().complaints == ()
 
 

@@ -157,7 +157,7 @@ def from_(
             "what was recorded would be overwritten; name another file", param_hint="--output"
         )
     from forewarn.testing.recording.reader import NotARecording
-    from forewarn.testing.recording.scenario import NoScenario, scenario_text
+    from forewarn.testing.scenarios.from_recording import NoScenario, scenario_text
 
     try:
         found = read_any(files)

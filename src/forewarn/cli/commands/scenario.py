@@ -150,9 +150,10 @@ def run(
     need_server()
     from forewarn.cli.commands.scenario_display import stage
     from forewarn.service.engine.ledger import Hung
-    from forewarn.testing.kit.errors import RefusedByService
-    from forewarn.testing.scenarios import runner
+    from forewarn.testing.errors import RefusedByService
+    from forewarn.testing.kit.run_scenario import run_scenario
     from forewarn.testing.scenarios.engine.program import CannotRun
+    from forewarn.testing.scenarios.runner import FIRST_POLL_WITHIN
 
     found = _spoken_for(_found(scenario, CANNOT), as_, each)
     with _also_when_told_to_end(), stage(found, quiet=json) as seen:
@@ -171,15 +172,17 @@ def run(
                     show=seen.output,
                     note=seen.note,
                 )
-            result = runner.run(
+            result = run_scenario(
                 found,
                 speed=pace,
                 record=record,
-                wait=patience if patience is not None else (runner.WAIT if command else BY_HAND),
+                wait=patience
+                if patience is not None
+                else (FIRST_POLL_WITHIN if command else BY_HAND),
                 react=reaction,
                 program=program,
-                prepared=lambda service: seen.begin(service, by_hand=not command),
-                tell=seen.step,
+                on_ready=lambda service: seen.begin(service, by_hand=not command),
+                on_step=seen.step,
             )
         except (CannotRun, RefusedByService, Hung) as error:
             _cannot(str(error))

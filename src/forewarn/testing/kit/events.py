@@ -1,79 +1,98 @@
-"""An event in a test's hands: where it stands now, and what a test can do about it.
+"""`Event`: one event as a test sees and changes it, and blocks in which events are Started.
 
-Reading it asks the service and polls nothing: the verdict does not take a test for a client.
+Reading its properties uses the service directly and sends no poll, so the verdict does not take the
+test for a client.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any, Protocol, TypedDict
 
 from forewarn.core import Event as Record
-from forewarn.core import EventType, Source, Time
+from forewarn.core import EventType, Source, Status, Time
+from forewarn.service.platform.platform import Outcome, Outcomes
 from forewarn.support.text import parse_duration
-from forewarn.testing.kit.errors import RefusedByService, allowed
+from forewarn.testing.errors import RefusedByService, allowed
+from forewarn.testing.kit.requests import Requests
 
-if TYPE_CHECKING:
-    from forewarn.testing.kit.inprocess import Answer
-    from forewarn.testing.kit.machines import Machine
-    from forewarn.testing.kit.service import Service
+MAX_STEPS = 1_000  # instants at which something is due, before an event counts as endless
 
 
-AnEvent: TypeAlias = "Event | Record | str"  # whatever says which
-
-
-def id_of(event: AnEvent) -> str:
-    return event if isinstance(event, str) else event.id
+class HasName(Protocol):
+    @property
+    def name(self) -> str: ...
 
 
 class Announcement(TypedDict, total=False):
-    """What may be said of an event, besides its type and machines."""
+    """Optional details of an event that is to be announced."""
 
-    notice: str | float | None  # "20m", or seconds; what the type promises if not said
+    notice: str | float | None  # "20m", or seconds; by default what the type promises
     not_before: Time  # instead of a notice: microseconds since 1970
-    short_notice: bool  # yes, it is meant to be less than what the type promises
+    short_notice: bool  # allow less notice than the type promises
     description: str
     duration: int  # of the impact, in seconds; -1 if it is not known
     source: str  # Platform or User
 
 
-def announced(details: Announcement) -> dict[str, Any]:
-    """The same as the platform takes it."""
-    said: dict[str, Any] = dict(details)
-    if said.get("notice") is not None:
-        said["notice"] = duration_of(said["notice"])
-    if "source" in said:
-        sources = {source.value.lower(): source for source in Source}
-        if said["source"].lower() not in sources:
-            raise RefusedByService(f"an event's source is Platform or User, not '{said['source']}'")
-        said["source"] = sources[said["source"].lower()]
-    return said
-
-
-def duration_of(said: str | float) -> int:
+def duration_of(length: str | float) -> int:
     try:
-        return parse_duration(str(said))
+        return parse_duration(str(length))
     except ValueError as error:
         raise RefusedByService(str(error)) from None
 
 
-def event_type(type: str) -> EventType:
-    for kind in EventType:
-        if kind.value.lower() == type.lower():
-            return kind
-    kinds = ", ".join(kind.value for kind in EventType)
-    raise RefusedByService(f"'{type}' is no type of event; there are {kinds}")
+def event_type(name: str) -> EventType:
+    for type in EventType:
+        if type.value.lower() == name.lower():
+            return type
+    types = ", ".join(type.value for type in EventType)
+    raise RefusedByService(f"unknown event type '{name}'; expected one of {types}")
 
 
 def instant(at: Time) -> datetime:
     return datetime.fromtimestamp(at / 1_000_000, UTC)
 
 
-class Event:
-    """One event. Its id, type and machines never change; all else is as it is when asked for."""
+def event_from(session: Requests, work: Coroutine[Any, Any, Any]) -> Event:
+    """Run a command of the platform and return its event, when all that follows has happened."""
+    outcome: Outcome = allowed(session.run(work))
+    session.settle()
+    return Event(session, outcome.event)
 
-    def __init__(self, service: Service, record: Record) -> None:
-        self._service = service
+
+def events_from(session: Requests, work: Coroutine[Any, Any, Any]) -> tuple[Event, ...]:
+    """Run a command of the platform that returns several events."""
+    outcome: Outcomes = allowed(session.run(work))
+    session.settle()
+    return tuple(Event(session, event) for event in outcome.events)
+
+
+def schedule(
+    session: Requests, type: str, machines: tuple[str, ...], details: Announcement
+) -> Event:
+    """Announce one event for these machines."""
+    options: dict[str, Any] = dict(details)
+    if options.get("notice") is not None:
+        options["notice"] = duration_of(options["notice"])
+    if "source" in options:
+        sources = {source.value.lower(): source for source in Source}
+        name = options["source"]
+        if name.lower() not in sources:
+            raise RefusedByService(f"an event's source is Platform or User, not '{name}'")
+        options["source"] = sources[name.lower()]
+    announce = session.node.platform.schedule
+    kind = event_type(type)
+    return event_from(session, announce(type=kind, machines=machines, by="test", **options))
+
+
+class Event:
+    """One event. Its id, type and machines never change; everything else is read when used."""
+
+    def __init__(self, session: Requests, record: Record) -> None:
+        self._session = session
         self._raised = record
 
     @property
@@ -104,7 +123,7 @@ class Event:
 
     @property
     def duration(self) -> int:
-        """How long the impact is said to last, in seconds; -1 if that is not known."""
+        """The expected duration of the impact in seconds, or -1 if it is not known."""
         return self._raised.duration
 
     @property
@@ -113,14 +132,14 @@ class Event:
 
     @property
     def record(self) -> Record:
-        """All that the service knows of it now."""
-        found: Record = allowed(self._service.run(self._service.node.platform.event(self.id)))
-        return found
+        """The service's current record of the event."""
+        record: Record = allowed(self._session.run(self._session.node.platform.event(self.id)))
+        return record
 
     @property
     def status(self) -> str:
-        """Scheduled or Started, as guests are shown it; then Finished or Withdrawn, when they see
-        it gone."""
+        """Scheduled or Started, as documents show it; then Finished or Withdrawn, when documents
+        do not list it any more."""
         return self.record.status.value
 
     @property
@@ -145,54 +164,74 @@ class Event:
 
     @property
     def ready(self) -> tuple[str, ...]:
-        """The machines that have said that they are prepared."""
-        return tuple(one.machine for one in self.record.ready)
+        """The machines that have reported that they are prepared."""
+        return tuple(report.machine for report in self.record.ready)
 
     @property
     def seen_by(self) -> dict[str, datetime]:
-        """The machines that were shown it in an answer, and when first. While it is active."""
-        explained = allowed(self._service.run(self._service.node.platform.explain(self.id)))
-        return {machine: instant(at) for machine, at in explained.seen_by.items()}
+        """When each machine's document first showed it, by machine. Only while it is active."""
+        explanation = allowed(self._session.run(self._session.node.platform.explain(self.id)))
+        return {machine: instant(at) for machine, at in explanation.seen_by.items()}
 
     def explain(self) -> str:
-        """Where it stands and what it waits for, in words."""
-        says: str = allowed(self._service.run(self._service.node.platform.explain(self.id))).says
-        return says
+        """Explain in words which state it is in and what it waits for."""
+        text: str = allowed(self._session.run(self._session.node.platform.explain(self.id))).says
+        return text
 
-    def approve(self, by: Machine | str | None = None) -> Event:
-        """As an operator, or as a machine that sends the POST. It starts if nothing holds it."""
+    def approve(self, by: HasName | str | None = None) -> Event:
+        """Approve it as an operator, or as a machine that sends the POST."""
         if by is None:
-            self._service.did(self._service.node.platform.approve(self.id, "operator"))
+            event_from(self._session, self._session.node.platform.approve(self.id, "operator"))
             return self
-        answer: Answer = self._service.approve(str(by), self)
-        if answer.status != 200:
-            said = answer.body.decode(errors="replace")
-            raise RefusedByService(f"machine '{by}' was answered {answer.status}: {said}")
+        machine = by if isinstance(by, str) else by.name
+        response = self._session.approve(machine, self)
+        if response.status != 200:
+            text = response.body.decode(errors="replace")
+            raise RefusedByService(f"machine '{machine}' was answered {response.status}: {text}")
         return self
 
     def cancel(self, why: str = "") -> Event:
-        """It does not happen after all. Only what has not started can be cancelled."""
-        self._service.did(self._service.node.platform.cancel(self.id, "operator", why))
+        """Withdraw it, which is possible until it has started."""
+        event_from(self._session, self._session.node.platform.cancel(self.id, "operator", why))
         return self
 
     def finish(self, reason: str = "the test says so") -> Event:
-        """It is over now, whatever the driver is doing."""
-        self._service.did(self._service.node.platform.finish(self.id, "operator", reason))
+        """End it now, whatever the driver is doing."""
+        event_from(self._session, self._session.node.platform.finish(self.id, "operator", reason))
         return self
 
     def until_started(self, *, approve: bool = False, play: bool = False) -> Event:
-        """Wind the clock to its NotBefore, or approve it; refused if it does not start then."""
-        from forewarn.testing.kit import course
-
-        course.to_start(self._service, self, approve=approve, play=play)
+        """Move the clock to its NotBefore, or approve it; refused if it does not start then."""
+        record = self.record
+        if record.status.over:
+            raise RefusedByService(f"{self.type} {self.id} cannot start: {self.explain()}")
+        scheduled = record.status is Status.SCHEDULED
+        if scheduled and approve:
+            self.approve()
+        elif scheduled:  # a client may approve it, and so be earlier than NotBefore
+            self._move(record.not_before, play=play, until=lambda: self.status != "Scheduled")
+        if play and (approve or not scheduled):  # let clients see that it has started
+            self._move(self._session.node.writer.now().at, play=True)
+        if self.record.status is not Status.STARTED:
+            raise RefusedByService(f"{self.type} {self.id} does not start: {self.explain()}")
         return self
 
     def until_over(self, *, play: bool = False) -> Event:
-        """Wind the clock until guests see it gone."""
-        from forewarn.testing.kit import course
+        """Move the clock until documents do not list it any more."""
+        for _ in range(MAX_STEPS):
+            if self.record.status.over:
+                return self
+            due = self._session.call(self._session.node.scheduler.next_due)
+            if due is None:
+                break
+            self._move(due, play=play)
+        raise RefusedByService(f"{self.type} {self.id} does not end: {self.explain()}")
 
-        course.to_end(self._service, self, play=play)
-        return self
+    def _move(self, to: Time, *, play: bool, until: Callable[[], bool] | None = None) -> None:
+        ahead = timedelta(microseconds=max(0, to - self._session.node.writer.now().at))
+        clock = self._session.clock
+        move = clock.play if play else clock.advance
+        move(ahead, until=until)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Event) and other.id == self.id
@@ -204,13 +243,61 @@ class Event:
         return self.id
 
     def __repr__(self) -> str:
-        words = f"{self.type} {self.id} of {', '.join(self.resources)}"
+        text = f"{self.type} {self.id} of {', '.join(self.resources)}"
         try:
-            return f"<{words}: {self.record.status.value}>"
-        except Exception:  # the service has stopped, and that is no reason to fail in a message
-            return f"<{words}>"
+            return f"<{text}: {self.record.status.value}>"
+        except Exception:  # a service that has stopped is no reason to fail in a message
+            return f"<{text}>"
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self.record, name)
+
+
+class During:
+    """A block in which the events are Started, and after which they are over.
+
+    If the block fails, nothing is moved: everything stays as it was, so that it can be looked at.
+    """
+
+    def __init__(
+        self, session: Requests, events: tuple[Event, ...], *, approve: bool, play: bool
+    ) -> None:
+        self._session = session
+        self._events = events
+        self._approve = approve
+        self._play = play
+
+    def __enter__(self) -> Event:
+        for event in self._events:
+            event.until_started(approve=self._approve, play=self._play)
+        for event in self._events:
+            if event.over:
+                last = self._events[-1]
+                raise RefusedByService(
+                    f"{event.type} {event.id} was over before {last.type} {last.id} started:"
+                    " they are never Started at the same time"
+                )
+        return self._events[0]
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            for event in self._events:
+                event.until_over(play=self._play)
+
+    async def __aenter__(self) -> Event:
+        return await self._session.aio(self.__enter__)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        await self._session.aio(self.__exit__, kind, value, tb)

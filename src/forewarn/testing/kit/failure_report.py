@@ -26,7 +26,7 @@ class FailureReport:
         self._shown: dict[str, tuple[int, str]] = {}  # by machine: the last status and document
         self._polls: dict[str, int] = {}  # and how often it has asked since
 
-    def hear(self, line: dict[str, Any]) -> None:
+    def add(self, line: dict[str, Any]) -> None:
         if self._begun is None:
             self._begun = line["t"]
         match line["kind"]:

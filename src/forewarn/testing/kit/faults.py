@@ -1,33 +1,25 @@
-"""Faults in a test's hands: what is to go wrong on purpose, and how much of it has.
-
-What goes wrong on a socket is met there as it is. In process there is no connection that could
-break, so a client is told by the exceptions that Python's own would raise.
-"""
+"""`service.faults`: faults that a test injects, and how often each has been hit."""
 
 from __future__ import annotations
 
-import http.client
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from forewarn.core import Duration, Refused
-from forewarn.metadata.faults.delay import MAX_UNWOUND
 from forewarn.service.faults.model import Account
 from forewarn.service.faults.validate import NewFault
 from forewarn.support.text import parse_duration
-from forewarn.testing.kit.errors import RefusedByService
-
-if TYPE_CHECKING:
-    from forewarn.testing.kit.machines import Group, Machine
-    from forewarn.testing.kit.service import Service
+from forewarn.testing.errors import RefusedByService
+from forewarn.testing.kit.machines import Group, Machine
+from forewarn.testing.session import Session
 
 
 class Fault:
-    """One that was added; what it says of itself is as it is now, and after it was cleared as it
-    was then."""
+    """One fault that was added. Its counters are read when used; once it has been cleared they
+    stay as they were then."""
 
     def __init__(self, faults: Faults, account: Account) -> None:
         self._faults = faults
@@ -37,7 +29,7 @@ class Fault:
 
     @property
     def account(self) -> Account:
-        return self.remember(self._faults.look(self.id))
+        return self.remember(self._faults.find(self.id))
 
     def remember(self, account: Account | None) -> Account:
         self._last = account or self._last
@@ -45,17 +37,17 @@ class Fault:
 
     @property
     def matched(self) -> int:
-        """Requests, or events, that it was asked about."""
+        """Requests or events to which it could have applied."""
         return self.account.matched
 
     @property
     def consumed(self) -> int:
-        """Those of them that it has met."""
+        """Requests or events to which it was applied."""
         return self.account.consumed
 
     @property
     def left(self) -> int | None:
-        """How often it still will; None: until it is cleared."""
+        """How often it will still apply; None if until it is cleared."""
         return self.account.left
 
     @property
@@ -68,18 +60,18 @@ class Fault:
         return self.account.state
 
     def clear(self) -> None:
-        """It meets nobody any more. Once is enough, and twice does no harm."""
-        self._faults.forget(self)
+        """Remove it. Clearing it again does nothing."""
+        self._faults.remove(self)
 
     def __repr__(self) -> str:
         return f"<fault {self.id} {self.kind}: {self.account.says}, {self.state}>"
 
 
 class Faults:
-    """`service.faults`: all that were added, in that order."""
+    """The faults of a service, in the order in which they were added."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def __init__(self, session: Session) -> None:
+        self._session = session
         self._handles: dict[str, Fault] = {}
 
     def add(
@@ -102,8 +94,8 @@ class Faults:
         body: str | None = None,
         takes_effect: bool | None = None,
     ) -> Fault:
-        """Of this kind, for whom one names or for everybody; at once, or as the rest says."""
-        wanted = _wanted(
+        """Add a fault, by default for every machine and effective at once. See docs/faults.md."""
+        new = _new_fault(
             kind=kind,
             machines=_names(machine, machines),
             groups=_names(group, groups),
@@ -120,34 +112,29 @@ class Faults:
             takes_effect=takes_effect,
         )
 
-        async def added() -> Account | Refused:
-            return self._service.node.faults.add(wanted, "test")
-
-        account = self._service.run(added())
+        account = self._session.call(self._session.node.faults.add, new, "test")
         if isinstance(account, Refused):
             raise RefusedByService(account.says)
-        made = self._handles[account.fault.id] = Fault(self, account)
-        return made
+        fault = self._handles[account.fault.id] = Fault(self, account)
+        return fault
 
     @contextmanager
-    def during(self, kind: str, **words: Any) -> Iterator[Fault]:
-        """Only inside of the block."""
-        fault = self.add(kind, **words)
+    def during(self, kind: str, **options: Any) -> Iterator[Fault]:
+        """Add a fault for the duration of the block; takes what `add` takes."""
+        fault = self.add(kind, **options)
         try:
             yield fault
         finally:
             fault.clear()
 
     def list(self) -> list[Fault]:
-        """Those that are not cleared, used up or not; also those that others have added."""
+        """Return all faults that are not cleared, also those that others have added."""
 
-        async def found() -> list[Account]:
-            return self._service.node.faults.all()
-
-        return [self._handle(account) for account in self._service.run(found())]
+        accounts = self._session.call(self._session.node.faults.all)
+        return [self._handle(account) for account in accounts]
 
     def clear(self) -> None:
-        """All of them."""
+        """Remove all faults."""
         for fault in self.list():
             fault.clear()
 
@@ -157,58 +144,34 @@ class Faults:
     def __len__(self) -> int:
         return len(self.list())
 
-    def look(self, id: str) -> Account | None:
-        async def found() -> Account | Refused:
-            return self._service.node.faults.find(id)
-
-        account = self._service.run(found())
+    def find(self, id: str) -> Account | None:
+        account = self._session.call(self._session.node.faults.find, id)
         return None if isinstance(account, Refused) else account
 
-    def forget(self, fault: Fault) -> None:
-        async def cleared() -> Account | None:
-            done = self._service.node.faults.clear(fault.id)
-            return None if isinstance(done, Refused) else done[0]
-
-        fault.remember(self._service.run(cleared()))
+    def remove(self, fault: Fault) -> None:
+        cleared = self._session.call(self._session.node.faults.clear, fault.id)
+        fault.remember(None if isinstance(cleared, Refused) else cleared[0])
 
     def _handle(self, account: Account) -> Fault:
         return self._handles.setdefault(account.fault.id, Fault(self, account))
 
 
-def _wanted(**said: Any) -> NewFault:
-    """Values that are none are refused as the control API refuses them."""
+def _new_fault(**options: Any) -> NewFault:
+    """Convert the options, refusing what the control API refuses."""
     try:
-        for when in ("starts_in", "lasts"):
-            said[when] = None if said[when] is None else _length(said[when])
-        return msgspec.convert(said, NewFault)
+        for key in ("starts_in", "lasts"):
+            options[key] = None if options[key] is None else _length(options[key])
+        return msgspec.convert(options, NewFault)
     except (msgspec.ValidationError, ValueError) as error:
-        raise RefusedByService(f"that is no fault: {error}") from error
+        raise RefusedByService(f"invalid fault: {error}") from error
 
 
-def _length(said: str | float) -> Duration:
-    return parse_duration(f"{said:f}" if isinstance(said, float) else str(said))
+def _length(length: str | float) -> Duration:
+    return parse_duration(f"{length:f}" if isinstance(length, float) else str(length))
 
 
-def _names(one: Any, several: Any) -> tuple[str, ...]:
-    """Names, or machines and groups that have one."""
+def _names(single: Any, several: Any) -> tuple[str, ...]:
+    """Return the names of machines or groups, each given as a name or as a handle."""
     more = (several,) if isinstance(several, str) else several
-    return tuple(
-        getattr(named, "name", named) for named in (*(() if one is None else (one,)), *more)
-    )
-
-
-def broken_off(start: Mapping[str, Any], said: bytes, *, stalled: bool) -> Exception:
-    """What a client of Python's own would have met on a connection."""
-    if stalled:
-        return TimeoutError("the answer began and did not go on (in process nobody waits for it)")
-    if not start:
-        return ConnectionResetError("the service cut the connection without an answer")
-    headers = {name.lower(): value for name, value in start["headers"]}
-    return http.client.IncompleteRead(said, int(headers[b"content-length"]) - len(said))
-
-
-def never_wound() -> Exception:
-    return TimeoutError(
-        f"the answer is slow on purpose, and in {MAX_UNWOUND:g} s nobody has wound the clock for"
-        " it; ask in a thread or a task, and wind the clock meanwhile"
-    )
+    handles = (*(() if single is None else (single,)), *more)
+    return tuple(getattr(handle, "name", handle) for handle in handles)

@@ -1,7 +1,7 @@
-"""A fleet in one line: what the fleet verbs of a service add to the inventory.
+"""Groups and hosts that a test adds to the fleet in one call, such as `scale_set("web", 3)`.
 
-Each is a function from the fleet that is there to the one that is wanted, with the same checks as
-a fleet file. Handles for what was made are `machines.py`.
+Each change is a function from the present fleet to the wanted one, with the same checks as a fleet
+file. The handles that a test gets are `machines.py`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Change: TypeAlias = Callable[[Fleet], Fleet | Refused]
 
 
 class Details(TypedDict, total=False):
-    """What may be said of a group's machines, besides their names."""
+    """Optional properties of a group and its machines."""
 
-    spot: bool  # may they be evicted?
-    update_domains: int  # over which they are spread; five if not said
-    hosts: Iterable[str]  # over which, too; made if they are not there
+    spot: bool  # the machines may be evicted
+    update_domains: int  # over which the machines are spread; five by default
+    hosts: Iterable[str]  # over which they are spread, too; created if they do not exist
     labels: Mapping[str, str]  # of the group, to select it by
     tags: Mapping[str, str]  # of each machine, for instance metadata
-    auto_approve: Iterable[str]  # users' events of these types start without being asked
+    auto_approve: Iterable[str]  # users' events of these types start without approval
     zone: str
     location: str
 
@@ -47,7 +47,7 @@ class GroupSpec(msgspec.Struct, frozen=True, kw_only=True):
     machines: tuple[str, ...]
     spot: bool = False
     update_domains: int | None = None  # over which machines are spread; None: over five
-    hosts: tuple[str, ...] = ()  # over which, too
+    hosts: tuple[str, ...] = ()  # over which they are spread, too
     labels: Mapping[str, str] = {}
     tags: Mapping[str, str] = {}
     terminate_notice: str | None = None
@@ -57,156 +57,155 @@ class GroupSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Their names: several if it is a large scale set."""
+        """Names of its groups: several for a large scale set."""
         return tuple(name for name, _ in _parts(self))
 
 
-def wanted(
+def group_spec(
     kind: GroupKind,
     name: str,
     machines: Iterable[str],
     details: Details,
     terminate_notice: str | None = None,
 ) -> GroupSpec:
-    said: dict[str, Any] = dict(details)
-    said["hosts"] = _each(said.get("hosts", ()))
-    said["auto_approve"] = tuple(event_type(one).value for one in _each(said.get("auto_approve")))
+    options: dict[str, Any] = dict(details)
+    options["hosts"] = _as_tuple(options.get("hosts"))
+    types = _as_tuple(options.get("auto_approve"))
+    options["auto_approve"] = tuple(event_type(type).value for type in types)
     try:
         return GroupSpec(
             name=name,
             kind=kind,
             machines=tuple(machines),
             terminate_notice=terminate_notice,
-            **said,
+            **options,
         )
     except TypeError as error:
         keys = ", ".join(Details.__annotations__)
-        raise TypeError(f"{error}; of a group's machines one may say {keys}") from None
+        raise TypeError(f"{error}; a group's machines take {keys}") from None
 
 
-def _each(said: Iterable[str] | None) -> tuple[str, ...]:
-    """One is several as well: a name is not taken for its letters."""
-    return (said,) if isinstance(said, str) else tuple(said or ())
+def _as_tuple(names: Iterable[str] | None) -> tuple[str, ...]:
+    """Accept a single name as well as several."""
+    return (names,) if isinstance(names, str) else tuple(names or ())
 
 
-def numbered(begin: str, count: int) -> list[str]:
-    """Names up to a number, and no list of a thousand million of them."""
-    return [f"{begin}{n}" for n in range(min(count, MAX_MACHINES + 1))]
+def numbered(prefix: str, count: int) -> list[str]:
+    """Return so many names; of too many only one more than is allowed, which is refused later."""
+    return [f"{prefix}{n}" for n in range(min(count, MAX_MACHINES + 1))]
 
 
-def put(wanted: GroupSpec, *, grow: bool) -> Change:
-    """The group among what is there. Machines it has already stay as they are."""
+def put(spec: GroupSpec, *, grow: bool) -> Change:
+    """Add the group, or with `grow` extend it. Machines that it has already stay as they are."""
 
     def change(fleet: Fleet) -> Fleet | Refused:
-        if wrong := _wrong(wanted, fleet, grow):
-            return wrong
-        with_hosts = hosts(*wanted.hosts)(fleet)
+        if refusal := _refusal(spec, fleet, grow):
+            return refusal
+        with_hosts = hosts(*spec.hosts)(fleet)
         assert isinstance(with_hosts, Fleet)
         groups = dict(with_hosts.groups)
-        for name, part in _parts(wanted):
+        for name, part in _parts(spec):
             before = groups.get(name)
             try:
-                groups[name] = _defined(wanted, name, part, Fleet(groups, with_hosts.hosts), before)
+                groups[name] = _defined(spec, name, part, Fleet(groups, with_hosts.hosts), before)
             except (FleetError, msgspec.ValidationError) as error:
-                return invalid(f"{wanted.kind.value} '{wanted.name}': {error}")
+                return invalid(f"{spec.kind.value} '{spec.name}': {error}")
         return Fleet(groups, with_hosts.hosts)
 
     return change
 
 
 def hosts(*names: str) -> Change:
-    """These hosts, besides those that are there."""
+    """Add the hosts that do not exist yet."""
 
     def change(fleet: Fleet) -> Fleet:
         known = {host.name for host in fleet.hosts}
-        new: list[Host] = []
-        for name in dict.fromkeys(names):
-            if name not in known:
-                new.append(host_of(e.HostEntry(name=name), ()))
+        missing = [name for name in dict.fromkeys(names) if name not in known]
+        new: list[Host] = [host_of(e.HostEntry(name=name), ()) for name in missing]
         return Fleet(fleet.groups, (*fleet.hosts, *new))
 
     return change
 
 
-def _wrong(wanted: GroupSpec, fleet: Fleet, grow: bool) -> Refused | None:
-    kind, name, count = wanted.kind.value, wanted.name, len(wanted.machines)
+def _refusal(spec: GroupSpec, fleet: Fleet, grow: bool) -> Refused | None:
+    kind, name, count = spec.kind.value, spec.name, len(spec.machines)
     if not count:
         return invalid(f"{kind} '{name}' has at least one machine")
     if count > MAX_MACHINES:
         return invalid(f"{kind} '{name}' has at most {MAX_MACHINES} machines in a test")
-    if wanted.update_domains is not None and wanted.update_domains < 1:
+    if spec.update_domains is not None and spec.update_domains < 1:
         return invalid(f"{kind} '{name}' is spread over at least one update domain")
-    there = fleet.groups.get(name)
-    if there is None:
+    present = fleet.groups.get(name)
+    if present is None:
         return None
-    if not grow or there.kind is not wanted.kind:
-        return conflict(f"there is a group '{name}' already, a {there.kind.value}")
-    had = [
+    if not grow or present.kind is not spec.kind:
+        return conflict(f"there is a group '{name}' already, a {present.kind.value}")
+    members = [
         m.name
-        for part, _ in _parts(wanted)
+        for part, _ in _parts(spec)
         if part in fleet.groups
         for m in fleet.groups[part].machines
     ]
-    if left_out := [machine for machine in had if machine not in wanted.machines]:
+    if left_out := [machine for machine in members if machine not in spec.machines]:
         return conflict(
-            f"{kind} '{name}' has {len(had)} machines, and this would be {count}: it only grows"
+            f"{kind} '{name}' has {len(members)} machines, and this would be {count}: it only grows"
             f" here. Machines leave by delete(), evict() or scale_in(): {listing(left_out)}"
         )
     return None
 
 
-def _parts(wanted: GroupSpec) -> list[tuple[str, tuple[str, ...]]]:
-    """The groups it is: several placement groups if it is a large scale set."""
-    if wanted.kind is not GroupKind.SCALE_SET:
-        return [(wanted.name, wanted.machines)]
-    size, all_of_them = MAX_PLACEMENT_GROUP, wanted.machines
+def _parts(spec: GroupSpec) -> list[tuple[str, tuple[str, ...]]]:
+    """Split it into groups: a large scale set has several placement groups."""
+    if spec.kind is not GroupKind.SCALE_SET:
+        return [(spec.name, spec.machines)]
+    size, machines = MAX_PLACEMENT_GROUP, spec.machines
     return [
-        (f"{wanted.name}-{n // size + 1}" if n else wanted.name, all_of_them[n : n + size])
-        for n in range(0, len(all_of_them), size)
+        (f"{spec.name}-{n // size + 1}" if n else spec.name, machines[n : n + size])
+        for n in range(0, len(machines), size)
     ]
 
 
 def _defined(
-    wanted: GroupSpec, name: str, machines: Sequence[str], among: Fleet, before: Define | None
+    spec: GroupSpec, name: str, machines: Sequence[str], among: Fleet, before: Define | None
 ) -> Define:
     known = {machine.name: machine for machine in before.machines} if before else {}
-    number = {machine: n for n, machine in enumerate(wanted.machines)}
+    number = {machine: n for n, machine in enumerate(spec.machines)}
     entry = msgspec.convert(
         {
             "name": name,
-            "kind": wanted.kind,
-            "machines": [_entry(wanted, machine, number[machine]) for machine in machines],
-            "labels": dict(wanted.labels) or (dict(before.labels) if before else {}),
-            "zone": wanted.zone,
-            "location": wanted.location,
-            "scale_set": wanted.name if wanted.kind is GroupKind.SCALE_SET else "",
+            "kind": spec.kind,
+            "machines": [_entry(spec, machine, number[machine]) for machine in machines],
+            "labels": dict(spec.labels) or (dict(before.labels) if before else {}),
+            "zone": spec.zone,
+            "location": spec.location,
+            "scale_set": spec.name if spec.kind is GroupKind.SCALE_SET else "",
             "policy": {
-                "terminate_notice": wanted.terminate_notice,
-                "auto_approve": list(wanted.auto_approve),
+                "terminate_notice": spec.terminate_notice,
+                "auto_approve": list(spec.auto_approve),
             },
         },
         e.GroupEntry,
     )
-    building = FleetBuilder(among, without=name)
-    building.group(entry, ())
-    made = building.finished(e.FleetEntry(groups=[]), among.hosts).groups[name]
+    builder = FleetBuilder(among, without=name)
+    builder.group(entry, ())
+    new = builder.finished(e.FleetEntry(groups=[]), among.hosts).groups[name]
     if before is None:
-        return made
-    said = wanted.terminate_notice is not None or wanted.auto_approve
+        return new
+    has_policy = spec.terminate_notice is not None or spec.auto_approve
     return msgspec.structs.replace(
         before,
-        machines=tuple(known.get(machine.name, machine) for machine in made.machines),
-        policy=made.policy if said else before.policy,
-        labels=made.labels,
+        machines=tuple(known.get(machine.name, machine) for machine in new.machines),
+        policy=new.policy if has_policy else before.policy,
+        labels=new.labels,
     )
 
 
-def _entry(wanted: GroupSpec, machine: str, number: int) -> dict[str, Any]:
-    spread = wanted.update_domains
+def _entry(spec: GroupSpec, machine: str, number: int) -> dict[str, Any]:
+    spread = spec.update_domains
     return {
         "name": machine,
-        "spot": wanted.spot,
+        "spot": spec.spot,
         "update_domain": None if spread is None else number % spread,
-        "host": wanted.hosts[number % len(wanted.hosts)] if wanted.hosts else "",
-        "tags": dict(wanted.tags),
+        "host": spec.hosts[number % len(spec.hosts)] if spec.hosts else "",
+        "tags": dict(spec.tags),
     }

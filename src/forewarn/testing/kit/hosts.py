@@ -1,28 +1,24 @@
-"""A host in a test's hands: maintenance, degraded hardware, failure and repair."""
+"""`Host`: maintenance, degraded hardware, failure and repair of a host."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from forewarn.core.fleet import Host as Record
 from forewarn.service.platform.hosts import DEGRADED_NOTICE, MaintenanceMode
-from forewarn.testing.kit.errors import RefusedByService, allowed
-from forewarn.testing.kit.events import Event, duration_of
+from forewarn.testing.errors import RefusedByService, allowed
+from forewarn.testing.kit.events import Event, duration_of, events_from
 from forewarn.testing.kit.machines import Machine
-
-if TYPE_CHECKING:
-    from forewarn.testing.kit.service import Service
+from forewarn.testing.kit.requests import Requests
 
 
 class Host:
-    def __init__(self, service: Service, name: str) -> None:
-        self._service = service
+    def __init__(self, session: Requests, name: str) -> None:
+        self._session = session
         self.name = name
 
     @property
     def record(self) -> Record:
-        found: Record = allowed(self._service.call(self._service.node.hosts.host, self.name))
-        return found
+        record: Record = allowed(self._session.call(self._session.node.hosts.host, self.name))
+        return record
 
     @property
     def health(self) -> str:
@@ -31,15 +27,15 @@ class Host:
 
     @property
     def machines(self) -> list[Machine]:
-        """Those that are on it now."""
-        there = self._service.call(self._service.node.hosts.machines_on, self.name)
-        return [Machine(self._service, machine.name) for machine in there]
+        """The machines that are on it now."""
+        present = self._session.call(self._session.node.hosts.machines_on, self.name)
+        return [Machine(self._session, machine.name) for machine in present]
 
     @property
     def events(self) -> list[Event]:
-        """What is planned or under way because of it."""
-        about = self._service.call(self._service.node.hosts.events_about, self.name)
-        return [Event(self._service, record) for record in about]
+        """The active events that it causes."""
+        about = self._session.call(self._session.node.hosts.events_about, self.name)
+        return [Event(self._session, record) for record in about]
 
     def maintain(
         self,
@@ -51,41 +47,48 @@ class Host:
         description: str | None = None,
         duration: int | None = None,
     ) -> tuple[Event, ...]:
-        """An update of the host: `Freeze`, `Reboot` or `live-migration`. One event for each group
-        on it, and all of them go together; one for each machine if they are moved away."""
-        hows = {how.value.lower(): how for how in MaintenanceMode}
-        if type.lower() not in hows:
-            kinds = ", ".join(how.value for how in MaintenanceMode)
-            raise RefusedByService(f"a host's maintenance is one of {kinds}, not '{type}'")
-        return self._service.did_all(
-            self._service.node.hosts.maintain(
-                *(self.name, hows[type.lower()], "test"),
+        """Announce an update of the host: `Freeze`, `Reboot` or `live-migration`.
+
+        This makes one event for each group on it, which start together; or with `evacuate` one for
+        each machine.
+        """
+        modes = {mode.value.lower(): mode for mode in MaintenanceMode}
+        if type.lower() not in modes:
+            names = ", ".join(mode.value for mode in MaintenanceMode)
+            raise RefusedByService(f"a host's maintenance is one of {names}, not '{type}'")
+        return events_from(
+            self._session,
+            self._session.node.hosts.maintain(
+                *(self.name, modes[type.lower()], "test"),
                 evacuate=evacuate,
                 notice=None if notice is None else duration_of(notice),
                 short_notice=short_notice,
                 description=description,
                 duration=duration,
-            )
+            ),
         )
 
     def degrade(self, *, notice: str | float | None = None, note: str = "") -> tuple[Event, ...]:
-        """Its hardware is about to fail: a Redeploy for each machine, in seven days if no notice
-        is said."""
+        """Report that its hardware is about to fail: a Redeploy for each machine, by default with
+        seven days of notice."""
         until = DEGRADED_NOTICE if notice is None else duration_of(notice)
-        hosts = self._service.node.hosts
-        return self._service.did_all(hosts.degrade(self.name, "test", notice=until, note=note))
+        hosts = self._session.node.hosts
+        work = hosts.degrade(self.name, "test", notice=until, note=note)
+        return events_from(self._session, work)
 
     def fail(self, note: str = "") -> tuple[Event, ...]:
-        """It is gone all of a sudden: a Redeploy for each group on it, Started at once."""
-        return self._service.did_all(self._service.node.hosts.fail(self.name, "test", note=note))
+        """Let it fail without notice: a Redeploy for each group on it, Started at once."""
+        return events_from(
+            self._session, self._session.node.hosts.fail(self.name, "test", note=note)
+        )
 
     def repair(self) -> tuple[Event, ...]:
-        """It is well again: what was planned because it was not is withdrawn."""
-        return self._service.did_all(self._service.node.hosts.repair(self.name, "test"))
+        """Report it healthy again: what was planned because it was not is withdrawn."""
+        return events_from(self._session, self._session.node.hosts.repair(self.name, "test"))
 
     def explain(self) -> str:
-        says: str = allowed(self._service.call(self._service.node.hosts.explain, self.name)).says
-        return says
+        text: str = allowed(self._session.call(self._session.node.hosts.explain, self.name)).says
+        return text
 
     def __str__(self) -> str:
         return self.name

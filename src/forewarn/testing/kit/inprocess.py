@@ -1,7 +1,8 @@
-"""A request as a machine: straight to the endpoint's ASGI application, or over a socket.
+"""One request as a machine: straight to the endpoint's ASGI application, or over a socket.
 
 `exchange` is for code in the service's own loop; `Asgi` is the endpoint as one machine sees it, for
-clients in any other loop.
+clients in any other loop. In process no connection can break, so faults that would break one are
+raised as the exceptions that Python's own HTTP client would raise.
 """
 
 from __future__ import annotations
@@ -9,22 +10,19 @@ from __future__ import annotations
 import asyncio
 import http.client
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 import msgspec
 
 from forewarn.metadata.endpoint.reply import CUT, FAULT, IN_PROCESS, UNWOUND
-from forewarn.testing.kit.faults import broken_off, never_wound
+from forewarn.metadata.faults.delay import MAX_UNWOUND
+from forewarn.testing.session import Session
 
-if TYPE_CHECKING:
-    from forewarn.testing.kit.service import Service
-
-
-PATIENCE = 30.0  # seconds for an answer over a socket
+SOCKET_TIMEOUT = 30.0  # seconds for a response over a socket
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Response(msgspec.Struct, frozen=True):
     status: int
     headers: Mapping[str, str]  # names in lower case
     body: bytes
@@ -33,8 +31,8 @@ class Answer(msgspec.Struct, frozen=True):
         return msgspec.json.decode(self.body)
 
 
-class Raw(msgspec.Struct, frozen=True):
-    """An answer as it was said, header by header."""
+class RawResponse(msgspec.Struct, frozen=True):
+    """A response with its header lines as they were sent."""
 
     status: int
     headers: list[tuple[bytes, bytes]]
@@ -42,9 +40,9 @@ class Raw(msgspec.Struct, frozen=True):
 
 
 async def exchange(
-    app: Any, asked: str, method: str, target: str, headers: Mapping[str, str], body: bytes = b""
-) -> Answer:
-    """One exchange; `asked` is the address that the request goes to."""
+    app: Any, address: str, method: str, target: str, headers: Mapping[str, str], body: bytes = b""
+) -> Response:
+    """Send one request to this address and return the response."""
     path, _, query = target.partition("?")
     scope = {
         "type": "http",
@@ -54,84 +52,101 @@ async def exchange(
         "query_string": query.encode(),
         "headers": [(k.lower().encode(), v.encode("latin-1")) for k, v in headers.items()],
     }
-    raw = await _said(app, asked, scope, body)
-    found = {name.decode().lower(): value.decode("latin-1") for name, value in raw.headers}
-    return Answer(raw.status, found, raw.body)
+    raw = await _call(app, address, scope, body)
+    by_name = {name.decode().lower(): value.decode("latin-1") for name, value in raw.headers}
+    return Response(raw.status, by_name, raw.body)
 
 
-async def _said(app: Any, asked: str, scope: Mapping[str, Any], body: bytes) -> Raw:
+async def _call(app: Any, address: str, scope: Mapping[str, Any], body: bytes) -> RawResponse:
     start: dict[str, Any] = {}
-    said = bytearray()
-    to_say = [body]
+    received = bytearray()
+    unsent = [body]
     cut: list[bool] = []
 
     async def receive() -> dict[str, Any]:
-        if not to_say:  # and it does not hang up either
+        if not unsent:  # the client never disconnects
             await asyncio.get_running_loop().create_future()
-        return {"type": "http.request", "body": to_say.pop(), "more_body": False}
+        return {"type": "http.request", "body": unsent.pop(), "more_body": False}
 
     async def send(message: Any) -> None:
         start.update(message if message["type"] == "http.response.start" else {})
-        said.extend(message.get("body", b""))
+        received.extend(message.get("body", b""))
 
-    own = {**scope, "client": ("127.0.0.1", 0), "server": (asked, 80)}
+    own = {**scope, "client": ("127.0.0.1", 0), "server": (address, 80)}
     own |= {IN_PROCESS: True, CUT: cut.append}
     await app(own, receive, send)
     if UNWOUND in own:
-        raise never_wound()
+        raise _not_advanced()
     if cut:
-        raise broken_off(start, bytes(said), stalled=own.get(FAULT) == "stalled")
-    return Raw(start["status"], list(start["headers"]), bytes(said))
+        raise _broken_off(start, bytes(received), stalled=own.get(FAULT) == "stalled")
+    return RawResponse(start["status"], list(start["headers"]), bytes(received))
+
+
+def _broken_off(start: Mapping[str, Any], received: bytes, *, stalled: bool) -> Exception:
+    """Make the exception that `http.client` raises for a connection that breaks at this point."""
+    if stalled:
+        return TimeoutError("the response began and did not go on (in process it never would)")
+    if not start:
+        return ConnectionResetError("the service closed the connection without a response")
+    headers = {name.lower(): value for name, value in start["headers"]}
+    return http.client.IncompleteRead(received, int(headers[b"content-length"]) - len(received))
+
+
+def _not_advanced() -> Exception:
+    return TimeoutError(
+        f"a fault delays the response, and the clock was not advanced within {MAX_UNWOUND:g} s;"
+        " send the request in a thread or task, and advance the clock meanwhile"
+    )
 
 
 def over_socket(
     address: str, port: int, method: str, target: str, headers: Mapping[str, str], body: bytes
-) -> Answer:
-    """The same request on a connection of its own."""
-    connection = http.client.HTTPConnection(address, port, timeout=PATIENCE)
+) -> Response:
+    """Send one request on a connection of its own."""
+    connection = http.client.HTTPConnection(address, port, timeout=SOCKET_TIMEOUT)
     try:
         connection.request(method, target, body or None, dict(headers))
         response = connection.getresponse()
-        found = {name.lower(): value for name, value in response.getheaders()}
-        return Answer(response.status, found, response.read())
+        by_name = {name.lower(): value for name, value in response.getheaders()}
+        return Response(response.status, by_name, response.read())
     finally:
         connection.close()
 
 
 class Asgi:
-    """One machine's endpoint as an ASGI application: whoever asks it asks as that machine."""
+    """One machine's endpoint as an ASGI application: every request comes from that machine."""
 
-    def __init__(self, service: Service, machine: str) -> None:
-        self._service = service
+    def __init__(self, session: Session, machine: str) -> None:
+        self._session = session
         self._machine = machine
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
-            await _live(receive, send)
+            await _lifespan(receive, send)
             return
         if scope["type"] != "http":
-            raise ValueError(f"the endpoint speaks HTTP, not {scope['type']}")
+            raise ValueError(f"the endpoint accepts HTTP, not {scope['type']}")
         body = bytearray()
         while True:
             message = await receive()
             if message["type"] != "http.request":
-                return  # it has hung up before it had said all
+                return  # disconnected before the whole body had arrived
             body += message.get("body", b"")
             if not message.get("more_body", False):
                 break
-        asked = self._service[self._machine].address
+        address = self._session.address(self._machine)
         plain = {key: scope[key] for key in ("type", "method", "path", "query_string")}
         plain["raw_path"] = scope.get("raw_path")
         plain["headers"] = [(name.lower(), value) for name, value in scope["headers"]]
-        work = _said(self._service.node.app, asked, plain, bytes(body))
-        answer = await asyncio.wrap_future(self._service.submit(work))
-        head = {"status": answer.status, "headers": answer.headers}
+        work = _call(self._session.node.app, address, plain, bytes(body))
+        response = await asyncio.wrap_future(self._session.submit(work))
+        head = {"status": response.status, "headers": response.headers}
         await send({"type": "http.response.start", **head})
-        await send({"type": "http.response.body", "body": answer.body})
+        await send({"type": "http.response.body", "body": response.body})
 
 
-async def _live(receive: Any, send: Any) -> None:
-    """A server or a test client says when it starts and stops; there is nothing to do."""
+async def _lifespan(receive: Any, send: Any) -> None:
+    """Acknowledge startup and shutdown; there is nothing to do."""
     while True:
         message = await receive()
         await send({"type": f"{message['type']}.complete"})

@@ -1,18 +1,18 @@
 """`Service`: the real service inside a test, on a virtual clock.
 
-Requests go to it in process, or over real sockets for clients that need them. It answers as
-the machine one names; everything a test makes happen is done and visible when the call returns.
-Its life is `session.py`, how it is asked `requests.py`; what it hands out is `machines.py`,
-`hosts.py` and `events.py`.
+Requests go to it in process, or over real sockets for clients that need them. Everything that a
+call brings about has happened and is visible when the call returns. Starting and stopping is
+`testing.session`, requests are `requests.py`, and the handles are `machines.py`, `hosts.py` and
+`events.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
-from forewarn.core import Durations, EventType, GroupKind
+from forewarn.core import Durations, GroupKind
 from forewarn.drivers.port import Driver
 from forewarn.metadata.endpoint.callers import Identity
 from forewarn.metadata.endpoint.limits import Limits
@@ -22,25 +22,23 @@ from forewarn.node.dev import on_loopback
 from forewarn.service.engine.catch_up import ATTENTIVE
 from forewarn.service.fleet import read
 from forewarn.service.fleet.read import Fleet
-from forewarn.service.platform.platform import Outcome, Outcomes, new_id
+from forewarn.service.platform.platform import new_id
 from forewarn.store import Store
-from forewarn.testing.kit import fleets
-from forewarn.testing.kit.clock import Clock
-from forewarn.testing.kit.course import During
-from forewarn.testing.kit.errors import RefusedByService, allowed
-from forewarn.testing.kit.events import AnEvent, Announcement, Event, announced, event_type, id_of
+from forewarn.testing.errors import RefusedByService, allowed
+from forewarn.testing.kit import events, fleets
+from forewarn.testing.kit.events import Announcement, During, Event, event_from
 from forewarn.testing.kit.failure_report import FailureReport
 from forewarn.testing.kit.faults import Faults
 from forewarn.testing.kit.fleets import Details
 from forewarn.testing.kit.hosts import Host
-from forewarn.testing.kit.machines import NEWEST, Group, Machine
-from forewarn.testing.kit.requests import LOOPBACK, Requests
-from forewarn.verdict.verdict import Verdict
+from forewarn.testing.kit.machines import Group, Machine
+from forewarn.testing.kit.requests import EventRef, Requests, id_of
+from forewarn.testing.session import LOOPBACK
 
 if TYPE_CHECKING:
     from forewarn.testing.scenarios import Result, Scenario
 
-__all__ = ["LOOPBACK", "NEWEST", "START", "RefusedByService", "Service"]
+__all__ = ["START", "RefusedByService", "Service"]
 
 START = 1_800_000_000 * 1_000_000  # Fri, 15 Jan 2027 08:00:00 GMT
 
@@ -67,13 +65,13 @@ class Service(Requests):
         new_id: Callable[[], str] = new_id,
     ) -> None:
         text = fleet.read_text() if isinstance(fleet, Path) else fleet
-        made = read.parse(text) if isinstance(text, str) else text
-        if made is None and state is None and store is None:
-            made = Fleet({})  # there is nothing yet, and that is as it should be
-        made = on_loopback(made) if made is not None else None
-        names = [machine.name for machine in made.machines] if made else []
+        parsed = read.parse(text) if isinstance(text, str) else text
+        if parsed is None and state is None and store is None:
+            parsed = Fleet({})
+        parsed = on_loopback(parsed) if parsed is not None else None
+        names = [machine.name for machine in parsed.machines] if parsed else []
         config = Config(
-            fleet=made,
+            fleet=parsed,
             state=state,
             rules=rules or Durations(silence=None),
             virtual=None if real_time else start,
@@ -91,13 +89,12 @@ class Service(Requests):
             tls=tls,
             control_names=control_names,
         )
-        super().__init__(Node(config, store=store, driver=driver, new_id=new_id))
-        self.over_sockets = sockets
-        self._story: FailureReport | None = None
-        self.clock = Clock(self)
+        node = Node(config, store=store, driver=driver, new_id=new_id)
+        super().__init__(node, over_sockets=sockets)
+        self._report: FailureReport | None = None
         self.faults = Faults(self)
 
-    # A fleet.
+    # The fleet.
 
     def scale_set(
         self,
@@ -108,25 +105,27 @@ class Service(Requests):
         listening: bool = True,
         **details: Unpack[Details],
     ) -> Group:
-        """`web_0` to `web_{count-1}`. Said again with more machines it grows; those that are there
-        stay as they are. `terminate_notice` of 5 to 15 minutes: it is told of deletes."""
+        """Add a scale set of machines `web_0`, `web_1` …, or grow it: the machines that it has
+        stay as they are. With a `terminate_notice` of 5 to 15 minutes, deletes are announced."""
         names = fleets.numbered(f"{name}_", count)
         kind = GroupKind.SCALE_SET
-        return self._put(fleets.wanted(kind, name, names, details, terminate_notice), listening)
+        return self._put(fleets.group_spec(kind, name, names, details, terminate_notice), listening)
 
     def availability_set(
         self, name: str, count: int, *, listening: bool = True, **details: Unpack[Details]
     ) -> Group:
-        """`sql-0`, `sql-1` … It grows like a scale set."""
+        """Add an availability set of machines `sql-0`, `sql-1` …, or grow it."""
         names = fleets.numbered(f"{name}-", count)
-        return self._put(fleets.wanted(GroupKind.AVAILABILITY_SET, name, names, details), listening)
+        return self._put(
+            fleets.group_spec(GroupKind.AVAILABILITY_SET, name, names, details), listening
+        )
 
     def availability_zone(
         self, name: str, *machines: str, listening: bool = True, **details: Unpack[Details]
     ) -> Group:
-        """Machines of a zone that are in no set."""
+        """Add machines of a zone that are in no set."""
         kind = GroupKind.AVAILABILITY_ZONE
-        return self._put(fleets.wanted(kind, name, machines, details), listening)
+        return self._put(fleets.group_spec(kind, name, machines, details), listening)
 
     def cloud_service(
         self,
@@ -136,27 +135,29 @@ class Service(Requests):
         listening: bool = True,
         **details: Unpack[Details],
     ) -> Group:
-        """Instances of roles: `{"FrontEnd": 2}` is FrontEnd_IN_0 and FrontEnd_IN_1."""
+        """Add role instances: `{"FrontEnd": 2}` is FrontEnd_IN_0 and FrontEnd_IN_1."""
         names = [n for role, count in roles.items() for n in fleets.numbered(f"{role}_IN_", count)]
-        return self._put(fleets.wanted(GroupKind.CLOUD_SERVICE, name, names, details), listening)
+        return self._put(
+            fleets.group_spec(GroupKind.CLOUD_SERVICE, name, names, details), listening
+        )
 
     def machine(self, name: str, *, listening: bool = True, **details: Unpack[Details]) -> Machine:
-        """A machine on its own. One that is there already is found by `service["web_0"]`."""
-        wanted = fleets.wanted(GroupKind.STANDALONE, name, [name], details)
-        return self._put(wanted, listening, grow=False)[0]
+        """Add a standalone machine. One that exists already is `service["web_0"]`."""
+        spec = fleets.group_spec(GroupKind.STANDALONE, name, [name], details)
+        return self._put(spec, listening, grow=False)[0]
 
     def hosts(self, *names: str) -> tuple[Host, ...]:
-        """These hosts; made if they are not there. Machines are put on hosts by `hosts=`."""
+        """Return these hosts, created if they do not exist. Groups are put on hosts by `hosts=`."""
         allowed(self.run(self.node.fleet_apply.change(fleets.hosts(*names), by="test")))
         return tuple(Host(self, name) for name in names)
 
     def host(self, name: str) -> Host:
-        """A host that is there."""
+        """Return a host that exists."""
         allowed(self.call(self.node.hosts.host, name))
         return Host(self, name)
 
     def __getitem__(self, machine: str) -> Machine:
-        """A machine that is there."""
+        """Return a machine that exists."""
         self.address(machine)
         return Machine(self, machine)
 
@@ -166,7 +167,7 @@ class Service(Requests):
 
     @property
     def events(self) -> list[Event]:
-        """All that are Scheduled or Started, whoever sees them."""
+        """All events that are Scheduled or Started."""
         return [Event(self, record) for record in self.call(self.node.platform.active)]
 
     # As an operator.
@@ -174,55 +175,51 @@ class Service(Requests):
     def schedule(
         self, type: str, *machines: str | Machine, **details: Unpack[Announcement]
     ) -> Event:
-        """Announce one event for these machines: `notice="20m"`, `description=…` and so on."""
-        names, kind, said = tuple(map(str, machines)), event_type(type), announced(details)
-        return self.did(self.node.platform.schedule(type=kind, machines=names, by="test", **said))
+        """Announce one event for these machines: `schedule("Reboot", "web_0", notice="20m")`."""
+        return events.schedule(self, type, tuple(map(str, machines)), details)
 
     def restart(self, machine: str) -> Event:
-        return self.did(self.node.platform.user_maintenance(machine, EventType.REBOOT, "test"))
+        return Machine(self, machine).restart()
 
     def redeploy(self, machine: str) -> Event:
-        return self.did(self.node.platform.user_maintenance(machine, EventType.REDEPLOY, "test"))
+        return Machine(self, machine).redeploy()
 
-    def cancel(self, event: AnEvent) -> Event:
-        return self.did(self.node.platform.cancel(id_of(event), "test"))
+    def cancel(self, event: EventRef) -> Event:
+        return event_from(self, self.node.platform.cancel(id_of(event), "test"))
 
     def disable(self, group: str) -> None:
-        """As after a day without a poll: its machines are told of nothing until one asks."""
+        """Disable the group as a day without a poll does: it gets no events until it polls."""
         allowed(self.run(self.node.platform.disable(group, "test")))
         self.settle()
 
     def during(self, *events: Event, approve: bool = False, play: bool = False) -> During:
-        """A block in which these are Started; when it has been left they are over. The clock is
-        wound to NotBefore, or they are approved; `play` lets polling clients see every change."""
+        """A block in which these events are Started, and after which they are over.
+
+        The clock is moved to their NotBefore, or with `approve` they are approved; `play` lets
+        polling clients see every change.
+        """
         if not events:
-            raise RefusedByService("say which event: service.during(event)")
+            raise RefusedByService("no event given; use service.during(event)")
         return During(self, events, approve=approve, play=play)
 
-    def verdict(self) -> Verdict:
-        """What the guests have done so far, and what was wrong with it."""
-        if self.node.observer is None:
-            raise RefusedByService("polls that take the short way are not observed: front=False")
-        self.settle()
-        return self.call(self.node.observer.verdict)
-
-    def forget(self) -> None:
-        """Let the verdict begin anew: nothing so far is held against anybody."""
+    def reset_verdict(self) -> None:
+        """Forget what clients have done so far, so that the verdict starts anew."""
         if self.node.observer is not None:
             self.settle()
             self.call(self.node.observer.forget)
 
-    def story(self) -> str:
-        """What has happened so far, line by line, and the verdict: what a failed test shows."""
-        if self._story is None:
+    def report(self) -> str:
+        """Return what has happened so far, line by line, and the verdict, as shown for a failed
+        test."""
+        if self._report is None:
             return "nothing was observed: front=True"
-        told = self.call(self._story.text)
-        return f"{told}\n\n{self.verdict()}"
+        text = self.call(self._report.text)
+        return f"{text}\n\n{self.verdict()}"
 
-    def _started(self) -> None:
+    def _on_start(self) -> None:
         if self.node.trace is not None:
-            self._story = FailureReport()
-            self.node.trace.tell(self._story.hear)
+            self._report = FailureReport()
+            self.node.trace.tell(self._report.add)
 
     def play_scenario(
         self,
@@ -233,31 +230,20 @@ class Service(Requests):
         react: float = 0.0,
         patience: float = ATTENTIVE,
     ) -> Result:
-        """Play one that is shipped, or a file, and say what came of it. `client` is called at every
-        stop of the clock, to ask as the machine under test; without it, whoever asks from
-        elsewhere is waited for. See `scenarios.play`."""
+        """Play a scenario, given by the name of a shipped one, by its file or as a value.
+
+        `client` is called at every stop of the clock, to send requests as the machine under test;
+        without it, the player waits for clients that poll from elsewhere. See `scenarios.play`.
+        """
         from forewarn.testing.scenarios import play
 
         return play(self, scenario, client=client, wait=wait, react=react, patience=patience)
 
-    # For what it hands out.
-
-    def did(self, work: Coroutine[Any, Any, Any]) -> Event:
-        """What a verb brought about, when all of it has happened."""
-        outcome: Outcome = allowed(self.run(work))
-        self.settle()
-        return Event(self, outcome.event)
-
-    def did_all(self, work: Coroutine[Any, Any, Any]) -> tuple[Event, ...]:
-        outcome: Outcomes = allowed(self.run(work))
-        self.settle()
-        return tuple(Event(self, event) for event in outcome.events)
-
-    def _put(self, wanted: fleets.GroupSpec, listening: bool, *, grow: bool = True) -> Group:
-        change = fleets.put(wanted, grow=grow)
+    def _put(self, spec: fleets.GroupSpec, listening: bool, *, grow: bool = True) -> Group:
+        change = fleets.put(spec, grow=grow)
         allowed(self.run(self.node.fleet_apply.change(change, by="test")))
         if listening:
-            for group in wanted.groups:
+            for group in spec.groups:
                 self.run(self.node.guests.enable(group))
         self.settle()
-        return Group(self, wanted.name, wanted.machines)
+        return Group(self, spec.name, spec.machines)

@@ -1,7 +1,7 @@
-"""Python's own time, made to be a service's: at once, and with every move of its clock.
+"""Python's own time made to follow a service's virtual clock.
 
-`time_machine` does it, for the whole process. What measures how long something takes is left
-alone: `time.monotonic`, timeouts, event loops, and sleeping.
+`time_machine` patches it for the whole process. What measures durations is left alone:
+`time.monotonic`, timeouts, event loops, and sleeping.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from forewarn.core.time import SECOND
 from forewarn.service.engine.clock import VirtualClock
-from forewarn.testing.kit.errors import RefusedByService
+from forewarn.testing.errors import RefusedByService
 
 if TYPE_CHECKING:
     import time_machine
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_one = threading.Lock()  # there is one time in a process
+_patched = threading.Lock()  # a process has one time
 
 
 class TimePatch:
@@ -37,7 +37,7 @@ class TimePatch:
 
     def __enter__(self) -> TimePatch:
         travel = _travel()
-        if not _one.acquire(blocking=False):
+        if not _patched.acquire(blocking=False):
             raise RefusedByService(
                 "Python's time follows a service's clock already; leave that patch() first"
             )
@@ -50,7 +50,7 @@ class TimePatch:
                 self._traveller.shift(timedelta(microseconds=self._at % SECOND))
         except BaseException:
             self._unfollow()
-            _one.release()
+            _patched.release()
             raise
         return self
 
@@ -65,10 +65,10 @@ class TimePatch:
             self._traveller = None
         assert self._travel is not None
         self._travel.stop()
-        _one.release()
+        _patched.release()
 
     def __call__(self, function: F) -> F:
-        """Over a function, or over one that is awaited."""
+        """Decorate a function or a coroutine function."""
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)

@@ -1,9 +1,9 @@
-"""Recordings: made by polling an endpoint, read from traces and from pasted text, and turned into
-scenarios.
+"""Recordings: made by polling an endpoint, or read from traces and from pasted text.
 
-`recorder` polls and writes, `reader` makes trace lines of whatever a file holds, `event_lives` says
-what became of each event in them, and `scenario` writes that down as something that can be played.
-Names are imported when they are first used; recording and reading need no server package.
+`recorder` polls, `file` writes, and `reader` turns the contents of a file into trace lines.
+`event_lives`, `answer_faults` and `fleets` say what a recording shows, from which
+`scenarios.from_recording` writes a scenario. Names are imported when they are first used; recording
+and reading need no server package.
 """
 
 from importlib import import_module
@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from forewarn.testing.recording.reader import NotARecording, Recording, read, read_text
-    from forewarn.testing.recording.scenario import scenario_text
 
-_ROOMS = {
+_MODULES = {
     "NotARecording": "reader",
     "Recording": "reader",
     "read": "reader",
     "read_text": "reader",
-    "scenario_text": "scenario",
 }
-__all__ = ["NotARecording", "Recording", "read", "read_text", "scenario_text"]
+__all__ = ["NotARecording", "Recording", "read", "read_text"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return getattr(import_module(f"{__name__}.{_ROOMS[name]}"), name)
+    if name in _MODULES:
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -1,7 +1,8 @@
-"""Scenarios: a fleet, what happens to it and when, and what is expected of whoever lives in it.
+"""Scenarios: a fleet, what happens to it and when, and what is expected of the clients in it.
 
-`file` reads one from YAML, `shipped_list` finds those that come with the package, `runner` plays
-one on a real service, and `result` holds the outcome. Names are imported when they are first used.
+`file` reads one from YAML, `shipped_list` has those that come with the package, `from_recording`
+writes one from a recording, `runner` plays one on a running service, and `result` is the outcome.
+Names are imported when they are first used.
 """
 
 from importlib import import_module
@@ -10,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from forewarn.testing.scenarios.file.json_schema import schema, schema_text
     from forewarn.testing.scenarios.file.read import ScenarioError, load, parse
+    from forewarn.testing.scenarios.from_recording import NoScenario, scenario_text
     from forewarn.testing.scenarios.model import Scenario
     from forewarn.testing.scenarios.result import Result
-    from forewarn.testing.scenarios.runner import play, run
+    from forewarn.testing.scenarios.runner import play
     from forewarn.testing.scenarios.shipped_list import find, names
 
-_ROOMS = {
+_MODULES = {
+    "NoScenario": "from_recording",
     "Result": "result",
     "Scenario": "model",
     "ScenarioError": "file.read",
@@ -24,11 +27,12 @@ _ROOMS = {
     "names": "shipped_list",
     "parse": "file.read",
     "play": "runner",
-    "run": "runner",
+    "scenario_text": "from_recording",
     "schema": "file.json_schema",
     "schema_text": "file.json_schema",
 }
 __all__ = [
+    "NoScenario",
     "Result",
     "Scenario",
     "ScenarioError",
@@ -37,13 +41,13 @@ __all__ = [
     "names",
     "parse",
     "play",
-    "run",
+    "scenario_text",
     "schema",
     "schema_text",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return getattr(import_module(f"{__name__}.{_ROOMS[name]}"), name)
+    if name in _MODULES:
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

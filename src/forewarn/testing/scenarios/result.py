@@ -1,4 +1,4 @@
-"""What came of a scenario: what was expected and what was found, as values, text and JUnit XML."""
+"""The result of a scenario, as values, text and JUnit XML."""
 
 from __future__ import annotations
 
@@ -8,16 +8,32 @@ from xml.etree import ElementTree
 import msgspec
 
 from forewarn.support.text import visible
-from forewarn.testing.scenarios.engine.check_expectations import Ended, ExpectationResult
 from forewarn.verdict.verdict import Verdict
 
 
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """How a program under test ended."""
+
+    machine: str
+    code: int | None  # None: it was killed, since it ignored SIGTERM
+    told_to: bool  # by SIGTERM, at the end of the scenario
+
+
+class ExpectationResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One expectation, and whether it was met."""
+
+    expected: str
+    ok: bool
+    message: str = ""  # what was wrong; or, if nothing was, what was not checked
+    line: int = 0
+
+
 class Played(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the timeline, and what came of it."""
+    """One step of the timeline, and whether it was carried out."""
 
     line: int
-    says: str  # `restart web_0`
-    at: float | None = None  # seconds since the timeline began; None: it never happened
+    step: str  # such as `restart web_0`
+    at: float | None = None  # seconds since the timeline began; None: it was never due
     refused: str = ""
     why_not: str = ""
     notes: tuple[str, ...] = ()
@@ -26,9 +42,9 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     scenario: str
     about: str = ""
-    findings: tuple[ExpectationResult, ...] = ()
+    expectations: tuple[ExpectationResult, ...] = ()
     steps: tuple[Played, ...] = ()
-    trouble: tuple[str, ...] = ()  # why it could not be played as it is written
+    problems: tuple[str, ...] = ()  # why it could not be played to the end
     verdict: Verdict = Verdict()
     ended: tuple[Ended, ...] = ()
     seconds: float = 0.0  # of the service's clock
@@ -40,49 +56,45 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         return not self.failures
 
     @property
-    def expectations(self) -> tuple[ExpectationResult, ...]:
-        return self.findings
-
-    @property
     def unplayed(self) -> tuple[str, ...]:
-        """What did not go as it is written, whatever was expected."""
-        said = list(self.trouble)
-        for step in self.steps:
-            if step.refused:
-                said.append(f"line {step.line}: {step.says} was refused: {step.refused}")
-            elif step.at is None:
-                said.append(f"line {step.line}: {step.says} never happened: {step.why_not}")
-        return tuple(said)
+        """What could not be carried out as written, a sentence each."""
+        sentences = list(self.problems)
+        for played in self.steps:
+            where = f"line {played.line}: {played.step}"
+            if played.refused:
+                sentences.append(f"{where} was refused: {played.refused}")
+            elif played.at is None:
+                sentences.append(f"{where} never happened: {played.why_not}")
+        return tuple(sentences)
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """All that was wrong, a sentence each."""
+        """Everything that was wrong, a sentence each."""
         return self.unplayed + tuple(
-            f"line {one.line}: expected that {one.expected}: {one.says}"
-            for one in self.findings
-            if not one.ok
+            f"line {item.line}: expected that {item.expected}: {item.message}"
+            for item in self.expectations
+            if not item.ok
         )
 
     def check(self) -> Result:
-        """Itself, or an AssertionError with all there is to say."""
+        """Return the result, or raise AssertionError with everything that was wrong."""
         if not self.ok:
             raise AssertionError(str(self))
         return self
 
     def __str__(self) -> str:
         lines = [f"scenario {self.scenario}: {'passed' if self.ok else 'failed'}"]
-        lines += [f"  ✗ {said}" for said in self.unplayed]
-        for one in self.findings:
-            said = f": {one.says}" if one.says else ""
-            lines.append(f"  {'✓' if one.ok else '✗'} {one.expected}{said}")
+        lines += [f"  ✗ {sentence}" for sentence in self.unplayed]
+        for item in self.expectations:
+            message = f": {item.message}" if item.message else ""
+            lines.append(f"  {'✓' if item.ok else '✗'} {item.expected}{message}")
         return "\n".join(map(visible, lines))
 
     def __repr__(self) -> str:
-        """As short as it can be where pytest shows it."""
         return str(self)
 
     def as_dict(self) -> dict[str, Any]:
-        """For programs; without the trace, which has a file of its own."""
+        """Return what `--json` prints: everything but the trace, which has a file of its own."""
         return {
             "scenario": self.scenario,
             "about": self.about,
@@ -90,17 +102,17 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
             "seconds": self.seconds,
             "took": self.took,
             "failures": self.failures,
-            "expectations": [msgspec.structs.asdict(one) for one in self.findings],
-            "timeline": [msgspec.structs.asdict(one) for one in self.steps],
-            "commands": [msgspec.structs.asdict(one) for one in self.ended],
+            "expectations": [msgspec.structs.asdict(item) for item in self.expectations],
+            "timeline": [msgspec.structs.asdict(played) for played in self.steps],
+            "commands": [msgspec.structs.asdict(ended) for ended in self.ended],
             "verdict": msgspec.to_builtins(self.verdict),
         }
 
     def junit(self) -> str:
-        """A test suite: a test for each expectation, and one for the timeline itself."""
+        """Return a JUnit suite: a test for each expectation, and one for the timeline itself."""
         cases = [("the timeline is played", "; ".join(self.unplayed))]
-        cases += [(one.expected, "" if one.ok else one.says) for one in self.findings]
-        failed = sum(bool(says) for _, says in cases)
+        cases += [(item.expected, "" if item.ok else item.message) for item in self.expectations]
+        failed = sum(bool(message) for _, message in cases)
         suite = ElementTree.Element(
             "testsuite",
             name=f"forewarn.{self.scenario}",
@@ -108,19 +120,19 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
             failures=str(failed),
             errors="0",
             skipped="0",
-            time=f"{self.took:.3f}",  # a suite of CI adds up what it waited for
+            time=f"{self.took:.3f}",
         )
-        for name, says in cases:
-            made = ElementTree.SubElement(
+        for name, message in cases:
+            case = ElementTree.SubElement(
                 suite,
                 "testcase",
                 classname=f"forewarn.scenario.{self.scenario}",
                 name=visible(name),
                 time="0",
             )
-            if says:
-                shown = visible(says)
-                ElementTree.SubElement(made, "failure", message=shown).text = shown
+            if message:
+                shown = visible(message)
+                ElementTree.SubElement(case, "failure", message=shown).text = shown
         return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(
             suite, encoding="unicode"
         )

@@ -1,7 +1,7 @@
-"""Playing a scenario on a real service: with its fleet, to whoever asks, and what came of it.
+"""Playing a scenario on a running service: with its fleet, for the clients that poll it.
 
-What has become of events is heard off the trace, so that what is waited for and what is expected
-are what guests could see.
+What has become of events is read off the trace, so that what is waited for and expected is what
+clients could see. Starting a service for a scenario is `kit.run_scenario`.
 """
 
 from __future__ import annotations
@@ -11,162 +11,119 @@ from pathlib import Path
 from typing import Protocol
 
 from forewarn.core import Refused
-from forewarn.core.time import Durations
 from forewarn.service.engine.catch_up import ATTENTIVE
 from forewarn.service.engine.clock import VirtualClock
 from forewarn.support import guard
 from forewarn.support.text import listing
-from forewarn.testing.kit.errors import RefusedByService
-from forewarn.testing.kit.service import Service
+from forewarn.testing.errors import RefusedByService
 from forewarn.testing.scenarios import shipped_list
 from forewarn.testing.scenarios.engine import verbs
-from forewarn.testing.scenarios.engine.check_expectations import Ended
 from forewarn.testing.scenarios.engine.event_tracker import EventTracker
-from forewarn.testing.scenarios.engine.pace import LOOK_EVERY, Pace, Passing, Wound
+from forewarn.testing.scenarios.engine.pace import CHECK_EVERY, Pace, RealPace, VirtualPace
 from forewarn.testing.scenarios.engine.player import Player
 from forewarn.testing.scenarios.model import Scenario
-from forewarn.testing.scenarios.result import Result
+from forewarn.testing.scenarios.result import Ended, Result
+from forewarn.testing.session import Session
 
-WAIT = 30.0  # real seconds in which the machines under test have to ask for the first time
-
-Tell = Callable[[str], None]
+FIRST_POLL_WITHIN = 30.0  # real seconds in which the machines under test have to poll
 
 
 class Program(Protocol):
-    """What is under test, where that is not the caller's own affair."""
+    """What is under test, if the player starts and stops it."""
 
-    def start(self, service: Service) -> None: ...
+    def start(self, session: Session) -> None: ...
 
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """Why there is no point in going on; empty if there is."""
         ...
 
-    def left(self, machine: str) -> str:
-        """How it has ended on this machine; empty while it runs."""
+    def exit_of(self, machine: str) -> str:
+        """Describe how it has ended on this machine; empty while it runs."""
         ...
 
     def end(self) -> tuple[Ended, ...]: ...
 
 
-def run(
-    scenario: str | Path | Scenario,
-    *,
-    client: Callable[[], object] | None = None,
-    speed: float | None = None,
-    record: Path | None = None,
-    wait: float = WAIT,
-    react: float = 0.0,
-    patience: float = ATTENTIVE,
-    program: Program | None = None,
-    prepared: Callable[[Service], None] = lambda _: None,
-    tell: Tell = lambda _: None,
-) -> Result:
-    """Start a service with the scenario's fleet, and play it there. With a `speed` in real time,
-    with durations divided by it; else on a virtual clock. `prepared` is called when the service
-    is there and nothing has happened yet."""
-    found = scenario if isinstance(scenario, Scenario) else shipped_list.find(scenario)
-    service = Service(
-        found.fleet,
-        sockets=True,
-        record=record,
-        real_time=speed is not None,
-        rules=Durations(silence=None, speed=speed or 1.0),
-        speak_as=found.speakers[0],
-    )
-    with service:
-        prepared(service)
-        return play(
-            service,
-            found,
-            client=client,
-            wait=wait,
-            react=react,
-            patience=patience,
-            program=program,
-            tell=tell,
-        )
-
-
 def play(
-    service: Service,
+    session: Session,
     scenario: str | Path | Scenario,
     *,
     client: Callable[[], object] | None = None,
-    wait: float = WAIT,
+    wait: float = FIRST_POLL_WITHIN,
     react: float = 0.0,
     patience: float = ATTENTIVE,
     program: Program | None = None,
-    tell: Tell = lambda _: None,
+    on_step: Callable[[str], None] = lambda _: None,
 ) -> Result:
-    """Play it on this service, which is given the scenario's fleet if it has none.
+    """Play a scenario on this service, which is given the scenario's fleet if it has none.
 
-    `client` is called at every stop of the clock, and asks as the machine under test; without it,
-    whoever asks from elsewhere is waited for, at the beginning for `wait` seconds. `react` are
-    real seconds that clients get at every change to approve, if they take their time.
+    `client` is called at every stop of the clock, to send requests as the machine under test.
+    Without it the player waits for clients that poll from elsewhere: `wait` real seconds for the
+    first poll, `patience` real seconds at each change, and `react` more while there is an event
+    that they could approve.
     """
-    found = scenario if isinstance(scenario, Scenario) else shipped_list.find(scenario)
-    _settle_in(service, found)
-    trace = service.node.trace
+    loaded = scenario if isinstance(scenario, Scenario) else shipped_list.find(scenario)
+    _apply_fleet(session, loaded)
+    trace = session.node.trace
     if trace is None:
-        raise RefusedByService("a scenario is played on a service that observes: front=False")
-    hearing = EventTracker()
-    service.call(trace.tell, hearing.hear)
-    service.call(lambda: trace.fleet(service.node.store, service.node.writer.now().at))
+        raise RefusedByService("a scenario needs a service that is observed; use front=False")
+    tracker = EventTracker()
+    session.call(trace.tell, tracker.add)
+    session.call(lambda: trace.fleet(session.node.store, session.node.writer.now().at))
 
-    def left() -> list[str]:
-        return [machine for machine in found.speakers if program and program.left(machine)]
+    def ended_on() -> list[str]:
+        return [machine for machine in loaded.speakers if program and program.exit_of(machine)]
 
-    virtual = isinstance(service.node.clock, VirtualClock)
     pace: Pace = (
-        Wound(service, hearing, client, react, patience, left)
-        if virtual
-        else Passing(service, hearing, client)
+        VirtualPace(session, tracker, client, react, patience, ended_on)
+        if isinstance(session.node.clock, VirtualClock)
+        else RealPace(session, tracker, client)
     )
-    playing = Player(service, found, hearing, pace, tell)
+    player = Player(session, loaded, tracker, pace, on_step)
     ended: tuple[Ended, ...] = ()
     try:
         if program is not None:
-            program.start(service)
-        if client is None and (why := _asked(wait, found.speakers, hearing, program)):
-            playing.trouble.append(why)
+            program.start(session)
+        if client is None and (why := _first_poll_problem(wait, loaded.speakers, tracker, program)):
+            player.problems.append(why)
         else:
-            playing.play(program.trouble if program is not None else lambda: "")
+            player.play(program.problem if program is not None else lambda: "")
     finally:
         if program is not None:
             ended = program.end()
-    return playing.result(ended)
+    return player.result(ended)
 
 
-def _settle_in(service: Service, scenario: Scenario) -> None:
-    there = set(service.addresses)
+def _apply_fleet(session: Session, scenario: Scenario) -> None:
+    present = set(session.addresses)
     wanted = {machine.name for machine in scenario.fleet.machines}
-    if not there:
-        done = service.run(service.node.fleet_apply.fleet(scenario.fleet, by=verbs.BY))
-        if isinstance(done, Refused):
-            raise RefusedByService(done.says)
-    elif missing := sorted(wanted - there):
+    if not present:
+        outcome = session.run(session.node.fleet_apply.fleet(scenario.fleet, by=verbs.BY))
+        if isinstance(outcome, Refused):
+            raise RefusedByService(outcome.says)
+    elif missing := sorted(wanted - present):
         raise RefusedByService(
             f"scenario '{scenario.name}' is about machines that this service does not have:"
             f" {listing(missing)}; play it on a service without machines, which is given them"
         )
-    for group in scenario.fleet.groups:  # as if its machines had been asking all along
-        service.run(service.node.guests.enable(group))
-    service.settle()
+    for group in scenario.fleet.groups:  # as if its machines had been polling before
+        session.run(session.node.guests.enable(group))
+    session.settle()
 
 
-def _asked(
-    seconds: float, speakers: Sequence[str], hearing: EventTracker, program: Program | None
+def _first_poll_problem(
+    seconds: float, speakers: Sequence[str], tracker: EventTracker, program: Program | None
 ) -> str:
-    """Until all machines under test have asked, since nothing happens before. Why not, if so."""
+    """Wait until all machines under test have polled; return why they have not, or nothing."""
     end = guard.monotonic() + seconds
-    while missing := [machine for machine in speakers if machine not in hearing.asked]:
-        if program is not None and (gone := program.left(missing[0])):
-            return f"{gone} before it asked for events"
-        with hearing.changed:
+    while missing := [machine for machine in speakers if machine not in tracker.polls]:
+        if program is not None and (ended := program.exit_of(missing[0])):
+            return f"{ended} before it polled for events"
+        with tracker.changed:
             left = end - guard.monotonic()
             if left <= 0:
-                if missing[0] in hearing.last:
-                    return f"{missing[0]} asked, but not so that it got events; see the verdict"
-                return f"{listing(missing)} did not ask for events within {seconds:g} s"
-            hearing.changed.wait(min(left, LOOK_EVERY))
+                if missing[0] in tracker.last:
+                    return f"{missing[0]} sent requests, but none that got events; see the verdict"
+                return f"{listing(missing)} did not poll for events within {seconds:g} s"
+            tracker.changed.wait(min(left, CHECK_EVERY))
     return ""

@@ -1,4 +1,4 @@
-"""The scenarios that come with the package, and finding one by its name or file."""
+"""The scenarios that come with the package, and loading one by its name or file."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ def text_of(name: str) -> str:
 
 
 def find(wanted: str | Path) -> Scenario:
-    """By the name of one that is shipped, or by its file."""
+    """Load a scenario: a shipped one by its name, or any by its file. A recording will do, too."""
     known = names()
     if isinstance(wanted, str) and wanted in known:
         return parse(text_of(wanted), f"{wanted}{SUFFIX}")
     path = Path(wanted)
     try:
-        there = path.exists()
-    except OSError as error:  # a name that is too long, a directory that may not be entered
+        exists = path.exists()
+    except OSError as error:  # such as a name that is too long
         raise ScenarioError(f"{path}: {error.strerror}") from error
-    if path.suffix not in (SUFFIX, ".yml", ".json") and not there:
+    if path.suffix not in (SUFFIX, ".yml", ".json") and not exists:
         raise ScenarioError(
             f"there is no scenario '{wanted}', nor such a file; {instead_of(str(wanted), known)}"
         )
-    if recorded(path):
+    if is_recording(path):
         return _from_recording(path)
     return load(path)
 
 
-def recorded(path: Path) -> bool:
-    """Is it a recording, or a text with documents in it, rather than a scenario?"""
+def is_recording(path: Path) -> bool:
+    """Guess whether a file is a recording, or a text with documents in it, and not a scenario."""
     if path.suffix in (SUFFIX, ".yml") or not path.is_file():
         return False
     if path.suffix != ".json":
@@ -52,16 +52,16 @@ def recorded(path: Path) -> bool:
         with path.open("rb") as file:
             return b'"scenario"' not in file.read(MAX_SIZE)
     except OSError:
-        return False  # whoever reads it will say why not
+        return False  # reading it will raise the error
 
 
 def _from_recording(path: Path) -> Scenario:
-    from forewarn.testing.recording import NotARecording, read
-    from forewarn.testing.recording.scenario import NoScenario, scenario_text
+    from forewarn.testing.recording.reader import NotARecording, read
+    from forewarn.testing.scenarios.from_recording import NoScenario, scenario_text
 
     try:
-        found = read([path])
-        text = scenario_text(found.lines, name=path.stem, notes=found.notes)
+        recording = read([path])
+        text = scenario_text(recording.lines, name=path.stem, notes=recording.notes)
     except OSError as error:
         raise ScenarioError(f"{path}: {error.strerror}") from error
     except NotARecording as error:

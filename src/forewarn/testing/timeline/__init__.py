@@ -1,14 +1,13 @@
-"""A picture of what happened: a lane for each machine, over time.
+"""Timelines: a picture of what happened, with a lane for each machine.
 
 Drawn from the lines of a trace (docs/reference/traces.md) alone, so that a running service, a test
-and a recording of any endpoint look alike. `Lanes` hears the lines, `watch` lets it hear a service;
-`live` draws them on a terminal while they come, `text`, `svg` and `html` for whoever looks later.
+and a recording of any endpoint look alike. `Lanes` collects the lines, `watch` those of a service;
+`live` draws on a terminal while they are written, and `text`, `svg` and `html` make documents.
 """
 
 from forewarn.testing.timeline.drawing.picture import svg
 from forewarn.testing.timeline.html_page import html
-from forewarn.testing.timeline.lanes import Lanes
+from forewarn.testing.timeline.lanes import Lanes, watch
 from forewarn.testing.timeline.terminal import live, text
-from forewarn.testing.timeline.watching import watch
 
 __all__ = ["Lanes", "html", "live", "svg", "text", "watch"]

@@ -96,7 +96,7 @@ def _folds(picture: Picture, begins: float, ends: float) -> tuple[tuple[float, f
 def _moments(picture: Picture) -> Iterator[float]:
     """When something happened, or was to happen."""
     yield picture.now
-    for one in picture.happenings:
+    for one in picture.events:
         known = (one.visible, one.not_before, one.approved, one.started, one.over)
         yield from (t for t in known if t is not None)
         yield from (impact.t for impact in one.impacts)

@@ -103,62 +103,60 @@ def _complaints(verdict: Verdict | None) -> Iterator[str]:
 
 def _courses(picture: Picture) -> Iterator[str]:
     yield tag("h2", "Events, and what each machine made of them")
-    if not picture.happenings:
+    if not picture.events:
         yield tag("p", "There were none.", class_="soft")
         return
     head = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in COLUMNS)))
     bodies = []
     left = MAX_ROWS
     shown = 0
-    for happening in picture.happenings:
+    for event in picture.events:
         if left <= 0:
             break
-        sights = happening.sights[:left]
+        sights = event.sights[:left]
         left -= max(len(sights), 1)
         shown += 1
-        rows = [_row(happening, sight) for sight in sights]
-        bodies.append(tag("tbody", _facts(happening), *rows))
+        rows = [_row(event, sight) for sight in sights]
+        bodies.append(tag("tbody", _facts(event), *rows))
     yield tag("div", tag("table", head, *bodies), class_="scroll")
-    more = len(picture.happenings) - shown
+    more = len(picture.events) - shown
     if more > 0:
         yield tag("p", f"… and {more:,} more events", class_="soft")
 
 
-def _facts(happening: EventBar) -> str:
-    source = f" ({happening.source})" if happening.source else ""
+def _facts(event: EventBar) -> str:
+    source = f" ({event.source})" if event.source else ""
     said = []
-    if happening.visible is not None:
-        said.append(f"visible {exact(happening.visible)}")
+    if event.visible is not None:
+        said.append(f"visible {exact(event.visible)}")
     else:
         said.append("never visible")
-    if happening.not_before is not None:
-        notice = after(happening.visible, happening.not_before)
-        said.append(
-            f"NotBefore {of_day(happening.not_before)}{f', notice {notice}' * bool(notice)}"
-        )
-    if happening.approved is not None:
-        said.append(f"approved by {happening.approved_by}")
-    if happening.over is not None:
-        said.append(f"{happening.ending} {of_day(happening.over)}")
+    if event.not_before is not None:
+        notice = after(event.visible, event.not_before)
+        said.append(f"NotBefore {of_day(event.not_before)}{f', notice {notice}' * bool(notice)}")
+    if event.approved is not None:
+        said.append(f"approved by {event.approved_by}")
+    if event.over is not None:
+        said.append(f"{event.ending} {of_day(event.over)}")
     else:
-        said.append("not over" if happening.started is not None else "still to come")
+        said.append("not over" if event.started is not None else "still to come")
     inside = [
-        escape(f"{happening.type}{source} of {listing(happening.machines)} "),
-        tag("code", escape(happening.id), class_="soft"),
+        escape(f"{event.type}{source} of {listing(event.machines)} "),
+        tag("code", escape(event.id), class_="soft"),
         tag("div", escape(" · ".join(said)), class_="soft"),
     ]
     return tag("tr", tag("th", *inside, colspan=len(COLUMNS), scope="rowgroup"))
 
 
-def _row(happening: EventBar, sight: Sighting) -> str:
+def _row(event: EventBar, sight: Sighting) -> str:
     cells = [
         escape(sight.machine)
         + ("" if sight.concerned else tag("span", " looks on", class_="soft")),
-        _seen(happening, sight),
-        escape(_approved(happening, sight)),
-        escape(_started(happening)) if sight.concerned else "",
-        escape(_impact(happening, sight.machine)),
-        escape(_over(happening)) if sight.concerned else "",
+        _seen(event, sight),
+        escape(_approved(event, sight)),
+        escape(_started(event)) if sight.concerned else "",
+        escape(_impact(event, sight.machine)),
+        escape(_over(event)) if sight.concerned else "",
     ]
     made = []
     for name, cell in zip(COLUMNS, cells, strict=True):
@@ -166,42 +164,42 @@ def _row(happening: EventBar, sight: Sighting) -> str:
     return tag("tr", *made)
 
 
-def _seen(happening: EventBar, sight: Sighting) -> str:
+def _seen(event: EventBar, sight: Sighting) -> str:
     if sight.seen is None:
         return tag("span", "never", class_="absent")
-    wait = after(happening.visible, sight.seen)
+    wait = after(event.visible, sight.seen)
     said = f"{of_day(sight.seen)}, after {wait}" if wait else of_day(sight.seen)
-    if wording.late(happening, sight.seen):
+    if wording.late(event, sight.seen):
         return escape(f"{said}, as {sight.seen_as}: ") + tag("span", "too late", class_="absent")
     return escape(said if sight.seen_as in ("", "Scheduled") else f"{said}, as {sight.seen_as}")
 
 
-def _approved(happening: EventBar, sight: Sighting) -> str:
+def _approved(event: EventBar, sight: Sighting) -> str:
     if sight.approved is not None:
         return of_day(sight.approved)
-    if sight.concerned and happening.approved is not None:
-        return f"{of_day(happening.approved)}, by {happening.approved_by}"
+    if sight.concerned and event.approved is not None:
+        return f"{of_day(event.approved)}, by {event.approved_by}"
     return ""
 
 
-def _started(happening: EventBar) -> str:
-    if happening.started is None:
+def _started(event: EventBar) -> str:
+    if event.started is None:
         return ""
-    why = wording.started_why(happening)
-    return f"{of_day(happening.started)}{f', {why}' if why else ''}"
+    why = wording.started_why(event)
+    return f"{of_day(event.started)}{f', {why}' if why else ''}"
 
 
-def _impact(happening: EventBar, machine: str) -> str:
+def _impact(event: EventBar, machine: str) -> str:
     said = [
         f"{of_day(impact.t)}{f', {length(impact.seconds)}' if impact.seconds else ''}"
-        for impact in happening.impacts
+        for impact in event.impacts
         if machine in impact.machines
     ]
     return "; ".join(said)
 
 
-def _over(happening: EventBar) -> str:
-    if happening.over is None:
+def _over(event: EventBar) -> str:
+    if event.over is None:
         return ""
-    lasted = after(happening.started, happening.over)
-    return f"{of_day(happening.over)}, {happening.ending}{f' after {lasted}' if lasted else ''}"
+    lasted = after(event.started, event.over)
+    return f"{of_day(event.over)}, {event.ending}{f' after {lasted}' if lasted else ''}"

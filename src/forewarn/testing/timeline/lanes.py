@@ -1,22 +1,27 @@
-"""`Lanes`: hears the lines of a trace, and can say at any moment what the picture is.
+"""`Lanes`: collects the lines of a trace, and makes the picture of them at any time.
 
-Within bounds, and whatever the lines are: what cannot be read is left out. Nothing here draws.
+What is kept is bounded, whatever the lines are; what cannot be read is left out. Nothing here
+draws.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from forewarn.testing.errors import RefusedByService
 from forewarn.testing.timeline import exchanges, steps
 from forewarn.testing.timeline.lines import moment
 from forewarn.testing.timeline.memory import TimelineMemory
 from forewarn.testing.timeline.values import EventBar, Picture
 
-Hearing: TypeAlias = Callable[[TimelineMemory, Mapping[str, Any], float], None]
+if TYPE_CHECKING:
+    from forewarn.testing.session import Session
 
-HEARINGS: Mapping[str, Hearing] = {
+Handler: TypeAlias = Callable[[TimelineMemory, Mapping[str, Any], float], None]
+
+HANDLERS: Mapping[str, Handler] = {
     "fleet": steps.fleet,
     "exchange": exchanges.exchange,
     "event": steps.event,
@@ -33,52 +38,52 @@ HEARINGS: Mapping[str, Hearing] = {
 
 
 class Lanes:
-    """`tell`, if given, is called with the time and the words of each change, as it is heard."""
+    """`on_change`, if given, is called with the time and a description of each change."""
 
-    def __init__(self, tell: Callable[[float, str], None] | None = None) -> None:
+    def __init__(self, on_change: Callable[[float, str], None] | None = None) -> None:
         self._memory = TimelineMemory()
-        self._tell = tell
-        self._lock = threading.Lock()  # heard in the service's thread, drawn in another
+        self._on_change = on_change
+        self._lock = threading.Lock()  # filled in the service's thread, drawn in another
 
     @classmethod
     def of(cls, lines: Iterable[Mapping[str, Any]]) -> Lanes:
-        """A whole recording, whose lines may stand in any order."""
-        made = cls()
+        """Make lanes of a whole recording, whose lines may be in any order."""
+        lanes = cls()
         for line in sorted(lines, key=lambda line: moment(line.get("t")) or 0.0):
-            made.hear(line)
-        return made
+            lanes.add(line)
+        return lanes
 
-    def hear(self, line: Mapping[str, Any]) -> None:
-        """One line of a trace, as it happens."""
+    def add(self, line: Mapping[str, Any]) -> None:
+        """Add the next line of a trace."""
         t, kind = moment(line.get("t")), line.get("kind")
-        hearing = HEARINGS.get(kind) if isinstance(kind, str) else None
-        if t is None or hearing is None:
+        handler = HANDLERS.get(kind) if isinstance(kind, str) else None
+        if t is None or handler is None:
             return
         with self._lock:
             memory = self._memory
             memory.begins = t if memory.begins is None else min(memory.begins, t)
-            hearing(memory, line, t)
+            handler(memory, line, t)
             memory.now = max(memory.now, t)
-            untold, memory.untold = memory.untold, []
-        if self._tell is not None:  # without the lock: whoever is told may be drawing
-            for at, says in untold:
-                self._tell(at, says)
+            changes, memory.changes = memory.changes, []
+        if self._on_change is not None:  # without the lock: the callback may draw
+            for at, text in changes:
+                self._on_change(at, text)
 
     def passed(self, t: float) -> None:
-        """Time has gone on until `t`, though nothing happened."""
+        """Extend the picture to time `t`, until which nothing more has happened."""
         with self._lock:
             if self._memory.begins is not None and moment(t) is not None:
                 self._memory.now = max(self._memory.now, t)
 
     def picture(self) -> Picture:
-        """As things stand now."""
+        """Return the present picture."""
         with self._lock:
             memory = self._memory
-            happenings = tuple(event.value() for event in memory.events.values())
+            events = tuple(event.value() for event in memory.events.values())
             of: dict[str, list[str]] = {}
-            for happening in happenings:
-                for name in happening.machines:
-                    of.setdefault(name, []).append(happening.id)
+            for event in events:
+                for name in event.machines:
+                    of.setdefault(name, []).append(event.id)
             kept = memory.lanes.values()
             lanes = [lane.value(tuple(of.get(lane.machine, ()))) for lane in kept]
             places = {name: at for at, name in enumerate(dict.fromkeys(x.group for x in lanes))}
@@ -87,9 +92,9 @@ class Lanes:
             return Picture(
                 begins=begins,
                 now=now,
-                ends=_ends(happenings, now),
+                ends=_ends(events, now),
                 lanes=tuple(sorted(lanes, key=lambda lane: places[lane.group])),
-                happenings=happenings,
+                events=events,
                 away=tuple(memory.away),
                 newest=tuple(memory.newest),
                 forgotten=memory.forgotten,
@@ -98,14 +103,30 @@ class Lanes:
             )
 
 
-def _ends(happenings: Iterable[EventBar], now: float) -> float:
-    """So far that what is announced can be seen coming."""
+def _ends(events: Iterable[EventBar], now: float) -> float:
+    """Return the end of the axis, which includes the NotBefore of announced events."""
     ahead = [
-        happening.not_before
-        for happening in happenings
-        if happening.not_before is not None
-        and happening.visible is not None
-        and happening.over is None
-        and happening.started is None
+        event.not_before
+        for event in events
+        if event.not_before is not None
+        and event.visible is not None
+        and event.over is None
+        and event.started is None
     ]
     return max([now, *ahead])
+
+
+def watch(session: Session, on_change: Callable[[float, str], None] | None = None) -> Lanes:
+    """Return lanes that follow a running service from now on."""
+    node = session.node
+    trace = node.trace
+    if trace is None:
+        raise RefusedByService("polls answered by the fast path are not observed; use front=False")
+    lanes = Lanes(on_change)
+
+    def begin() -> None:  # in the service's loop, so that no line comes in between
+        trace.tell(lanes.add)
+        trace.fleet(node.store, node.writer.now().at)
+
+    session.call(begin)
+    return lanes

@@ -28,7 +28,7 @@ class TimelineMemory:
         self.fleet = False  # has anybody said who is who?
         self.away: list[Away] = []
         self.newest: deque[tuple[float, str]] = deque(maxlen=MAX_NEWEST)
-        self.untold: list[tuple[float, str]] = []  # what is new since somebody was last told
+        self.changes: list[tuple[float, str]] = []  # what is new since somebody was last told
         self.begins: float | None = None
         self.now = 0.0
         self.down: float | None = None  # since when nobody serves
@@ -59,7 +59,7 @@ class TimelineMemory:
     def say(self, t: float, says: str) -> None:
         said = visible(says)
         self.newest.append((t, said))
-        self.untold.append((t, said))
+        self.changes.append((t, said))
 
     def name(self, event: KeptEvent) -> str:
         return f"{event.type or 'event'} {event.id[:8]} of {listing(event.machines)}"

@@ -54,20 +54,20 @@ def cells(lane: Lane, picture: Picture, axis: Axis, width: int) -> list[str]:
         fill(away.start, away.end, "away")
     known = picture.by_id
     mine = [known[id] for id in lane.events if id in known]
-    for happening in mine:
-        _stretches(happening, lane, picture.now, fill)
-    for happening in mine:
-        if happening.not_before is not None and happening.visible is not None:
-            ahead = happening.started is None or happening.not_before <= happening.started
-            if ahead and (happening.over is None or happening.not_before <= happening.over):
-                made[column(happening.not_before)] = "due"
-        struck = {column(i.t) for i in happening.impacts if lane.machine in i.machines}
+    for event in mine:
+        _stretches(event, lane, picture.now, fill)
+    for event in mine:
+        if event.not_before is not None and event.visible is not None:
+            ahead = event.started is None or event.not_before <= event.started
+            if ahead and (event.over is None or event.not_before <= event.over):
+                made[column(event.not_before)] = "due"
+        struck = {column(i.t) for i in event.impacts if lane.machine in i.machines}
         for at in struck:
             made[at] = "impact"
-        if happening.ending == "withdrawn" and happening.over is not None:
-            made[column(happening.over)] = "withdrawn"
-        if happening.approved is not None:
-            at = column(happening.approved)
+        if event.ending == "withdrawn" and event.over is not None:
+            made[column(event.over)] = "withdrawn"
+        if event.approved is not None:
+            at = column(event.approved)
             if at in struck:  # side by side, where both would be one
                 at = max(at - 1, 0)
                 made[min(at + 1, width - 1)] = "impact"
@@ -81,27 +81,27 @@ def cells(lane: Lane, picture: Picture, axis: Axis, width: int) -> list[str]:
 
 
 def _stretches(
-    happening: EventBar, lane: Lane, now: float, fill: Callable[[float, float, str], None]
+    event: EventBar, lane: Lane, now: float, fill: Callable[[float, float, str], None]
 ) -> None:
-    end = happening.over if happening.over is not None else now
-    if happening.visible is not None:
-        until = min(happening.started if happening.started is not None else end, end)
-        sight = happening.sight(lane.machine)
-        fill(happening.visible, until, "scheduled")
+    end = event.over if event.over is not None else now
+    if event.visible is not None:
+        until = min(event.started if event.started is not None else end, end)
+        sight = event.sight(lane.machine)
+        fill(event.visible, until, "scheduled")
         if sight is not None and sight.seen is not None and sight.seen <= until:
             fill(sight.seen, until, "seen")
-    if happening.started is not None:
-        fill(happening.started, max(end, happening.started), "started")
+    if event.started is not None:
+        fill(event.started, max(end, event.started), "started")
 
 
 def state(lane: Lane, picture: Picture) -> str:
     """How things stand with the machine, in a few words."""
     known = picture.by_id
     mine = [known[id] for id in lane.events if id in known]
-    going = [happening for happening in mine if happening.over is None] or mine[-1:]
+    going = [event for event in mine if event.over is None] or mine[-1:]
     if not going:
         return ""
-    one = next((happening for happening in going if happening.started is not None), going[0])
+    one = next((event for event in going if event.started is not None), going[0])
     more = f" +{len(going) - 1}" if len(going) > 1 else ""
     if one.over is not None:
         return f"{one.type} {'over' if one.ending == 'finished' else one.ending}"

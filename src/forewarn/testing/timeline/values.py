@@ -115,19 +115,19 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     now: float
     ends: float  # later than now while something is still to come
     lanes: tuple[Lane, ...] = ()
-    happenings: tuple[EventBar, ...] = ()
+    events: tuple[EventBar, ...] = ()
     away: tuple[Away, ...] = ()
     newest: tuple[tuple[float, str], ...] = ()
     forgotten: int = 0  # events that are no longer remembered
     unheard: int = 0  # machines for which there was no room
     recorded: bool = False  # has anything been heard at all?
 
-    def happening(self, id: str) -> EventBar | None:
+    def event(self, id: str) -> EventBar | None:
         return self.by_id.get(id)
 
     @property
     def by_id(self) -> dict[str, EventBar]:
-        return {happening.id: happening for happening in self.happenings}
+        return {event.id: event for event in self.events}
 
     @property
     def polls(self) -> int:

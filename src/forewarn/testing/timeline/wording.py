@@ -9,64 +9,64 @@ from forewarn.testing.timeline.values import STRANGERS, EventBar, Lane, Picture
 DESCRIBED = 30  # events in the description of a picture; the others are counted
 
 
-def label(happening: EventBar, machine: str) -> str:
+def label(event: EventBar, machine: str) -> str:
     """A few words that stand beside the bar, so that nobody needs the colours."""
-    sight = happening.sight(machine)
-    said = [happening.type]
+    sight = event.sight(machine)
+    said = [event.type]
     if sight is None or sight.seen is None:
         said.append("not seen")
-    elif late(happening, sight.seen):
+    elif late(event, sight.seen):
         said.append("seen too late")
-    if happening.ending in ("withdrawn", "gone"):
-        said.append(happening.ending)
-    elif happening.approved is not None:
-        said.append(f"approved by {happening.approved_by}")
-    elif why := started_why(happening):
+    if event.ending in ("withdrawn", "gone"):
+        said.append(event.ending)
+    elif event.approved is not None:
+        said.append(f"approved by {event.approved_by}")
+    elif why := started_why(event):
         said.append(why)
     return " · ".join(said)
 
 
-def late(happening: EventBar, seen: float) -> bool:
+def late(event: EventBar, seen: float) -> bool:
     """Was it first seen only when it had started, though there had been a notice?"""
-    warned = happening.visible is not None and happening.visible != happening.started
-    return warned and happening.started is not None and seen > happening.started
+    warned = event.visible is not None and event.visible != event.started
+    return warned and event.started is not None and seen > event.started
 
 
-def started_why(happening: EventBar) -> str:
-    if happening.started is None:
+def started_why(event: EventBar) -> str:
+    if event.started is None:
         return ""
-    if happening.approved is not None and happening.approved <= happening.started:
-        return f"approved by {happening.approved_by}"
-    if happening.visible is None or happening.visible >= happening.started:
+    if event.approved is not None and event.approved <= event.started:
+        return f"approved by {event.approved_by}"
+    if event.visible is None or event.visible >= event.started:
         return "without warning"
-    if happening.not_before is not None and happening.started >= happening.not_before:
+    if event.not_before is not None and event.started >= event.not_before:
         return "notice over"
     return ""
 
 
-def course(happening: EventBar, machine: str) -> str:
+def course(event: EventBar, machine: str) -> str:
     """All that is known, a line each: what hovering shows."""
-    sight = happening.sight(machine)
-    lines = [f"{happening.type} {happening.id}", f"for {listing(happening.machines)}"]
-    if happening.visible is not None:
-        lines.append(f"visible {exact(happening.visible)}")
+    sight = event.sight(machine)
+    lines = [f"{event.type} {event.id}", f"for {listing(event.machines)}"]
+    if event.visible is not None:
+        lines.append(f"visible {exact(event.visible)}")
     if sight is not None and sight.seen is not None:
-        wait = after(happening.visible, sight.seen)
+        wait = after(event.visible, sight.seen)
         lines.append(f"seen by {machine} {exact(sight.seen)}{f', after {wait}' if wait else ''}")
     else:
         lines.append(f"never seen by {machine}")
-    if happening.not_before is not None:
-        lines.append(f"NotBefore {exact(happening.not_before)}")
-    if happening.approved is not None:
-        lines.append(f"approved {exact(happening.approved)} by {happening.approved_by}")
-    if happening.started is not None:
-        lines.append(f"Started {exact(happening.started)}")
-    for impact in happening.impacts:
+    if event.not_before is not None:
+        lines.append(f"NotBefore {exact(event.not_before)}")
+    if event.approved is not None:
+        lines.append(f"approved {exact(event.approved)} by {event.approved_by}")
+    if event.started is not None:
+        lines.append(f"Started {exact(event.started)}")
+    for impact in event.impacts:
         if machine in impact.machines:
             lasts = f", {length(impact.seconds)}" if impact.seconds else ""
             lines.append(f"impact {exact(impact.t)}{lasts}")
-    if happening.over is not None:
-        lines.append(f"{happening.ending} {exact(happening.over)}")
+    if event.over is not None:
+        lines.append(f"{event.ending} {exact(event.over)}")
     return "\n".join(lines)
 
 
@@ -80,7 +80,7 @@ def polling(lane: Lane) -> str:
 
 def heading(picture: Picture) -> str:
     """How much there is to see, in one line."""
-    count = len(picture.happenings)
+    count = len(picture.events)
     followed = sum(lane.machine != STRANGERS for lane in picture.lanes)
     said = [
         _from_to(picture.begins, picture.now),
@@ -98,19 +98,19 @@ def heading(picture: Picture) -> str:
 def description(picture: Picture) -> str:
     """The picture for those who do not see it."""
     said = [f"A lane for each machine over time. {heading(picture)}."]
-    for happening in picture.happenings[:DESCRIBED]:
-        one = f"{happening.type} of {listing(happening.machines)}"
+    for event in picture.events[:DESCRIBED]:
+        one = f"{event.type} of {listing(event.machines)}"
         parts = []
-        if happening.visible is not None:
-            parts.append(f"visible from {of_day(happening.visible)}")
-        if happening.approved is not None:
-            parts.append(f"approved by {happening.approved_by} at {of_day(happening.approved)}")
-        if happening.started is not None:
-            parts.append(f"started {of_day(happening.started)}")
-        if happening.over is not None:
-            parts.append(f"{happening.ending} {of_day(happening.over)}")
+        if event.visible is not None:
+            parts.append(f"visible from {of_day(event.visible)}")
+        if event.approved is not None:
+            parts.append(f"approved by {event.approved_by} at {of_day(event.approved)}")
+        if event.started is not None:
+            parts.append(f"started {of_day(event.started)}")
+        if event.over is not None:
+            parts.append(f"{event.ending} {of_day(event.over)}")
         said.append(f"{one}: {', '.join(parts) or 'not announced'}.")
-    more = len(picture.happenings) - DESCRIBED
+    more = len(picture.events) - DESCRIBED
     if more > 0:
         said.append(f"And {_count(more, 'more event')}.")
     return " ".join(said)

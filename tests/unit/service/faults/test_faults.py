@@ -190,9 +190,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"kind": "slow", "takes_effect": False}, "cannot be said of a fault 'slow'; it can of"),
     ({"kind": "error", "method": "GET", "takes_effect": True}, "only an approval can take effect"),
     ({"kind": "gone", "machines": ["web_0"] * 1_001}, "for at most 1000 machines and groups"),
-    ({"kind": "gone", "times": "3"}, "that is no fault: Expected `int | null`, got `str`"),
-    ({"kind": "gone", "times": 2.5}, "that is no fault: Expected `int | null`, got `float`"),
-    ({"kind": "gone", "machine": 5}, "that is no fault: Expected `str`, got `int`"),
+    ({"kind": "gone", "times": "3"}, "invalid fault: Expected `int | null`, got `str`"),
+    ({"kind": "gone", "times": 2.5}, "invalid fault: Expected `int | null`, got `float`"),
+    ({"kind": "gone", "machine": 5}, "invalid fault: Expected `str`, got `int`"),
     ({"kind": "gone", "lasts": "soon"}, "'soon' is not a duration; write for example"),
     ({"kind": "gone", "lasts": -1.5}, "'-1.500000' is not a duration; write for example"),
 ]

@@ -19,7 +19,7 @@ from forewarn.support import suggest, yaml_events, yaml_positions
 from forewarn.support.yaml_events import MAX_TEXT
 from forewarn.support.yaml_positions import FleetError
 from forewarn.testing import Service
-from forewarn.testing.kit.errors import RefusedByService
+from forewarn.testing.errors import RefusedByService
 
 
 class Counted(tuple[Any, ...]):

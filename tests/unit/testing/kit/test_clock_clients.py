@@ -125,12 +125,12 @@ def test_a_client_that_was_just_started_is_let_ask_first(real_time: bool) -> Non
         web = service.scale_set("web", 2)
         if not real_time:
             web[0].document()  # which is the test's own
-        with pytest.raises(RefusedByService, match=r"nobody has asked as 'web_0' within 0 s"):
-            web[0].until_asked(patience=0)
+        with pytest.raises(RefusedByService, match=r"'web_0' was not polled for within 0 s"):
+            web[0].wait_for_poll(timeout=0)
         with beside(lambda: guest(service, "web_0")) as failed:
-            assert web[0].until_asked() is web[0]
+            assert web[0].wait_for_poll() is web[0]
         assert failed == []
-        web[0].until_asked(patience=0)
+        web[0].wait_for_poll(timeout=0)
 
 
 def test_events_that_are_never_started_at_once_are_refused(service: Service, web: Group) -> None:

@@ -15,8 +15,8 @@ import pytest
 from forewarn.service.engine.catch_up import GUEST, CatchUp
 from forewarn.service.fleet import edit
 from forewarn.testing import SAMPLE, RefusedByService, Service
-from forewarn.testing.kit.clock import voice
 from forewarn.testing.kit.inprocess import exchange
+from forewarn.testing.session import caller_id
 from forewarn.wire.extensions import WAIT
 from helpers.polling_threads import PATIENCE, Client, beside, guest, until
 
@@ -108,11 +108,11 @@ def test_what_the_test_itself_has_asked_keeps_nobody_waiting(service: Service) -
     service.document("web_0")
     service.schedule("Reboot", "web_0")
     assert waited_for(service) == {"web_0"}
-    assert not service.run(catch_up(service).caught_up(but_for=voice()))
+    assert not service.run(catch_up(service).caught_up(but_for=caller_id()))
     with beside(lambda: service.document("web_0")):
         pass  # somebody else's voice, which may ask again
     service.clock.advance("15m")
-    assert service.run(catch_up(service).caught_up(patience=0.05, but_for=voice()))
+    assert service.run(catch_up(service).caught_up(patience=0.05, but_for=caller_id()))
 
 
 def test_what_the_test_has_seen_the_client_has_not(service: Service) -> None:

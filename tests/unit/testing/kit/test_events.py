@@ -138,7 +138,7 @@ def test_what_does_not_end_is_refused_with_what_it_waits_for() -> None:
 
 
 def test_during_wants_to_know_which(service: Service) -> None:
-    with pytest.raises(RefusedByService, match=r"say which event: service.during\(event\)"):
+    with pytest.raises(RefusedByService, match=r"no event given; use service.during\(event\)"):
         service.during()
 
 

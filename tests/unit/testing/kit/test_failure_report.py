@@ -12,7 +12,7 @@ def test_polls_that_show_nothing_new_are_counted() -> None:
         tag = web.get().headers["etag"]
         web.get()
         web.get(headers={"If-None-Match": tag})
-        told = service.story().splitlines()
+        told = service.report().splitlines()
     assert told[:2] == [
         "+0 s          web_0 is shown document 1: no events",
         "since then web_0 has asked 2 more times",
@@ -29,7 +29,7 @@ def test_the_whole_life_of_an_event_is_told_with_when() -> None:
         web.delete()
         service.clock.interrupt("5s")
         service.disable("web")
-        story = service.story().partition("\n\n")[0].replace(event.id[:8], "ID").splitlines()
+        story = service.report().partition("\n\n")[0].replace(event.id[:8], "ID").splitlines()
     assert story[:4] == [
         "+0 s          Freeze ID of web_0 is announced",
         "+1 min 30 s   operator approves ID",
@@ -47,7 +47,7 @@ def test_what_is_odd_is_shown_as_it_was_and_acts_upon_no_terminal() -> None:
         web = service.scale_set("web", 1)[0]
         web.request("GET", "/\x1b[2J")
         web.post(b"no \x1b json")
-        story = service.story()
+        story = service.report()
     assert "web_0: GET /\\x1b[2J → 404" in story
     assert "\x1b" not in story
 
@@ -55,7 +55,7 @@ def test_what_is_odd_is_shown_as_it_was_and_acts_upon_no_terminal() -> None:
 def test_of_a_long_story_the_end_is_kept() -> None:
     story = FailureReport()
     for n in range(MAX_LINES + 5):
-        story.hear({"kind": "disabled", "t": float(n), "group": f"g{n}"})
+        story.add({"kind": "disabled", "t": float(n), "group": f"g{n}"})
     lines = story.text().splitlines()
     assert (lines[0], len(lines)) == ("… 5 lines before", MAX_LINES + 1)
     assert lines[-1].endswith(f"group g{MAX_LINES + 4} is told of nothing any more")
@@ -64,4 +64,4 @@ def test_of_a_long_story_the_end_is_kept() -> None:
 def test_a_test_in_which_nothing_happened_says_so() -> None:
     assert FailureReport().text() == "nothing has happened"
     with Service(front=True) as service:
-        assert service.story() == "nothing was observed: front=True"
+        assert service.report() == "nothing was observed: front=True"

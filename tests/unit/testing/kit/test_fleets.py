@@ -148,7 +148,7 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(service: Service) ->
         service.scale_set("{0}", 2)
     with refused(service, "terminate_notice: is from 5 min to 15 min, not 1 min"):
         service.scale_set("told", 2, terminate_notice="1m")
-    with refused(service, "'Boot' is no type of event; there are Freeze, Reboot"):
+    with refused(service, "unknown event type 'Boot'; expected one of Freeze, Reboot"):
         service.scale_set("auto", 2, auto_approve=["Boot"])
     with refused(service, "'a b' is no name"):
         service.hosts("a b")
@@ -165,5 +165,5 @@ def test_whoever_is_not_there_is_named_with_who_could_be_meant(service: Service)
         service["wbe_0"]
     with refused(service, "no host 'rack-2'"):
         service.host("rack-2")
-    with pytest.raises(KeyError, match="no machine 'web_7' in 'web'; there are web_0, web_1"):
+    with pytest.raises(KeyError, match="no machine 'web_7' in 'web'; expected one of web_0, web_1"):
         service.scale_set("web", 2)["web_7"]

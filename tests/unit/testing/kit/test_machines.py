@@ -49,7 +49,7 @@ def test_the_words_of_an_event_are_read_in_any_case_and_others_are_refused(
 ) -> None:
     web = service.scale_set("web", 1)[0]
     assert web.schedule("freeze").type == "Freeze"
-    with pytest.raises(RefusedByService, match="'Boot' is no type of event; there are Freeze"):
+    with pytest.raises(RefusedByService, match="unknown event type 'Boot'; expected one of Freeze"):
         web.schedule("Boot")
     with pytest.raises(RefusedByService, match="source is Platform or User, not 'Cloud'"):
         web.schedule("Reboot", source="Cloud")

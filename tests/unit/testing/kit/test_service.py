@@ -22,7 +22,7 @@ import pytest
 
 from forewarn.judge import judge_files
 from forewarn.testing import SAMPLE, RefusedByService, Service
-from forewarn.testing.kit.session import _live
+from forewarn.testing.session import _run_loop
 
 
 def threads() -> int:
@@ -56,7 +56,7 @@ def test_after_it_has_stopped_it_says_so() -> None:
         with pytest.raises(RefusedByService, match="has stopped"):
             use()
     assert repr(event) == f"<Reboot {event.id} of web_0>", "a message still names it"
-    with pytest.raises(RefusedByService, match=r"lives once; make another with Service\(\)"):
+    with pytest.raises(RefusedByService, match=r"started once; make another with Service\(\)"):
         service.__enter__()
     service.__exit__(None, None, None)  # which it has been already
 
@@ -155,7 +155,7 @@ def test_what_is_done_as_the_last_thing_is_told_to_whoever_waits_for_it() -> Non
         return "done"
 
     waiting = asyncio.run_coroutine_threadsafe(last(), loop)
-    threading.Thread(target=_live, args=[loop], daemon=True).start()
+    threading.Thread(target=_run_loop, args=[loop], daemon=True).start()
     assert waiting.result(30) == "done"
 
 
@@ -180,7 +180,7 @@ def test_a_fork_is_told_that_the_service_lives_elsewhere() -> None:
             os._exit(0)
         os.close(writing)
         os.waitpid(child, 0)
-        assert b"a fork of the one that the service lives in" in os.read(reading, 1_000)
+        assert b"a fork of the one that runs the service" in os.read(reading, 1_000)
         os.close(reading)
         assert service["jumpbox"].document()["Events"] == []
 

@@ -255,7 +255,8 @@ def test_a_polling_client_in_a_thread_sees_the_whole_life_while_the_clock_plays(
                 seen.append(statuses)
             once.set()
 
-    service = web[0]._service
+    service = web[0]._session
+    assert isinstance(service, Service)
     with web[0].inside():
         application = threading.Thread(target=poll)
         application.start()

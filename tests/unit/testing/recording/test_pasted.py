@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forewarn.judge import judge
-from forewarn.testing.recording import NotARecording, read_text, scenario_text
+from forewarn.testing.recording import NotARecording, read_text
 from forewarn.testing.recording.pasted import pasted
-from forewarn.testing.recording.scenario import NoScenario
-from forewarn.testing.scenarios import ScenarioError, find, parse
+from forewarn.testing.scenarios import NoScenario, ScenarioError, find, parse, scenario_text
 
 EVENT = {
     "EventId": "FE88BA46-96D4-432E-8AED-89A0F0E52D99",

@@ -14,13 +14,13 @@ import pytest
 
 from forewarn.judge import judge
 from forewarn.testing import Service
-from forewarn.testing.recording import read, scenario_text
+from forewarn.testing.recording import read
 from forewarn.testing.recording import recorder as recording
 from forewarn.testing.recording.endpoint import BadUrl, Endpoint
 from forewarn.testing.recording.file import RecordingFile, RecordingFileError
 from forewarn.testing.recording.live_text import LiveText
 from forewarn.testing.recording.recorder import Ending, Recorder
-from forewarn.testing.scenarios import parse
+from forewarn.testing.scenarios import parse, scenario_text
 from forewarn.wire.server_clock import ServerClock
 from forewarn.wire.times import rfc1123
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from forewarn.judge import judge
 from forewarn.testing import RefusedByService, Service
-from forewarn.testing.recording import read, scenario_text
-from forewarn.testing.scenarios import parse
+from forewarn.testing.recording import read
+from forewarn.testing.scenarios import parse, scenario_text
 
 MACHINES = ("web_0", "web_1", "web_2", "FrontEnd_IN_0", "FrontEnd_IN_1", "jump")
 WORDS = ("", "Host server is undergoing maintenance.", 'a "quoted": #one\twith \u2028 all, {of} it')

@@ -20,7 +20,7 @@ def of(lanes: Lanes, machine: str) -> Lane:
 
 
 def only(lanes: Lanes) -> EventBar:
-    (found,) = lanes.picture().happenings
+    (found,) = lanes.picture().events
     return found
 
 
@@ -160,7 +160,7 @@ def test_the_previews_underscore_is_no_part_of_a_name() -> None:
 
 def test_lines_of_a_file_may_stand_in_any_order() -> None:
     lines = [step("raise", 0), poll("web_0", 5, shown()), step("start", 900), step("finish", 990)]
-    assert Lanes.of(reversed(lines)).picture().happenings == Lanes.of(lines).picture().happenings
+    assert Lanes.of(reversed(lines)).picture().events == Lanes.of(lines).picture().events
 
 
 def test_an_event_that_nobody_could_see_is_visible_from_when_it_is_listed() -> None:
@@ -214,7 +214,7 @@ def test_strangers_share_one_lane() -> None:
 def test_many_polls_are_gathered_and_none_is_lost() -> None:
     lanes = Lanes()
     for at in range(2_000):
-        lanes.hear(poll("web_0", at))
+        lanes.add(poll("web_0", at))
     lane = of(lanes, "web_0")
     assert len(lane.ticks) <= limits.MAX_TICKS
     assert sum(tick.count for tick in lane.ticks) == lane.polls == 2_000
@@ -223,14 +223,14 @@ def test_many_polls_are_gathered_and_none_is_lost() -> None:
 
 def test_the_oldest_event_that_is_over_is_forgotten_and_that_is_said() -> None:
     lanes = Lanes()
-    lanes.hear(step("raise", 0, "PENDING"))
+    lanes.add(step("raise", 0, "PENDING"))
     for at in range(limits.MAX_EVENTS + 9):
-        lanes.hear(step("raise", at, f"E{at}"))
-        lanes.hear(step("withdraw", at, f"E{at}"))
+        lanes.add(step("raise", at, f"E{at}"))
+        lanes.add(step("withdraw", at, f"E{at}"))
     picture = lanes.picture()
-    assert (len(picture.happenings), picture.forgotten) == (limits.MAX_EVENTS, 10)
-    assert picture.happening("PENDING") is not None
-    assert picture.happening("E0") is None
+    assert (len(picture.events), picture.forgotten) == (limits.MAX_EVENTS, 10)
+    assert picture.event("PENDING") is not None
+    assert picture.event("E0") is None
 
 
 def test_machines_and_onlookers_are_bounded() -> None:
@@ -255,7 +255,7 @@ def test_machines_that_there_is_no_room_for_are_counted_and_not_called_quiet() -
 def test_marks_are_bounded_and_all_are_counted() -> None:
     lanes = Lanes()
     for at in range(limits.MAX_MARKS * 3):
-        lanes.hear(poll("web_0", at, status=(400, 429)[at % 2]))
+        lanes.add(poll("web_0", at, status=(400, 429)[at % 2]))
     marks = of(lanes, "web_0").marks
     assert len(marks) == limits.MAX_MARKS
     assert sum(mark.count for mark in marks) == limits.MAX_MARKS * 3
@@ -263,9 +263,9 @@ def test_marks_are_bounded_and_all_are_counted() -> None:
 
 def test_every_change_is_told_in_words_as_it_comes() -> None:
     told: list[tuple[float, str]] = []
-    lanes = Lanes(tell=lambda t, says: told.append((t, says)))
+    lanes = Lanes(on_change=lambda t, says: told.append((t, says)))
     for line in [step("raise", 0), poll("web_0", 5, shown()), step("start", 900)]:
-        lanes.hear(line)
+        lanes.add(line)
     assert [t - T for t, _ in told] == [0, 5, 900]
     assert [says for _, says in told] == [
         "Reboot 28512AF7 of web_0 is announced",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from forewarn.testing.timeline import Lanes, html, svg, text
-from forewarn.testing.timeline.lanes import HEARINGS
+from forewarn.testing.timeline.lanes import HANDLERS
 from helpers.timeline_traces import REBOOT, T
 
 anything = (
@@ -44,7 +44,7 @@ approvals = st.builds(lambda id: json.dumps({"StartRequests": [{"EventId": id}]}
 paths = ["/metadata/scheduledevents", "/forewarn/v1/wait", "/forewarn/v1/ready/B", "/x"]
 moves = ["raise", "list", "start", "strike", "finish", "withdraw"]
 lines = st.fixed_dictionaries(
-    {"kind": st.sampled_from(sorted(HEARINGS)) | anything, "t": times},
+    {"kind": st.sampled_from(sorted(HANDLERS)) | anything, "t": times},
     optional={
         "machine": names | anything,
         "from": names | anything,

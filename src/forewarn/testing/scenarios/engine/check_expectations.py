@@ -1,4 +1,4 @@
-"""Did what was expected come true? From what was heard, the verdict, and how the program ended."""
+"""Checking expectations against the events' courses, the verdict, and how the program ended."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from forewarn.testing.scenarios.model import (
     Expected,
     Moment,
 )
+from forewarn.testing.scenarios.result import Ended, ExpectationResult
 from forewarn.verdict.verdict import Verdict
 
-MAX_SAID = 5  # events or complaints that one finding tells one by one
+MAX_LISTED = 5  # events or complaints that one result lists
 
 _BY_MACHINES = (Moment.SEEN, Moment.PREPARED, Moment.APPROVED)
 _DID = {
@@ -42,64 +43,46 @@ _CAME = {
 }
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """How a program under test ended."""
-
-    machine: str
-    code: int | None  # None: it was killed at the end, since it did not go
-    told_to: bool  # by us, at the end
-
-
-class ExpectationResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was expected, and what came of it."""
-
-    expected: str
-    ok: bool
-    says: str = ""  # what was wrong; or, if all was well, what was not looked at
-    line: int = 0
-
-
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is looked at."""
+    """Everything that expectations are checked against."""
 
     named: Mapping[str, Sequence[TrackedEvent]]
     speakers: Sequence[str]
     verdict: Verdict
     ended: Sequence[Ended]
-    least: Callable[[Duration], Duration]  # how a length of the file is counted in this run
+    paced: Callable[[Duration], Duration]  # from a duration in the file to one in this run
     groups: Mapping[str, str]  # by machine
 
 
-def find(expectation: Expectation, facts: Facts) -> ExpectationResult:
+def check(expectation: Expectation, facts: Facts) -> ExpectationResult:
     match expectation:
         case EventExpectation():
-            wrong = list(_wrong_events(expectation, facts))
-            return _finding(_says(expectation), wrong, expectation.line)
+            problems = list(_event_problems(expectation, facts))
+            return _result(_in_words(expectation), problems, expectation.line)
         case ComplaintsExpectation():
             return _complaints(expectation, facts)
         case CommandExpectation():
             return _command(expectation, facts)
 
 
-def _finding(expected: str, wrong: Sequence[str], line: int) -> ExpectationResult:
-    shown = "; ".join(wrong[:MAX_SAID])
-    if len(wrong) > MAX_SAID:
-        shown += f"; and {len(wrong) - MAX_SAID} more"
-    return ExpectationResult(expected=expected, ok=not wrong, says=shown, line=line)
+def _result(expected: str, problems: Sequence[str], line: int) -> ExpectationResult:
+    shown = "; ".join(problems[:MAX_LISTED])
+    if len(problems) > MAX_LISTED:
+        shown += f"; and {len(problems) - MAX_LISTED} more"
+    return ExpectationResult(expected=expected, ok=not problems, message=shown, line=line)
 
 
-def _says(expectation: EventExpectation) -> str:
-    """The expectation as a sentence."""
+def _in_words(expectation: EventExpectation) -> str:
     parts = []
-    for one in expectation.expected:
-        words = f"{'is never' if one.never else 'is'} {one.moment.value}"
-        if one.by:
-            words += f" by {_whom(one.by)}"
-        if one.within is not None:
-            words += f" within {in_words(one.within)}"
-        if one.ahead is not None:
-            words += f", {in_words(one.ahead)} ahead of NotBefore"
-        parts.append(words)
+    for item in expectation.expected:
+        text = f"{'is never' if item.never else 'is'} {item.moment.value}"
+        if item.by:
+            text += f" by {_whom(item.by)}"
+        if item.within is not None:
+            text += f" within {in_words(item.within)}"
+        if item.ahead is not None:
+            text += f", {in_words(item.ahead)} ahead of NotBefore"
+        parts.append(text)
     if expectation.in_time is not None:
         parts.append("is seen in time" if expectation.in_time else "is not seen in time")
     of = f" of {expectation.of}" if expectation.of else ""
@@ -107,45 +90,46 @@ def _says(expectation: EventExpectation) -> str:
 
 
 def _whom(by: Sequence[str]) -> str:
-    words = {ANY: "anybody", EACH: "each of its machines", OWN: "one of its own machines"}
-    return words.get(by[0], listing(by)) if len(by) == 1 else listing(by)
+    texts = {ANY: "anybody", EACH: "each of its machines", OWN: "one of its own machines"}
+    return texts.get(by[0], listing(by)) if len(by) == 1 else listing(by)
 
 
-def _wrong_events(expectation: EventExpectation, facts: Facts) -> Iterator[str]:
+def _event_problems(expectation: EventExpectation, facts: Facts) -> Iterator[str]:
     events = list(facts.named.get(expectation.event, ()))
     if expectation.of:
-        events = [told for told in events if expectation.of in told.machines]
+        events = [event for event in events if expectation.of in event.machines]
     if not events:
-        if not expectation.expected or not all(one.never for one in expectation.expected):
+        if not expectation.expected or not all(item.never for item in expectation.expected):
             of = f" for {expectation.of}" if expectation.of else ""
             yield f"'{expectation.event}' was never raised{of}"
         return
-    for one in expectation.expected:
-        asked = [(told, _expected_of(one, told, facts)) for told in events]
-        if not any(names for _, names in asked):
-            asked = [(told, [""]) for told in events]  # then of whoever was there
-        for told, names in asked:
-            yield from (f"{told}: {wrong}" for wrong in _wrong(one, told, names, facts))
+    for item in expectation.expected:
+        pairs = [(event, _expected_of(item, event, facts)) for event in events]
+        if not any(names for _, names in pairs):
+            pairs = [(event, [""]) for event in events]  # then of any machine
+        for event, names in pairs:
+            yield from (f"{event}: {text}" for text in _problems(item, event, names, facts))
     if expectation.in_time is not None:
-        for told in events:
-            yield from (f"{told}: {w}" for w in _timely(told, facts, expectation.in_time))
+        for event in events:
+            texts = _time_problems(event, facts, expectation.in_time)
+            yield from (f"{event}: {text}" for text in texts)
 
 
-def _wrong(
-    wanted: Expected, told: TrackedEvent, names: Sequence[str], facts: Facts
+def _problems(
+    wanted: Expected, event: TrackedEvent, names: Sequence[str], facts: Facts
 ) -> Iterator[str]:
     if wanted.never:
-        if (at := told.at(wanted.moment)) is not None:
-            yield f"it {_CAME[wanted.moment]}{_after(told, at)}{_who(told, wanted.moment)}"
+        if (at := event.at(wanted.moment)) is not None:
+            yield f"it {_CAME[wanted.moment]}{_after(event, at)}{_who(event, wanted.moment)}"
         return
     if wanted.moment not in _BY_MACHINES:
-        at = told.at(wanted.moment)
+        at = event.at(wanted.moment)
         if at is None:
             yield f"it never {_CAME[wanted.moment]}"
         else:
-            yield from _too_late(wanted, told, at, f"it {_CAME[wanted.moment]}", facts)
+            yield from _delay_problems(wanted, event, at, f"it {_CAME[wanted.moment]}", facts)
         return
-    times: Mapping[str, float] = getattr(told, wanted.moment.value)
+    times: Mapping[str, float] = getattr(event, wanted.moment.value)
     for name in names:
         at = times.get(name) if name else min(times.values(), default=None)
         if at is None:
@@ -153,56 +137,56 @@ def _wrong(
             yield f"{name or 'nobody'} {'never ' if name else ''}{_DID[wanted.moment]}{others}"
         else:
             by = name or next(who for who, when in times.items() if when == at)
-            yield from _too_late(wanted, told, at, f"{by} {_DID[wanted.moment]}", facts)
+            yield from _delay_problems(wanted, event, at, f"{by} {_DID[wanted.moment]}", facts)
     if wanted.by == (OWN,):
-        strangers = [name for name in times if name not in told.machines]
+        strangers = [name for name in times if name not in event.machines]
         first = min(times, key=lambda name: times[name], default="")
         if first and first in strangers:
-            own = listing(told.machines)
+            own = listing(event.machines)
             yield f"{first} {_DID[wanted.moment]} first, and not one of its own machines ({own})"
 
 
-def _expected_of(wanted: Expected, told: TrackedEvent, facts: Facts) -> Sequence[str]:
-    """Of whom it is expected, one by one; an empty name is anybody. Of a machine nothing is
-    expected that it cannot see."""
+def _expected_of(wanted: Expected, event: TrackedEvent, facts: Facts) -> Sequence[str]:
+    """Return of which machines it is expected; an empty name stands for any. Nothing is expected
+    of a machine that cannot see the event."""
     if wanted.by == (EACH,):
-        return told.machines
+        return event.machines
     if wanted.by in ((ANY,), (OWN,)):
         return [""]
     if wanted.by:
-        return [name for name in wanted.by if facts.groups.get(name) == told.group]
-    return _listeners(told, facts) if wanted.moment is Moment.SEEN else [""]
+        return [name for name in wanted.by if facts.groups.get(name) == event.group]
+    return _listeners(event, facts) if wanted.moment is Moment.SEEN else [""]
 
 
-def _listeners(told: TrackedEvent, facts: Facts) -> list[str]:
-    """The machines under test that are shown this event."""
-    return [name for name in facts.speakers if facts.groups.get(name) == told.group]
+def _listeners(event: TrackedEvent, facts: Facts) -> list[str]:
+    """Return the machines under test whose document shows this event."""
+    return [name for name in facts.speakers if facts.groups.get(name) == event.group]
 
 
-def _too_late(
-    wanted: Expected, told: TrackedEvent, at: float, did: str, facts: Facts
+def _delay_problems(
+    wanted: Expected, event: TrackedEvent, at: float, did: str, facts: Facts
 ) -> Iterator[str]:
-    if wanted.within is not None and told.visible is not None:
-        allowed = facts.least(wanted.within) / SECOND
-        if at - told.visible > allowed:
-            yield f"{did}{_after(told, at)}; within {_seconds(allowed)} was expected"
+    if wanted.within is not None and event.visible is not None:
+        allowed = facts.paced(wanted.within) / SECOND
+        if at - event.visible > allowed:
+            yield f"{did}{_after(event, at)}; within {_seconds(allowed)} was expected"
     if wanted.ahead is not None:
-        needed = facts.least(wanted.ahead) / SECOND
-        if told.not_before is None:
+        needed = facts.paced(wanted.ahead) / SECOND
+        if event.not_before is None:
             yield f"{did}, and there was no NotBefore to be ahead of"
-        elif told.not_before - at < needed:
-            ahead = told.not_before - at
-            found = f"{_seconds(ahead)} ahead of" if ahead > 0 else f"{_seconds(-ahead)} after"
-            yield f"{did} {found} NotBefore; {_seconds(needed)} ahead was expected"
+        elif event.not_before - at < needed:
+            ahead = event.not_before - at
+            actual = f"{_seconds(ahead)} ahead of" if ahead > 0 else f"{_seconds(-ahead)} after"
+            yield f"{did} {actual} NotBefore; {_seconds(needed)} ahead was expected"
 
 
-def _timely(told: TrackedEvent, facts: Facts, wanted: bool) -> Iterator[str]:
-    listeners = _listeners(told, facts)
-    own = [name for name in listeners if name in told.machines]
+def _time_problems(event: TrackedEvent, facts: Facts, wanted: bool) -> Iterator[str]:
+    listeners = _listeners(event, facts)
+    own = [name for name in listeners if name in event.machines]
     for name in own or listeners:
-        seen = told.seen.get(name)
-        by = told.started if told.started is not None else told.over
-        scheduled = told.seen_scheduled.get(name)
+        seen = event.seen.get(name)
+        by = event.started if event.started is not None else event.over
+        scheduled = event.seen_scheduled.get(name)
         timely = scheduled is not None and (by is None or scheduled <= by)
         if timely is wanted:
             continue
@@ -211,17 +195,17 @@ def _timely(told: TrackedEvent, facts: Facts, wanted: bool) -> Iterator[str]:
         elif seen is None:
             yield f"{name} never saw it"
         else:
-            yield f"{name} saw it only when it had started{_after(told, seen)}"
+            yield f"{name} saw it only when it had started{_after(event, seen)}"
 
 
-def _after(told: TrackedEvent, at: float) -> str:
-    if told.visible is None:
+def _after(event: TrackedEvent, at: float) -> str:
+    if event.visible is None:
         return ""
-    return f" {_seconds(at - told.visible)} after it could be seen"
+    return f" {_seconds(at - event.visible)} after it could be seen"
 
 
-def _who(told: TrackedEvent, moment: Moment) -> str:
-    times: Mapping[str, float] = getattr(told, moment.value) if moment in _BY_MACHINES else {}
+def _who(event: TrackedEvent, moment: Moment) -> str:
+    times: Mapping[str, float] = getattr(event, moment.value) if moment in _BY_MACHINES else {}
     return f", by {listing(list(times))}" if times else ""
 
 
@@ -234,20 +218,20 @@ def _complaints(expectation: ComplaintsExpectation, facts: Facts) -> Expectation
     if expectation.allowed:
         expected += f" but {listing(expectation.allowed)}"
     left = facts.verdict.without(*expectation.allowed).wrong
-    wrong = [f"{one.machine}: {one.rule}: {one.says}" for one in left]
-    return _finding(expected, wrong, expectation.line)
+    problems = [f"{item.machine}: {item.rule}: {item.says}" for item in left]
+    return _result(expected, problems, expectation.line)
 
 
 def _command(expectation: CommandExpectation, facts: Facts) -> ExpectationResult:
-    expected = _command_says(expectation)
+    expected = _command_in_words(expectation)
     if not facts.ended:
-        says = "no command was run, so this was not looked at"
-        return ExpectationResult(expected=expected, ok=True, says=says, line=expectation.line)
-    wrong = [wrong for one in facts.ended for wrong in _wrong_end(expectation, one)]
-    return _finding(expected, wrong, expectation.line)
+        message = "no command was run, so this was not checked"
+        return ExpectationResult(expected=expected, ok=True, message=message, line=expectation.line)
+    problems = [text for ended in facts.ended for text in _exit_problems(expectation, ended)]
+    return _result(expected, problems, expectation.line)
 
 
-def _command_says(expectation: CommandExpectation) -> str:
+def _command_in_words(expectation: CommandExpectation) -> str:
     parts = []
     if expectation.running is not None:
         parts.append("is still running" if expectation.running else "has ended by itself")
@@ -258,7 +242,7 @@ def _command_says(expectation: CommandExpectation) -> str:
     return f"the command {' and '.join(parts)}"
 
 
-def _wrong_end(wanted: CommandExpectation, ended: Ended) -> Iterator[str]:
+def _exit_problems(wanted: CommandExpectation, ended: Ended) -> Iterator[str]:
     how = f"on {ended.machine} it "
     crashed = not ended.told_to and ended.code != 0
     if wanted.running is not None and wanted.running is not ended.told_to:
@@ -267,7 +251,7 @@ def _wrong_end(wanted: CommandExpectation, ended: Ended) -> Iterator[str]:
         yield how + (f"ended with {ended.code}" if crashed else "did not crash")
     if wanted.exit is not None and wanted.exit != ended.code:
         yield how + (
-            "had to be killed, since it did not end when told to"
+            "had to be killed, since it ignored SIGTERM"
             if ended.code is None
             else f"exited with {ended.code}"
         )

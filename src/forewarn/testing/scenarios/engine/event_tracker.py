@@ -1,6 +1,6 @@
-"""What has become of every event so far, heard off the lines of a trace as they come.
+"""What has become of every event so far, followed by the lines of a trace as they are written.
 
-Whoever waits for something is woken by every line. Knows nothing of scenarios.
+Threads that wait for something are woken by every line. Nothing here knows of scenarios.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from forewarn.testing.scenarios.model import Moment
 from forewarn.wire.errors import Problem
 from forewarn.wire.requests import read_approval
 
-KEPT_LINES = 1_000_000  # of the trace; later ones are not kept, and that is said
+KEPT_LINES = 1_000_000  # of the trace; later ones are only counted
 
 _PATHS = ("/metadata/scheduledevents", "/forewarn/v1/wait")
 _READY = "/forewarn/v1/ready/"
@@ -35,7 +35,7 @@ _decode = msgspec.json.Decoder(_Document).decode
 
 
 class TrackedEvent:
-    """What has become of one event. Times as in the trace."""
+    """The course of one event. Times are seconds, as in the trace."""
 
     def __init__(self, id: str) -> None:
         self.id = id
@@ -49,13 +49,13 @@ class TrackedEvent:
         self.started: float | None = None
         self.over: float | None = None
         self.withdrawn = False
-        self.seen: dict[str, float] = {}  # by machine: first
+        self.seen: dict[str, float] = {}  # the first time, by machine
         self.seen_scheduled: dict[str, float] = {}
         self.prepared: dict[str, float] = {}
         self.approved: dict[str, float] = {}  # by machine, or whoever else
 
     def at(self, moment: Moment, by: str = "") -> float | None:
-        """When it first came to that, by anybody or by one machine."""
+        """Return when the moment was first reached: by this machine, or by any."""
         match moment:
             case Moment.SEEN | Moment.PREPARED | Moment.APPROVED:
                 times: dict[str, float] = getattr(self, moment.value)
@@ -65,11 +65,11 @@ class TrackedEvent:
             case Moment.WITHDRAWN:
                 return self.over if self.withdrawn else None
             case _:
-                found: float | None = getattr(self, moment.value)
-                return found
+                time: float | None = getattr(self, moment.value)
+                return time
 
     def may_come(self, moment: Moment) -> bool:
-        """Can it still come to that?"""
+        """Return whether the moment was reached or can still be."""
         if self.at(moment) is not None:
             return True
         if self.over is not None:
@@ -85,86 +85,86 @@ class TrackedEvent:
 
 
 class EventTracker:
-    """`changed` is notified of every line; hold it to read."""
+    """Follows the events. `changed` is notified of every line; hold it to read the attributes."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
         self.lines: list[dict[str, Any]] = []
         self.lost = 0  # lines that were not kept
         self.events: dict[str, TrackedEvent] = {}
-        self.asked: dict[str, int] = {}  # good answers to GETs, by machine
+        self.polls: dict[str, int] = {}  # successful ones, by machine
         self.last: dict[str, float] = {}  # real time of each machine's last request
-        self.heard = 0  # lines
-        self.stages = 0  # changes of events, and answers to them
-        self._shown: dict[str, tuple[str, frozenset[str]]] = {}  # what each machine last read
-        self._doubtful: dict[str, tuple[str, float]] = {}  # approvals whose answer was spoiled
+        self.count = 0  # of lines
+        self.changes = 0  # of events, and of machines' reactions to them
+        self._shown: dict[str, tuple[str, frozenset[str]]] = {}  # the last document of each machine
+        self._doubtful: dict[str, tuple[str, float]] = {}  # approvals that met a fault
 
-    def hear(self, line: dict[str, Any]) -> None:
+    def add(self, line: dict[str, Any]) -> None:
         with self.changed:
-            self.heard += 1
+            self.count += 1
             if len(self.lines) < KEPT_LINES:
                 self.lines.append(line)
             else:
                 self.lost += 1
-            self._hear(line)
+            self._add(line)
             self.changed.notify_all()
 
-    def asking(self, within: float) -> set[str]:
-        """Machines that have asked in the last so many real seconds."""
+    def active_machines(self, within: float) -> set[str]:
+        """Return the machines that sent a request in the last so many real seconds."""
         since = guard.monotonic() - within
         with self.changed:
             return {machine for machine, at in self.last.items() if at >= since}
 
     def active(self) -> Iterator[TrackedEvent]:
-        return (told for told in self.events.values() if told.over is None)
+        return (event for event in self.events.values() if event.over is None)
 
-    def _told(self, id: str) -> TrackedEvent:
+    def _event(self, id: str) -> TrackedEvent:
         if id not in self.events:
             self.events[id] = TrackedEvent(id)
         return self.events[id]
 
-    def _hear(self, line: Mapping[str, Any]) -> None:
+    def _add(self, line: Mapping[str, Any]) -> None:
         match line.get("kind"):
             case "event":
-                self._stage(line)
+                self._change(line)
             case "approval":
                 self._approved(line["event"], line["by"], line["t"])
             case "unannounced":
-                told = self._told(line["event"])
-                told.type, told.source = line.get("type", ""), line.get("source", "")
-                told.group, told.machines = line.get("group", ""), tuple(line.get("machines", ()))
-                told.raised = told.started = line["t"]
+                event = self._event(line["event"])
+                event.type, event.source = line.get("type", ""), line.get("source", "")
+                event.group, event.machines = line.get("group", ""), tuple(line.get("machines", ()))
+                event.raised = event.started = line["t"]
             case "over":
-                self._told(line["event"]).over = line["t"]
+                self._event(line["event"]).over = line["t"]
             case "exchange" if line.get("machine"):
                 self._exchange(line)
 
-    def _stage(self, line: Mapping[str, Any]) -> None:
-        told, at = self._told(line["event"]), line["t"]
-        told.type, told.source, told.group = line["type"], line["source"], line["group"]
-        told.machines = tuple(line["machines"])
-        self.stages += 1
-        if told.raised is None:
-            told.raised = at
-        if line.get("listed") and told.visible is None:
-            told.visible = at
+    def _change(self, line: Mapping[str, Any]) -> None:
+        event, at = self._event(line["event"]), line["t"]
+        event.type, event.source, event.group = line["type"], line["source"], line["group"]
+        event.machines = tuple(line["machines"])
+        self.changes += 1
+        if event.raised is None:
+            event.raised = at
+        if line.get("listed") and event.visible is None:
+            event.visible = at
         match line["move"]:
             case "raise":
-                told.not_before = line["not_before"]
+                event.not_before = line["not_before"]
             case "strike":
-                told.started = at
+                event.started = at
             case "start":
-                told.started = at
-                if told.not_before is None or at < told.not_before:
-                    self._settle_doubt(told)
+                event.started = at
+                if event.not_before is None or at < event.not_before:
+                    self._settle_doubt(event)
             case "finish" | "withdraw" as move:
-                told.over, told.withdrawn = at, move == "withdraw"
+                event.over, event.withdrawn = at, move == "withdraw"
 
-    def _settle_doubt(self, told: TrackedEvent) -> None:
-        """It has started early, so the approval whose answer was spoiled has counted."""
-        if not told.approved and told.id in self._doubtful:
-            by, at = self._doubtful[told.id]
-            told.approved[by] = at
+    def _settle_doubt(self, event: TrackedEvent) -> None:
+        """Count a doubtful approval of an event that has started before its NotBefore."""
+        if not event.approved and event.id in self._doubtful:
+            by, at = self._doubtful[event.id]
+            event.approved[by] = at
 
     def _exchange(self, line: Mapping[str, Any]) -> None:
         path = str(line.get("target", "")).partition("?")[0].lower()
@@ -172,14 +172,14 @@ class EventTracker:
         self.last[machine] = guard.monotonic()
         if path.startswith(_READY) and line["method"] == "PUT" and status in (200, 204):
             id = path.removeprefix(_READY).strip("/").upper()
-            self._told(id).prepared.setdefault(machine, at)
-            self.stages += 1
+            self._event(id).prepared.setdefault(machine, at)
+            self.changes += 1
         elif path.rstrip("/") not in _PATHS:
             return
         elif line["method"] == "POST":
             self._posted(line, machine, at)
         elif line["method"] == "GET" and not line.get("fault") and status in (200, 304):
-            self.asked[machine] = self.asked.get(machine, 0) + 1
+            self.polls[machine] = self.polls.get(machine, 0) + 1
             if status == 200:
                 self._read(machine, str(line.get("answer", "")), at)
 
@@ -188,18 +188,18 @@ class EventTracker:
         if line.get("fault"):
             for id in ids:
                 self._doubtful[id] = machine, at
-                told = self.events.get(id)
-                if told is not None and told.started is not None:
-                    self._settle_doubt(told)
+                event = self.events.get(id)
+                if event is not None and event.started is not None:
+                    self._settle_doubt(event)
         elif line.get("status") == 200:
             for id in ids:
                 self._approved(id, machine, at)
 
     def _approved(self, id: str, by: str, at: float) -> None:
-        told = self._told(id)
-        if told.over is None and (told.started is None or not told.approved):
-            told.approved.setdefault(by, at)
-            self.stages += 1
+        event = self._event(id)
+        if event.over is None and (event.started is None or not event.approved):
+            event.approved.setdefault(by, at)
+            self.changes += 1
 
     def _read(self, machine: str, body: str, at: float) -> None:
         before = self._shown.get(machine)
@@ -209,14 +209,14 @@ class EventTracker:
             document = _decode(body)
         except msgspec.MsgspecError:
             return
-        self._shown[machine] = body, frozenset(one.id for one in document.events)
-        for one in document.events:
-            told = self._told(one.id)
-            if machine not in told.seen:
-                told.seen[machine] = at
-                self.stages += 1
-            if one.status == "Scheduled":
-                told.seen_scheduled.setdefault(machine, at)
+        self._shown[machine] = body, frozenset(listed.id for listed in document.events)
+        for listed in document.events:
+            event = self._event(listed.id)
+            if machine not in event.seen:
+                event.seen[machine] = at
+                self.changes += 1
+            if listed.status == "Scheduled":
+                event.seen_scheduled.setdefault(machine, at)
 
 
 def _approved_in(body: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Lines of a timeline that have not happened yet: when each is due, and whether it ever will be."""
+"""Steps of a timeline that have not been carried out yet: when each is due, if it ever will be."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from forewarn.testing.scenarios.result import Played
 
 
 class Pending:
-    """One line, as often as it is still to happen."""
+    """One step, and how often it is still to be carried out."""
 
     def __init__(self, step: Step) -> None:
         self.step = step
@@ -23,7 +23,7 @@ class Pending:
     def begun(self) -> bool:
         return bool(self.played)
 
-    def happened(self, played: Played, every: Duration) -> None:
+    def carried_out(self, played: Played, every: Duration) -> None:
         self.played.append(played)
         self.left = 0 if played.refused else self.left - 1
         if self.due is not None:
@@ -37,11 +37,11 @@ def due(
     still_raising: bool,
     paced: Callable[[Duration], Duration],
 ) -> Time | None:
-    """When a line is due, if that is known yet. An event's name may stand for several: then it
-    is when the last of them has come to that."""
+    """Return when a step is due, if that is known yet. A name may stand for several events; then
+    it is when the last of them has reached the moment."""
     if when.at is not None:
         return start + paced(when.at)
-    times = [told.at(when.moment, when.by) for told in events]
+    times = [event.at(when.moment, when.by) for event in events]
     if not times or any(at is None for at in times):
         return None
     if still_raising and when.moment in (Moment.OVER, Moment.FINISHED):
@@ -51,15 +51,17 @@ def due(
 
 
 def never(when: When, events: Iterable[TrackedEvent]) -> str:
-    """Why it cannot come to that any more; empty if it can."""
-    for told in events:
+    """Return why the moment cannot be reached any more, or nothing if it can."""
+    for event in events:
         by = f" by {when.by}" if when.by else ""
-        came = told.at(when.moment, when.by) is not None
-        if not came and (told.over is not None or not told.may_come(when.moment)):
-            state = "over" if told.over is not None else "Started"
-            if told.withdrawn:
+        reached = event.at(when.moment, when.by) is not None
+        if not reached and (event.over is not None or not event.may_come(when.moment)):
+            state = "over" if event.over is not None else "Started"
+            if event.withdrawn:
                 state = "withdrawn"
-            return f"'{when.name}' ({told}) was {state} without having been {when.moment.value}{by}"
+            return (
+                f"'{when.name}' ({event}) was {state} without having been {when.moment.value}{by}"
+            )
     return ""
 
 

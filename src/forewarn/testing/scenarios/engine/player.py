@@ -1,5 +1,7 @@
-"""A timeline as it is played: what is due is done, what it raised is known by its name, and at the
-end it is said what came of it. How time passes meanwhile is `pace.py`."""
+"""`Player`: carries out the steps of a timeline when they are due, and makes the result.
+
+How time passes meanwhile is `pace.py`; what a step does is `verbs.py`.
+"""
 
 from __future__ import annotations
 
@@ -9,36 +11,36 @@ from forewarn.core import Refused
 from forewarn.core.time import SECOND, Duration, Time
 from forewarn.support import guard
 from forewarn.support.text import in_words
-from forewarn.testing.kit.service import Service
 from forewarn.testing.scenarios.engine import pending as p
 from forewarn.testing.scenarios.engine import verbs
-from forewarn.testing.scenarios.engine.check_expectations import Ended, Facts, find
+from forewarn.testing.scenarios.engine.check_expectations import Facts, check
 from forewarn.testing.scenarios.engine.event_tracker import EventTracker, TrackedEvent
 from forewarn.testing.scenarios.engine.pace import Pace
 from forewarn.testing.scenarios.engine.pending import Pending
 from forewarn.testing.scenarios.model import Scenario, Step, When
-from forewarn.testing.scenarios.result import Played, Result
+from forewarn.testing.scenarios.result import Ended, Played, Result
+from forewarn.testing.session import Session
 
-LEAST_WITHIN: Duration = 2 * SECOND  # however fast: a client asks once a second
+LEAST_WITHIN: Duration = 2 * SECOND  # at any speed, since clients poll once a second
 
 
 class Player:
-    """`trouble` says why there is no point in going on; `tell` hears what is done."""
+    """`problems` are why the scenario could not be played; `on_step` is called with each step."""
 
     def __init__(
         self,
-        service: Service,
+        session: Session,
         scenario: Scenario,
-        hearing: EventTracker,
+        tracker: EventTracker,
         pace: Pace,
-        tell: Callable[[str], None],
+        on_step: Callable[[str], None],
     ) -> None:
-        self._service = service
+        self._session = session
         self._scenario = scenario
-        self._hearing = hearing
+        self._tracker = tracker
         self._pace = pace
-        self._tell = tell
-        self._paced = service.node.config.rules.paced
+        self._on_step = on_step
+        self._paced = session.node.config.rules.paced
         self._pending = [Pending(step) for step in scenario.steps]
         self._named: dict[str, list[str]] = {}  # ids of events
         self._rollouts: dict[str, list[str]] = {}
@@ -51,76 +53,77 @@ class Player:
         self._begun = False
         self._since = guard.monotonic()
         self._start = self._now()
-        self.trouble: list[str] = []
+        self.problems: list[str] = []
 
     def _now(self) -> Time:
-        return self._service.node.writer.now().at
+        return self._session.node.writer.now().at
 
     @property
     def _ends(self) -> Time | None:
         ends = self._scenario.ends
         return None if ends is None else self._start + self._paced(ends)
 
-    def play(self, trouble: Callable[[], str]) -> None:
+    def play(self, problem: Callable[[], str]) -> None:
+        """Play to the end, or until `problem` returns a reason to stop."""
         self._start = self._now()
         self._begun = True
-        self._fire()  # what is so from the beginning
+        self._fire()  # steps that are due from the start
         while not self._over():
             self._pace.settle()
-            if says := trouble():
-                self.trouble.append(says)
+            if reason := problem():
+                self.problems.append(reason)
                 return
             if not self._fire() and not self._pace.go_on(self._times()):
                 break
-        self._pace.farewell()
+        self._pace.finish()
 
     def _over(self) -> bool:
         if self._ends is not None:
             return self._now() >= self._ends
-        if any(one.left and not self._cannot(one.step) for one in self._pending):
+        if any(item.left and not self._never(item.step) for item in self._pending):
             return False
-        with self._hearing.changed:
-            active = any(True for _ in self._hearing.active())
-        return not active and not any(self._rolls(name) for name in self._rollouts)
+        with self._tracker.changed:
+            active = any(True for _ in self._tracker.active())
+        return not active and not any(self._rolling(name) for name in self._rollouts)
 
     def _times(self) -> list[Time]:
-        """Instants at which something is sure to happen."""
-        times = [one.due for one in self._pending if one.left and one.due is not None]
+        """Return the times at which something is sure to happen."""
+        times = [item.due for item in self._pending if item.left and item.due is not None]
         return times if self._ends is None else [*times, self._ends]
 
     def _fire(self) -> bool:
-        """Do all that is due; False if nothing was."""
+        """Carry out all steps that are due; return whether there was one."""
         self._gather()
         now = self._now()
         ready: list[tuple[Time, Pending]] = []
-        for one in self._pending:
-            if one.left and one.due is None:
-                when = one.step.when
-                raising = self._rolls(when.name)
-                one.due = p.due(when, self._start, self._meant(when), raising, self._paced)
-            if one.left and one.due is not None and one.due <= now:
-                ready.append((one.due, one))
-        for _, one in sorted(ready, key=lambda pair: pair[0]):
-            self._do(one)
+        for item in self._pending:
+            if item.left and item.due is None:
+                when = item.step.when
+                raising = self._rolling(when.name)
+                item.due = p.due(when, self._start, self._meant(when), raising, self._paced)
+            if item.left and item.due is not None and item.due <= now:
+                ready.append((item.due, item))
+        for _, item in sorted(ready, key=lambda pair: pair[0]):
+            self._do(item)
         return bool(ready)
 
-    def _do(self, one: Pending) -> None:
-        step = one.step
-        says = p.in_words(step)
+    def _do(self, item: Pending) -> None:
+        step = item.step
+        text = p.in_words(step)
         at = (self._now() - self._start) / SECOND
         about = self._named.get(getattr(step.words, "event", ""), [])
         faults = self._faults.get(getattr(step.words, "fault", ""), [])
-        node = self._service.node
-        done = self._service.run(verbs.do(node, step, about, self._paced, faults))
-        self._service.settle()
+        node = self._session.node
+        done = self._session.run(verbs.do(node, step, about, self._paced, faults))
+        self._session.settle()
         if isinstance(done, Refused):
-            self._tell(f"{says}: refused: {done.says}")
-            played = Played(line=step.line, says=says, at=at, refused=done.says)
+            self._on_step(f"{text}: refused: {done.says}")
+            played = Played(line=step.line, step=text, at=at, refused=done.says)
         else:
-            self._tell(says)
-            played = Played(line=step.line, says=says, at=at, notes=done.notes)
+            self._on_step(text)
+            played = Played(line=step.line, step=text, at=at, notes=done.notes)
             self._remember(step, done)
-        one.happened(played, self._paced(step.every))
+        item.carried_out(played, self._paced(step.every))
 
     def _remember(self, step: Step, done: verbs.Done) -> None:
         if done.rollout:
@@ -132,65 +135,63 @@ class Player:
             known.extend(id for id in done.events if id not in known)
 
     def _gather(self) -> None:
-        """What rollouts have raised since."""
+        """Take note of the events that rollouts have raised since."""
         for name, ids in self._rollouts.items():
             known = self._named.setdefault(name, [])
             for id in ids:
-                found = self._service.call(verbs.raised_by, self._service.node, id)
-                known.extend(event for event in found if event not in known)
+                raised = self._session.call(verbs.raised_by, self._session.node, id)
+                known.extend(event for event in raised if event not in known)
 
-    def _rolls(self, name: str) -> bool:
+    def _rolling(self, name: str) -> bool:
         ids = self._rollouts.get(name, [])
-        return any(self._service.call(verbs.rolls, self._service.node, id) for id in ids)
+        return any(self._session.call(verbs.is_rolling, self._session.node, id) for id in ids)
 
-    def _told(self, name: str) -> list[TrackedEvent]:
-        with self._hearing.changed:
+    def _events(self, name: str) -> list[TrackedEvent]:
+        with self._tracker.changed:
             ids = self._named.get(name, [])
-            return [self._hearing.events[id] for id in ids if id in self._hearing.events]
+            return [self._tracker.events[id] for id in ids if id in self._tracker.events]
 
     def _meant(self, when: When) -> list[TrackedEvent]:
-        """Of one machine only what it is shown can be waited for."""
-        events = self._told(when.name)
-        shown = [told for told in events if told.group == self._groups.get(when.by)]
+        """Return the events that a step waits for: of one machine, only those of its group."""
+        events = self._events(when.name)
+        shown = [event for event in events if event.group == self._groups.get(when.by)]
         return shown if when.by and shown else events
 
-    def _cannot(self, step: Step) -> str:
-        """Why a line will not happen any more; empty if it may."""
+    def _never(self, step: Step) -> str:
+        """Return why a step cannot become due any more, or nothing if it can."""
         when = step.when
         if when.at is not None:
             return ""
         if why := p.never(when, self._meant(when)):
             return why
-        if self._named.get(when.name) or self._rolls(when.name):
+        if self._named.get(when.name) or self._rolling(when.name):
             return ""
-        namers = [one for one in self._pending if one.step.name == when.name]
-        if all(not one.left for one in namers):
+        sources = [item for item in self._pending if item.step.name == when.name]
+        if all(not item.left for item in sources):
             return f"'{when.name}' raised no event"
-        return next((why for one in namers if (why := self._cannot(one.step))), "")
-
-    # The end.
+        return next((why for item in sources if (why := self._never(item.step))), "")
 
     def result(self, ended: tuple[Ended, ...]) -> Result:
         self._gather()
         facts = Facts(
-            named={name: self._told(name) for name in self._named},
+            named={name: self._events(name) for name in self._named},
             speakers=self._scenario.speakers,
-            verdict=self._service.verdict(),
+            verdict=self._session.verdict(),
             ended=ended,
-            least=self._lenient,
+            paced=self._lenient,
             groups=self._groups,
         )
-        with self._hearing.changed:
-            lines = tuple(self._hearing.lines)
-            if self._hearing.lost:
-                self.trouble.append(f"{self._hearing.lost} lines of the trace were not kept")
+        with self._tracker.changed:
+            lines = tuple(self._tracker.lines)
+            if self._tracker.lost:
+                self.problems.append(f"{self._tracker.lost} lines of the trace were not kept")
         wanted = self._scenario.expectations if self._begun else ()
         return Result(
             scenario=self._scenario.name,
             about=self._scenario.about,
-            findings=tuple(find(one, facts) for one in wanted),
-            steps=tuple(played for one in self._pending for played in self._account(one)),
-            trouble=tuple(self.trouble),
+            expectations=tuple(check(expectation, facts) for expectation in wanted),
+            steps=tuple(played for item in self._pending for played in self._account(item)),
+            problems=tuple(self.problems),
             verdict=facts.verdict,
             ended=ended,
             seconds=(self._now() - self._start) / SECOND,
@@ -198,18 +199,18 @@ class Player:
             lines=lines,
         )
 
-    def _account(self, one: Pending) -> list[Played]:
-        if not one.left or self.trouble:
-            return one.played
-        why = self._cannot(one.step) or self._why_not_yet(one)
-        says = p.in_words(one.step)
-        return [*one.played, Played(line=one.step.line, says=says, why_not=why)]
+    def _account(self, item: Pending) -> list[Played]:
+        if not item.left or self.problems:
+            return item.played
+        why = self._never(item.step) or self._why_not_yet(item)
+        text = p.in_words(item.step)
+        return [*item.played, Played(line=item.step.line, step=text, why_not=why)]
 
-    def _why_not_yet(self, one: Pending) -> str:
-        if one.due is not None:
-            after = in_words(one.due - self._start)
+    def _why_not_yet(self, item: Pending) -> str:
+        if item.due is not None:
+            after = in_words(item.due - self._start)
             return f"it was due after {after}, and the scenario ended before"
-        when = one.step.when
+        when = item.step.when
         by = f" by {when.by}" if when.by else ""
         return f"the scenario ended before '{when.name}' was {when.moment.value}{by}"
 

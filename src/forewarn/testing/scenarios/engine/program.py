@@ -1,7 +1,7 @@
-"""A command under test: started once for each machine that it is to be, and ended at the end.
+"""A command under test: started once for each machine, and stopped at the end of the scenario.
 
-It finds in its environment where to ask; in a network of its own 169.254.169.254 will do as well,
-and its clock may be the service's.
+Its environment names the endpoint; in a network namespace of its own 169.254.169.254 is the
+endpoint as well, and its clock may follow the service's.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from urllib.parse import urlsplit
 from forewarn.service.engine.clock import VirtualClock
 from forewarn.support import guard
 from forewarn.testing.enclosure import CannotEnclose, Enclosure, FakeTime, NoFakeTime, start
-from forewarn.testing.kit.service import Service
-from forewarn.testing.scenarios.engine.check_expectations import Ended
+from forewarn.testing.scenarios.result import Ended
+from forewarn.testing.session import Session
 
 MAX_COMMANDS = 50  # that are run at once
-GRACE = 5.0  # real seconds between being told to end and being killed
-LAST_WORDS = 1.0  # real seconds in which what an ended command has written is still shown
+GRACE = 5.0  # real seconds between SIGTERM and SIGKILL
+LAST_OUTPUT_WITHIN = 1.0  # real seconds in which the output of an ended command is still read
 
 Show = Callable[[str, str], None]
 
@@ -40,44 +40,44 @@ class _Running:
         self.process = process
 
     def signal(self, what: signal.Signals) -> None:
-        """To it and to whatever it has started."""
+        """Send a signal to it and to everything it has started."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, what)
 
 
-# Killed, we could not end them: then a pipe of which we held the other end is at its end.
-_WATCHING = """\
+# If we are killed, the pipe that we hold is closed, and this kills the process groups named on it.
+_WATCHDOG_SCRIPT = """\
 while read -r group; do groups="$groups -$group"; done
 [ -z "$groups" ] || kill -KILL $groups
 """
 
 
-class _Watch:
-    """Ends what was started, with all that it has started, if we are killed before we have."""
+class _Watchdog:
+    """Kills the commands, and everything they have started, if we are killed before them."""
 
     def __init__(self) -> None:
         quiet = subprocess.DEVNULL
         self._process = subprocess.Popen(
-            ["/bin/sh", "-c", _WATCHING],
+            ["/bin/sh", "-c", _WATCHDOG_SCRIPT],
             stdin=subprocess.PIPE,
             stdout=quiet,
             stderr=quiet,
             start_new_session=True,
         )
 
-    def over(self, process: subprocess.Popen[Any]) -> None:
+    def add(self, process: subprocess.Popen[Any]) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(b"%d\n" % process.pid)
         self._process.stdin.flush()
 
-    def dismiss(self) -> None:
+    def stop(self) -> None:
         self._process.kill()  # before its input ends
         self._process.communicate()
 
 
 class ProgramRunner:
-    """`show` is given every line that a command writes, with the machine's name; without it they
-    write where we do, or, if `aside`, all to standard error."""
+    """Runs the command. `show` is called with the machine's name and each line that a command
+    writes; without it commands write where we do, or with `aside` to standard error only."""
 
     def __init__(
         self,
@@ -104,64 +104,65 @@ class ProgramRunner:
         self._note = note
         self._grace = grace
         self._around = ExitStack()
-        self._watch: _Watch | None = None
+        self._watchdog: _Watchdog | None = None
         self._running: list[_Running] = []
         self._reading: list[threading.Thread] = []
 
-    def start(self, service: Service) -> None:
-        """In a thread, where no Ctrl-C comes between starting a command and knowing of it."""
+    def start(self, session: Session) -> None:
+        """Start the commands, in a thread so that no Ctrl-C interrupts between a start and taking
+        note of it."""
         with ThreadPoolExecutor(1) as thread:
-            thread.submit(self._start, service).result()
+            thread.submit(self._start, session).result()
 
-    def _start(self, service: Service) -> None:
-        control = service.control_url
-        self._watch = _Watch()
+    def _start(self, session: Session) -> None:
+        control = session.control_url
+        self._watchdog = _Watchdog()
         for machine in self._machines:
-            where = service.url(machine)
+            url = session.url(machine)
             env = {
                 **os.environ,
-                "FOREWARN_METADATA": where,
+                "FOREWARN_METADATA": url,
                 "FOREWARN_URL": control,
                 "FOREWARN_MACHINE": machine,
             }
             try:
-                process = self._started(service, where, env)
+                process = self._popen(session, url, env)
             except (CannotEnclose, NoFakeTime) as error:
                 raise CannotRun(str(error)) from error
             except OSError as error:
                 raise CannotRun(f"{self._argv[0]}: {error.strerror or error}") from error
             self._running.append(_Running(machine, process))
-            self._watch.over(process)
+            self._watchdog.add(process)
             self._read(machine, process)
 
-    def _started(self, service: Service, where: str, env: dict[str, str]) -> subprocess.Popen[Any]:
+    def _popen(self, session: Session, url: str, env: dict[str, str]) -> subprocess.Popen[Any]:
         if self._fake_time:
-            env = self._faked(service).environment(env)
+            env = self._fake_clock(session).environment(env)
         pipe = subprocess.PIPE if self._show is not None else None
         out = 2 if self._aside and pipe is None else pipe
         details: dict[str, Any] = {
             "stdin": subprocess.DEVNULL,
             "stdout": out,
             "stderr": pipe,
-            "start_new_session": True,  # a Ctrl-C is for us, who end it
+            "start_new_session": True,  # a Ctrl-C is for us, who stop it
         }
         if not self._netns:
             return start.start(self._argv, [], env=env, **details)
-        parts = urlsplit(where)
+        parts = urlsplit(url)
         target = parts.hostname or "", parts.port or 80
         inside = self._around.enter_context(Enclosure(target))
         for note in inside.notes:
             self._note(note)
         return inside.popen(self._argv, env=env, **details)
 
-    def _faked(self, service: Service) -> FakeTime:
-        clock = service.node.clock
+    def _fake_clock(self, session: Session) -> FakeTime:
+        clock = session.node.clock
         if not isinstance(clock, VirtualClock):
-            raise CannotRun("a program's clock follows one that is virtual; use --clock virtual")
+            raise CannotRun("a program's clock can only follow a virtual one; use --clock virtual")
         fake = self._around.enter_context(FakeTime(clock.at))
         for note in fake.notes:
             self._note(note)
-        service.call(clock.on_move, lambda: fake.set(clock.at))
+        session.call(clock.on_move, lambda: fake.set(clock.at))
         return fake
 
     def _read(self, machine: str, process: subprocess.Popen[Any]) -> None:
@@ -177,59 +178,59 @@ class ProgramRunner:
             for line in stream:
                 self._show(machine, line.decode("utf-8", "replace").rstrip("\r\n"))
 
-    def trouble(self) -> str:
+    def problem(self) -> str:
         if self._keep_going:
             return ""
-        for one in self._running:
-            if one.process.poll():
-                return self.left(one.machine)
+        for running in self._running:
+            if running.process.poll():
+                return self.exit_of(running.machine)
         return ""
 
-    def left(self, machine: str) -> str:
-        """How it has ended on this machine; empty while it runs."""
-        for one in self._running:
-            if one.machine == machine and (code := one.process.poll()) is not None:
+    def exit_of(self, machine: str) -> str:
+        """Describe how it has ended on this machine; empty while it runs."""
+        for running in self._running:
+            if running.machine == machine and (code := running.process.poll()) is not None:
                 how = f"with {code}" if code >= 0 else f"of {_name(-code)}"
                 return f"the command on {machine} ended {how}"
         return ""
 
     def end(self) -> tuple[Ended, ...]:
-        """Told to end, and killed if they do not, or if somebody cannot wait for it."""
+        """Stop the commands, and kill those that do not stop in time, or all if interrupted."""
         try:
-            return self._ended()
+            return self._stop()
         except BaseException:
-            for one in self._running:
-                one.signal(signal.SIGKILL)
-                one.process.wait()
+            for running in self._running:
+                running.signal(signal.SIGKILL)
+                running.process.wait()
             raise
         finally:
             self._around.close()
-            if self._watch is not None:
-                self._watch.dismiss()
+            if self._watchdog is not None:
+                self._watchdog.stop()
 
-    def _ended(self) -> tuple[Ended, ...]:
-        over = {one.machine: one.process.poll() for one in self._running}
-        for one in self._running:
-            if over[one.machine] is None:
-                one.signal(signal.SIGTERM)
+    def _stop(self) -> tuple[Ended, ...]:
+        codes = {running.machine: running.process.poll() for running in self._running}
+        for running in self._running:
+            if codes[running.machine] is None:
+                running.signal(signal.SIGTERM)
         end = guard.monotonic() + self._grace
         ended = []
-        for one in self._running:
-            code = over[one.machine]
-            told = code is None
-            if told:
+        for running in self._running:
+            code = codes[running.machine]
+            still_running = code is None
+            if still_running:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    code = one.process.wait(max(0.0, end - guard.monotonic()))
-            one.signal(signal.SIGKILL)  # whatever is left of it, or of what it started
-            one.process.wait()
-            ended.append(Ended(machine=one.machine, code=code, told_to=told))
+                    code = running.process.wait(max(0.0, end - guard.monotonic()))
+            running.signal(signal.SIGKILL)  # what is left of it, and of what it started
+            running.process.wait()
+            ended.append(Ended(machine=running.machine, code=code, told_to=still_running))
         for thread in self._reading:
-            thread.join(LAST_WORDS)
+            thread.join(LAST_OUTPUT_WITHIN)
         return tuple(ended)
 
 
 def _name(number: int) -> str:
     try:
         return signal.Signals(number).name
-    except ValueError:  # one of those in real time
+    except ValueError:  # a real-time signal
         return f"signal {number}"

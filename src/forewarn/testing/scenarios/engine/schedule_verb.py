@@ -1,4 +1,4 @@
-"""`schedule` of a timeline: any event there can be, also as no operator could announce it."""
+"""The step `schedule`: any possible event, also those that no operator could announce."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BY = "scenario"
 
 @runtime_checkable
 class Lasting(Protocol):
-    """A driver that can be told how long an event stays Started: the simulated one."""
+    """A driver that takes how long an event stays Started, as the simulated one does."""
 
     def let_last(self, event: str, length: Duration | None) -> None: ...
 
@@ -34,9 +34,7 @@ async def schedule(node: Node, words: d.Schedule) -> Outcome | Refused:
     driver = node.driver
     if lasts is not None:
         if not isinstance(driver, Lasting):
-            return conflict(
-                "how long an event lasts is said by this service's driver; leave it out"
-            )
+            return conflict("this service's driver decides how long an event lasts; remove 'lasts'")
         driver.let_last(id, lasts)  # before it can start
     outcome = await platform.announce(group, _command(node, words, id, machines))
     if isinstance(outcome, Refused):
@@ -73,5 +71,5 @@ def _command(node: Node, words: d.Schedule, id: str, machines: tuple[str, ...]) 
     )
 
 
-def _length(said: str | float | None) -> Duration | None:
-    return None if said is None else parse_duration(str(said))
+def _length(length: str | float | None) -> Duration | None:
+    return None if length is None else parse_duration(str(length))

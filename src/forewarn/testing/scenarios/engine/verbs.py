@@ -1,6 +1,6 @@
-"""Doing what a line of the timeline says, as an operator of the service would.
+"""Carrying out one step of a timeline, as an operator of the service would.
 
-Runs in the service's loop. What comes back are the events that were raised, or why it was refused.
+Runs in the service's loop, and returns the events that were raised or the refusal.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BY = schedule_verb.BY
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """What a line brought about."""
+    """What a step brought about."""
 
     events: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ async def do(
     paced: Callable[[Duration], Duration],
     faults: Sequence[str] = (),
 ) -> Done | Refused:
-    """`named` are the events that the line is about, `faults` the faults."""
+    """Carry out a step. `named` are the events that it is about, `faults` the faults."""
     verb = _VERBS.get(step.verb)
     if verb is not None:
         return _done(await verb(node, step.words))
@@ -126,12 +126,12 @@ _VERBS: dict[str, Callable[[Node, Any], Awaitable[Outcome | Outcomes | Refused]]
 
 
 async def _each(node: Node, verb: str, ids: Sequence[str]) -> Done | Refused:
-    """Events that are over already need no more be said."""
+    """Apply a verb to each of these events that is not over."""
     notes: list[str] = []
     if not ids:
         return conflict("the event it is about was never raised")
     for id in ids:
-        event = await node.platform.event(id)  # anew: those of one host go together
+        event = await node.platform.event(id)  # read again: events of one host change together
         if isinstance(event, Refused) or event.status.over:
             continue
         if verb == "cancel":
@@ -170,14 +170,14 @@ async def _rollout(node: Node, words: d.Rollout) -> Done | Refused:
 
 
 def raised_by(node: Node, rollout: str) -> tuple[str, ...]:
-    """The events that it has raised and that are not over."""
-    return tuple(one.id for one in node.platform.active() if one.cause.startswith(prefix(rollout)))
+    """Return the ids of the active events that a rollout has raised."""
+    active = node.platform.active()
+    return tuple(event.id for event in active if event.cause.startswith(prefix(rollout)))
 
 
-def rolls(node: Node, rollout: str) -> bool:
-    """Is it still under way?"""
-    found = node.store.registry.rollouts.get(rollout)
-    return found is not None and found.ended_at is None
+def is_rolling(node: Node, id: str) -> bool:
+    rollout = node.store.registry.rollouts.get(id)
+    return rollout is not None and rollout.ended_at is None
 
 
 def _fault(
@@ -206,5 +206,5 @@ async def _interrupt(node: Node, words: d.Interrupt) -> Done | Refused:
     return Done()
 
 
-def _length(said: str | float | None) -> Duration | None:
-    return None if said is None else parse_duration(str(said))
+def _length(length: str | float | None) -> Duration | None:
+    return None if length is None else parse_duration(str(length))

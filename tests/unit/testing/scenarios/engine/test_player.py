@@ -8,9 +8,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from forewarn.testing import RefusedByService, Service
-from forewarn.testing.scenarios import Result, parse, run
-from forewarn.testing.scenarios.engine.check_expectations import Ended
+from forewarn.testing import RefusedByService, Service, run_scenario
+from forewarn.testing.scenarios import Result, parse
+from forewarn.testing.scenarios.result import Ended
+from forewarn.testing.session import Session
 
 HEAD = """\
 scenario: trial
@@ -61,7 +62,7 @@ def play(
 def times(result: Result) -> dict[str, list[float | None]]:
     found: dict[str, list[float | None]] = {}
     for step in result.steps:
-        found.setdefault(step.says, []).append(step.at)
+        found.setdefault(step.step, []).append(step.at)
     return found
 
 
@@ -146,7 +147,7 @@ ends: 16m30s
 """,
     )
     assert result.seconds == 16 * 60 + 30
-    assert [one.ok for one in result.findings] == [True, True]
+    assert [one.ok for one in result.expectations] == [True, True]
     assert result.failures == (
         "line 11: wait never happened: the scenario ended before 'restart' was over",
         "line 12: wait never happened: it was due after 20 min, and the scenario ended before",
@@ -292,7 +293,7 @@ expect:
         Client(service, approves=True),
     )
     restart = "Reboot of web_1"
-    assert [one.says for one in result.findings if not one.ok] == [
+    assert [one.message for one in result.expectations if not one.ok] == [
         f"{restart}: web_0 approved it first, and not one of its own machines (web_1)",
         f"{restart}: web_1 never approved it, but web_0 did",
         f"{restart}: it was approved 0 s after it could be seen, by web_0",
@@ -315,7 +316,7 @@ expect: [{event: restart, in-time: true}, {event: restart, seen: {within: 5s}}]
 """,
         lambda: None,
     )
-    assert [one.says for one in result.findings] == [
+    assert [one.message for one in result.expectations] == [
         "Reboot of web_0: web_0 never saw it",
         "Reboot of web_0: web_0 never saw it",
     ]
@@ -335,7 +336,7 @@ expect: [{event: restart, in-time: true}, {event: restart, seen: {within: 5s}}]
         client,
     )
     late = "15 min after it could be seen"
-    assert [one.says for one in result.findings] == [
+    assert [one.message for one in result.expectations] == [
         f"Reboot of web_0: web_0 saw it only when it had started {late}",
         f"Reboot of web_0: web_0 saw it {late}; within 5 s was expected",
     ]
@@ -350,35 +351,36 @@ expect: [no-complaints, {complaints: [missing-header]}]
 """,
         lambda: service.request("web_0", "GET", "/metadata/scheduledevents?api-version=2020-07-01"),
     )
-    assert result.findings[0].says.startswith("web_0: missing-header: ")
-    assert [one.ok for one in result.findings] == [False, True]
+    assert result.expectations[0].message.startswith("web_0: missing-header: ")
+    assert [one.ok for one in result.expectations] == [False, True]
 
 
 def test_nobody_asks_and_nothing_is_played(service: Service) -> None:
     text = HEAD + "timeline: [{at: 10s, do: restart, machine: web_0}]\nexpect: [no-complaints]"
     result = service.play_scenario(parse(text), wait=0.05)
-    assert result.failures == ("web_0 did not ask for events within 0.05 s",)
-    assert result.findings == ()
+    assert result.failures == ("web_0 did not poll for events within 0.05 s",)
+    assert result.expectations == ()
     assert service.events == []
 
 
 def test_whoever_asks_in_a_wrong_way_is_told_so() -> None:
     class Headless:
-        def start(self, service: Service) -> None:
-            service.request("web_0", "GET", "/metadata/scheduledevents?api-version=2020-07-01")
+        def start(self, session: Session) -> None:
+            assert isinstance(session, Service)
+            session.request("web_0", "GET", "/metadata/scheduledevents?api-version=2020-07-01")
 
-        def trouble(self) -> str:
+        def problem(self) -> str:
             return ""
 
-        def left(self, machine: str) -> str:
+        def exit_of(self, machine: str) -> str:
             return ""
 
         def end(self) -> tuple[Ended, ...]:
             return ()
 
     text = HEAD + "timeline: [{at: 10s, do: restart, machine: web_0}]"
-    result = run(parse(text), program=Headless(), wait=0.05)
-    assert result.failures == ("web_0 asked, but not so that it got events; see the verdict",)
+    result = run_scenario(parse(text), program=Headless(), wait=0.05)
+    assert result.failures == ("web_0 sent requests, but none that got events; see the verdict",)
     assert [one.rule for one in result.verdict.wrong] == ["missing-header"]
 
 
@@ -395,7 +397,7 @@ expect: [{event: restart, approved: true}, {event: restart, finished: true}, {co
     failed = [case.get("name") for case in suite if case.find("failure") is not None]
     assert failed == ["restart is approved"]
     assert float(suite.get("time", "")) < result.seconds, "it is real time that CI adds up"
-    assert result.findings[2].says == "no command was run, so this was not looked at"
+    assert result.expectations[2].message == "no command was run, so this was not checked"
     assert result.as_dict()["ok"] is False
 
 
@@ -431,7 +433,7 @@ expect: [{event: restart, approved: {within: 1m}}, {event: restart, finished: tr
         found.append(service)
         client.append(Client(service, approves=True))
 
-    result = run(parse(HEAD + text), speed=20_000, client=ask, prepared=prepared)
+    result = run_scenario(parse(HEAD + text), speed=20_000, client=ask, on_ready=prepared)
     assert result.check().ok
     assert client[0].saw[0] == ("Reboot", "Scheduled")
 

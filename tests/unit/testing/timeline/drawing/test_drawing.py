@@ -169,7 +169,7 @@ def test_of_many_that_are_struck_the_one_that_asks_is_drawn() -> None:
 def test_an_event_seen_the_moment_it_is_announced_has_a_bar() -> None:
     lanes = Lanes.of([step("raise", 0)])
     assert spans(svg(lanes), "unseen") == [("2027-01-15 08:00:00Z", "2027-01-15 08:00:00Z")]
-    lanes.hear(poll("web_0", 0, shown()))
+    lanes.add(poll("web_0", 0, shown()))
     assert len(spans(svg(lanes), "seen")) == 1
 
 
@@ -294,12 +294,12 @@ def test_the_live_picture_changes_with_what_is_heard() -> None:
     console.print(picture)
     assert "nothing has happened yet" in out.getvalue()
     for line in COURSE[:2]:
-        lanes.hear(line)
+        lanes.add(line)
     console.print(picture)
     assert "░" in out.getvalue()
     assert "█" not in out.getvalue()
     for line in COURSE[2:]:
-        lanes.hear(line)
+        lanes.add(line)
     console.print(picture)
     assert "█" in out.getvalue()
 
@@ -319,9 +319,9 @@ def test_the_live_picture_fits_on_the_screen(height: int) -> None:
 def test_it_can_be_drawn_by_whoever_is_told_of_a_change() -> None:
     lanes: Lanes
     drawn: list[str] = []
-    lanes = Lanes(tell=lambda *_: drawn.append(text(lanes)))
+    lanes = Lanes(on_change=lambda *_: drawn.append(text(lanes)))
     for line in COURSE:
-        lanes.hear(line)
+        lanes.add(line)
     assert len(drawn) == 6
 
 

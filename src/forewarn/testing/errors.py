@@ -1,4 +1,4 @@
-"""What a test is told when the service, or the kit, would not do what it asked for."""
+"""The test kit's exception, and turning the service's refusals into it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from forewarn.core import Refused
 
 
 class RefusedByService(Exception):
-    """The service would not do it; the message is what an operator would have read."""
+    """The service, or the kit, refused to do it; the message is what an operator would read."""
 
 
 def allowed(outcome: Any) -> Any:
-    """What came of it, unless it was refused."""
+    """Return the outcome, or raise RefusedByService if it is a refusal."""
     if isinstance(outcome, Refused):
         raise RefusedByService(outcome.says)
     return outcome

@@ -1,0 +1,265 @@
+"""`Session`: a node running in a thread and event loop of its own, and how other threads use it.
+
+Everything that needs a running service without making one takes a `Session`: the kit's handles and
+the scenario player. It runs work in the service's loop, refuses work from the wrong thread or
+process and before the start or after the stop, and knows the addresses and the verdict. What a
+test can do with a service is `kit`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import warnings
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar
+
+from forewarn.node import Address, Node
+from forewarn.support import guard
+from forewarn.testing.errors import RefusedByService
+from forewarn.verdict.verdict import Verdict
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LOOPBACK = Address("127.0.0.1", 0)
+NOT_YET = "this service has not started; use it inside 'with Service() as service:'"
+STOPPED = "this service has stopped; use it inside its 'with' block"
+ONCE = "a service can be started once; make another with Service()"
+FORKED = (
+    "this process is a fork of the one that runs the service; use its sockets"
+    " (take machine.url before the fork)"
+)
+OWN_THREAD = "this is the service's own thread, which cannot wait for itself; use another thread"
+NOT_OBSERVED = "polls answered by the fast path are not observed; use front=False"
+STOP_WITHIN = 15.0  # seconds for the service's thread to end, which takes a millisecond
+
+_caller: ContextVar[str] = ContextVar("forewarn_caller", default="")
+
+
+def caller_id() -> str:
+    """Identify the running task, or else the thread.
+
+    A caller that plays a clock sends no requests meanwhile, and so the clock must not wait for it.
+    """
+    if identity := _caller.get():
+        return identity
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no loop in this thread
+        task = None
+    return f"task {id(task)}" if task is not None else f"thread {threading.get_ident()}"
+
+
+@contextmanager
+def same_caller() -> Iterator[None]:
+    """Let threads that this task starts in the block count as the task itself."""
+    token = _caller.set(caller_id())
+    try:
+        yield
+    finally:
+        _caller.reset(token)
+
+
+class Session:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop  # from the start on
+        self._process = os.getpid()
+        self._stopped = False
+        self._submitting = threading.Lock()  # nothing is submitted to a loop that is stopping
+
+    @property
+    def node(self) -> Node:
+        """The running node, for tests that need more than the kit offers."""
+        if self._thread is None:
+            raise RefusedByService(NOT_YET)
+        return self._node
+
+    def __enter__(self) -> Self:
+        if self._thread is not None:
+            raise RefusedByService(ONCE)
+        self._process = os.getpid()
+        loop = self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=_run_loop, args=(loop,), name="forewarn", daemon=True
+        )
+        self._thread.start()
+        try:
+            self.run(self._node.__aenter__())
+            self._on_start()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        if self._stopped or os.getpid() != self._process:  # a fork does not stop its parent's
+            return
+        try:
+            self.run(self._node.__aexit__(kind, value, tb))
+        finally:
+            self._end()
+
+    async def __aenter__(self) -> Self:
+        return await self.aio(self.__enter__)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        await self.aio(self.__exit__, kind, value, tb)
+
+    def __del__(self) -> None:
+        loop = self.__dict__.get("_loop")
+        if loop is None or self._stopped or os.getpid() != self._process:
+            return
+        warnings.warn(f"{self!r} was never stopped", ResourceWarning, stacklevel=1, source=self)
+        asyncio.run_coroutine_threadsafe(_abandon(self._node, loop), loop)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the service's loop and wait for its result."""
+        future = self.submit(work)
+        try:
+            return future.result()
+        except CancelledError:
+            if self._stopped:  # meanwhile
+                raise RefusedByService(STOPPED) from None
+            raise
+        except BaseException:  # also Ctrl-C: the result is not wanted any more
+            future.cancel()
+            raise
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine in the service's loop without waiting for it."""
+        problem = self._problem()
+        if not problem:
+            with self._submitting:
+                if not self._stopped:
+                    return asyncio.run_coroutine_threadsafe(work, self._loop)
+        work.close()
+        raise RefusedByService(problem or STOPPED)
+
+    def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function in the service's loop, so that nothing changes meanwhile."""
+
+        async def called() -> T:
+            return function(*args, **kwargs)
+
+        return self.run(called())
+
+    async def aio(self, verb: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call any function of the kit in a thread and await it, so that the test's own loop, and
+        the client under test in it, keeps running: `await service.aio(service.clock.play, "15m")`.
+        """
+        with same_caller():
+            return await asyncio.to_thread(verb, *args, **kwargs)
+
+    def settle(self) -> None:
+        """Wait until everything that has been set in motion has happened."""
+        self.run(self.node.ledger.idle())
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """The loopback address of each machine, by its name."""
+        groups = self.call(lambda: list(self.node.machine_index.groups()))
+        return {machine.name: machine.addresses[0] for g in groups for machine in g.machines}
+
+    def address(self, machine: str) -> str:
+        """Return the loopback address of a machine: a request sent there comes from it."""
+        machine_index = self.node.machine_index
+        place = self.call(machine_index.machine, machine)
+        if place is None:
+            hint = 'there are none yet; make some: service.scale_set("web", 3)'
+            message = machine_index.unknown_machine(machine)
+            raise RefusedByService(
+                message if machine_index.count else f"no machine '{machine}': {hint}"
+            )
+        return place[1].addresses[0]
+
+    def url(self, machine: object = None) -> str:
+        """Return the URL of the endpoint, or of the endpoint as one machine reaches it.
+
+        The sockets are opened by the first call.
+        """
+        if not self.node.open_to_all:
+            self.run(self.node.let_guests_in(LOOPBACK))
+        if machine is None:
+            return self.node.metadata_url
+        port = self.node.metadata_url.rpartition(":")[2]
+        return f"http://{self.address(str(machine))}:{port}"
+
+    @property
+    def control_url(self) -> str:
+        """The URL of the control API, whose socket is opened by the first use."""
+        if not self.node.control_url:
+            self.run(self.node.let_operators_in(LOOPBACK))
+        return self.node.control_url
+
+    def verdict(self) -> Verdict:
+        """Return what the machines' clients have done so far, and what was wrong with it."""
+        if self.node.observer is None:
+            raise RefusedByService(NOT_OBSERVED)
+        self.settle()
+        return self.call(self.node.observer.verdict)
+
+    def _on_start(self) -> None:
+        """Called when the node is running and before anything else uses it."""
+
+    def _problem(self) -> str:
+        if self._thread is None:
+            return NOT_YET
+        if self._stopped:
+            return STOPPED
+        if os.getpid() != self._process:
+            return FORKED
+        if threading.current_thread() is self._thread:
+            return OWN_THREAD
+        return ""
+
+    def _end(self) -> None:
+        assert self._thread is not None
+        with self._submitting:
+            self._stopped = True
+            self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(STOP_WITHIN)
+        if self._thread.is_alive():  # a daemon thread does no harm, so warn instead of waiting
+            warnings.warn(f"{self!r} does not stop", ResourceWarning, stacklevel=3)
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+        loop.run_until_complete(_cancel_all())
+    finally:
+        loop.close()
+
+
+async def _cancel_all() -> None:
+    """Cancel every task, so that no thread waits for one forever; then deliver what is done."""
+    while left := asyncio.all_tasks() - {asyncio.current_task()}:
+        for task in left:
+            task.cancel()
+        await asyncio.wait(left)
+    await guard.pause(0)
+
+
+async def _abandon(node: Node, loop: asyncio.AbstractEventLoop) -> None:
+    """Stop a session that was garbage-collected without being stopped."""
+    try:
+        await node.__aexit__(None, None, None)
+    finally:
+        loop.stop()
