@@ -2,7 +2,9 @@
 #
 #   make dev     run the service on loopback with a sample fleet
 #   make test    everything that a change must pass
+#   make check   what to run after every change: lint, and the tests that start no processes
 #   make lint    the part of it that only reads
+#   make conformance ENDPOINT=http://HOST:PORT    hold any endpoint to the wire contract
 #   make fuzz    look for requests that two ways of answering take differently
 #   make bench   measurements, never part of the tests (BENCH=poll, platform, kit or agent)
 #   make docs    the documentation as a site, in site/
@@ -18,11 +20,14 @@ DEV_ARGS ?=
 BENCH_PYTHON ?= $(firstword $(wildcard /usr/bin/python3) $(PYTHON))
 BENCH ?= poll
 BENCH_ARGS ?=
+CHECKED := tests/unit tests/ports tests/wire tests/integration
+ENDPOINT ?=
+CONFORMANCE_ARGS ?=
 
 # What is compiled once need not be compiled again by every process that the tests start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: dev test packages collected lint fuzz bench docs deb lock clean
+.PHONY: dev check conformance test packages collected lint fuzz bench docs deb lock clean
 
 dev: $(VENV)/.ready
 	@exec $(BIN)/forewarn dev $(DEV_ARGS)
@@ -30,6 +35,15 @@ dev: $(VENV)/.ready
 test:
 	@$(MAKE) --jobs 2 --output-sync --no-print-directory lint packages collected
 	tools/run-tests $(BIN)/pytest
+
+check: $(VENV)/.ready
+	@$(MAKE) --jobs 2 --output-sync --no-print-directory lint collected
+	HYPOTHESIS_PROFILE=check tools/run-tests $(BIN)/pytest $(CHECKED)
+
+# The tests of the wire contract that need nothing but an address, at that address and no other.
+conformance: $(VENV)/.ready
+	@test -n "$(ENDPOINT)" || { echo "make conformance: pass ENDPOINT=http://HOST:PORT" >&2; exit 2; }
+	$(BIN)/pytest tests/wire --endpoint "$(ENDPOINT)" $(CONFORMANCE_ARGS)
 
 # What the tests need beside Python: one after the other, as Debian installs one at a time.
 packages: $(CLIENTS)/.ready

@@ -95,4 +95,7 @@ def _an_interrupt_interrupts() -> None:
 
 settings.register_profile("forewarn", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("forewarn"), derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") == "true" else "forewarn")
+settings.register_profile("check", settings.get_profile("forewarn"), max_examples=25)
+settings.load_profile(
+    os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") == "true" else "forewarn")
+)

@@ -15,7 +15,7 @@ import msgspec
 from forewarn.metadata.endpoint.callers import Identity
 from forewarn.node import Node
 from forewarn.testing import Service
-from helpers.raw_http import Line, Raw, request
+from helpers.raw_http import Line, Place, Raw, request
 
 PATH = "/metadata/scheduledevents"
 NEWEST = "2020-07-01"
@@ -42,35 +42,24 @@ REASONED = re.compile(rb'\{"error":"Bad request\. [^"]+"\}')  # a 400 with words
 GUID = re.compile(r"[0-9A-F]{8}-[0-9A-F]{4}-[0-9A-F]{4}-[0-9A-F]{4}-[0-9A-F]{12}")
 
 
-class Guest:
-    """A machine, as one sees it who sits in it."""
+class Caller:
+    """Whoever asks an endpoint: the requests that can be made there, and what they are answered."""
 
-    def __init__(self, service: Service, name: str) -> None:
-        self.service = service
-        self.name = name
+    name: str  # of the machine, as the instance metadata have it
 
     @property
-    def place(self) -> tuple[str, int]:
-        """Where it asks: at an address of its own, or all at one if they are known by their
-        source."""
-        if self.source:
-            return "127.0.0.1", port_of(self.service)
-        return self.address, port_of(self.service)
+    def place(self) -> Place:
+        raise NotImplementedError
 
     @property
     def source(self) -> str | None:
-        known = self.service.node.config.identity is Identity.SOURCE
-        return self.address if known else None
+        """The address that is asked from, where that matters."""
+        return None
 
     @property
-    def address(self) -> str:
-        """A machine that nobody knows any more asks from where it always did."""
-        node = self.service.node
-        if found := node.machine_index.machine(self.name):
-            return found[1].addresses[0]
-        assert node.config.fleet is not None
-        (first,) = (m for m in node.config.fleet.machines if m.name == self.name)
-        return first.addresses[0]
+    def untouched(self) -> bytes:
+        """The newest version's document while nobody raises an event."""
+        raise NotImplementedError
 
     def line(self) -> Line:
         return Line(self.place, source=self.source)
@@ -95,12 +84,12 @@ class Guest:
         return answer.json()
 
     def incarnation(self) -> int:
-        found: int = self.document()["DocumentIncarnation"]
-        return found
+        incarnation: int = self.document()["DocumentIncarnation"]
+        return incarnation
 
     def events(self, version: str = NEWEST) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.document(version)["Events"]
-        return found
+        listed: list[dict[str, Any]] = self.document(version)["Events"]
+        return listed
 
     def statuses(self) -> dict[str, str]:
         """The status of every event listed, by its id."""
@@ -108,6 +97,59 @@ class Guest:
 
     def instance(self, path: str = "", query: str = "api-version=2021-02-01") -> Raw:
         return self.say(request("GET", f"/metadata/instance{path}?{query}", METADATA))
+
+
+class RemoteCaller(Caller):
+    """This machine, at an endpoint of which nothing is known but its address."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._untouched = self.get().body
+
+    @property
+    def place(self) -> Place:
+        return self._place
+
+    @property
+    def untouched(self) -> bytes:
+        return self._untouched
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.instance("/compute/name", "api-version=2021-02-01&format=text").text
+
+
+class Guest(Caller):
+    """A machine of a service under test."""
+
+    untouched = b'{"DocumentIncarnation":1,"Events":[]}'
+
+    def __init__(self, service: Service, name: str) -> None:
+        self.service = service
+        self.name = name
+
+    @property
+    def place(self) -> Place:
+        """Where it asks: at an address of its own, or all at one if they are known by their
+        source."""
+        if self.source:
+            return "127.0.0.1", port_of(self.service)
+        return self.address, port_of(self.service)
+
+    @property
+    def source(self) -> str | None:
+        known = self.service.node.config.identity is Identity.SOURCE
+        return self.address if known else None
+
+    @property
+    def address(self) -> str:
+        """A machine that nobody knows any more asks from where it always did."""
+        node = self.service.node
+        if located := node.machine_index.machine(self.name):
+            return located[1].addresses[0]
+        assert node.config.fleet is not None
+        (first,) = (m for m in node.config.fleet.machines if m.name == self.name)
+        return first.addresses[0]
 
 
 class Group:
@@ -140,7 +182,7 @@ class Groups:
     def awake(self) -> Group:
         """Enabled: its document is 1 and lists nothing."""
         group = self.asleep()
-        assert group[0].get().body == b'{"DocumentIncarnation":1,"Events":[]}'
+        assert group[0].get().body == Guest.untouched
         return group
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -20,22 +20,10 @@ from helpers.endpoint import (
     Guest,
     approval,
     events,
-    fleet_of,
 )
 from helpers.raw_http import HungUp, request
 
 COUNT = 70
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with Service(fleet_of(COUNT), sockets=True, front=True) as service:
-        yield service
-
-
-@pytest.fixture(scope="module")
-def groups(service: Service) -> Groups:
-    return Groups(service, COUNT)
 
 
 FORMS = {

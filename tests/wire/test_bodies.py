@@ -9,7 +9,7 @@ import pytest
 
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.testing import Service
-from helpers.endpoint import METADATA, NEWEST, Groups, Guest, approval, events, fleet_of
+from helpers.endpoint import METADATA, NEWEST, Caller, Groups, approval, events, fleet_of
 from helpers.raw_http import request
 
 COUNT = 8
@@ -23,21 +23,10 @@ def service() -> Iterator[Service]:
         yield service
 
 
-@pytest.fixture(scope="module")
-def groups(service: Service) -> Groups:
-    return Groups(service, COUNT)
-
-
-@pytest.fixture(scope="module")
-def guest(groups: Groups) -> Guest:
-    """Of a group that is enabled and has no events, for tests that change nothing."""
-    return groups.awake()[0]
-
-
 # Bodies without end.
 
 
-def test_a_body_that_says_it_is_too_large_is_refused_before_it_is_sent(guest: Guest) -> None:
+def test_a_body_that_says_it_is_too_large_is_refused_before_it_is_sent(guest: Caller) -> None:
     with guest.line() as line:
         line.send(request("POST", events(NEWEST), METADATA, "Content-Length: 65537"))
         answer = line.answer()
@@ -47,13 +36,13 @@ def test_a_body_that_says_it_is_too_large_is_refused_before_it_is_sent(guest: Gu
         assert line.over() == b""
 
 
-def test_it_is_not_asked_for_either(guest: Guest) -> None:
+def test_it_is_not_asked_for_either(guest: Caller) -> None:
     big = ("Content-Length: 1000000000", "Expect: 100-continue")
     answer = guest.say(request("POST", events(NEWEST), METADATA, *big))
     assert (answer.status, answer.interim) == (413, ())
 
 
-def test_a_body_in_chunks_that_becomes_too_large_is_refused(guest: Guest) -> None:
+def test_a_body_in_chunks_that_becomes_too_large_is_refused(guest: Caller) -> None:
     chunk = b"1000\r\n" + b" " * 4_096 + b"\r\n"
     with guest.line() as line:
         line.send(request("POST", events(NEWEST), METADATA, "Transfer-Encoding: chunked"))
@@ -82,12 +71,13 @@ def test_an_approval_may_come_in_chunks(groups: Groups, service: Service) -> Non
         assert line.answer().json()["Events"][0]["EventStatus"] == "Started"
 
 
+@pytest.mark.platform  # a setting: how long a body is waited for
 @pytest.mark.parametrize(
     ("length", "begin"),
     [("Content-Length: 100", b'{"StartRequests":'), ("Transfer-Encoding: chunked", b"1\r\n{\r\n")],
 )
 def test_a_body_that_does_not_arrive_is_not_waited_for(
-    guest: Guest, length: str, begin: bytes
+    guest: Caller, length: str, begin: bytes
 ) -> None:
     with guest.line() as line:
         line.send(request("POST", events(NEWEST), METADATA, length) + begin)
@@ -119,7 +109,7 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize("data", MALFORMED)
-def test_what_is_not_http_is_told_so_like_everybody_else(guest: Guest, data: bytes) -> None:
+def test_what_is_not_http_is_told_so_like_everybody_else(guest: Caller, data: bytes) -> None:
     with guest.line() as line:
         line.send(data)
         answer = line.answer()
@@ -161,7 +151,7 @@ def test_a_good_request_is_answered_as_such_whatever_follows_it(
 
 @pytest.mark.parametrize("after", [b"\0\r\n\r\n", b"garbage\r\n\r\n", b"BREW\r\n\r\n"])
 def test_every_request_before_garbage_is_answered_once_and_the_garbage_once(
-    guest: Guest, after: bytes
+    guest: Caller, after: bytes
 ) -> None:
     approve = request("POST", events(NEWEST), METADATA, body=approval("A"))
     with guest.line() as line:
@@ -170,7 +160,7 @@ def test_every_request_before_garbage_is_answered_once_and_the_garbage_once(
         assert line.over() == b""
 
 
-def test_an_odd_verb_between_good_requests_changes_nothing_for_them(guest: Guest) -> None:
+def test_an_odd_verb_between_good_requests_changes_nothing_for_them(guest: Caller) -> None:
     odd = request("BREW", events(NEWEST), METADATA)
     with guest.line() as line:
         line.send(GET + odd + GET)
@@ -183,7 +173,7 @@ def test_an_odd_verb_between_good_requests_changes_nothing_for_them(guest: Guest
             assert line.answer().status == 200
 
 
-def test_an_odd_verb_may_come_in_single_bytes_too(guest: Guest) -> None:
+def test_an_odd_verb_may_come_in_single_bytes_too(guest: Caller) -> None:
     with guest.line() as line:
         line.send_in_bytes(request("BREW", events(NEWEST), METADATA))
         answer = line.answer()

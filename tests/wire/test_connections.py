@@ -2,36 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from forewarn.testing import Service
-from helpers.endpoint import METADATA, NEWEST, Groups, Guest, approval, events, fleet_of
+from helpers.endpoint import METADATA, NEWEST, Caller, Groups, approval, events
 from helpers.raw_http import request
 
 COUNT = 20
 GET = request("GET", events(NEWEST), METADATA)
 
 
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with Service(fleet_of(COUNT), sockets=True, front=True) as service:
-        yield service
-
-
-@pytest.fixture(scope="module")
-def groups(service: Service) -> Groups:
-    return Groups(service, COUNT)
-
-
-@pytest.fixture(scope="module")
-def guest(groups: Groups) -> Guest:
-    """Of a group that is enabled and has no events, for tests that change nothing."""
-    return groups.awake()[0]
-
-
-def test_a_connection_is_kept(guest: Guest) -> None:
+def test_a_connection_is_kept(guest: Caller) -> None:
     with guest.line() as line:
         for _ in range(5):
             line.send(GET)
@@ -60,7 +41,7 @@ def test_it_is_kept_over_errors_and_approvals_too(groups: Groups, service: Servi
     assert guest.statuses() == {event.id: "Started"}
 
 
-def test_whoever_asks_for_one_answer_is_told_that_the_line_closes(guest: Guest) -> None:
+def test_whoever_asks_for_one_answer_is_told_that_the_line_closes(guest: Caller) -> None:
     with guest.line() as line:
         line.send(request("GET", events(NEWEST), METADATA, "Connection: close"))
         answer = line.answer()
@@ -69,7 +50,7 @@ def test_whoever_asks_for_one_answer_is_told_that_the_line_closes(guest: Guest) 
         assert line.over() == b""
 
 
-def test_an_old_client_gets_its_answer_and_the_line_closes(guest: Guest) -> None:
+def test_an_old_client_gets_its_answer_and_the_line_closes(guest: Caller) -> None:
     with guest.line() as line:
         line.send(GET.replace(b"HTTP/1.1", b"HTTP/1.0").replace(b"Host: 169.254.169.254\r\n", b""))
         answer = line.answer()
@@ -115,20 +96,20 @@ def test_a_request_may_come_in_single_bytes(groups: Groups, service: Service) ->
     assert guest.statuses() == {event.id: "Started"}
 
 
-def test_requests_may_be_sent_ahead_and_are_answered_in_order(guest: Guest) -> None:
+def test_requests_may_be_sent_ahead_and_are_answered_in_order(guest: Caller) -> None:
     with guest.line() as line:
         line.send(GET + request("GET", "/nothing", METADATA) + request("GET", events(NEWEST)) + GET)
         assert [line.answer().status for _ in range(4)] == [200, 404, 400, 200]
 
 
-def test_a_get_may_have_a_body_that_nobody_reads(guest: Guest) -> None:
+def test_a_get_may_have_a_body_that_nobody_reads(guest: Caller) -> None:
     with guest.line() as line:
         for _ in range(2):
             line.send(request("GET", events(NEWEST), METADATA, body=b"x" * 1_000))
             assert line.answer().status == 200
 
 
-def test_a_target_may_be_absolute(guest: Guest) -> None:
+def test_a_target_may_be_absolute(guest: Caller) -> None:
     target = "http://169.254.169.254" + events(NEWEST)
     assert guest.say(request("GET", target, METADATA)).status == 200
 
@@ -171,7 +152,7 @@ def test_a_client_may_send_the_body_without_waiting_for_it(
 
 
 @pytest.mark.parametrize("protocol", ["h2c", "websocket", "TLS/1.0"])
-def test_an_offer_to_speak_another_protocol_is_not_taken_up(guest: Guest, protocol: str) -> None:
+def test_an_offer_to_speak_another_protocol_is_not_taken_up(guest: Caller, protocol: str) -> None:
     offer = request(
         "GET",
         events(NEWEST),

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
 
 from forewarn.testing import Service
-from helpers.endpoint import GUID, VERSIONS, Groups, fleet_of
+from helpers.endpoint import GUID, VERSIONS, Groups
 
 COUNT = 30
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with Service(fleet_of(COUNT), sockets=True, front=True) as service:
-        yield service
-
-
-@pytest.fixture(scope="module")
-def groups(service: Service) -> Groups:
-    return Groups(service, COUNT)
 
 
 def test_it_is_compact_json_with_its_keys_in_order_and_no_newline(

@@ -44,11 +44,6 @@ def service() -> Iterator[Service]:
         yield service
 
 
-@pytest.fixture(scope="module")
-def groups(service: Service) -> Groups:
-    return Groups(service, COUNT)
-
-
 # Notice.
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from forewarn.testing import Service
-from helpers.endpoint import METADATA, NO_METADATA_HEADER, NOT_FOUND, Guest
+from helpers.endpoint import METADATA, NO_METADATA_HEADER, NOT_FOUND, Caller, Guest
 from helpers.raw_http import request
 
 FLEET = """
@@ -37,6 +37,7 @@ SENT_BY_CLIENTS = [
     "2021-12-13",
     "2025-04-07",
 ]
+GUEST = "web_0"
 TEXT = f"api-version={NEWEST}&format=text"
 
 
@@ -51,22 +52,22 @@ def spot(service: Service) -> Guest:
     return Guest(service, "web_0")
 
 
-def test_the_whole_tree(spot: Guest) -> None:
-    answer = spot.instance("", f"api-version={NEWEST}")
+def test_the_whole_tree(guest: Caller) -> None:
+    answer = guest.instance("", f"api-version={NEWEST}")
     assert answer.line == "HTTP/1.1 200 OK"
     assert answer.header("content-type") == "application/json; charset=utf-8"
     assert answer.header("server").startswith("IMDS/")
     tree = answer.json()
     assert list(tree) == ["compute", "network"]
-    assert tree["compute"]["name"] == "web_0"
+    assert tree["compute"]["name"] == guest.name
 
 
 @pytest.mark.parametrize("version", SENT_BY_CLIENTS)
 @pytest.mark.parametrize("format", ["", "&format=json", "&format=JSON"])
-def test_in_every_version_that_clients_ask_for(spot: Guest, version: str, format: str) -> None:
-    answer = spot.instance("", f"api-version={version}{format}")
+def test_in_every_version_that_clients_ask_for(guest: Caller, version: str, format: str) -> None:
+    answer = guest.instance("", f"api-version={version}{format}")
     assert answer.status == 200
-    assert answer.json()["compute"]["name"] == "web_0"
+    assert answer.json()["compute"]["name"] == guest.name
 
 
 @pytest.mark.parametrize(
@@ -155,8 +156,8 @@ def test_subtrees_and_indexes_are_paths(spot: Guest) -> None:
 
 
 @pytest.mark.parametrize("query", [f"api-version={NEWEST}", f"api-version={NEWEST}&format=json"])
-def test_a_leaf_is_text_only(spot: Guest, query: str) -> None:
-    answer = spot.instance("/compute/name", query)
+def test_a_leaf_is_text_only(guest: Caller, query: str) -> None:
+    answer = guest.instance("/compute/name", query)
     assert (answer.status, answer.body) == (400, b'{ "error": "Bad request" }')
     assert answer.header("content-type") == "application/json; charset=utf-8"
 
@@ -171,22 +172,22 @@ def test_a_leaf_is_text_only(spot: Guest, query: str) -> None:
         "/compute//name",
     ],
 )
-def test_an_element_that_is_not_there(spot: Guest, path: str) -> None:
+def test_an_element_that_is_not_there(guest: Caller, path: str) -> None:
     for query in (f"api-version={NEWEST}", TEXT):
-        answer = spot.instance(path, query)
+        answer = guest.instance(path, query)
         assert (answer.status, answer.body) == (404, NOT_FOUND)
 
 
-def test_a_field_newer_than_the_version_is_not_there(spot: Guest) -> None:
-    assert "tagsList" not in spot.instance("/compute", "api-version=2017-08-01").json()
-    assert spot.instance("/compute/tagsList", "api-version=2017-08-01").status == 404
+def test_a_field_newer_than_the_version_is_not_there(guest: Caller) -> None:
+    assert "tagsList" not in guest.instance("/compute", "api-version=2017-08-01").json()
+    assert guest.instance("/compute/tagsList", "api-version=2017-08-01").status == 404
 
 
 @pytest.mark.parametrize(
     "query", ["", "api-version=", "api-version=latest", "api-version=2020-07-01"]
 )
-def test_its_versions_are_its_own_and_so_are_the_newest_three(spot: Guest, query: str) -> None:
-    answer = spot.instance("", query)
+def test_its_versions_are_its_own_and_so_are_the_newest_three(guest: Caller, query: str) -> None:
+    answer = guest.instance("", query)
     assert answer.status == 400
     assert answer.body == (
         b'{"error":"Bad request. api-version is invalid or was not specified in the request.'
@@ -196,18 +197,18 @@ def test_its_versions_are_its_own_and_so_are_the_newest_three(spot: Guest, query
 
 
 @pytest.mark.parametrize("path", ["/metadata/instance", "/metadata/versions"])
-def test_the_rules_for_headers_hold_here_too(spot: Guest, path: str) -> None:
+def test_the_rules_for_headers_hold_here_too(guest: Caller, path: str) -> None:
     target = f"{path}?api-version={NEWEST}"
-    answer = spot.say(request("GET", target))
+    answer = guest.say(request("GET", target))
     assert (answer.status, answer.body) == (400, NO_METADATA_HEADER)
-    assert spot.say(request("GET", target, METADATA, "X-Forwarded-For: 10.0.0.1")).status == 400
-    assert spot.say(request("GET", f"{target}&a=1&a=1", METADATA)).status == 400
-    answer = spot.say(request("HEAD", target, METADATA), to_head=True)
+    assert guest.say(request("GET", target, METADATA, "X-Forwarded-For: 10.0.0.1")).status == 400
+    assert guest.say(request("GET", f"{target}&a=1&a=1", METADATA)).status == 400
+    answer = guest.say(request("HEAD", target, METADATA), to_head=True)
     assert (answer.status, answer.header("allow")) == (405, "GET")
 
 
-def test_the_versions_are_listed_in_ascending_order_and_need_no_version(spot: Guest) -> None:
-    answer = spot.say(request("GET", "/metadata/versions", METADATA))
+def test_the_versions_are_listed_in_ascending_order_and_need_no_version(guest: Caller) -> None:
+    answer = guest.say(request("GET", "/metadata/versions", METADATA))
     assert answer.status == 200
     assert answer.header("content-type") == "application/json; charset=utf-8"
     assert answer.body.startswith(b'{"apiVersions":["2017-03-01",')
@@ -217,12 +218,12 @@ def test_the_versions_are_listed_in_ascending_order_and_need_no_version(spot: Gu
     assert set(SENT_BY_CLIENTS) <= set(listed)
 
 
-def test_every_version_listed_is_taken(spot: Guest) -> None:
-    listed = spot.say(request("GET", "/metadata/versions", METADATA)).json()["apiVersions"]
+def test_every_version_listed_is_taken(guest: Caller) -> None:
+    listed = guest.say(request("GET", "/metadata/versions", METADATA)).json()["apiVersions"]
     for version in listed:
-        assert spot.instance("/compute", f"api-version={version}").status == 200
+        assert guest.instance("/compute", f"api-version={version}").status == 200
 
 
-def test_its_path_is_found_in_any_letter_case(spot: Guest) -> None:
-    answer = spot.say(request("GET", f"/Metadata/Instance?api-version={NEWEST}", METADATA))
+def test_its_path_is_found_in_any_letter_case(guest: Caller) -> None:
+    answer = guest.say(request("GET", f"/Metadata/Instance?api-version={NEWEST}", METADATA))
     assert answer.status == 200

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from forewarn.testing import Service
 from forewarn.testing.kit.service import RefusedByService
-from helpers.endpoint import Group, Groups, fleet_of
+from helpers.endpoint import Group, Groups
 
 COUNT = 40
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with Service(fleet_of(COUNT), sockets=True, front=True) as service:
-        yield service
-
-
-@pytest.fixture(scope="module")
-def groups(service: Service) -> Groups:
-    return Groups(service, COUNT)
 
 
 def waits(group: Group, id: str, service: Service) -> None:

@@ -26,11 +26,6 @@ def service() -> Iterator[Service]:
         yield service
 
 
-@pytest.fixture(scope="module")
-def groups(service: Service) -> Groups:
-    return Groups(service, COUNT)
-
-
 # The shell.
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
@@ -17,34 +16,15 @@ from helpers.endpoint import (
     PATH,
     REASONED,
     VERSIONS,
+    Caller,
     Groups,
-    Guest,
     approval,
     events,
-    fleet_of,
 )
 from helpers.raw_http import Raw, request
 
 JSON = "application/json; charset=utf-8"
-QUIET = b'{"DocumentIncarnation":1,"Events":[]}'
 COUNT = 12
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with Service(fleet_of(COUNT), sockets=True, front=True) as service:
-        yield service
-
-
-@pytest.fixture(scope="module")
-def groups(service: Service) -> Groups:
-    return Groups(service, COUNT)
-
-
-@pytest.fixture(scope="module")
-def guest(groups: Groups) -> Guest:
-    """Of a group that is enabled and has no events, for tests that change nothing."""
-    return groups.awake()[0]
 
 
 def standing(answer: Raw) -> None:
@@ -56,24 +36,24 @@ def standing(answer: Raw) -> None:
     assert answer.header("x-ms-request-id")
 
 
-def test_success(guest: Guest) -> None:
+def test_success(guest: Caller) -> None:
     answer = guest.get()
     assert answer.line == "HTTP/1.1 200 OK"
-    assert answer.body == QUIET
-    assert answer.header("content-length") == str(len(QUIET))
+    assert answer.body == guest.untouched
+    assert answer.header("content-length") == str(len(guest.untouched))
     standing(answer)
     assert sorted(answer.names) == sorted(
         ["content-type", "content-length", "date", "server", "x-ms-request-id", "etag"]
     )
 
 
-def test_the_date_is_the_services_own(guest: Guest, service: Service) -> None:
+def test_the_date_is_the_services_own(guest: Caller, service: Service) -> None:
     service.clock.advance("1h")
     now = service.clock.now
     assert guest.get().header("date") == f"{now:%a, %d %b %Y %H:%M:%S GMT}"
 
 
-def test_every_answer_has_an_id_of_its_own(guest: Guest) -> None:
+def test_every_answer_has_an_id_of_its_own(guest: Caller) -> None:
     asks = [
         request("GET", events(NEWEST), METADATA),
         request("GET", events(NEWEST)),
@@ -94,9 +74,9 @@ def test_every_answer_has_an_id_of_its_own(guest: Guest) -> None:
         "/Metadata/Scheduledevents",
     ],
 )
-def test_the_path_is_found_in_any_letter_case(guest: Guest, path: str) -> None:
+def test_the_path_is_found_in_any_letter_case(guest: Caller, path: str) -> None:
     answer = guest.say(request("GET", f"{path}?api-version={NEWEST}", METADATA))
-    assert (answer.status, answer.body) == (200, QUIET)
+    assert (answer.status, answer.body) == (200, guest.untouched)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +97,7 @@ def test_the_path_is_found_in_any_letter_case(guest: Guest, path: str) -> None:
         "/%00",
     ],
 )
-def test_any_other_path_is_not_found(guest: Guest, path: str) -> None:
+def test_any_other_path_is_not_found(guest: Caller, path: str) -> None:
     answer = guest.say(request("GET", path, METADATA))
     assert answer.line == "HTTP/1.1 404 Not Found"
     assert answer.body == NOT_FOUND
@@ -131,7 +111,7 @@ def test_any_other_path_is_not_found(guest: Guest, path: str) -> None:
         *("DESCRIBE", "PAUSE", "GET_PARAMETER"),  # of another protocol, but well-formed
     ],
 )
-def test_a_verb_that_is_not_taken_is_told_those_that_are(guest: Guest, verb: str) -> None:
+def test_a_verb_that_is_not_taken_is_told_those_that_are(guest: Caller, verb: str) -> None:
     answer = guest.say(request(verb, events(NEWEST), METADATA))
     assert answer.line == "HTTP/1.1 405 Method Not Allowed"
     assert answer.header("allow") == "GET, POST"
@@ -139,13 +119,13 @@ def test_a_verb_that_is_not_taken_is_told_those_that_are(guest: Guest, verb: str
     standing(answer)
 
 
-def test_a_verb_nobody_has_heard_of_is_not_taken_either(guest: Guest) -> None:
+def test_a_verb_nobody_has_heard_of_is_not_taken_either(guest: Caller) -> None:
     answer = guest.say(request("BREW", events(NEWEST), METADATA))
     assert answer.status == 405
     assert answer.header("allow") == "GET, POST"
 
 
-def test_head_is_not_taken_and_its_answer_has_no_body(guest: Guest) -> None:
+def test_head_is_not_taken_and_its_answer_has_no_body(guest: Caller) -> None:
     with guest.line() as line:
         line.send(request("HEAD", events(NEWEST), METADATA))
         answer = line.answer(to_head=True)
@@ -156,14 +136,14 @@ def test_head_is_not_taken_and_its_answer_has_no_body(guest: Guest) -> None:
 
 
 @pytest.mark.parametrize("path", ["/metadata/instance", "/metadata/versions"])
-def test_beside_the_events_only_get_is_taken(guest: Guest, path: str) -> None:
+def test_beside_the_events_only_get_is_taken(guest: Caller, path: str) -> None:
     answer = guest.say(request("POST", path, METADATA, body=b"{}"))
     assert (answer.status, answer.header("allow")) == (405, "GET")
 
 
 @pytest.mark.parametrize("value", ["10.0.0.1", "", "127.0.0.1, 10.0.0.1"])
 @pytest.mark.parametrize("name", ["X-Forwarded-For", "x-forwarded-for"])
-def test_what_was_forwarded_is_refused(guest: Guest, name: str, value: str) -> None:
+def test_what_was_forwarded_is_refused(guest: Caller, name: str, value: str) -> None:
     for method, body in (("GET", b""), ("POST", approval("A"))):
         data = request(method, events(NEWEST), METADATA, f"{name}: {value}", body=body)
         answer = guest.say(data)
@@ -184,7 +164,7 @@ def test_what_was_forwarded_is_refused(guest: Guest, name: str, value: str) -> N
         "Metadata:   true  ",
     ],
 )
-def test_the_metadata_header_is_known_in_any_case(guest: Guest, header: str) -> None:
+def test_the_metadata_header_is_known_in_any_case(guest: Caller, header: str) -> None:
     assert guest.say(request("GET", events(NEWEST), header)).status == 200
 
 
@@ -202,7 +182,7 @@ def test_the_metadata_header_is_known_in_any_case(guest: Guest, header: str) -> 
 )
 @pytest.mark.parametrize("version", VERSIONS)
 def test_without_it_a_get_is_refused_in_every_version(
-    guest: Guest, version: str, headers: list[str]
+    guest: Caller, version: str, headers: list[str]
 ) -> None:
     answer = guest.say(request("GET", events(version), *headers))
     assert answer.line == "HTTP/1.1 400 Bad Request"
@@ -249,7 +229,7 @@ def test_but_not_from_a_browser_nor_with_a_header_that_says_no(
         "api-version=2020-07-01&a&a",
     ],
 )
-def test_a_parameter_that_stands_twice_is_refused(guest: Guest, query: str) -> None:
+def test_a_parameter_that_stands_twice_is_refused(guest: Caller, query: str) -> None:
     answer = guest.say(request("GET", f"{PATH}?{query}", METADATA))
     assert answer.status == 400
     assert REASONED.fullmatch(answer.body)
@@ -266,9 +246,9 @@ def test_a_parameter_that_stands_twice_is_refused(guest: Guest, query: str) -> N
         "api-version=2020-07-01&%f0%28=%ff",
     ],
 )
-def test_parameters_nobody_knows_are_ignored(guest: Guest, query: str) -> None:
+def test_parameters_nobody_knows_are_ignored(guest: Caller, query: str) -> None:
     answer = guest.say(request("GET", f"{PATH}?{query}", METADATA))
-    assert (answer.status, answer.body) == (200, QUIET)
+    assert (answer.status, answer.body) == (200, guest.untouched)
 
 
 @pytest.mark.parametrize(
@@ -286,7 +266,7 @@ def test_parameters_nobody_knows_are_ignored(guest: Guest, query: str) -> None:
         "?format=json",
     ],
 )
-def test_the_version_is_mandatory_and_must_be_known(guest: Guest, query: str) -> None:
+def test_the_version_is_mandatory_and_must_be_known(guest: Caller, query: str) -> None:
     for data in (
         request("GET", PATH + query, METADATA),
         request("POST", PATH + query, METADATA, body=approval("A")),
@@ -297,7 +277,8 @@ def test_the_version_is_mandatory_and_must_be_known(guest: Guest, query: str) ->
         standing(answer)
 
 
-def test_nothing_is_throttled_unless_asked_for(guest: Guest) -> None:
+@pytest.mark.platform  # a setting
+def test_nothing_is_throttled_unless_asked_for(guest: Caller) -> None:
     with guest.line() as line:
         for _ in range(50):
             line.send(request("GET", events(NEWEST), METADATA))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
 
 from forewarn.testing import Service
-from helpers.endpoint import NEWEST, VERSIONS, Groups, Guest, approval, fleet_of
+from helpers.endpoint import GUID, NEWEST, VERSIONS, Caller, Groups, Guest, approval, fleet_of
 
 FLEET = """
 groups:
@@ -46,6 +47,7 @@ TYPES = {
     "2019-08-01": [*FIRST, "Preempt", "Terminate"],
     "2020-07-01": [*FIRST, "Preempt", "Terminate"],
 }
+FIRST_FIELDS = ["EventId", "EventStatus", "EventType", "ResourceType", "Resources", "NotBefore"]
 NEWER_FIELDS = {
     "2017-03-01": [],
     "2017-08-01": [],
@@ -56,6 +58,10 @@ NEWER_FIELDS = {
     "2020-07-01": ["Description", "EventSource", "DurationInSeconds"],
 }
 # The service begins on Fri, 15 Jan 2027 08:00:00 GMT; each is announced with an hour's notice.
+PREVIEW_TIMES = r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"  # empty once an event has started
+TIMES = r"|\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT"
+GUEST = "web_0"
+COUNT = 3  # groups beside those above
 PREVIEW_TIME, TIME = "2027-01-15T09:00:00Z", "Fri, 15 Jan 2027 09:00:00 GMT"
 
 
@@ -63,17 +69,12 @@ PREVIEW_TIME, TIME = "2027-01-15T09:00:00Z", "Fri, 15 Jan 2027 09:00:00 GMT"
 def service() -> Iterator[Service]:
     """Every machine of `NAMES` has one event of each type, in the order of the newest version."""
     with Service(
-        FLEET + "\n".join(fleet_of(3).splitlines()[1:]), sockets=True, front=True
+        FLEET + "\n".join(fleet_of(COUNT).splitlines()[1:]), sockets=True, front=True
     ) as service:
         for name, _ in NAMES:
             for type in TYPES[NEWEST]:
                 service.schedule(type, name, notice="1h", description="For a test.", duration=9)
         yield service
-
-
-@pytest.fixture(scope="module")
-def groups(service: Service) -> Groups:
-    return Groups(service, 3)
 
 
 def expected(version: str, name: str, ids: dict[str, str]) -> bytes:
@@ -103,6 +104,21 @@ def test_every_version_shows_every_kind_of_machine_in_its_own_way(
     assert answer.status == 200
     shown = in_preview if version == "2017-03-01" else name
     assert answer.body == expected(version, shown, ids)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_version_has_its_own_fields_types_and_times(guest: Caller, version: str) -> None:
+    document = guest.document(version)
+    assert list(document) == ["DocumentIncarnation", "Events"]
+    assert type(document["DocumentIncarnation"]) is int
+    for event in document["Events"]:
+        assert list(event) == [*FIRST_FIELDS, *NEWER_FIELDS[version]]
+        assert GUID.fullmatch(event["EventId"])
+        assert event["EventStatus"] in ("Scheduled", "Started")
+        assert event["EventType"] in TYPES[version]
+        assert event["ResourceType"] == "VirtualMachine"
+        assert all(isinstance(name, str) for name in event["Resources"])
+        assert re.fullmatch(PREVIEW_TIMES if version == "2017-03-01" else TIMES, event["NotBefore"])
 
 
 def test_once_started_the_time_is_an_empty_string_in_every_version(
