@@ -165,6 +165,16 @@ def test_the_limits_are_those_of_the_code() -> None:
         assert in_words(type.traits.notice) in notices
 
 
+@pytest.mark.parametrize("page", sorted((DOCS / "contribute").glob("*.md")), ids=lambda p: p.name)
+def test_every_file_that_contributors_are_shown_exists(page: Path) -> None:
+    named = set(
+        re.findall(r"`((?:[a-z_]+/)+[a-z_]+(?:\.py|\.md|\.json|\.toml)?)`", page.read_text())
+    )
+    roots = (DOCS.parent / "src" / "forewarn", DOCS.parent)
+    missing = [name for name in named if not any((root / name).exists() for root in roots)]
+    assert missing == []
+
+
 def test_every_kind_of_record_is_documented() -> None:
     text = (DOCS / "operate" / "history.md").read_text()
     table = text.partition("| kind | what happened |")[2]
