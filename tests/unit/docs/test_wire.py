@@ -13,7 +13,7 @@ from forewarn.wire.versions import NEWEST, VERSIONS
 from helpers.paths import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "wire.md").read_text("utf-8")
-EXTENSIONS = {"BAD_TIMEOUT", "NOT_A_WORD"}  # answers on paths of our own
+EXTENSIONS = {"BAD_TIMEOUT", "BAD_READINESS"}  # answers on paths of our own
 SERVER = {"BUSY", "STOPPING", "NOT_TAKEN"}  # of the server as a whole: only their status is told
 PROBLEMS = {
     name: value
