@@ -163,7 +163,7 @@ class Node:
         self.feed = Feed(store)
         self.metrics = ServiceMetrics(store, self.feed, self.clock)
         sightings, ends = await resume(store, self.poll_index, self.clock)
-        self.clock.on_interruption(_tell)
+        self.clock.on_interruption(_log_interruption)
         self.writer = Writer(store, self.clock, config.rules, self.ledger)
         restored = await after_restore.take_up(store, self.writer, sightings, ends)
         self.tokens = Tokens(store, self.writer, self.poll_index)
@@ -172,7 +172,7 @@ class Node:
             config, store, self.clock, self.writer.now, self.observer, self._stack
         )
         driver = self.driver = self._driver or make_driver(config, trace, self._stack)
-        tasks = self._tasks = guard.Tasks(_surprise)
+        tasks = self._tasks = guard.Tasks(_log_failed_task)
         self._stack.push_async_callback(tasks.end)
         self.host_index = HostIndex(store)
         self.executor = Executor(
@@ -232,7 +232,9 @@ class Node:
         self.holding = DelayedAnswers(self.clock, self.scheduler, self.ledger)
         answering: MetadataApp | FaultInjection = self.endpoint
         if config.faults and config.identity is Identity.SOURCE:
-            log.warning("faults are allowed: admins can make things go wrong on purpose")
+            log.warning(
+                "fault injection is enabled: admins can make requests and events fail on purpose"
+            )
         if config.faults:
             answering = FaultInjection(self.endpoint, self.faults, event_faults, self.holding)
         self.app: Any = Recorder(answering, seats, upstream, trace) if trace else answering
@@ -253,7 +255,7 @@ class Node:
             store, self.scheduler, self.writer, self._guests_trouble, self._driver_trouble
         )
         tasks.start(self.scheduler.run(), "scheduler")
-        tasks.start(self.health.keep_looking(tasks), "health")
+        tasks.start(self.health.keep_checking(tasks), "health")
         tasks.start(saver.keep_saving(), "saver")
         tasks.start(saver.keep_pruning(), "pruner")
         await self._listen(tasks)
@@ -408,9 +410,14 @@ class Node:
         return ["127.0.0.1", *(a for g in groups for m in g.machines for a in m.addresses)]
 
 
-def _tell(interruption: Interruption) -> None:
-    log.warning("time was interrupted", what=interruption.what, lost=interruption.lost / 1e6)
+def _log_interruption(interruption: Interruption) -> None:
+    log.warning(
+        "the service was interrupted: for start_grace, no event starts because its NotBefore has"
+        " passed",
+        why=interruption.what,
+        lost_seconds=interruption.lost / 1e6,
+    )
 
 
-def _surprise(name: str, error: BaseException) -> None:
-    log.error("a task died", task=name, exc_info=error)
+def _log_failed_task(name: str, error: BaseException) -> None:
+    log.error("a background task failed", task=name, exc_info=error)

@@ -138,4 +138,6 @@ async def apply_fleet(config: Config, fleet_apply: FleetApply, machines: Machine
             run=f"forewarn apply {config.fleet_file or 'FLEET.yaml'} --plan",
         )
     elif removed := outcome.machines.removed + outcome.hosts.removed:
-        log.warning("what the fleet file no longer names is removed", removed=removed)
+        log.warning(
+            "machines or hosts that the fleet file no longer names were removed", removed=removed
+        )

@@ -38,8 +38,8 @@ def now(service: Service) -> dict[str, float]:
 def test_the_fleet_is_counted_along_with_every_change(service: Service) -> None:
     client = ControlClient(service.control_url)
     before = now(service)
-    assert before['forewarn_machines{state="there"}'] == len(client.machines())
-    assert before["forewarn_seats"] == len(client.machines())
+    assert before['forewarn_machines{state="present"}'] == len(client.machines())
+    assert before["forewarn_callers"] == len(client.machines())
     assert before['forewarn_groups{enabled="false"}'] == len(client.groups())
     assert before['forewarn_hosts{health="healthy"}'] == len(client.hosts())
     service.get("web_0")
@@ -49,7 +49,7 @@ def test_the_fleet_is_counted_along_with_every_change(service: Service) -> None:
     after = now(service)
     assert after['forewarn_groups{enabled="true"}'] == 1
     assert after['forewarn_machines{state="gone"}'] == 1
-    assert after["forewarn_seats"] == before["forewarn_seats"] - 1
+    assert after["forewarn_callers"] == before["forewarn_callers"] - 1
     assert after['forewarn_hosts{health="failed"}'] == 1
     assert after['forewarn_hosts{health="healthy"}'] == len(client.hosts()) - 1
 
@@ -136,12 +136,12 @@ def test_a_store_that_fails_is_counted_and_seen() -> None:
             ControlClient(service.control_url).evict("web_2")
         found = now(service)
         assert found["forewarn_commit_failures_total"] == 1
-        assert found["forewarn_store_trouble"] == 1
+        assert found["forewarn_store_failing"] == 1
         assert found["forewarn_ready"] == 0
         assert found["forewarn_healthy"] == 1
         store.fails = False
         service.schedule("Reboot", "web_0")
-        assert now(service)["forewarn_store_trouble"] == 0
+        assert now(service)["forewarn_store_failing"] == 0
 
 
 def test_lost_time_and_rollouts_are_counted(service: Service) -> None:
@@ -150,7 +150,7 @@ def test_lost_time_and_rollouts_are_counted(service: Service) -> None:
     started = client.start_rollout(RolloutRequest(type="Reboot", groups=["web"]))
     client.on_rollout("pause", started.id, {})
     found = now(service)
-    assert found['forewarn_interruptions_total{what="stalled"}'] == 1
+    assert found['forewarn_interruptions_total{reason="stalled"}'] == 1
     assert found["forewarn_lost_seconds"] == 90
     assert found['forewarn_rollouts{state="paused"}'] == 1
     assert found["forewarn_overdue_seconds"] == 0
@@ -167,7 +167,7 @@ def test_numbers_go_on_after_a_restart_where_they_are_about_the_state(tmp_path: 
             'forewarn_events{state="scheduled",type="Reboot"}',
             'forewarn_notice_left_seconds{type="Reboot"}',
             'forewarn_groups{enabled="true"}',
-            'forewarn_machines{state="there"}',
+            'forewarn_machines{state="present"}',
         ):
             assert after[name] == before[name], name
 
@@ -201,7 +201,7 @@ def test_a_scrape_walks_nothing() -> None:
     with Service(SAMPLE, sockets=True, front=True) as service:
         batch = Batch(START, entries=(Entry("large", machines),))
         service.run(service.node.store.transact(lambda _: batch))
-        assert now(service)['forewarn_machines{state="there"}'] > 50_000
+        assert now(service)['forewarn_machines{state="present"}'] > 50_000
         looked: list[str] = []
         group = service.node.store.groups["large"]
         fleet_counts = service.node.metrics.fleet_counts

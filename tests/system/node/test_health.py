@@ -24,6 +24,7 @@ from forewarn.service.engine.clock import VirtualClock
 from forewarn.service.telemetry import health
 from forewarn.store.port import StoreFailed
 from forewarn.store.sqlite.engine import SqliteStore
+from forewarn.support import guard
 from forewarn.testing import SAMPLE, Service
 from forewarn.testing.kit.service import START
 from helpers.polls import metrics, until
@@ -141,7 +142,10 @@ def test_the_log_says_when_a_part_fails_and_when_it_is_well_again(
     limited(service, 1_000_000)
     service.run(service.node.poll_index.save(service.node.writer.now()))
     until(lambda: len(told) == 2)
-    assert told == [("the service is not well", "state"), ("the service is well again", "state")]
+    assert told == [
+        ("a part of the service is failing", "state"),
+        ("a part of the service has recovered", "state"),
+    ]
 
 
 def test_the_log_says_when_a_part_fails_for_another_reason_but_not_how_long_it_lasts(
@@ -155,12 +159,15 @@ def test_the_log_says_when_a_part_fails_for_another_reason_but_not_how_long_it_l
 
     monkeypatch.setattr(health, "log", Log())
     well = service.node.health
-    reasons = ["1 of 3 workers are away", "2 of 3 workers are away", "no answer for 31 s"]
-    for why in (*reasons, "no answer for 32 s", "no answer for 33 s"):
+    reasons = ["1 of 3 workers are away", "2 of 3 workers are away"]
+    for why in reasons:
         monkeypatch.setattr(well, "_guests", lambda why=why: why)
-        well._tell()
-    assert told == reasons
-    monkeypatch.setattr(well, "_guests", lambda: "")
+        well._log_changes()
+    for seconds in (31, 32, 33):
+        asked = guard.monotonic() - seconds
+        monkeypatch.setattr(well, "_store_asked_at", asked)
+        well._log_changes()
+    assert told == [*reasons, "the store has not answered for 31 s"]
     monkeypatch.undo()
 
 
@@ -171,8 +178,8 @@ def test_a_scheduler_that_died_is_noticed(service: Service) -> None:
         await asyncio.wait([task])
 
     service.run(kill())
-    assert wrong(service, "healthz") == {"scheduler": "it does not run"}
-    assert wrong(service, "readyz") == {"scheduler": "it does not run"}
+    assert wrong(service, "healthz") == {"scheduler": "the scheduler is not running"}
+    assert wrong(service, "readyz") == {"scheduler": "the scheduler is not running"}
 
 
 def test_a_store_that_does_not_answer_and_what_it_keeps_waiting_are_noticed(
@@ -191,7 +198,7 @@ def test_a_store_that_does_not_answer_and_what_it_keeps_waiting_are_noticed(
         service._loop.call_soon_threadsafe(clock.set, START + 15 * 60 * 1_000_000)
         until(lambda: wrong(service, "healthz").keys() == {"store", "scheduler"})
         found = wrong(service, "healthz")
-        assert found["store"].startswith("no answer for ")
+        assert found["store"].startswith("the store has not answered for ")
         assert found["scheduler"].startswith("a deadline is overdue for ")
     finally:
         stuck.set()
@@ -221,7 +228,7 @@ def test_a_program_that_is_gone_makes_it_unready(tmp_path: Path) -> None:
 
 def test_from_the_first_moment_of_a_stop_on_it_is_not_ready(service: Service) -> None:
     service._loop.call_soon_threadsafe(service.node._stopping)
-    until(lambda: wrong(service, "readyz") == {"service": "it is being stopped"})
+    until(lambda: wrong(service, "readyz") == {"service": "the service is stopping"})
     assert wrong(service, "healthz") == {}
 
 

@@ -165,7 +165,7 @@ def test_a_full_disk_stops_decisions_and_nothing_else_and_only_while_it_is_full(
     with pytest.raises(ControlError, match="no copy could be made"):
         night.operator.backup(lambda _: None)
     assert night.told("a request could not be carried out") == 1
-    assert night.told("nothing more is recorded") == 1
+    assert night.told("the event trace can no longer be written") == 1
     disk.empty()
     assert night.approve(event) == 200  # without a restart
     (shown,) = night.poll()
@@ -294,7 +294,7 @@ def test_a_recording_that_found_no_room_ends_with_a_whole_line(tmp_path: Path) -
     argv = [sys.executable, "-c", RECORDED, str(tmp_path / "trace")]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    assert "nothing more is recorded" in done.stdout + done.stderr
+    assert "the event trace can no longer be written" in done.stdout + done.stderr
     (line,) = (tmp_path / "trace").read_text().splitlines()
     assert json.loads(line)["kind"] == "up"
 

@@ -90,7 +90,7 @@ def test_a_clock_that_was_ahead_for_a_moment_is_noticed_and_can_be_made_good(
         why = readiness(service)
         assert list(why) == ["clock"]
         assert "forewarn clock accept" in why["clock"]
-        until(lambda: "the service is not well" in service.log)
+        until(lambda: "a part of the service is failing" in service.log)
         assert [event["NotBefore"] for event in service.poll()["Events"]] == [promised]
         explained = service.get(f"/v1/events/{event}/explain")
         assert "clock" in [hold["kind"] for hold in explained["holds"]]

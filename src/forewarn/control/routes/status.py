@@ -26,7 +26,7 @@ from forewarn.control.http.context import Call, context
 from forewarn.control.http.operation import Operation
 from forewarn.control.routes.clock import clock_of
 from forewarn.control.schema import core as s
-from forewarn.service.telemetry.health import parts
+from forewarn.service.telemetry.health import with_ok
 from forewarn.service.telemetry.samples import Histograms, Kind, Sample
 
 CONTENT_TYPE = "text/plain; version=0.0.4"  # the charset is added when it is sent
@@ -109,7 +109,7 @@ def get_readiness() -> Response[s.HealthReport]:
 
 def _health_response(problems: dict[str, str]) -> Response[s.HealthReport]:
     failing = any(problems.values())
-    report = s.HealthReport(status="failing" if failing else "ok", parts=parts(problems))
+    report = s.HealthReport(status="failing" if failing else "ok", parts=with_ok(problems))
     return Response(report, status_code=503 if failing else 200, media_type="application/json")
 
 

@@ -232,5 +232,7 @@ async def _apply_fleet(node: Node, made: Config) -> list[str]:
             f" look at forewarn apply {made.fleet_file} --plan"
         ]
     if removed := done.machines.removed + done.hosts.removed:
-        log.warning("what the fleet file no longer names is removed", removed=removed)
+        log.warning(
+            "machines or hosts that the fleet file no longer names were removed", removed=removed
+        )
     return []

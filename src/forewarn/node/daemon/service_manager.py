@@ -76,4 +76,4 @@ def health_problem(node: Node) -> str:
 
 
 def _surprise(name: str, error: BaseException) -> None:
-    log.error("a task died", task=name, exc_info=error)
+    log.error("a background task failed", task=name, exc_info=error)

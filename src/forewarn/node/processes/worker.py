@@ -91,4 +91,4 @@ class Worker:
 
 
 def _surprise(name: str, error: BaseException) -> None:
-    log.error("a task died", task=name, exc_info=error)
+    log.error("a background task failed", task=name, exc_info=error)

@@ -30,6 +30,12 @@ MAX_CLOCK_STEP: Duration = 5 * MINUTE
 MAX_DOWNTIME: Duration = 30 * DAY
 LOOK_EVERY = 1.0  # seconds of guard time between looks at the wall clock while waiting
 
+# What interrupts the service, for the log; others are said by those who notice them.
+AWAY = "the service was away"
+STALLED = "the process stood still"
+STEPPED = "the wall clock was stepped"
+STEPPED_TOO_FAR = "the wall clock was stepped too far to be followed"
+
 
 class Interruption(msgspec.Struct, frozen=True):
     """The endpoint was away, or time jumped: `lost` of domain time passed unserved."""
@@ -113,7 +119,7 @@ class _Continuity:
     def _resume(self, at: Time, served_until: Time | None, lost: Duration) -> None:
         self._lost = lost
         if served_until is not None:
-            self._interrupted("the service was away", at, max(0, at - served_until))
+            self._interrupted(AWAY, at, max(0, at - served_until))
 
 
 class RealClock(_Continuity):
@@ -179,15 +185,15 @@ class RealClock(_Continuity):
             self._floor = expected
             self._doubt(wall, self._limits.step)
             lost = expected - before if passed > STALL else 0
-            self._interrupted("the wall clock was stepped too far to be followed", expected, lost)
+            self._interrupted(STEPPED_TOO_FAR, expected, lost)
             return self._floor
         # If the wall stepped back, time stands still until it has caught up: an instant that
         # guests were promised not to be disturbed before must not come early.
         self._floor = max(self._floor, wall)
         if abs(stepped) > STEP:
-            self._interrupted("the wall clock was stepped", self._floor, max(0, stepped))
+            self._interrupted(STEPPED, self._floor, max(0, stepped))
         elif passed > STALL:
-            self._interrupted("the process stood still", self._floor, max(0, self._floor - before))
+            self._interrupted(STALLED, self._floor, max(0, self._floor - before))
         return self._floor
 
     def _look_untrusted(self, wall: Time, passed: Duration, stepped: Duration) -> Time:
@@ -203,7 +209,7 @@ class RealClock(_Continuity):
             if abs(stepped) > STEP:
                 self._doubt(wall, self._most_ahead)
             if passed > STALL:
-                self._interrupted("the process stood still", self._floor, passed)
+                self._interrupted(STALLED, self._floor, passed)
         return self._floor
 
     def _is_off(self, ahead: Duration, most_ahead: Duration) -> bool:

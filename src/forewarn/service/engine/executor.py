@@ -71,7 +71,7 @@ class Executor:
         try:
             checked = await self._driver.check(self.task(event, together))
         except Exception as error:
-            log.warning("a driver could not be asked", **log_fields(event), why=repr(error))
+            log.warning("the driver's check failed", **log_fields(event), why=repr(error))
             return f"it could not be asked: {type(error).__name__}: {error}"
         return getattr(checked, "why", None)
 
@@ -154,7 +154,8 @@ class Executor:
         attempt = event.attempt.number if event.attempt else 0
         if isinstance(outcome, Unclear):
             log.warning(
-                "an event is held, since nobody knows whether it happened",
+                "it is unknown whether an event was carried out; it is held until an operator"
+                " decides",
                 **log_fields(event),
                 why=outcome.why,
                 run=f"forewarn event explain {event.id}",
@@ -171,7 +172,7 @@ class Executor:
             except StoreFailed as failure:
                 if times := self._not_stored.record():
                     log.error(
-                        "a driver's answer is not stored yet",
+                        "a driver's result could not be stored yet",
                         **log_fields(event),
                         why=str(failure),
                         times=times,
@@ -209,7 +210,7 @@ class Executor:
                 trouble, said = done.why, done.said
             except Exception as error:
                 trouble = f"{type(error).__name__}: {error}"
-                log.warning("a driver failed", **log_fields(event), why=trouble)
+                log.warning("the driver raised an error", **log_fields(event), why=trouble)
             task = msgspec.structs.replace(task, now=self._writer.now().at)  # that took its time
         match await self._observed(task):
             case Happened(moved=moved, said=seen):

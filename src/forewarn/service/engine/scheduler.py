@@ -105,7 +105,7 @@ class Scheduler:
             try:
                 await self._fire()
             except Exception:
-                log.exception("the scheduler stumbled, and goes on")
+                log.exception("unexpected error in the scheduler; all deadlines are read again")
                 await guard.pause(RETRY_AFTER)
                 self.reread()
             finally:
@@ -138,14 +138,17 @@ class Scheduler:
             try:
                 await call()
             except Exception:
-                log.exception("an alarm could not be answered", alarm=name)
+                log.exception("unexpected error in a scheduled call", alarm=name)
             return True
         try:
             decision = await self._writer.submit(name, Tick(seen=self._seen(name)))
         except Exception as failure:
             if times := self._not_kept.record():
                 log.error(
-                    "a deadline could not be kept yet", group=name, why=repr(failure), times=times
+                    "a deadline could not be processed yet",
+                    group=name,
+                    why=repr(failure),
+                    times=times,
                 )
             return False
         return isinstance(decision, Changes) and bool(decision.items)

@@ -152,7 +152,7 @@ class VirtualTime:
                 await self.play(min(LAST, self.clock.at + round(passed * speed * SECOND)))
         except Hung as hung:
             if not self._stopped:
-                log.error("the clock no longer runs", why=str(hung))
+                log.error("the virtual clock has stopped", why=str(hung))
 
 
 async def _ended(task: asyncio.Task[None] | None) -> None:

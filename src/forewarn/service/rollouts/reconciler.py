@@ -155,11 +155,11 @@ class RolloutReconciler:
                 try:
                     await self._once(id)
                 except StoreFailed as failure:
-                    log.error("a rollout waits for the store", rollout=id, why=str(failure))
+                    log.error("a rollout is waiting for the store", rollout=id, why=str(failure))
                     await guard.pause(RETRY_AFTER)
                     self._again.add(id)
                 except Exception as surprise:
-                    log.exception("a rollout stumbled", rollout=id)
+                    log.exception("unexpected error in a rollout", rollout=id)
                     await self._stumbled(id, surprise)
                 if id not in self._again:
                     return
@@ -174,7 +174,7 @@ class RolloutReconciler:
         if rollout is None or not rollout.going:
             return
         try:
-            await self._pause(rollout, f"the service stumbled over it: {surprise!r}")
+            await self._pause(rollout, f"unexpected error in the service: {surprise!r}")
         except StoreFailed:
             await guard.pause(RETRY_AFTER)
             self._again.add(id)
@@ -223,7 +223,7 @@ class RolloutReconciler:
         try:
             return await self._gates.ask(gate)
         except Exception as surprise:
-            log.exception("a gate could not be asked", gate=gate.named)
+            log.exception("unexpected error in a gate", gate=gate.named)
             return Answer(False, f"it could not be asked: {surprise!r}")
 
     async def _announce(self, rollout: Rollout, steps: Sequence[Step]) -> None:
@@ -262,7 +262,7 @@ class RolloutReconciler:
                 return CommitPlan()
             return CommitPlan(puts=[put(current, "paused", BY_ITSELF, paused=switch)])
 
-        log.warning("a rollout pauses itself", rollout=rollout.id, why=why)
+        log.warning("a rollout has paused itself", rollout=rollout.id, why=why)
         await self._writer.commit(plan)
 
     async def _end(self, rollout: Rollout, then: Next) -> None:

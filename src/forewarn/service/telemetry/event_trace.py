@@ -184,7 +184,9 @@ class FileEventTrace(EventTrace):
                 raise OSError(errno.ENOSPC, "there is no room for the whole line")
         except OSError as error:  # evidence is lost, but nobody is kept waiting for it
             self._broken = True
-            log.error("nothing more is recorded", file=self._file.name, why=str(error))
+            log.error(
+                "the event trace can no longer be written", file=self._file.name, why=str(error)
+            )
 
     def close(self) -> None:
         self._file.close()

@@ -1,7 +1,7 @@
-"""How many there are of everything, counted along with every commit and never by walking a fleet.
+"""Metrics of the fleet, counted with every commit instead of by walking through the fleet.
 
-Machines, groups, hosts, rollouts and events by what matters about them, and what has come of
-events since the process began. Names and ids are nobody's business here.
+The numbers of machines, groups, hosts, rollouts and events, and what has become of events since
+the process started. No name or id is ever a label.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class FleetCounts:
         self._groups: dict[str, tuple[tuple[Machine, ...], bool, int, int, int]] = {}
         self._enabled: Counter[bool] = Counter()
         self._machines: Counter[str] = Counter()
-        self._seats = 0
+        self._callers = 0
         self._hosts: dict[str, Health] = {}
         self._health: Counter[Health] = Counter()
         self._rollouts: dict[str, str] = {}
@@ -70,30 +70,30 @@ class FleetCounts:
     def readings(self, now: Time) -> Iterator[Sample | Histograms]:
         yield gauge(
             "forewarn_groups",
-            "Groups that have machines, by whether they are listening",
+            "Groups that have machines, by whether they listen",
             {("true",): self._enabled[True], ("false",): self._enabled[False]},
             "enabled",
         )
         yield gauge(
             "forewarn_machines",
-            "Machines of the inventory, by whether they are there",
-            {(state,): self._machines[state] for state in ("there", "gone")},
+            "Machines in the inventory, by whether they are present or gone",
+            {(state,): self._machines[state] for state in ("present", "gone")},
             "state",
         )
         yield gauge(
-            "forewarn_seats",
-            "Addresses under which machines may ask",
-            {(): self._seats},
+            "forewarn_callers",
+            "Addresses from which machines may query the endpoint",
+            {(): self._callers},
         )
         yield gauge(
             "forewarn_hosts",
-            "Hosts by their health",
+            "Hosts, by health",
             {(health.value,): self._health[health] for health in Health},
             "health",
         )
         yield gauge(
             "forewarn_rollouts",
-            "Rollouts that are remembered, by what has become of them",
+            "Rollouts in the state, by state",
             {(s,): list(self._rollouts.values()).count(s) for s in ROLLOUTS},
             "state",
         )
@@ -109,24 +109,24 @@ class FleetCounts:
         )
         yield gauge(
             "forewarn_events_held",
-            "Events of which nobody knows whether they were carried out: an operator has to say",
+            "Events of which it is unknown whether they were carried out",
             {(): len(self._held)},
         )
         yield gauge(
             "forewarn_notice_left_seconds",
-            "Until the first NotBefore of a scheduled event, by type; none if there is no event",
+            "Time until the first NotBefore of a scheduled event, by type",
             {(type,): left for type, left in self.notice_left(now)},
             "type",
         )
         yield Histograms(
             "forewarn_notice_seconds",
-            "The notice with which events were announced, by type",
+            "Notice with which events were announced, by type",
             ("type",),
             [((type,), spread) for type, spread in self._notice.items()],
         )
         yield counter(
             "forewarn_events_raised",
-            "Events that were announced, or struck, by type and source",
+            "Events that were announced, or started without notice, by type and source",
             {(t, s.value): self._raised[t, s.value] for t in TYPES for s in Source},
             "type",
             "source",
@@ -204,18 +204,18 @@ class FleetCounts:
             counted = (group.machines, group.enabled, *known[2:])
         else:
             alive = [machine for machine in group.machines if machine.alive]
-            seats = sum(len(machine.addresses) for machine in alive)
+            callers = sum(len(machine.addresses) for machine in alive)
             gone = len(group.machines) - len(alive)
-            counted = (group.machines, group.enabled, len(alive), gone, seats)
+            counted = (group.machines, group.enabled, len(alive), gone, callers)
         self._groups[group.name] = counted
         self._sum(counted, +1)
 
     def _sum(self, counted: tuple[tuple[Machine, ...], bool, int, int, int], sign: int) -> None:
-        _, enabled, alive, gone, seats = counted
+        _, enabled, alive, gone, callers = counted
         self._enabled[enabled] += sign
-        self._machines["there"] += sign * alive
+        self._machines["present"] += sign * alive
         self._machines["gone"] += sign * gone
-        self._seats += sign * seats
+        self._callers += sign * callers
 
     def _host(self, name: str, health: Health | None) -> None:
         before = self._hosts.pop(name, None)

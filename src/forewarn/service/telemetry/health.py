@@ -1,15 +1,16 @@
-"""Is the service well? Looked at once a second, so that whoever asks is answered at once.
+"""The health of the service, checked once a second, so that every request is answered at once.
 
-*Healthy* means that it works at all: if not, starting it anew is the remedy. *Ready* means that it
-can do what it is there for: if not, the reason lies elsewhere (a full disk, a worker that is away),
-and starting it anew would only take from guests what they still get. Reasons are for everybody to
-read, so they name no files; the log does.
+*Healthy* means that the service works at all: if not, restarting it helps. *Ready* means that it
+can do its work: if not, the reason lies elsewhere (a full disk, a worker that is away), and a
+restart would only take away from guests what they still get. Reasons are public, so they name no
+files; the log does.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
+
+import msgspec
 
 from forewarn.core.time import Time
 from forewarn.service.engine.scheduler import Scheduler
@@ -18,14 +19,25 @@ from forewarn.store.port import Store
 from forewarn.support import guard
 from forewarn.support.logs import logger
 
-LOOK_EVERY = 1.0  # seconds of guard time between two looks
-LOOP_PATIENCE = 10.0  # seconds since the last look after which the loop is said to stand still
+LOOK_EVERY = 1.0  # seconds of guard time between two checks
+LOOP_PATIENCE = 10.0  # seconds since the last check after which the loop counts as blocked
 OVERDUE_PATIENCE = 30.0  # seconds that a deadline may be overdue
-STORE_PATIENCE = 30.0  # seconds that the store may take to answer a question
-
-_LASTED = re.compile(r" for \d+ s$")
+STORE_PATIENCE = 30.0  # seconds that the store may take to answer
 
 log = logger("forewarn")
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """What is wrong with a part of the service; an empty text stands for nothing."""
+
+    text: str = ""
+    code: str = ""  # the same while the text only says for how much longer it has lasted
+
+    def same_as(self, other: Problem) -> bool:
+        return (self.code or self.text) == (other.code or other.text)
+
+
+OK = Problem()
 
 
 class ServiceHealth:
@@ -37,31 +49,32 @@ class ServiceHealth:
         guests: Callable[[], str],
         driver: Callable[[], str],
     ) -> None:
-        """`guests` and `driver` say what is wrong with the guests' endpoint and with whatever
-        carries events out; nothing, if all is well."""
+        """`guests` and `driver` return what is wrong with the guests' endpoint and with the driver,
+        or an empty string."""
         self._store = store
         self._scheduler = scheduler
         self._writer = writer
         self._guests = guests
         self._driver = driver
-        self._looked = guard.monotonic()
-        self._late: tuple[Time, float] | None = None  # which deadline, and since when we know
-        self._asked: float | None = None  # the store, that has not answered yet
-        self._said: dict[str, str] = {}
+        self._checked_at = guard.monotonic()
+        self._late: tuple[Time, float] | None = None  # which deadline, and when it was noticed
+        self._store_asked_at: float | None = None  # while it has not answered
+        self._logged: dict[str, Problem] = {}  # by part
         self.started = False
         self.stopping = False
 
-    async def keep_looking(self, tasks: guard.Tasks) -> None:
+    async def keep_checking(self, tasks: guard.Tasks) -> None:
         while True:
-            self.look(guard.monotonic())
-            if self._asked is None:
-                self._asked = guard.monotonic()
-                tasks.start(self._ask(), "asking the store")
-            self._tell()
+            self.check(guard.monotonic())
+            if self._store_asked_at is None:
+                self._store_asked_at = guard.monotonic()
+                tasks.start(self._ask_store(), "asking the store")
+            self._log_changes()
             await guard.pause(LOOK_EVERY)
 
-    def look(self, now: float) -> None:
-        self._looked = now
+    def check(self, now: float) -> None:
+        """Note that the loop runs, and which deadline is overdue."""
+        self._checked_at = now
         due = self._scheduler.oldest_due()
         if due is None or due > self._writer.now().at:
             self._late = None
@@ -69,80 +82,87 @@ class ServiceHealth:
             self._late = due, now
 
     def healthy(self) -> dict[str, str]:
-        """What is wrong, by part; nothing, if all is well with it."""
-        now = guard.monotonic()
-        return {
-            "loop": self._loop(now),
-            "scheduler": self._deadlines(now),
-            "store": self._answers(now),
-        }
+        """Return what is wrong, by part; an empty string if nothing is."""
+        return {part: problem.text for part, problem in self._health_problems().items()}
 
     def ready(self) -> dict[str, str]:
-        return {
-            "service": self._here(),
-            **self.healthy(),
-            "state": "the last write of the state has failed" if self._store.healthy() else "",
-            "guests": self._guests(),
-            "driver": self._driver(),
-            "clock": self._writer.now().clock_problem,
-        }
+        return {part: problem.text for part, problem in self._readiness_problems().items()}
 
-    def unwell(self, which: str) -> bool:
-        """Is it, as a whole: healthy, or ready?"""
+    def failing(self, which: str) -> bool:
+        """Is any part not `healthy`, or not `ready`?"""
         return any((self.ready() if which == "ready" else self.healthy()).values())
 
-    def _here(self) -> str:
+    def _health_problems(self) -> dict[str, Problem]:
+        now = guard.monotonic()
+        return {
+            "loop": self._loop_problem(now),
+            "scheduler": self._scheduler_problem(now),
+            "store": self._store_problem(now),
+        }
+
+    def _readiness_problems(self) -> dict[str, Problem]:
+        unwritable = "the last write of the state has failed"
+        return {
+            "service": Problem(self._phase()),
+            **self._health_problems(),
+            "state": Problem(unwritable if self._store.healthy() else ""),
+            "guests": Problem(self._guests()),
+            "driver": Problem(self._driver()),
+            "clock": Problem(self._writer.now().clock_problem),
+        }
+
+    def _phase(self) -> str:
         if self.stopping:
-            return "it is being stopped"
-        return "" if self.started else "it is being started"
+            return "the service is stopping"
+        return "" if self.started else "the service is starting"
 
-    def _loop(self, now: float) -> str:
-        stood = now - self._looked
-        return f"it has stood still for {stood:.0f} s" if stood > LOOP_PATIENCE else ""
+    def _loop_problem(self, now: float) -> Problem:
+        blocked = now - self._checked_at
+        if blocked <= LOOP_PATIENCE:
+            return OK
+        return Problem(f"the event loop has been blocked for {blocked:.0f} s", "blocked")
 
-    def _deadlines(self, now: float) -> str:
+    def _scheduler_problem(self, now: float) -> Problem:
         if not self._scheduler.running:
-            return "it does not run" if self.started else ""
-        if self._late is None or self._store.healthy():  # what cannot be stored cannot be done
-            return ""
+            return Problem("the scheduler is not running") if self.started else OK
+        if self._late is None or self._store.healthy():  # it cannot be processed without the store
+            return OK
         late = now - self._late[1]
-        return f"a deadline is overdue for {late:.0f} s" if late > OVERDUE_PATIENCE else ""
+        if late <= OVERDUE_PATIENCE:
+            return OK
+        return Problem(f"a deadline is overdue for {late:.0f} s", "overdue")
 
-    def _answers(self, now: float) -> str:
-        waited = 0.0 if self._asked is None else now - self._asked
-        return f"no answer for {waited:.0f} s" if waited > STORE_PATIENCE else ""
+    def _store_problem(self, now: float) -> Problem:
+        waited = 0.0 if self._store_asked_at is None else now - self._store_asked_at
+        if waited <= STORE_PATIENCE:
+            return OK
+        return Problem(f"the store has not answered for {waited:.0f} s", "silent")
 
-    async def _ask(self) -> None:
+    async def _ask_store(self) -> None:
         """Check the store in the thread that writes, which also checks that its files are there."""
         try:
             await self._store.keyed("", "")
             await self._store.check()
         except Exception as error:
-            log.debug("the store could not be asked", why=str(error))
+            log.debug("the store could not be checked", why=str(error))
         finally:
-            self._asked = None
+            self._store_asked_at = None
 
-    def _tell(self) -> None:
-        """In the log, whenever it changes while it should be well."""
+    def _log_changes(self) -> None:
         if not self.started or self.stopping:
             return
-        found = {part: says for part, says in self.ready().items() if part != "service"}
-        for part, says in found.items():
-            known = self._said.get(part, "")
-            if _reason(says) == _reason(known):
+        problems = self._readiness_problems()
+        del problems["service"]
+        for part, problem in problems.items():
+            if problem.same_as(self._logged.get(part, OK)):
                 continue
-            if says:
-                log.error("the service is not well", part=part, why=says)
+            if problem.text:
+                log.error("a part of the service is failing", part=part, why=problem.text)
             else:
-                log.info("the service is well again", part=part)
-        self._said = found
+                log.info("a part of the service has recovered", part=part)
+        self._logged = problems
 
 
-def _reason(says: str) -> str:
-    """Without how long it has lasted, which changes all the time."""
-    return _LASTED.sub("", says)
-
-
-def parts(said: Mapping[str, str]) -> dict[str, str]:
-    """For whoever reads it: what is well says so."""
-    return {part: says or "ok" for part, says in said.items()}
+def with_ok(problems: Mapping[str, str]) -> dict[str, str]:
+    """Return the reasons by part, with "ok" for a part that has none."""
+    return {part: reason or "ok" for part, reason in problems.items()}

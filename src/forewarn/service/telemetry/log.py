@@ -50,7 +50,7 @@ log = structlog.get_logger("forewarn")
 
 
 def _dropped(lines: int) -> None:
-    log.warning("lines of this log were dropped, since nobody read it", lines=lines)
+    log.warning("log lines were dropped because standard error was not read", lines=lines)
 
 
 _outlet = StderrWriter(_dropped)
@@ -102,7 +102,7 @@ class _Foreign(logging.Handler):
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - not our name
         with contextlib.suppress(Exception):
-            log.error("a library's words could not be told", logger=record.name)
+            log.error("a library's log record could not be formatted", logger=record.name)
 
 
 class ServiceLog:

@@ -1,7 +1,7 @@
-"""What the service measures of its own work: commits, driver calls, control calls, lost time.
+"""Metrics of the service's own work: commits, driver calls, control calls, lost time.
 
-Others tell it; it keeps the numbers and gives them as readings. How many there are of everything
-is `fleet_counts.py`; what guests ask for is counted by their face.
+The parts of the service report to it. Metrics of the fleet are `fleet_counts.py`; guests' requests
+are counted by the metadata endpoint.
 """
 
 from __future__ import annotations
@@ -13,7 +13,14 @@ from collections.abc import Iterator
 from forewarn import __version__
 from forewarn.core import Now
 from forewarn.core.time import SECOND, Time
-from forewarn.service.engine.clock import Clock, Interruption
+from forewarn.service.engine.clock import (
+    AWAY,
+    STALLED,
+    STEPPED,
+    STEPPED_TOO_FAR,
+    Clock,
+    Interruption,
+)
 from forewarn.service.engine.feed import Feed
 from forewarn.service.engine.scheduler import Scheduler
 from forewarn.service.telemetry.fleet_counts import FleetCounts
@@ -29,13 +36,13 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)  # works
 
 RESULTS = ("done", "again", "failed", "unclear")  # of an attempt
 INTERRUPTIONS = {
-    "the service was away": "away",
-    "the wall clock was stepped": "stepped",
-    "the wall clock was stepped too far to be followed": "stepped",
-    "the process stood still": "stalled",
+    AWAY: "away",
+    STEPPED: "stepped",
+    STEPPED_TOO_FAR: "stepped",
+    STALLED: "stalled",
 }
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
-REFUSED = (401, 403)  # to whoever has no token, or not the right one
+REFUSED = (401, 403)
 
 
 class ServiceMetrics:
@@ -58,19 +65,19 @@ class ServiceMetrics:
         store.measure(self.committed)
 
     def committed(self, seconds: float, works: int, commits: int, failure: str) -> None:
-        """A batch was made durable, or could not be."""
+        """Count a batch that was made durable, or could not be."""
         self._commit_times.add(seconds)
         self._batches.add(works)
         self._commits += 0 if failure else commits
         self._failures += bool(failure)
 
     def attempted(self, result: str, seconds: float) -> None:
-        """A driver was asked to carry an event out, and has answered."""
+        """Count an attempt of the driver to carry out an event."""
         self._attempts[result] += 1
         self._attempt_times.add(seconds)
 
     def called(self, method: str, status: int, seconds: float | None) -> None:
-        """A call of the control API was answered; without a time if it is one that lasts."""
+        """Count a request to the control API; without a time if it follows the feed."""
         kind = method if method in METHODS else "other"
         self._calls[kind, f"{status // 100}xx" if status else "none"] += 1
         if seconds is not None:
@@ -85,27 +92,33 @@ class ServiceMetrics:
         self, now: Now, scheduler: Scheduler, pruned: int, health: ServiceHealth
     ) -> Iterator[Sample | Histograms]:
         info: dict[tuple[str, ...], float] = {(__version__, platform.python_version()): 1.0}
-        yield gauge("forewarn_build_info", "Which forewarn this is", info, "version", "python")
+        yield gauge(
+            "forewarn_build_info", "Version of forewarn and of Python", info, "version", "python"
+        )
         for name, says in (
-            ("healthy", "Does the service work at all, as /healthz says?"),
-            ("ready", "Can it do what it is there for, as /readyz says?"),
+            ("healthy", "1 if the service is healthy, as /healthz reports"),
+            ("ready", "1 if the service is ready, as /readyz reports"),
         ):
-            yield gauge(f"forewarn_{name}", says, {(): float(not health.unwell(name))})
+            yield gauge(f"forewarn_{name}", says, {(): float(not health.failing(name))})
         yield from self.fleet_counts.readings(now.at)
         yield from self._of_commits()
         yield from self._of_calls()
         yield from self._of_feed()
         yield gauge(
             "forewarn_overdue_seconds",
-            "For how long the first deadline that was not kept is overdue; 0 if there is none",
+            "Time since the first deadline that has not been processed; 0 if there is none",
             {(): overdue(scheduler.oldest_due(), now)},
         )
-        yield gauge("forewarn_deadlines", "Groups and rollouts with one", {(): scheduler.deadlines})
+        yield gauge(
+            "forewarn_deadlines",
+            "Groups and rollouts that have a deadline",
+            {(): scheduler.deadlines},
+        )
         yield counter(
             "forewarn_interruptions",
-            "How often time was not served: the service was away, stood still, or the clock jumped",
+            "Interruptions of the service, by reason",
             {(w,): self._interruptions[w] for w in (*INTERRUPTIONS.values(), "other")},
-            "what",
+            "reason",
         )
         yield gauge(
             "forewarn_clock_trusted",
@@ -114,72 +127,82 @@ class ServiceMetrics:
         )
         yield gauge(
             "forewarn_lost_seconds",
-            "Time in which nobody served, over the life of the state",
+            "Time in which the service did not run, over the life of the state",
             {(): max(0, now.lost) / SECOND},  # negative if time was set back
         )
         yield gauge(
             "forewarn_state_bytes",
-            "Size of the state file and of what lies beside it until it is part of it",
+            "Size of the state file and its write-ahead log",
             {(): self._store.size()},
         )
         yield counter(
-            "forewarn_history_pruned", "Records of the history that were too old", {(): pruned}
+            "forewarn_history_pruned",
+            "Records removed from the history because of their age",
+            {(): pruned},
         )
 
     def _of_commits(self) -> Iterator[Sample | Histograms]:
-        yield counter("forewarn_commits", "Commits that are durable", {(): self._commits})
+        yield counter("forewarn_commits", "Durable commits", {(): self._commits})
         yield counter(
             "forewarn_commit_failures",
-            "Batches that could not be made durable; nothing of them happened",
+            "Batches that could not be made durable and had no effect",
             {(): self._failures},
         )
         yield spread(
-            "forewarn_commit_seconds", "How long a batch took to be durable", self._commit_times
+            "forewarn_commit_seconds", "Time until a batch was durable", self._commit_times
         )
         yield spread(
-            "forewarn_commit_batch", "Works that were decided for one batch", self._batches
+            "forewarn_commit_batch", "Requests that were decided in one batch", self._batches
         )
         yield gauge(
-            "forewarn_store_trouble",
-            "1 while the last write of the state has failed",
+            "forewarn_store_failing",
+            "1 if the last write of the state has failed",
             {(): float(bool(self._store.healthy()))},
         )
 
     def _of_calls(self) -> Iterator[Sample | Histograms]:
         yield counter(
             "forewarn_driver_attempts",
-            "Attempts at carrying an event out, by what the driver made of them",
+            "Attempts to carry out an event, by the driver's result",
             {(result,): self._attempts[result] for result in RESULTS},
             "result",
         )
         yield spread(
-            "forewarn_driver_seconds", "How long a driver took for one", self._attempt_times
+            "forewarn_driver_seconds",
+            "Time that the driver took for one attempt",
+            self._attempt_times,
         )
         yield counter(
             "forewarn_control_requests",
-            "Calls of the control API, by method and class of status",
+            "Requests to the control API, by method and class of status",
             dict(sorted(self._calls.items())),
             "method",
             "status",
         )
-        yield spread("forewarn_control_seconds", "How long they took", self._call_times)
+        yield spread(
+            "forewarn_control_seconds",
+            "Time that requests to the control API took",
+            self._call_times,
+        )
         yield counter(
             "forewarn_control_refused",
-            "Calls of whoever has no token (401), or not the right one (403)",
+            "Requests without a valid token (401) or without the required role (403)",
             {(str(status),): self._refused[status] for status in REFUSED},
             "status",
         )
 
     def _of_feed(self) -> Iterator[Sample]:
-        yield gauge("forewarn_commit", "The number of the newest commit", {(): self._store.seq})
-        yield gauge("forewarn_feed_streams", "Who follows the feed", {(): self._feed.followers})
+        yield gauge("forewarn_commit", "Number of the newest commit", {(): self._store.seq})
+        yield gauge(
+            "forewarn_feed_streams", "Clients that follow the feed", {(): self._feed.followers}
+        )
         yield gauge(
             "forewarn_feed_lag",
-            "Commits that whoever is furthest behind has not been sent",
+            "Commits that the slowest client of the feed has not been sent",
             {(): self._feed.lag},
         )
 
 
 def overdue(due: Time | None, now: Now) -> float:
-    """Seconds by which the first deadline has passed."""
+    """Return by how many seconds the first deadline has passed."""
     return 0.0 if due is None else max(0.0, (now.at - due) / SECOND)

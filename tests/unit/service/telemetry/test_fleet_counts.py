@@ -20,7 +20,7 @@ MACHINES = ("web_0", "web_1", "web_2", "sql-0", "sql-1", "jumpbox")
 STATE = (
     "forewarn_groups",
     "forewarn_machines",
-    "forewarn_seats",
+    "forewarn_callers",
     "forewarn_hosts",
     "forewarn_rollouts",
     "forewarn_events",

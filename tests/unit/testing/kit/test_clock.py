@@ -159,7 +159,7 @@ def test_a_clock_that_cannot_go_on_says_why(
         service.clock.resume()
         until(lambda: service.clock.speed == 0)
     assert [(line["event"], line["why"]) for line in lines] == [
-        ("the clock no longer runs", "not done after 30 s: driver (1)")
+        ("the virtual clock has stopped", "not done after 30 s: driver (1)")
     ]
 
 
