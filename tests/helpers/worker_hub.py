@@ -24,9 +24,10 @@ from forewarn.metadata.workers.messages import (
 )
 from forewarn.metadata.workers.remote_upstream import RemoteUpstream
 from forewarn.node import Config, Node
-from forewarn.node.processes.unix_socket import dialler, whose
+from forewarn.node.processes.unix_socket import dialler
 from forewarn.service.engine.clock import FollowedClock
 from forewarn.service.fleet.read import parse
+from forewarn.store.engines import state_name
 from forewarn.support import guard
 
 FLEET = """
@@ -42,7 +43,7 @@ class Control:
 
     def __init__(self, directory: Path, workers: int) -> None:
         self.path = directory / "upstream"
-        self.service = whose(directory / "state.db")
+        self.service = state_name(directory / "state.db")
         self.config = Config(
             fleet=parse(FLEET),
             state=directory / "state.db",

@@ -29,7 +29,7 @@ from forewarn.node.listening.exposure import keep_telling_of_admins, refuse_expo
 from forewarn.node.listening.serve import serve, serve_guests, url
 from forewarn.node.listening.sockets import EVERYWHERE, one_each, open_loopback, open_one
 from forewarn.node.listening.tls import Certificates
-from forewarn.node.processes.unix_socket import attend, whose
+from forewarn.node.processes.unix_socket import attend
 from forewarn.node.wiring import (
     apply_fleet,
     control_socket,
@@ -71,6 +71,7 @@ from forewarn.service.upkeep.clock_acceptance import ClockAcceptance
 from forewarn.service.upkeep.history import History
 from forewarn.service.upkeep.saver import Saver
 from forewarn.store import Store
+from forewarn.store.engines import state_name
 from forewarn.support import guard
 from forewarn.support.logs import logger
 from forewarn.verdict.observer import Observer
@@ -269,7 +270,7 @@ class Node:
         assert self.config.upstream is not None
         hub = self.hub = Hub(
             *(upstream, self.store, self.clock, tasks, self.config.workers),
-            service=whose(self.config.state),
+            service=state_name(self.config.state),
         )
         doorstep = await attend(self.config.upstream, hub, self._stack.push_async_callback)
         tasks.start(doorstep.keep(), "the workers' socket")

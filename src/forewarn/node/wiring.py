@@ -7,7 +7,6 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 from forewarn.core import Now, Refused, Time
 from forewarn.drivers.command.driver import CommandDriver
@@ -22,7 +21,8 @@ from forewarn.service.fleet.apply import FleetApply
 from forewarn.service.indexes.machines import MachineIndex
 from forewarn.service.indexes.polls import PollIndex
 from forewarn.service.telemetry.event_trace import EventTrace, FileEventTrace, TracedImpactJournal
-from forewarn.store import MemoryStore, Store
+from forewarn.store import Store
+from forewarn.store.engines import local_path, store_for
 from forewarn.store.port import PollSightings
 from forewarn.support.logs import logger
 from forewarn.verdict.observer import Observer
@@ -31,21 +31,15 @@ log = logger("forewarn")
 
 
 def make_store(config: Config) -> Store:
-    if config.state is None:
-        return MemoryStore()
-    from forewarn.store.sqlite.engine import SqliteStore
-
-    return SqliteStore(Path(config.state), migrate=config.migrate)
+    return store_for(config.state, migrate=config.migrate)
 
 
 def make_driver(config: Config, trace: EventTrace | None, stack: AsyncExitStack) -> Driver:
     state = config.state
     if config.program is not None:
-        papers = state.with_name(state.name + ".programs") if state else None
+        papers = local_path(state, ".programs") if state else None
         return CommandDriver(config.program, papers)
-    world = (
-        FileImpactJournal(state.with_name(state.name + ".impacts")) if state else ImpactJournal()
-    )
+    world = FileImpactJournal(local_path(state, ".impacts")) if state else ImpactJournal()
     if trace:
         world = TracedImpactJournal(world, trace)
     stack.callback(world.close)

@@ -18,11 +18,14 @@ from collections.abc import (
     MutableMapping,
     Sequence,
 )
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import IO, TypeAlias
 
 import msgspec
 
 from forewarn.core import Change, Duration, Event, Group, Time
+from forewarn.core.access import Token
 from forewarn.core.history import Record, What, Word
 from forewarn.core.registry import Put, Registry
 
@@ -130,6 +133,18 @@ class Copy(msgspec.Struct, frozen=True):
     file: IO[bytes]
     size: int
     contents: Contents
+
+
+class RestoreResult(msgspec.Struct, frozen=True):
+    contents: Contents
+    kept: Path | None  # the state that was replaced
+    outdated: bool  # it has to be upgraded before it is served
+
+
+class UpgradeResult(msgspec.Struct, frozen=True):
+    before: str  # the schema that it had
+    after: str
+    kept: Path | None  # a copy of the state as it was; None: there was nothing to do
 
 
 class StoreFailed(Exception):
@@ -285,3 +300,38 @@ class Store(ABC):
     async def copy(self, at: Time) -> Copy | None:
         """Return a copy of the whole state at one moment, without delaying commits; None if the
         state is not on disk."""
+
+
+class StoredState(ABC):
+    """A state that this process does not serve: another one may, or none. Every method but
+    `problem` raises StoreUnusable."""
+
+    @abstractmethod
+    def problem(self) -> str:
+        """Return why a service that starts could not use the state; empty if it could. Changes
+        nothing."""
+
+    @abstractmethod
+    def in_use(self) -> bool:
+        """Return whether a process has the state open."""
+
+    @abstractmethod
+    def tokens(self) -> list[tuple[Token, Time | None]]:
+        """Return the tokens, the newest last, and when each was last used."""
+
+    @abstractmethod
+    def copy(self, target: Path, at: Time) -> Contents:
+        """Write a copy to a new file, and check it. Works while the state is in use."""
+
+    @abstractmethod
+    def restore(self, backup: Path, at: Time, *, force: bool) -> RestoreResult:
+        """Replace the state by a copy that was made of it. With `force`, also if there is a state
+        already; that one is kept. Raises OutcomeUnknown if it may be lost in a crash."""
+
+    @abstractmethod
+    def upgrade(self) -> UpgradeResult:
+        """Bring the state to the schema of this version."""
+
+    @abstractmethod
+    def keep_owner(self) -> AbstractContextManager[None]:
+        """Give files that root creates within the block to the owner of the state."""

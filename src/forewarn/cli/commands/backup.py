@@ -56,7 +56,7 @@ def restore(
     """Make a copy the state of a service that does not run."""
     store = _server()
     try:
-        done = store.restoring.restore(backup, state, store.guard.wall_us(), force=force)
+        done = store.stored_state(state).restore(backup, store.guard.wall_us(), force=force)
     except (store.StoreUnusable, store.OutcomeUnknown) as error:
         fail(str(error))
     except OSError as error:
@@ -70,7 +70,7 @@ def restore(
     ]
     if found.tokens:
         said.append("tokens that were revoked since are valid again: forewarn token list")
-    if found.schema != store.SCHEMA_VERSION:
+    if done.outdated:
         said.append(
             f"its schema is {found.schema}: bring it up to date before it is served"
             " (forewarn upgrade --state FILE)"
@@ -105,17 +105,12 @@ def _check(made: Path, said: BackupContents) -> None:
 def _copied(state: Path, made: Path) -> BackupContents:
     store = _server()
     try:
-        if not state.is_file():
-            fail(f"{state} is not a file; pass the path of a state file")
-        store.check_header(state)
-        found: BackupContents = store.shape(
-            store.copying.copy(state.resolve(), made, store.guard.wall_us())
-        )
+        contents = store.stored_state(state).copy(made, store.guard.wall_us())
     except store.StoreUnusable as error:
         fail(str(error))
     except OSError as error:
         fail(f"{error.filename or state}: {error.strerror}")
-    return found
+    return store.shape(contents)
 
 
 class _Server:
@@ -124,16 +119,12 @@ class _Server:
     def __init__(self) -> None:
         from forewarn.control.routes.backup import shape
         from forewarn.store import OutcomeUnknown, StoreUnusable
-        from forewarn.store.sqlite import copy
-        from forewarn.store.sqlite import restore as restoring
-        from forewarn.store.sqlite.check import check_header
-        from forewarn.store.sqlite.schema import SCHEMA_VERSION
+        from forewarn.store.engines import stored_state
         from forewarn.support import guard
 
         self.shape, self.guard, self.StoreUnusable = shape, guard, StoreUnusable
         self.OutcomeUnknown = OutcomeUnknown
-        self.copying, self.restoring = copy, restoring
-        self.check_header, self.SCHEMA_VERSION = check_header, SCHEMA_VERSION
+        self.stored_state = stored_state
 
 
 def _server() -> _Server:

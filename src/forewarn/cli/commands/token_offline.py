@@ -17,10 +17,10 @@ from forewarn.control.routes.tokens import view, wanted
 from forewarn.control.schema import tokens as t
 from forewarn.core import Refused
 from forewarn.core.access import Token
-from forewarn.service.access import offline
 from forewarn.service.access.offline import opened
 from forewarn.service.access.tokens import LOCAL_NAME, Tokens
 from forewarn.service.engine.writer import Writer
+from forewarn.store.engines import stored_state
 from forewarn.support import guard
 
 
@@ -59,7 +59,7 @@ class OfflineTokens:
 def listed(state: Path) -> list[t.Token]:
     """All there are in a state file, which is only looked at."""
     now = guard.wall_us()
-    return [view(token, now, used) for token, used in offline.listed(state)]
+    return [view(token, now, used) for token, used in stored_state(state).tokens()]
 
 
 def _allowed(done: Any) -> Any:

@@ -26,11 +26,11 @@ def upgrade(
     """Bring an older state file up to date, while no service runs."""
     need_server()
     from forewarn.store import StoreUnusable
-    from forewarn.store.sqlite.upgrade import upgrade as bring_up_to_date
+    from forewarn.store.engines import stored_state
 
     file = state or _named(config)
     try:
-        done = bring_up_to_date(file)
+        done = stored_state(file).upgrade()
     except StoreUnusable as error:
         fail(str(error))
     kept = None if done.kept is None else str(done.kept)

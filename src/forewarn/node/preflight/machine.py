@@ -21,11 +21,11 @@ from forewarn.node.open_files import files_for_guests
 from forewarn.node.preflight.finding import Finding, fatal, warning
 from forewarn.node.preflight.state_file import (
     directory_findings,
-    held,
     state_findings,
     writable_by_others,
 )
 from forewarn.node.settings import LoadedSettings
+from forewarn.store.engines import stored_state
 from forewarn.support import guard
 from forewarn.support.text import listing
 
@@ -67,7 +67,7 @@ def _fleet(config: Config) -> Iterator[Finding]:
 def _addresses(said: LoadedSettings, config: Config) -> Iterator[Finding]:
     """Whether they could be bound to. Under systemd the sockets may be handed over, and then it
     does not matter; hence a warning."""
-    served = config.state is not None and config.state.exists() and held(config.state)
+    served = config.state is not None and stored_state(config.state).in_use()
     guests = [("metadata", address) for address in config.guest_addresses]
     operators = [("control", config.control)] if config.control is not None else []
     for key, address in (*guests, *operators):

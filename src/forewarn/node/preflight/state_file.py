@@ -5,12 +5,9 @@ there in it what the other settings need. Only looks, also while a service is at
 from __future__ import annotations
 
 import os
-import sqlite3
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-
-import msgspec
 
 from forewarn.core.access import Role, Token
 from forewarn.node import Address, Config
@@ -18,8 +15,7 @@ from forewarn.node.listening.sockets import local
 from forewarn.node.preflight.finding import Finding, fatal, warning
 from forewarn.node.settings import LoadedSettings
 from forewarn.store import StoreUnusable
-from forewarn.store.sqlite import check
-from forewarn.store.sqlite.lock import watched
+from forewarn.store.engines import stored_state
 from forewarn.support import guard
 
 MADE_BY_THE_UNIT = {"state": Path("/var/lib"), "upstream": Path("/run")}  # directories in these
@@ -37,7 +33,7 @@ def state_findings(said: LoadedSettings, config: Config) -> Iterator[Finding]:
         unusable = f"{state} cannot be read and written by {_whoami()}"
     elif state.exists() and stat.S_IMODE(state.stat().st_mode) & 0o077:
         yield warning(said, "state", f"{state} can be read by others: chmod 600 {state}")
-    unusable = unusable or _unusable(state)
+    unusable = unusable or stored_state(state).problem()
     if unusable:
         yield fatal(said, "state", unusable)
     elif config.control is not None and not local(config.control.host):
@@ -70,33 +66,6 @@ def directory_findings(said: LoadedSettings, key: str, path: Path | None) -> Ite
         yield fatal(said, key, f"{_whoami()} may not write in {directory}")
 
 
-def held(state: Path) -> bool:
-    """Is a service at work on it?"""
-    with watched(state) as holder:
-        return holder is not None
-
-
-def _unusable(state: Path) -> str:
-    """Why the state that is there cannot be taken up, if so. All of it is looked at, as at a start,
-    unless a service has it: that has looked, and changes it meanwhile."""
-    try:
-        if state.exists() and held(state):
-            check.check_header(state)
-            with check.reading(state) as connection:
-                found: str | None = check.schema_of(connection, state)
-        else:
-            found = check.check_file(state)
-        if found is not None:
-            check.check_schema(state, found, migrate=False)
-    except StoreUnusable as error:
-        return str(error)
-    except sqlite3.DatabaseError as error:
-        return f"{state} is damaged ({error}): {check.INSTEAD}"
-    except OSError as error:
-        return f"{error.filename or state}: {error.strerror}"
-    return ""
-
-
 def _exposed(said: LoadedSettings, control: Address, state: Path) -> Iterator[Finding]:
     tokens, now = _tokens(state), guard.wall_us()
     how = f"forewarn token create NAME --role admin --state {state}"
@@ -120,11 +89,9 @@ def _tokens(state: Path) -> list[Token]:
     if not state.exists():
         return []
     try:
-        with check.reading(state) as connection:
-            rows = connection.execute("SELECT body FROM tokens").fetchall()
-        return [msgspec.json.decode(body, type=Token) for (body,) in rows]
-    except (sqlite3.DatabaseError, msgspec.MsgspecError):
-        return []  # nobody will be let in by what cannot be read
+        return [token for token, _ in stored_state(state).tokens()]
+    except StoreUnusable:
+        return []  # what cannot be read lets nobody in
 
 
 def writable_by_others(path: Path) -> bool:

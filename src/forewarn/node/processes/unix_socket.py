@@ -30,11 +30,6 @@ def too_long(path: Path) -> bool:
     return len(os.fsencode(path)) > MAX_SOCKET_PATH
 
 
-def whose(state: Path | None) -> str:
-    """Which service it is, among those of this machine."""
-    return "" if state is None else os.path.realpath(state)
-
-
 def open_line(path: Path) -> socket.socket:
     """Whatever stands there and does not answer was left by an earlier life."""
     if too_long(path):

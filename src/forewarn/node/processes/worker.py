@@ -17,10 +17,11 @@ from forewarn.metadata.endpoint.recorder import Recorder
 from forewarn.metadata.workers.remote_upstream import RemoteUpstream
 from forewarn.node.config import Config
 from forewarn.node.listening.serve import serve_guests
-from forewarn.node.processes.unix_socket import dialler, whose
+from forewarn.node.processes.unix_socket import dialler
 from forewarn.node.processes.worker_marks import WorkerMark
 from forewarn.service.engine.clock import FollowedClock
 from forewarn.service.telemetry.event_trace import FileEventTrace
+from forewarn.store.engines import state_name
 from forewarn.support import guard
 from forewarn.support.logs import logger
 
@@ -42,7 +43,7 @@ class Worker:
         mark = WorkerMark(config.upstream, number)
         self._stack.callback(mark.close)
         dial = dialler(config.upstream, mark)
-        self.upstream = RemoteUpstream(dial, number, FollowedClock(), whose(config.state))
+        self.upstream = RemoteUpstream(dial, number, FollowedClock(), state_name(config.state))
         seats = Callers(config.identity, config.speak_as)
         self.endpoint = MetadataApp(self.upstream, seats, config.limits)
         self._seats = seats

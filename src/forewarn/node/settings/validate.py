@@ -31,6 +31,7 @@ from forewarn.service.engine.clock import STEP, ClockLimits
 from forewarn.service.fleet import read
 from forewarn.service.fleet.read import Fleet, FleetError
 from forewarn.service.upkeep.history import HISTORY, HISTORY_LEAST
+from forewarn.store.engines import local_path
 from forewarn.support.program import ProgramUnusable, found
 from forewarn.support.suggest import instead_of
 from forewarn.support.text import in_words
@@ -238,7 +239,11 @@ class _Checking:
         return kept
 
     def _upstream(self) -> Path:
-        path = Path(self._settings.upstream or f"{self._settings.state}.upstream")
+        path = (
+            Path(self._settings.upstream)
+            if self._settings.upstream
+            else local_path(Path(self._settings.state), ".upstream")
+        )
         if self._settings.workers and len(bytes(path.absolute())) > MAX_SOCKET_PATH:
             raise SettingsError(
                 f"upstream: {path.absolute()} is too long for a socket, which has at most"

@@ -102,6 +102,17 @@ def sweep(state: Path) -> None:
         _remove(directory)
 
 
+def hand_over(state: Path, *files: Path) -> None:
+    """Give new files that root has made to the owner of the state, or, if the state itself is one
+    of them or does not exist, to the owner of its directory."""
+    made = [file for file in files if file.exists()]
+    if os.geteuid() != 0 or not made:
+        return
+    owner = (state if state not in files and state.exists() else state.parent).stat()
+    for file in made:
+        os.chown(file, owner.st_uid, owner.st_gid, follow_symlinks=False)
+
+
 def new(target: Path) -> None:
     """For its owner alone, before there is anything in it to be read."""
     os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))

@@ -8,41 +8,34 @@ the file stays marked as a copy until then.
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
 from pathlib import Path
 
-import msgspec
-
 from forewarn.core import Time
-from forewarn.store.port import Contents, OutcomeUnknown, StoreUnusable
+from forewarn.store.port import Contents, OutcomeUnknown, RestoreResult, StoreUnusable
 from forewarn.store.sqlite import check, copy, verify
 from forewarn.store.sqlite.lock import companion, locked
+from forewarn.store.sqlite.schema import SCHEMA_VERSION
 
 KEPT = ".before-restore"
 
 
-class Restored(msgspec.Struct, frozen=True):
-    contents: Contents
-    kept: Path | None  # what was the state before
-
-
-def restore(backup: Path, state: Path, at: Time, *, force: bool = False) -> Restored:
+def restore(backup: Path, state: Path, at: Time, *, force: bool = False) -> RestoreResult:
     """Make the state what the backup says, or refuse and change nothing. Raises OutcomeUnknown if
     it was done but may be lost in a crash."""
     state = state.resolve()
     found = _checked(backup, state)
     with contextlib.closing(locked(state)):
-        _hand_over(companion(state, ".lock"), state)
+        copy.hand_over(state, companion(state, ".lock"))
         copy.sweep(state)
         replaces = _there(state, force=force)
         with copy.temporary(state) as made:
             copy.copy(backup, made, at)
-            _hand_over(made, state)
+            copy.hand_over(state, made)
             kept = _set_aside(state) if replaces else None
             made.replace(state)
             _sync_name(state)
-    return Restored(found, kept)
+    return RestoreResult(found, kept, outdated=found.schema != SCHEMA_VERSION)
 
 
 def _sync_name(state: Path) -> None:
@@ -111,13 +104,6 @@ def _take_in_log(state: Path) -> None:
     address = f"{state.as_uri()}?mode=rw"
     with contextlib.closing(sqlite3.connect(address, uri=True)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-
-def _hand_over(made: Path, state: Path) -> None:
-    """What root makes belongs to whoever the state belongs to, or else its directory."""
-    if os.geteuid() == 0:
-        like = (state if state.exists() else state.parent).stat()
-        os.chown(made, like.st_uid, like.st_gid)
 
 
 def _free(state: Path) -> Path:

@@ -6,35 +6,28 @@ is time in which nobody served.
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
 from pathlib import Path
 
 import msgspec
 import sqlalchemy as sa
 
-from forewarn.store.port import StoreUnusable
-from forewarn.store.sqlite import connect, read
+from forewarn.store.port import StoreUnusable, UpgradeResult
+from forewarn.store.sqlite import connect, copy, read
 from forewarn.store.sqlite.lock import companion
 from forewarn.store.sqlite.schema import SCHEMA_VERSION
 
 
-class Upgraded(msgspec.Struct, frozen=True):
-    before: str  # the schema that it had
-    after: str
-    kept: Path | None  # the file as it was; None: there was nothing to do
-
-
-def upgrade(state: Path) -> Upgraded:
+def upgrade(state: Path) -> UpgradeResult:
     """Raises StoreUnusable, also if a service has the file. Then it is as it was, unless the
     message says where that is kept."""
     state = state.resolve()
     if not state.exists() and not companion(state, "-wal").exists():
         raise StoreUnusable(f"{state} is not there; name a state file")
-    done = [Upgraded(SCHEMA_VERSION, SCHEMA_VERSION, None)]
+    done = [UpgradeResult(SCHEMA_VERSION, SCHEMA_VERSION, None)]
 
     def told(before: str, after: str, kept: Path) -> None:
-        done.append(Upgraded(before, after, kept))
+        done.append(UpgradeResult(before, after, kept))
 
     try:
         with contextlib.ExitStack() as stack:
@@ -60,10 +53,5 @@ def _read_all(state: Path) -> None:
 
 
 def _hand_over(state: Path, kept: Path | None) -> None:
-    """What root has made beside the state belongs to whom the state belongs to."""
-    if os.geteuid() != 0 or not state.exists():
-        return
-    like = state.stat()
-    for made in (companion(state, ".lock"), kept):
-        if made is not None and made.exists():
-            os.chown(made, like.st_uid, like.st_gid, follow_symlinks=False)
+    if state.exists():
+        copy.hand_over(state, companion(state, ".lock"), *([kept] if kept else []))

@@ -19,12 +19,12 @@ from forewarn.core import GroupKind, decide
 from forewarn.core import commands as c
 from forewarn.core.changes import Changes
 from forewarn.store import Batch, Entry, StoreFailed, StoreUnusable
-from forewarn.store.port import Contents, Copy, States, StoreUnreadable
+from forewarn.store.port import Contents, Copy, RestoreResult, States, StoreUnreadable
 from forewarn.store.sqlite import check, verify
 from forewarn.store.sqlite import copy as copying
 from forewarn.store.sqlite.engine import SqliteStore
 from forewarn.store.sqlite.lock import companion
-from forewarn.store.sqlite.restore import Restored, restore
+from forewarn.store.sqlite.restore import restore
 from forewarn.store.sqlite.schema import SCHEMA_VERSION
 from helpers.state_files import (
     COPIED,
@@ -43,7 +43,7 @@ def copied(state: Path, target: Path) -> Path:
     return target
 
 
-def restored(backup: Path, state: Path, *, force: bool = False) -> Restored:
+def restored(backup: Path, state: Path, *, force: bool = False) -> RestoreResult:
     return restore(backup, state, COPIED + 1, force=force)
 
 

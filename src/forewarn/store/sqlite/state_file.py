@@ -1,0 +1,84 @@
+"""A state file that this process does not serve: checked, copied, replaced or upgraded."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from forewarn.core import Time
+from forewarn.core.access import Token
+from forewarn.store.port import Contents, RestoreResult, StoredState, StoreUnusable, UpgradeResult
+from forewarn.store.sqlite import check, copy, restore, upgrade
+from forewarn.store.sqlite.lock import companion, watched
+
+_token = msgspec.json.Decoder(Token)
+
+
+class SqliteFile(StoredState):
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def problem(self) -> str:
+        """All of the file is checked, as at a start, unless a service has it open: that one has
+        checked it, and changes it meanwhile."""
+        path = self._path
+        try:
+            if path.exists() and self.in_use():
+                check.check_header(path)
+                with check.reading(path) as connection:
+                    schema: str | None = check.schema_of(connection, path)
+            else:
+                schema = check.check_file(path)
+            if schema is not None:
+                check.check_schema(path, schema, migrate=False)
+        except StoreUnusable as error:
+            return str(error)
+        except sqlite3.DatabaseError as error:
+            return f"{path} is damaged ({error}): {check.INSTEAD}"
+        except OSError as error:
+            return f"{error.filename or path}: {error.strerror}"
+        return ""
+
+    def in_use(self) -> bool:
+        with watched(self._path) as holder:
+            return holder is not None
+
+    def tokens(self) -> list[tuple[Token, Time | None]]:
+        path = self._path
+        check.check_header(path)
+        try:
+            with check.reading(path) as connection:
+                check.check_schema(path, check.schema_of(connection, path), migrate=False)
+                bodies = connection.execute("SELECT body FROM tokens").fetchall()
+                used = dict(connection.execute("SELECT id, used FROM token_uses"))
+            tokens = [_token.decode(body) for (body,) in bodies]
+        except (sqlite3.DatabaseError, msgspec.MsgspecError) as error:
+            raise StoreUnusable(f"{path} is damaged ({error}): {check.INSTEAD}") from error
+        tokens.sort(key=lambda token: (token.created_at, token.id))
+        return [(token, used.get(token.id)) for token in tokens]
+
+    def copy(self, target: Path, at: Time) -> Contents:
+        if not self._path.is_file():
+            raise StoreUnusable(f"{self._path} is not a file; pass the path of a state file")
+        check.check_header(self._path)
+        return copy.copy(self._path.resolve(), target, at)
+
+    def restore(self, backup: Path, at: Time, *, force: bool) -> RestoreResult:
+        return restore.restore(backup, self._path, at, force=force)
+
+    def upgrade(self) -> UpgradeResult:
+        return upgrade.upgrade(self._path)
+
+    @contextmanager
+    def keep_owner(self) -> Iterator[None]:
+        suffixes = ("", ".lock", "-wal", "-shm")
+        files = [companion(self._path, suffix) for suffix in suffixes]
+        new = [file for file in files if not file.exists()]
+        try:
+            yield
+        finally:
+            copy.hand_over(self._path, *new)
