@@ -12,8 +12,8 @@ from helpers.group_promises import DELETES, held_by
 
 def check_group(before: Group, command: commands.Command, after: Group) -> None:
     for event in after.events:
-        assert event.listed or event.silent or not after.enabled
-        assert not (event.listed and event.silent)
+        assert event.listed or event.unannounced or not after.enabled
+        assert not (event.listed and event.unannounced)
         assert (event.status is Status.STARTED) == (event.attempt is not None)
         for delete in after.events:
             if delete.type in DELETES and delete.status is Status.STARTED:
@@ -33,7 +33,7 @@ def check_document(before: Group, after: Group) -> None:
     if not now.enabled:
         assert (now.incarnation, now.events) == (0, ())
         return
-    announced_events = [event for event in after.events if not event.silent]
+    announced_events = [event for event in after.events if not event.unannounced]
     for shown, event in zip(now.events, announced_events, strict=True):
         assert (shown.id, shown.status) == (event.id, event.status)
         announced = event.status is Status.SCHEDULED

@@ -35,7 +35,7 @@ def said_once(event: Event) -> tuple[object, ...]:
     """What is said when an event is raised, and never otherwise afterwards."""
     when = (event.not_before, event.raised_at, event.duration)
     what = (event.group, event.type, event.source, event.domain, event.failure, event.cause)
-    return (*what, *when, event.resources, event.by, event.description, event.silent)
+    return (*what, *when, event.resources, event.by, event.description, event.unannounced)
 
 
 def nobody_up(group: Group) -> bool:
@@ -226,7 +226,7 @@ class Referee:
                 assert item.what in (Move.RAISE, Move.STRIKE)
                 self._raised(command, event, now)
                 unannounced = event.source is Source.USER and not after.enabled
-                assert event.silent == unannounced
+                assert event.unannounced == unannounced
             else:
                 self._follows(earlier, event)
             if item.what is Move.APPROVE and event.source is Source.USER and nobody_up(after):
@@ -270,7 +270,7 @@ class Referee:
                 assert event.status is Status.STARTED
             case _:
                 raise AssertionError(f"{command} raised an event")
-        if event.silent:  # at once
+        if event.unannounced:  # at once
             asked = now.at
         assert 0 <= event.not_before - asked < SECOND
         assert event.resources == machines

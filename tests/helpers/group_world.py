@@ -249,7 +249,7 @@ class World:
         assert self.view.incarnation == 1
         last = self.referee.last
         active = [id for id in self.referee.order if not self.status(id).over]
-        announced = [id for id in active if not last[id].silent]
+        announced = [id for id in active if not last[id].unannounced]
         assert [event.id for event in self.view.events] == announced
         assert {event.id for event in pending} >= set(active)
         self.approve(*self.referee.listed)

@@ -92,7 +92,7 @@ class Guests:
                 case 3:
                     await self.control("POST", f"/v1/machines/{machine}/restore")
                 case 4 | 5:
-                    said = {"how": self.chance.choice(["Freeze", "Reboot", "live-migration"])}
+                    said = {"mode": self.chance.choice(["Freeze", "Reboot", "live-migration"])}
                     host = self.chance.choice(HOSTS)
                     await self.control("POST", f"/v1/hosts/{host}/maintain", said)
                 case 6:

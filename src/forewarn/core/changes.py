@@ -103,7 +103,7 @@ def apply(group: Group, items: tuple[Change, ...]) -> Group:
                     events.pop(event.id, None)
                 else:
                     events[event.id] = event
-                shown = shown or (what in SHOWN and not event.silent)
+                shown = shown or (what in SHOWN and not event.unannounced)
             case MachinePut() | MachineRemoved():
                 if machines is None:
                     machines = {one.name: one for one in group.machines}

@@ -179,7 +179,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     joint: Joint | None = None
     span: Span | None = None
     moves: bool = False  # a live migration: its machines are on another host afterwards
-    silent: bool = False  # carried out, but never shown to guests, now or later: unannounced
+    # Carried out, but never shown to guests, now or later.
+    unannounced: bool = msgspec.field(default=False, name="silent")
     failure: bool = False  # a sudden failure: directly Started, waits for nothing
     short_notice: bool = False  # raised on purpose with less notice than its type promises
     left: tuple[str, ...] = ()  # resources that have since moved to another host

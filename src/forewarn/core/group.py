@@ -64,7 +64,7 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def view(group: Group) -> GroupView:
-    shown = [event for event in group.events if not event.silent] if group.enabled else []
+    shown = [event for event in group.events if not event.unannounced] if group.enabled else []
     return GroupView(
         name=group.name,
         kind=group.kind,

@@ -90,16 +90,16 @@ def test_every_word_of_it_can_be_said(service: Service, tmp_path: Path) -> None:
         "method": "POST",
         "times": 4,
         "skip": 2,
-        "begins": "2027-01-15T08:01:00Z",
-        "ends": "2027-01-15T09:01:00Z",
+        "starts_at": "2027-01-15T08:01:00Z",
+        "ends_at": "2027-01-15T09:01:00Z",
         "probability": 0.5,
         "seed": 9,
         "status": 502,
         "body": "out of\r\norder",
         "takes_effect": True,
         "added_by": "operator",
-        "left": 4,
-        "says": "0 of 4 consumed",
+        "remaining": 4,
+        "message": "0 of 4 consumed",
     }
     assert {key: fault[key] for key in expected} == expected
     row = typed(service, "list").stdout.splitlines()[1]
@@ -151,7 +151,11 @@ def test_the_api_says_where_it_is_and_what_came_of_it(service: Service, api: Api
     assert where == f"/v1/faults/{made.json()['id']}"
     assert service.get("web_1").status == 429
     found = api.get(where).json()
-    assert (found["says"], found["state"], found["left"]) == ("1 of 1 consumed", "used up", 0)
+    assert (found["message"], found["state"], found["remaining"]) == (
+        "1 of 1 consumed",
+        "used up",
+        0,
+    )
     assert (found["matched"], found["by_machine"]) == (1, {"web_1": 1})
     assert found["last_at"] == "2027-01-15T08:00:00Z"
     assert api.get("/v1/faults").json() == [found]

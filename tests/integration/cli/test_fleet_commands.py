@@ -307,7 +307,7 @@ def test_a_host_with_two_domains_of_one_group_is_refused_by_name(service: Servic
         says = refused(service, "host", "maintain", "h3", "--type", how)
         assert "'split-0' of 0 and 'split-1' of 1" in says
         assert "machine redeploy split-1" in says
-        assert "--evacuate" in says
+        assert "(evacuate)" in says
     assert told(service, "event", "list") == []
 
 

@@ -27,7 +27,7 @@ BODIES: dict[str, object] = {
     "POST /v1/machines/{name}/fail": {"type": "Redeploy"},
     "POST /v1/groups/{name}/scale-in": {"count": 1},
     "PATCH /v1/groups/{name}/policy": {"user_event_limit": 3},
-    "POST /v1/hosts/{name}/maintain": {"how": "Freeze"},
+    "POST /v1/hosts/{name}/maintain": {"mode": "Freeze"},
     "POST /v1/hosts/{name}/degrade": {},
     "POST /v1/hosts/{name}/fail": {},
     "POST /v1/rollouts": ROLLOUT,
@@ -87,7 +87,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         event = admin.post("/v1/machines/amber_0/restart").json()["id"]
         over = admin.post("/v1/machines/amber_1/restart").json()["id"]
         admin.post(f"/v1/events/{over}/cancel")
-        joint = admin.post("/v1/hosts/shared/maintain", {"how": "Freeze"}).json()["events"]
+        joint = admin.post("/v1/hosts/shared/maintain", {"mode": "Freeze"}).json()["events"]
         started = admin.post("/v1/rollouts", {**ROLLOUT, "notice": 3600})
         rollout = started.json()["id"]
         admin.post("/v1/hosts/dune/degrade", {"note": "the fan of obsidian"})
@@ -245,7 +245,7 @@ def test_what_is_inside_can_be_seen_and_moved(scene: Scene) -> None:
     mine = begun.json()["id"]
     assert [one["id"] for one in api.get("/v1/rollouts").json()] == [mine]
     assert api.post(f"/v1/rollouts/{mine}/abort", {}).status == 200
-    assert api.post("/v1/hosts/granite/maintain", {"how": "Freeze"}).status == 200
+    assert api.post("/v1/hosts/granite/maintain", {"mode": "Freeze"}).status == 200
 
 
 def test_a_host_is_moved_only_by_whoever_has_all_that_is_on_it(scene: Scene) -> None:
@@ -254,7 +254,7 @@ def test_a_host_is_moved_only_by_whoever_has_all_that_is_on_it(scene: Scene) -> 
     assert (shown.status, shown.json()["machines"]) == (200, ["web_2"])
     assert leaks(scene, shown, "") == set()
     before = scene.seq
-    for verb, body in (("maintain", {"how": "Freeze"}), ("degrade", {}), ("fail", {})):
+    for verb, body in (("maintain", {"mode": "Freeze"}), ("degrade", {}), ("fail", {})):
         assert api.post(f"/v1/hosts/shared/{verb}", body).status == 403
     assert api.get("/v1/hosts/shared/explain").status == 403
     assert scene.seq == before
@@ -265,14 +265,14 @@ def test_an_event_that_goes_together_with_others_is_shown_without_them(scene: Sc
     (event,) = (e for e in api.get("/v1/events").json() if e["host"] == "shared")
     told = api.get(f"/v1/events/{event['id']}/explain")
     assert (told.status, leaks(scene, told, "")) == (200, set())
-    assert "goes together with events of other groups" in told.json()["says"]
+    assert "goes together with events of other groups" in told.json()["message"]
     before = scene.seq
     for verb in ("approve", "cancel", "retry"):
         refused = api.post(f"/v1/events/{event['id']}/{verb}")
         assert (refused.status, leaks(scene, refused, "")) == (403, set())
         assert "other groups on its host" in refused.detail
     assert scene.seq == before
-    assert "amber" in scene.admin.get(f"/v1/events/{event['id']}/explain").json()["says"]
+    assert "amber" in scene.admin.get(f"/v1/events/{event['id']}/explain").json()["message"]
 
 
 @pytest.mark.parametrize(
@@ -378,7 +378,7 @@ class _Forgets(MemoryStore):
         ("/v1/groups/web/scale-in", {"count": 1}),
         ("/v1/groups/web/scale-in", {"to": 3}),
         ("/v1/groups/web/disable", None),
-        ("/v1/hosts/granite/maintain", {"how": "Freeze"}),
+        ("/v1/hosts/granite/maintain", {"mode": "Freeze"}),
         ("/v1/rollouts", {"type": "Reboot", "groups": ["web"]}),
     ],
 )

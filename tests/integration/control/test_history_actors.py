@@ -111,7 +111,7 @@ CALLS: dict[str, tuple[Callable[[Api], str], object]] = {
     "PATCH /v1/groups/{name}/policy": (named("web"), {"user_event_limit": 3}),
     "PUT /v1/groups/{name}": (named("new"), GROUP),
     "DELETE /v1/groups/{name}": (spare, None),
-    "POST /v1/hosts/{name}/maintain": (named("dune"), {"how": "Freeze"}),
+    "POST /v1/hosts/{name}/maintain": (named("dune"), {"mode": "Freeze"}),
     "POST /v1/hosts/{name}/degrade": (named("dune"), {}),
     "POST /v1/hosts/{name}/fail": (named("dune"), {}),
     "POST /v1/hosts/{name}/repair": (unwell, None),

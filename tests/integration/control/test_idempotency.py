@@ -78,7 +78,7 @@ CALLS: dict[str, tuple[Callable[[Service], Any], str, object]] = {
     "POST /v1/groups/{name}/evict": (nothing, "/v1/groups/web/evict", None),
     "POST /v1/groups/{name}/scale-in": (nothing, "/v1/groups/web/scale-in", {"count": 1}),
     "POST /v1/groups/{name}/disable": (_enabled, "/v1/groups/web/disable", None),
-    "POST /v1/hosts/{name}/maintain": (nothing, "/v1/hosts/host-a/maintain", {"how": "Freeze"}),
+    "POST /v1/hosts/{name}/maintain": (nothing, "/v1/hosts/host-a/maintain", {"mode": "Freeze"}),
     "POST /v1/hosts/{name}/degrade": (nothing, "/v1/hosts/host-a/degrade", {"note": "fan"}),
     "POST /v1/hosts/{name}/fail": (nothing, "/v1/hosts/host-a/fail", {"note": "power"}),
     "POST /v1/hosts/{name}/repair": (_degraded, "/v1/hosts/host-a/repair", None),
@@ -87,9 +87,9 @@ CALLS: dict[str, tuple[Callable[[Service], Any], str, object]] = {
     "POST /v1/events/{id}/retry": (_started, "/v1/events/{}/retry", None),
     "POST /v1/events/{id}/finish": (_started, "/v1/events/{}/finish", {"reason": "by hand"}),
     "POST /v1/rollouts": (nothing, "/v1/rollouts", ROLLOUT),
-    "POST /v1/rollouts/{id}/pause": (_rollout, "/v1/rollouts/{}/pause", {"why": "noise"}),
+    "POST /v1/rollouts/{id}/pause": (_rollout, "/v1/rollouts/{}/pause", {"reason": "noise"}),
     "POST /v1/rollouts/{id}/resume": (_paused, "/v1/rollouts/{}/resume", None),
-    "POST /v1/rollouts/{id}/abort": (_rollout, "/v1/rollouts/{}/abort", {"why": "wrong"}),
+    "POST /v1/rollouts/{id}/abort": (_rollout, "/v1/rollouts/{}/abort", {"reason": "wrong"}),
 }
 
 
@@ -355,7 +355,7 @@ groups:
 def test_of_events_that_go_together_it_is_the_one_that_was_named(verb: str, which: int) -> None:
     disk = Disk()
     with Service(JOINT, sockets=True, store=_Dying(disk)) as service:
-        made = ask(service, "POST", "/v1/hosts/shared/maintain", {"how": "Reboot"}).body["events"]
+        made = ask(service, "POST", "/v1/hosts/shared/maintain", {"mode": "Reboot"}).body["events"]
         path = f"/v1/events/{made[which]['id']}/{verb}"
         told = ask(service, "POST", path, idempotency_key="k")
         assert told.body["id"] == made[which]["id"]

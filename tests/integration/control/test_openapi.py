@@ -85,7 +85,7 @@ def test_what_the_document_says_of_names_and_bounds_is_what_is_decided_by() -> N
         (words.SOURCES, Source),
         (words.KINDS, GroupKind),
         (words.HEALTHS, Health),
-        (words.HOWS, MaintenanceMode),
+        (words.MAINTENANCE_MODES, MaintenanceMode),
         (words.STEP_STATES, StepState),
         (words.HOLDS, HoldKind),
         (words.WAITS, WaitKind),

@@ -180,7 +180,7 @@ def test_events_by(service: Service) -> None:
     ask(service, "POST", f"/v1/events/{early}/cancel")
     service.clock.advance("1h")
     mine = ask(service, "POST", "/v1/machines/web_0/restart").body["id"]
-    host = ask(service, "POST", "/v1/hosts/h10/maintain", {"how": "Freeze"}).body["events"][0]
+    host = ask(service, "POST", "/v1/hosts/h10/maintain", {"mode": "Freeze"}).body["events"][0]
     body = {"type": "Redeploy", "groups": ["sql-9"]}
     rollout = ask(service, "POST", "/v1/rollouts", body).body["id"]
     service.settle()

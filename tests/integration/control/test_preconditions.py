@@ -113,7 +113,7 @@ CHANGES: dict[str, tuple[str, Callable[[Service], str], str, str, object]] = {
     ),
     "remove a group": ("group", at("/v1/groups/sql"), "DELETE", "", None),
     "put a host": ("host", at("/v1/hosts/h1"), "PUT", "", {"labels": {"rack": "1"}}),
-    "maintain a host": ("host", at("/v1/hosts/h1"), "POST", "/maintain", {"how": "Freeze"}),
+    "maintain a host": ("host", at("/v1/hosts/h1"), "POST", "/maintain", {"mode": "Freeze"}),
     "degrade a host": ("host", at("/v1/hosts/h1"), "POST", "/degrade", {}),
     "approve an event": ("event", _event, "POST", "/approve", None),
     "cancel an event": ("event", _event, "POST", "/cancel", None),

@@ -163,7 +163,7 @@ def test_removing_a_machine_with_an_event_is_refused_unless_forced(
     assert refused.exit_code == 1
     assert "machine 'web_1'" in refused.stderr
     assert event.id in refused.stderr
-    assert "--force" in refused.stderr
+    assert "set force to override" in refused.stderr
     assert service.get("web_1").status == 200
     assert "- machine web_1 in web" in said(service, "apply", file, "--force")
     assert typed(service, "machine", "show", "web_1").exit_code == 1
@@ -239,7 +239,7 @@ def test_a_group_put_alone_keeps_the_place_it_has(service: Service, file: Path) 
     assert (status, found["groups"]["changed"], found["machines"]["changed"]) == (200, 0, 1)
     status, found = asked(service, "PUT", "/v1/groups/jump", f"location: south\n{group}")
     (item,) = found["items"]
-    assert item["fields"] == [{"field": "location", "was": "north", "becomes": "south"}]
+    assert item["fields"] == [{"field": "location", "before": "north", "after": "south"}]
 
 
 def test_a_host_that_only_the_inventory_still_uses_is_told_so(service: Service) -> None:

@@ -118,7 +118,7 @@ def test_a_rollout_over_nothing_is_wrong_usage(service: Service, verb: str) -> N
         (("--type", "Reboot", "--label", "=x"), "is no name of a label"),
         (("--type", "Reboot", "--label", ""), "an empty selector"),
         (("--type", "Reboot", "--group", "web", "--window", "sat"), "is no window"),
-        (("--type", "Reboot", "--group", "web", "--notice", "1m"), "--short-notice"),
+        (("--type", "Reboot", "--group", "web", "--notice", "1m"), "set short_notice"),
         (("--type", "Reboot", "--group", "web", "--gate-command", "sh"), "no gate command 'sh'"),
         (("--type", "Reboot", "--group", "web", "--gate-timeout", "1m"), "needs a gate"),
     ],

@@ -81,7 +81,7 @@ def _show(found: FleetDifference, file: Path) -> None:
         return
     told: dict[tuple[str, str], int] = {}
     for item in found.items:
-        kind = (item.what, item.how)
+        kind = (item.what, item.action)
         told[kind] = told.get(kind, 0) + 1
         if told[kind] <= SHOWN_ITEMS:
             say(_line(item))
@@ -93,8 +93,8 @@ def _show(found: FleetDifference, file: Path) -> None:
     ]
     say(f"{'would be: ' if found.planned else ''}{', '.join(counts)}")
     notes(found.warnings[:SHOWN_ITEMS])
-    if found.planned and found.in_the_way:
-        for one in found.in_the_way[:SHOWN_ITEMS]:
+    if found.planned and found.blocked_by:
+        for one in found.blocked_by[:SHOWN_ITEMS]:
             say(
                 f"in the way: {one.what} '{one.name}' has an active event:"
                 f" {one.type} {one.event} ({one.status})"
@@ -119,10 +119,10 @@ def _totals(found: FleetDifference) -> Iterator[tuple[str, str, int]]:
 
 def _line(item: FleetItem) -> str:
     where = f" in {item.group}" if item.group else ""
-    if item.how == "moved":
-        where = f" from {item.was_in} to {item.group}"
-    changes = ", ".join(f"{c.field}: {_said(c.was)} → {_said(c.becomes)}" for c in item.fields)
-    return f"{SIGNS[item.how]} {item.what} {item.name}{where}{': ' if changes else ''}{changes}"
+    if item.action == "moved":
+        where = f" from {item.previous_group} to {item.group}"
+    changes = ", ".join(f"{c.field}: {_said(c.before)} → {_said(c.after)}" for c in item.fields)
+    return f"{SIGNS[item.action]} {item.what} {item.name}{where}{': ' if changes else ''}{changes}"
 
 
 def _said(value: object) -> str:

@@ -179,7 +179,7 @@ def explained(found: s.Explanation) -> None:
     event = found.event
     say(f"{event.type} {event.id} for {', '.join(event.machines)}: {event.status}")
     if not found.holds:
-        say(found.says)
+        say(found.message)
     elif event.approved and event.status == "Scheduled":
         say(f"approved by {event.approved.by} at {moment(event.approved.at)}, but waits")
     waiting(found.holds)
@@ -190,11 +190,11 @@ def waiting(holds: list[s.Hold]) -> None:
         until = f", until {moment(hold.until)} at most" if hold.until else ", no time is set"
         if hold.kind == "driver" and hold.until:
             until = f", the next look is at {moment(hold.until)}"
-        say(f"- {hold.kind}: {hold.says}")
+        say(f"- {hold.kind}: {hold.message}")
         say(f"  since {moment(hold.since)}{until}")
         if hold.waits_for:
             say(f"  waits for {', '.join(hold.waits_for)}")
-        say(f"  can be moved by {hold.movers}")
+        say(f"  can be moved by {hold.unblocked_by}")
 
 
 def told(outcome: s.Outcome, json: bool, client: ControlClient) -> None:

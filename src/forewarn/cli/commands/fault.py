@@ -139,7 +139,7 @@ def _show(found: list[f.Fault], json: bool, none: str) -> None:
             _whom(fault),
             _when(fault),
             fault.state,
-            fault.says,
+            fault.message,
             moment(fault.last_at) or "never",
         )
         for fault in found
@@ -162,10 +162,10 @@ def _when(fault: f.Fault) -> str:
         words.append(f"after {fault.skip}")
     if fault.probability < 1:
         words.append(f"{fault.probability:g} of them (seed {fault.seed})")
-    if fault.begins > fault.added_at:
-        words.append(f"from {moment(fault.begins)}")
-    if fault.ends is not None:
-        words.append(f"until {moment(fault.ends)}")
+    if fault.starts_at > fault.added_at:
+        words.append(f"from {moment(fault.starts_at)}")
+    if fault.ends_at is not None:
+        words.append(f"until {moment(fault.ends_at)}")
     if fault.seconds is not None:
         words.append(in_words(round(fault.seconds * SECOND)))
     return ", ".join(words) or "always"

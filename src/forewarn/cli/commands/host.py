@@ -102,7 +102,7 @@ def maintain(
     """An update of the host: announced to every group on it, carried out once for all."""
     length = parsed(parse_duration, notice)
     request = s.MaintainRequest(
-        how=how,
+        mode=how,
         evacuate=evacuate,
         notice=None if length is None else length / SECOND,
         not_before=parsed(timed, not_before),
@@ -150,13 +150,13 @@ def explain(name: Name, json: Json = False, url: Url = None) -> None:
         if json:
             as_json(found)
             return
-        say(f"host '{found.name}': {found.says}")
+        say(f"host '{found.name}': {found.message}")
         for plan in found.plans:
             say("")
             for event in plan.events:
                 names = ", ".join(event.machines)
                 say(f"{event.type} {event.id} for {names} of {event.group}: {event.status}")
             if not plan.holds:
-                say(plan.says)
+                say(plan.message)
             waiting(plan.holds)
         pace(client)

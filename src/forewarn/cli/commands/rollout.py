@@ -178,7 +178,7 @@ def list_(json: Json = False, url: Url = None) -> None:
                     one.id,
                     one.type,
                     one.state,
-                    f"{one.steps_over} of {one.steps_in_all}",
+                    f"{one.steps_done} of {one.steps_total}",
                     one.selection,
                     moment(one.created_at),
                     moment(one.ended_at),
@@ -207,7 +207,7 @@ def watch(id: Id, json: Json = False, url: Url = None) -> None:
 def pause(id: Id, reason: Why = "", json: Json = False, url: Url = None) -> None:
     """Announce nothing new. What is announced or has started goes on."""
     with service(url) as client:
-        found = client.on_rollout("pause", id, r.SwitchRequest(why=reason))
+        found = client.on_rollout("pause", id, r.SwitchRequest(reason=reason))
         told(found, json, client)
         if not json:
             notes(going_on(found))
@@ -224,7 +224,7 @@ def resume(id: Id, json: Json = False, url: Url = None) -> None:
 def abort(id: Id, reason: Why = "", json: Json = False, url: Url = None) -> None:
     """Withdraw what has not started, and end. What has started goes on to its end."""
     with service(url) as client:
-        found = client.on_rollout("abort", id, r.SwitchRequest(why=reason))
+        found = client.on_rollout("abort", id, r.SwitchRequest(reason=reason))
         told(found, json, client)
         if not json:
             notes(going_on(found))
@@ -239,15 +239,15 @@ def explain(id: Id, json: Json = False, url: Url = None) -> None:
             as_json(found)
             return
         rollout = found.rollout
-        say(f"{rollout.type} rollout {rollout.id} of {rollout.selection}: {found.says}")
+        say(f"{rollout.type} rollout {rollout.id} of {rollout.selection}: {found.message}")
         for wait in found.waits:
             where = f"{wait.lane}: " if wait.lane and wait.kind != "turn" else ""
-            say(f"- {wait.kind}: {where}{wait.says}")
+            say(f"- {wait.kind}: {where}{wait.message}")
             when_and_who(wait, "  ")
             for detail in wait.details:
-                say(f"  event {detail.event}: {detail.says}")
+                say(f"  event {detail.event}: {detail.message}")
                 for hold in detail.holds:
-                    say(f"    - {hold.kind}: {hold.says}")
+                    say(f"    - {hold.kind}: {hold.message}")
                     when_and_who(hold, "      ")
         pace(client)
 

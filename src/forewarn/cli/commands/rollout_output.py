@@ -23,7 +23,7 @@ def told(found: r.RolloutReport, json: bool, client: ControlClient, steps: bool 
     if steps:
         table(("LANE", "STEP", "STATE", "MACHINES", "NOT BEFORE", "ENDED"), _rows(found.steps))
     for wait in found.waits:
-        say(f"waits: {wait.lane + ': ' if wait.lane else ''}{wait.says}")
+        say(f"waits: {wait.lane + ': ' if wait.lane else ''}{wait.message}")
     pace(client)
 
 
@@ -34,7 +34,7 @@ def _facts(found: r.RolloutReport) -> list[tuple[str, str]]:
     return [
         ("rollout", found.id),
         ("type", found.type),
-        ("state", f"{found.state}, {found.steps_over} of {found.steps_in_all} steps are over"),
+        ("state", f"{found.state}, {found.steps_done} of {found.steps_total} steps are over"),
         ("selection", found.selection),
         ("at once", str(found.at_once)),
         ("notice", _length(found.notice)),
@@ -67,7 +67,9 @@ def _rows(steps: Sequence[r.Step]) -> list[tuple[str, ...]]:
 def _switched(switch: r.Switch | None) -> str:
     if switch is None:
         return ""
-    return f"by {switch.by} at {moment(switch.at)}" + (f": {switch.why}" if switch.why else "")
+    return f"by {switch.by} at {moment(switch.at)}" + (
+        f": {switch.reason}" if switch.reason else ""
+    )
 
 
 def going_on(found: r.RolloutReport) -> list[str]:
@@ -96,10 +98,10 @@ def show_plan(found: r.RolloutPlan) -> None:
     table(("LANE", "STEP", "MACHINES", "ANNOUNCED", "NOT BEFORE", "ENDS ABOUT"), rows)
     if found.done_at is not None:
         say(f"done about {there(found.done_at)}")
-    if found.left_out:
-        say(f"and {found.left_out} more steps, which were not looked at")
-    if found.says:
-        say(f"it goes no further: {found.says}")
+    if found.omitted:
+        say(f"and {found.omitted} more steps, which were not looked at")
+    if found.message:
+        say(f"it goes no further: {found.message}")
 
 
 def _there(zone: str, time: datetime) -> str:

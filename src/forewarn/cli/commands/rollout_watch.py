@@ -67,7 +67,7 @@ def _lines(client: ControlClient, id: str, json: bool) -> int:
         now = (
             found.state,
             [(s.state, s.events) for s in found.steps],
-            [w.says for w in found.waits],
+            [w.message for w in found.waits],
         )
         if now != before:
             say(msgspec.json.encode(found).decode() if json else _line(found))
@@ -76,10 +76,8 @@ def _lines(client: ControlClient, id: str, json: bool) -> int:
 
 
 def _line(found: r.RolloutReport) -> str:
-    waits = "; ".join(f"{w.lane + ': ' if w.lane else ''}{w.says}" for w in found.waits)
-    return f"{found.state} {found.steps_over}/{found.steps_in_all}" + (
-        f"  {waits}" if waits else ""
-    )
+    waits = "; ".join(f"{w.lane + ': ' if w.lane else ''}{w.message}" for w in found.waits)
+    return f"{found.state} {found.steps_done}/{found.steps_total}" + (f"  {waits}" if waits else "")
 
 
 def _live(client: ControlClient, id: str) -> int:
@@ -106,7 +104,7 @@ def picture(found: r.RolloutReport) -> Any:
         bars.add_row(Text(name), made, Text(f"{over}/{all}"), Text(said))
 
     style = {"done": "green", "aborted": "red", "paused": "yellow", "blocked": "yellow"}
-    all_over = found.steps_over, found.steps_in_all
+    all_over = found.steps_done, found.steps_total
     bar("all", *all_over, found.state, style.get(found.state, "cyan"))
     lanes: dict[str, list[r.Step]] = {}
     for step in found.steps:
@@ -134,4 +132,6 @@ def _moving(steps: list[r.Step]) -> bool:
 
 def _wait(wait: r.Wait) -> str:
     until = f", until {moment(wait.until)} at most" if wait.until else ""
-    return f"{wait.lane + ': ' if wait.lane else ''}{wait.says} (since {moment(wait.since)}{until})"
+    return (
+        f"{wait.lane + ': ' if wait.lane else ''}{wait.message} (since {moment(wait.since)}{until})"
+    )

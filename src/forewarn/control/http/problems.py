@@ -24,7 +24,7 @@ class Kind(msgspec.Struct, frozen=True):
     name: str
     status: int
     title: str
-    says: str  # when it is met, and what to do
+    description: str  # when it occurs, and what to do
 
     @property
     def type(self) -> str:
@@ -35,102 +35,110 @@ KINDS = (
     Kind(
         "invalid",
         400,
-        "The request makes no sense",
-        "A value, a parameter or the body cannot be meant so. `detail` says what would have been"
-        " right, `errors` where it is, `line` on which line of a fleet. Mend it and ask again.",
+        "Bad request",
+        "A value, a parameter or the body is not valid. `detail` says what would have been"
+        " right, `errors` where it is, `line` on which line of a fleet file. Correct the"
+        " request and send it again.",
     ),
     Kind(
         "unauthorised",
         401,
-        "A token is needed",
-        "There is no token in the request, or one that is not valid (any more).",
+        "Unauthorized",
+        "The request has no token, or one that is not valid or no longer valid.",
     ),
     Kind(
         "forbidden",
         403,
-        "That is not allowed",
-        "Whoever asks may not do this, or not to this; or a browser asks for a page of another"
-        " site.",
+        "Forbidden",
+        "The token may not do this, or not to this; or a browser sent the request for a page"
+        " of another site.",
     ),
     Kind(
         "unknown",
         404,
-        "There is no such thing",
-        "A name or an id that nothing has. `did_you_mean` may have a better one.",
+        "Not found",
+        "Nothing has this name or id. `did_you_mean` may suggest a better one.",
     ),
     Kind(
         "method",
         405,
-        "Not in this way",
-        "The path exists, but not with this method; `Allow` names those that do.",
+        "Method not allowed",
+        "The path exists, but not with this method; `Allow` lists those that do.",
     ),
     Kind(
         "conflict",
         409,
-        "Not as things stand",
-        "The request makes sense, but not now; `detail` says what is in the way.",
+        "Conflict",
+        "The request is valid, but cannot be carried out in the current state; `detail` says"
+        " what prevents it.",
     ),
     Kind(
         "under-way",
         409,
-        "The same request is under way",
-        "A request with this Idempotency-Key has not been answered yet. Ask again in a moment.",
+        "Conflict: the same request is under way",
+        "A request with this Idempotency-Key has not been answered yet. Try again in a moment.",
     ),
     Kind(
         "gone",
         410,
-        "No longer kept",
-        "What is asked for has been forgotten with the rest of the history. Begin anew.",
+        "Gone",
+        "What was asked for has been deleted with the rest of the old history. Read"
+        " everything again and start from there.",
     ),
     Kind(
         "stale",
         412,
-        "It has changed meanwhile",
-        "If-Match names another state than the one there is; nothing has been done. Look at it"
+        "Precondition failed",
+        "If-Match names another state than the current one; nothing has been done. Read it"
         " again and decide anew.",
     ),
-    Kind("too-large", 413, "Too large", "The body is larger than this call takes."),
+    Kind(
+        "too-large",
+        413,
+        "Content too large",
+        "The body is larger than this operation accepts.",
+    ),
     Kind(
         "media-type",
         415,
-        "Not in this form",
-        "The body is not of a media type that this call reads; `Content-Type` says which it is.",
+        "Unsupported media type",
+        "The body is not of a media type that this operation reads; declare it in `Content- Type`.",
     ),
     Kind(
         "misdirected",
         421,
-        "Asked under another name",
+        "Misdirected request",
         "The Host header is not a name of this service.",
     ),
     Kind(
         "key-reused",
         422,
-        "The key belongs to another request",
-        "This Idempotency-Key has been used for a request that was not the same. Take a new key.",
+        "Unprocessable content: the key belongs to another request",
+        "This Idempotency-Key has been used for a different request. Use a new key.",
     ),
     Kind(
         "busy",
         429,
-        "Too much at once",
-        "A limit of the service is reached; `Retry-After` says when to come again.",
+        "Too many requests",
+        "A limit of the service is reached; `Retry-After` says when to try again.",
     ),
     Kind(
         "failed",
         500,
-        "Internal error",
-        "A fault of the service. Its log says more, under the request's id.",
+        "Internal server error",
+        "The service failed. Its log says more, under the request id.",
     ),
     Kind(
         "not-stored",
         503,
-        "Not stored",
-        "It could not be made durable and has not happened. Look at the disk and at /readyz.",
+        "Service unavailable: not stored",
+        "The change could not be made durable and has not happened. Check the disk and /readyz.",
     ),
     Kind(
         "unavailable",
         503,
-        "Not now",
-        "The service is stopping, or is not ready yet. Ask again in a moment.",
+        "Service unavailable",
+        "The service is stopping, or is not ready yet. Try again in a moment.",
     ),
 )
 BY_NAME = {kind.name: kind for kind in KINDS}

@@ -190,7 +190,7 @@ def _problems() -> str:
     rows = "".join(
         f'<tr id="problem-{kind.name}">'
         f"<th><code>{kind.name}</code><small>{kind.status}</small></th>"
-        f"<td>{_text(kind.title)}</td><td>{_words(kind.says)}</td></tr>"
+        f"<td>{_text(kind.title)}</td><td>{_words(kind.description)}</td></tr>"
         for kind in KINDS
     )
     return (

@@ -110,7 +110,7 @@ def refusal(kind: Kind) -> dict[str, Any]:
     if kind.status == 429:
         headers["Retry-After"] = {"schema": {"type": "string", "pattern": "^[0-9]+$"}}
     return {
-        "description": f"{kind.title}. {kind.says}",
+        "description": f"{kind.title}. {kind.description}",
         "headers": headers,
         "content": {MEDIA_TYPE: {"schema": {"$ref": PROBLEM}}},
     }

@@ -177,7 +177,7 @@ def _virtual_time() -> VirtualTime:
     virtual_time = context().virtual_time
     if virtual_time is None:
         raise RefusedError(
-            conflict("this service runs on real time; start one with --clock virtual to wind it")
+            conflict("this service runs on real time; only a virtual clock can be advanced")
         )
     return virtual_time
 

@@ -118,7 +118,7 @@ def explain_host(call: Call, name: Name) -> s.HostExplanation:
         links=FIRST_EVENT_LINKS,
         commands=("host maintain",),
         command_example="host maintain host-a --type Freeze",
-        example={"how": "Freeze"},
+        example={"mode": "Freeze"},
     ).options,
 )
 async def maintain_host(call: Call, name: Name, data: JSONBody[s.MaintainRequest]) -> s.Outcomes:
@@ -127,7 +127,7 @@ async def maintain_host(call: Call, name: Name, data: JSONBody[s.MaintainRequest
         allowed(
             await call.hosts.maintain(
                 name,
-                named(MaintenanceMode, "way to maintain a host", data.how),
+                named(MaintenanceMode, "way to maintain a host", data.mode),
                 call.by,
                 evacuate=data.evacuate,
                 notice=None if data.notice is None else length("notice", data.notice),

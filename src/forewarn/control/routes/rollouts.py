@@ -173,12 +173,12 @@ async def explain_rollout(call: Call, id: Id) -> r.RolloutExplanation:
         links=links_to("getRollout", parameter="id", place="id"),
         commands=("rollout pause",),
         command_example="rollout pause 1B2C",
-        example={"why": "errors in web"},
+        example={"reason": "errors in web"},
     ).options,
 )
 async def pause_rollout(call: Call, id: Id, data: JSONBody[r.SwitchRequest]) -> r.RolloutReport:
     id = await authorization.rollout(call, id)
-    return views.report(allowed(await call.rollouts.pause(id, call.by, data.why)))
+    return views.report(allowed(await call.rollouts.pause(id, call.by, data.reason)))
 
 
 @post(
@@ -212,12 +212,12 @@ async def resume_rollout(call: Call, id: Id) -> r.RolloutReport:
         links=links_to("getRollout", parameter="id", place="id"),
         commands=("rollout abort",),
         command_example="rollout abort 1B2C",
-        example={"why": "wrong version"},
+        example={"reason": "wrong version"},
     ).options,
 )
 async def abort_rollout(call: Call, id: Id, data: JSONBody[r.SwitchRequest]) -> r.RolloutReport:
     id = await authorization.rollout(call, id)
-    return views.report(allowed(await call.rollouts.abort(id, call.by, data.why)))
+    return views.report(allowed(await call.rollouts.abort(id, call.by, data.reason)))
 
 
 def _wanted(data: r.RolloutRequest, by: str) -> RolloutRequest:

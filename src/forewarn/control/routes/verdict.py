@@ -16,7 +16,7 @@ from forewarn.verdict.verdict import Verdict
 
 NOT_OBSERVING = (
     "this service keeps no account of what guests do; start it with observe = true"
-    " ('forewarn dev' does unless told --no-observe)"
+    " (the default of 'forewarn dev')"
 )
 
 

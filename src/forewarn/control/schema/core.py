@@ -93,16 +93,16 @@ class Outcomes(msgspec.Struct, kw_only=True):
 
 class Hold(msgspec.Struct, kw_only=True):
     kind: w.HoldKind
-    says: str
+    message: str
     since: w.Moment
     until: w.Moment | None = None
     waits_for: list[str] = []
-    movers: str = ""
+    unblocked_by: str = ""
 
 
 class Explanation(msgspec.Struct, kw_only=True):
     event: Event
-    says: str
+    message: str
     holds: list[Hold] = []
     seen_by: dict[str, w.Moment] = {}
 
@@ -134,14 +134,14 @@ class HostPlan(msgspec.Struct, kw_only=True):
     """Events that go together, or one that goes alone, and what they wait for."""
 
     events: list[Event]
-    says: str
+    message: str
     holds: list[Hold] = []
 
 
 class HostExplanation(msgspec.Struct, kw_only=True):
     name: str
     health: w.HealthName
-    says: str
+    message: str
     machines: list[str] = []
     plans: list[HostPlan] = []
 
@@ -149,7 +149,7 @@ class HostExplanation(msgspec.Struct, kw_only=True):
 class MaintainRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     extra_schema: ClassVar = w.at_most_one_of("notice", "not_before")
 
-    how: w.HowName
+    mode: w.MaintenanceMode
     evacuate: bool = False
     notice: w.Notice | None = None  # seconds
     not_before: w.Moment | None = None

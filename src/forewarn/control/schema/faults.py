@@ -54,14 +54,14 @@ class Fault(msgspec.Struct, kw_only=True):
     id: str
     kind: FaultKind
     state: FaultState
-    says: str  # "3 of 5 consumed"
+    message: str  # "3 of 5 consumed"
     machines: list[str]
     groups: list[str]
     method: str
     times: int | None
     skip: int
-    begins: Moment
-    ends: Moment | None
+    starts_at: Moment
+    ends_at: Moment | None
     probability: float
     seed: int
     seconds: float | None
@@ -72,6 +72,6 @@ class Fault(msgspec.Struct, kw_only=True):
     added_by: str
     matched: int
     consumed: int
-    left: int | None
+    remaining: int | None
     by_machine: dict[str, int]
     last_at: Moment | None

@@ -13,20 +13,20 @@ MAX_FLEET_BYTES = 64 * 1024 * 1024  # of a fleet that is put
 
 class FieldChange(msgspec.Struct):
     field: str
-    was: Any
-    becomes: Any
+    before: Any
+    after: Any
 
 
 class FleetItem(msgspec.Struct, kw_only=True, omit_defaults=True):
     what: Annotated[str, documented(enum=["host", "group", "machine"])]
-    how: Annotated[str, documented(enum=["added", "changed", "moved", "removed"])]
+    action: Annotated[str, documented(enum=["added", "changed", "moved", "removed"])]
     name: str
     group: str = ""
-    was_in: str = ""
+    previous_group: str = ""
     fields: list[FieldChange] = []
 
 
-class InTheWay(msgspec.Struct, kw_only=True):
+class BlockingEvent(msgspec.Struct, kw_only=True):
     what: str  # host or machine
     name: str
     group: str
@@ -54,8 +54,8 @@ class FleetDifference(msgspec.Struct, kw_only=True):
     groups: FleetCounts
     machines: FleetCounts
     items: list[FleetItem] = []  # at most a thousand each of hosts, groups and machines
-    left_out: int = 0
-    in_the_way: list[InTheWay] = []  # without force it is refused because of these
+    omitted: int = 0
+    blocked_by: list[BlockingEvent] = []  # without force it is refused because of these
     warnings: list[str] = []  # hosts that are not well and are given machines all the same
     etag: str = ""  # of a plan: the fleet that it was compared with, for If-Match
 

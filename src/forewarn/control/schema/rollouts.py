@@ -27,13 +27,13 @@ class RolloutRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class SwitchRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    why: w.Words = ""
+    reason: w.Words = ""
 
 
 class Switch(msgspec.Struct, kw_only=True):
     by: str
     at: w.Moment
-    why: str = ""
+    reason: str = ""
 
 
 class Step(msgspec.Struct, kw_only=True):
@@ -50,11 +50,11 @@ class Step(msgspec.Struct, kw_only=True):
 
 class Wait(msgspec.Struct, kw_only=True):
     kind: w.WaitKind
-    says: str
+    message: str
     since: w.Moment
     lane: str = ""
     until: w.Moment | None = None
-    movers: str = ""
+    unblocked_by: str = ""
     events: list[str] = []
 
 
@@ -65,8 +65,8 @@ class Rollout(msgspec.Struct, kw_only=True):
     selection: str
     by: str
     created_at: w.Moment
-    steps_over: int
-    steps_in_all: int
+    steps_done: int
+    steps_total: int
     at_once: int
     notice: float
     description: str = ""
@@ -90,7 +90,7 @@ class EventHolds(msgspec.Struct, kw_only=True):
 
     event: str
     status: w.StatusName
-    says: str
+    message: str
     holds: list[Hold] = []
 
 
@@ -100,7 +100,7 @@ class WaitExplained(Wait, kw_only=True):
 
 class RolloutExplanation(msgspec.Struct, kw_only=True):
     rollout: Rollout
-    says: str
+    message: str
     waits: list[WaitExplained] = []
 
 
@@ -120,5 +120,5 @@ class RolloutPlan(msgspec.Struct, kw_only=True):
     zone: str  # of the windows; UTC without one
     steps: list[Planned]
     done_at: w.Moment | None = None
-    left_out: int = 0  # steps that were not looked at
-    says: str = ""
+    omitted: int = 0  # steps that were not looked at
+    message: str = ""

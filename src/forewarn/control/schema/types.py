@@ -17,7 +17,7 @@ STATUSES = ("Scheduled", "Started", "Finished", "Withdrawn")
 SOURCES = ("Platform", "User")
 KINDS = ("standalone", "cloud-service", "availability-set", "availability-zone", "scale-set")
 HEALTHS = ("healthy", "degraded", "failed")
-HOWS = ("Freeze", "Reboot", "live-migration")
+MAINTENANCE_MODES = ("Freeze", "Reboot", "live-migration")
 STATES = ("running", "paused", "blocked", "aborting", "aborted", "done")
 STEP_STATES = ("waiting", "announced", "started", "done", "nothing to do", "cancelled")
 HOLDS = (
@@ -64,7 +64,7 @@ StatusName: TypeAlias = Annotated[str, documented(enum=list(STATUSES))]
 SourceName: TypeAlias = Annotated[str, documented(enum=list(SOURCES))]
 KindName: TypeAlias = Annotated[str, documented(enum=list(KINDS))]
 HealthName: TypeAlias = Annotated[str, documented(enum=list(HEALTHS))]
-HowName: TypeAlias = Annotated[str, documented(enum=list(HOWS))]
+MaintenanceMode: TypeAlias = Annotated[str, documented(enum=list(MAINTENANCE_MODES))]
 StateName: TypeAlias = Annotated[str, documented(enum=list(STATES))]
 StepState: TypeAlias = Annotated[str, documented(enum=list(STEP_STATES))]
 HoldKind: TypeAlias = Annotated[str, documented(enum=list(HOLDS))]

@@ -23,7 +23,7 @@ _BAD = (
     b"x-content-type-options: nosniff\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b"
 )
 _SAYS = (
-    b'{"type":"/docs#problem-unavailable","title":"Not now","status":503,'
+    b'{"type":"/docs#problem-unavailable","title":"Service unavailable","status":503,'
     b'"detail":"too many connections; come back later"}'
 )
 FULL = (

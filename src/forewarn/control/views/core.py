@@ -100,7 +100,7 @@ def event(event: Event) -> s.Event:
         raised_at=time_of(event.raised_at),
         raised_by=event.by,
         listed=event.listed,
-        unannounced=event.silent,
+        unannounced=event.unannounced,
         host=event.host,
         cause=event.cause,
         ready=[said.machine for said in event.ready],
@@ -160,12 +160,12 @@ def host_explanation(report: HostReport) -> s.HostExplanation:
     return s.HostExplanation(
         name=report.host.name,
         health=report.host.health.value,
-        says=report.says,
+        message=report.says,
         machines=list(report.machines),
         plans=[
             s.HostPlan(
                 events=[event(one) for one in plan.events],
-                says=plan.says,
+                message=plan.says,
                 holds=[hold_view(hold) for hold in plan.holds],
             )
             for plan in report.plans
@@ -176,7 +176,7 @@ def host_explanation(report: HostReport) -> s.HostExplanation:
 def explanation(explanation: Explanation) -> s.Explanation:
     return s.Explanation(
         event=event(explanation.event),
-        says=explanation.says,
+        message=explanation.says,
         holds=[hold_view(hold) for hold in explanation.holds],
         seen_by={name: time_of(at) for name, at in explanation.seen_by.items()},
     )
@@ -185,9 +185,9 @@ def explanation(explanation: Explanation) -> s.Explanation:
 def hold_view(hold: Hold) -> s.Hold:
     return s.Hold(
         kind=hold.kind.value,
-        says=hold.says,
+        message=hold.says,
         since=time_of(hold.since),
         until=time_of(hold.until) if hold.until is not None else None,
         waits_for=list(hold.waits_for),
-        movers=hold.movers,
+        unblocked_by=hold.movers,
     )

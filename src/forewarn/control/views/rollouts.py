@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from forewarn.control.schema import rollouts as r
 from forewarn.control.schema.core import time_of
 from forewarn.control.views import core
@@ -31,7 +29,7 @@ def report(report: Report) -> r.RolloutReport:
 def explanation(explanation: Explanation) -> r.RolloutExplanation:
     return r.RolloutExplanation(
         rollout=rollout(explanation.report.summary),
-        says=explanation.says,
+        message=explanation.says,
         waits=[_explained(wait) for wait in explanation.waits],
     )
 
@@ -54,8 +52,8 @@ def plan(rollout: Rollout, forecast: Forecast) -> r.RolloutPlan:
             for planned in forecast.steps
         ],
         done_at=_time(forecast.done_at),
-        left_out=forecast.left_out,
-        says=forecast.says,
+        omitted=forecast.left_out,
+        message=forecast.says,
     )
 
 
@@ -68,8 +66,8 @@ def _fields(summary: Summary) -> dict[str, Any]:
         "selection": rollout.selection,
         "by": rollout.by,
         "created_at": time_of(rollout.created_at),
-        "steps_over": summary.steps_over,
-        "steps_in_all": len(rollout.steps),
+        "steps_done": summary.steps_over,
+        "steps_total": len(rollout.steps),
         "at_once": rollout.at_once,
         "notice": rollout.promised / SECOND,
         "description": rollout.description,
@@ -89,7 +87,7 @@ def _explained(explained: Explained) -> r.WaitExplained:
         r.EventHolds(
             event=event.id,
             status=event.status.value,
-            says=says,
+            message=says,
             holds=[core.hold_view(hold) for hold in holds],
         )
         for event, holds, says in explained.events
@@ -114,17 +112,21 @@ def _step(lane: str, progress: StepProgress) -> r.Step:
 
 
 def _wait(wait: Wait) -> dict[str, Any]:
-    fields = msgspec.structs.asdict(wait)
-    return fields | {
+    return {
         "kind": wait.kind.value,
+        "message": wait.says,
         "since": time_of(wait.since),
+        "lane": wait.lane,
         "until": _time(wait.until),
+        "unblocked_by": wait.movers,
         "events": list(wait.events),
     }
 
 
 def _switch(switch: Switch | None) -> r.Switch | None:
-    return None if switch is None else r.Switch(by=switch.by, at=time_of(switch.at), why=switch.why)
+    return (
+        None if switch is None else r.Switch(by=switch.by, at=time_of(switch.at), reason=switch.why)
+    )
 
 
 def _time(at: Time | None) -> Any:

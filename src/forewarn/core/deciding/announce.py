@@ -79,7 +79,7 @@ def announce(group: Group, command: c.Raise, now: Now) -> Changes | Refused:
 
 def _worth_knowing(group: Group, event: Event, now: Now) -> tuple[str, ...]:
     """What is allowed, but may not be what was meant."""
-    if event.silent:
+    if event.unannounced:
         return (_at_once(group),)
     notes = []
     notice = event.not_before - now.at
@@ -143,7 +143,7 @@ def maintain(group: Group, command: c.UserMaintenance, now: Now) -> Changes | Re
     for event in _pending(group):
         if event.type is command.type and event.resources == (command.machine,):
             again = ("it had been asked for already; this is the same event",)
-            if event.silent:
+            if event.unannounced:
                 return Changes((), event.id, (*again, UNANNOUNCED_AGAIN))
             if not group.enabled:  # it was announced, and NotBefore is a promise
                 return Changes((), event.id, (*again, KEEPS_NOT_BEFORE))
@@ -164,7 +164,7 @@ def maintain(group: Group, command: c.UserMaintenance, now: Now) -> Changes | Re
         description=command.type.traits.user_description,
         **terms,
     )
-    if event.silent:
+    if event.unannounced:
         notes = (_at_once(group),)
     elif approved:
         notes = (_policy_note(group),)
@@ -181,7 +181,7 @@ def _user_terms(group: Group, type: EventType, when: Time, now: Now) -> dict[str
         return {"not_before": when, "approved": _by_policy(group, type, now)}
     approved = Approval("nobody: the group is not listening", now.at)
     not_before = ceil_second(now.at)
-    return {"not_before": not_before, "approved": approved, "silent": True, "listed": False}
+    return {"not_before": not_before, "approved": approved, "unannounced": True, "listed": False}
 
 
 def _at_once(group: Group) -> str:
@@ -318,6 +318,6 @@ def _not_before(command: c.Raise, now: Now) -> Time | Refused:
     if notice < promised and not command.short_notice:
         return invalid(
             f"a {command.type.value} promises at least {in_words(promised)} of notice,"
-            f" this is {in_words(notice)}; say that you mean it (--short-notice)"
+            f" this is {in_words(notice)}; set short_notice to override"
         )
     return when

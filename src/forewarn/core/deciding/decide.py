@@ -210,7 +210,7 @@ def _enabled(group: Group, now: Now) -> list[Change]:
     items += [
         EventMoved(Move.LIST, move(event, Move.LIST, listed=True))
         for event in group.events
-        if not event.listed and not event.silent
+        if not event.listed and not event.unannounced
     ]
     return items
 

@@ -67,7 +67,7 @@ def _busy(group: Group, names: set[str]) -> Refused | None:
     return conflict(
         f"of group '{group.name}' these would be removed or change their update domain, but have"
         " an active event:"
-        f" {listing(found)}; wait, cancel the events, or say that you mean it (--force)"
+        f" {listing(found)}; wait, cancel the events, or set force to override"
     )
 
 

@@ -289,7 +289,7 @@ def occupied(event: Event, floor: Occupancy) -> list[Hold]:
 
 def _unannounced(events: Iterable[Event]) -> str:
     """Return a hint about events that a reader will not find in any document."""
-    ids = [event.id for event in events if event.silent]
+    ids = [event.id for event in events if event.unannounced]
     return f" (guests are not shown {listing(ids)}: unannounced)" if ids else ""
 
 

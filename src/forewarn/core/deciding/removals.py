@@ -62,7 +62,7 @@ def delete(group: Group, command: c.Delete, now: Now) -> Changes | Refused:
         source=Source.PLATFORM,
         not_before=_in(0 if unannounced else notice or 0, now),
         cause=command.cause,
-        **({"silent": True, "listed": False} if unannounced else {}),
+        **({"unannounced": True, "listed": False} if unannounced else {}),
         approved=Approval("nobody: it is not announced", now.at) if unannounced else None,
     )
     if unannounced:

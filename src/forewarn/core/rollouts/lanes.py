@@ -51,7 +51,7 @@ def lanes(
 ) -> tuple[Lane, ...] | Refused:
     named = len(selection.groups) + len(selection.labels) + len(selection.hosts)
     if not named:
-        return invalid("say what to roll over: --group NAME, --label KEY=VALUE or --host NAME")
+        return invalid("a rollout needs a selection: groups, labels or hosts")
     if named > MAX_SELECTED:
         return invalid(f"a selection names at most {MAX_SELECTED} groups, labels and hosts")
     if type.traits.deletes:

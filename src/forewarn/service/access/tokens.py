@@ -183,8 +183,8 @@ class Tokens:
                 return conflict(
                     f"token {token.id} ({token.name}) is the last of an admin: without it a token"
                     " can be made only where the state file is (forewarn token create --state"
-                    " FILE, while no service runs). Create another one first, or say that you"
-                    " mean it (--force)"
+                    " FILE, while no service runs). Create another one first, or set force to"
+                    " override"
                 )
             revoked = msgspec.structs.replace(token, revoked_at=now, revoked_by=by)
             return CommitPlan(puts=[TokenPut(revoked, "revoked", by)])

@@ -172,7 +172,7 @@ def _raised(expected: Changes) -> Event | None:
     for item in expected.items:
         if isinstance(item, EventMoved) and item.what is Move.RAISE:
             event = item.event
-            return None if event.silent or event.approved else event
+            return None if event.unannounced or event.approved else event
     return None
 
 

@@ -117,8 +117,8 @@ class FleetApply:
             found = await self._aside(self._compared, wanted, groups, hosts)
             if isinstance(found, Refused) or plan or found.difference.nothing:
                 return found if isinstance(found, Refused) else found.difference
-            if found.difference.in_the_way and not force:
-                return recheck.in_the_way(found.difference.in_the_way)
+            if found.difference.blocked_by and not force:
+                return recheck.blocked_by(found.difference.blocked_by)
             return await self._committed(found, groups, by=by, force=force, unless=unless)
 
     async def _committed(
@@ -144,11 +144,11 @@ class FleetApply:
                     name: with_carried(define, found.moved, states)
                     for name, define in commands.items()
                 }
-            in_the_way, stays = recheck.since_then(states, groups, fresh, found.puts)
+            blocked_by, stays = recheck.since_then(states, groups, fresh, found.puts)
             if stays:
                 return recheck.stranded(stays)
-            if in_the_way and not force:
-                return recheck.in_the_way(in_the_way)
+            if blocked_by and not force:
+                return recheck.blocked_by(blocked_by)
             hosts = states.registry.hosts
             warnings = recheck.arriving(fresh, states, hosts)
             difference = msgspec.structs.replace(found.difference, warnings=warnings)

@@ -30,20 +30,20 @@ _MACHINE_FIELDS = tuple(
 
 class FieldChange(msgspec.Struct, frozen=True):
     field: str
-    was: Any
-    becomes: Any
+    before: Any
+    after: Any
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     what: str  # host, group or machine
-    how: str  # added, changed, moved or removed
+    action: str  # added, changed, moved or removed
     name: str
     group: str = ""  # a machine's, afterwards if there is an afterwards
-    was_in: str = ""  # the group from which it moves
+    previous_group: str = ""  # the group from which it moves
     fields: tuple[FieldChange, ...] = ()
 
 
-class InTheWay(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class BlockingEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why something is not removed, or put in another update domain, without force."""
 
     what: str  # host or machine
@@ -69,8 +69,8 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     groups: Counts
     machines: Counts
     items: tuple[Item, ...] = ()  # as far as they are told one by one
-    left_out: int = 0
-    in_the_way: tuple[InTheWay, ...] = ()
+    omitted: int = 0
+    blocked_by: tuple[BlockingEvent, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
@@ -128,12 +128,12 @@ def carried(old: Machine, wanted: Machine) -> Machine:
 class _Finding:
     def __init__(self, groups: Mapping[str, Group], fleet: Fleet) -> None:
         self._groups = groups
-        self._was_in = {m.name: g.name for g in groups.values() for m in g.machines}
+        self._previous_group = {m.name: g.name for g in groups.values() for m in g.machines}
         self._stays = {m.name for define in fleet.groups.values() for m in define.machines}
         self._counts = {"host": Counts(), "group": Counts(), "machine": Counts()}
         self._items: list[Item] = []
         self._told: dict[str, int] = {}
-        self._in_the_way: list[InTheWay] = []
+        self._blocked_by: list[BlockingEvent] = []
         self._losing: dict[str, Define] = {}
         self._others: dict[str, Define] = {}
         self._moved: dict[str, str] = {}
@@ -162,7 +162,7 @@ class _Finding:
 
     def _pending(self) -> None:
         for group in self._groups.values():
-            self._in_the_way += about_hosts(group, self._gone_hosts)
+            self._blocked_by += about_hosts(group, self._gone_hosts)
 
     def group(self, name: str, define: Define) -> None:
         before = self._groups.get(name) or Group(name=name)
@@ -189,13 +189,13 @@ class _Finding:
                         self._needed(before, {machine.name})
                 continue
             differs = True
-            there = self._was_in.get(machine.name)
+            there = self._previous_group.get(machine.name)
             if there is None:
                 self._tell("machine", "added", machine.name, group=name)
             else:
                 moved = True
                 self._moved[machine.name] = there
-                self._tell("machine", "moved", machine.name, group=name, was_in=there)
+                self._tell("machine", "moved", machine.name, group=name, previous_group=there)
         if moved:
             define = with_carried(define, self._moved, self._groups)
             for machine in define.machines:
@@ -225,19 +225,19 @@ class _Finding:
 
     def _needed(self, group: Group, names: set[str]) -> None:
         """Events count on these machines as they are."""
-        self._in_the_way += [
-            _in_the_way("machine", name, group, event)
+        self._blocked_by += [
+            _blocked_by("machine", name, group, event)
             for event in group.events
             for name in event.resources
             if name in names
         ]
 
-    def _tell(self, what: str, how: str, name: str, **more: Any) -> None:
+    def _tell(self, what: str, action: str, name: str, **more: Any) -> None:
         counts = self._counts[what]
-        setattr(counts, how, getattr(counts, how) + 1)
+        setattr(counts, action, getattr(counts, action) + 1)
         told = self._told[what] = self._told.get(what, 0) + 1
         if told <= MAX_DETAILED:
-            self._items.append(Item(what=what, how=how, name=name, **more))
+            self._items.append(Item(what=what, action=action, name=name, **more))
 
     def found(self, puts: tuple[Put, ...]) -> Found:
         difference = Difference(
@@ -245,8 +245,8 @@ class _Finding:
             groups=self._counts["group"],
             machines=self._counts["machine"],
             items=tuple(self._items),
-            left_out=sum(self._told.values()) - len(self._items),
-            in_the_way=tuple(self._in_the_way),
+            omitted=sum(self._told.values()) - len(self._items),
+            blocked_by=tuple(self._blocked_by),
         )
         defines = {**self._losing, **self._others}
         return Found(difference, defines, puts, self._moved, tuple(self._stranded))
@@ -293,14 +293,14 @@ def _shown(field: str, value: Any) -> Any:
     return msgspec.to_builtins(value)
 
 
-def about_hosts(group: Group, hosts: Container[str]) -> list[InTheWay]:
+def about_hosts(group: Group, hosts: Container[str]) -> list[BlockingEvent]:
     """What is planned or under way for one of these hosts."""
     about = [event for event in group.events if event.host in hosts]
-    return [_in_the_way("host", event.host, group, event) for event in about]
+    return [_blocked_by("host", event.host, group, event) for event in about]
 
 
-def _in_the_way(what: str, name: str, group: Group, event: Any) -> InTheWay:
-    return InTheWay(
+def _blocked_by(what: str, name: str, group: Group, event: Any) -> BlockingEvent:
+    return BlockingEvent(
         what=what,
         name=name,
         group=group.name,

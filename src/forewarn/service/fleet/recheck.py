@@ -16,7 +16,7 @@ from forewarn.core.deciding.define import placed
 from forewarn.core.fleet import Host
 from forewarn.core.refusal import conflict
 from forewarn.core.registry import HostPut, HostRemoved, Put
-from forewarn.service.fleet.diff import InTheWay, about_hosts
+from forewarn.service.fleet.diff import BlockingEvent, about_hosts
 from forewarn.service.platform.host_state import unhealthy_warning
 from forewarn.store.port import States
 from forewarn.support.text import listing
@@ -38,7 +38,7 @@ def since_then(
     groups: Mapping[str, Group],
     defines: Mapping[str, Define],
     puts: Sequence[Put],
-) -> tuple[tuple[InTheWay, ...], tuple[str, ...]]:
+) -> tuple[tuple[BlockingEvent, ...], tuple[str, ...]]:
     """Of the hosts that are removed: for which is something planned by now, and which machines
     are, or would stay, on one? Only groups that are others than in `groups` can tell."""
     gone = {put.name for put in puts if isinstance(put, HostRemoved)}
@@ -48,7 +48,7 @@ def since_then(
     for older in reversed(states.maps):
         now.update(older)
     fresh = [group for name, group in now.items() if groups.get(name) is not group]
-    in_the_way = tuple(one for group in fresh for one in about_hosts(group, gone))
+    blocked_by = tuple(one for group in fresh for one in about_hosts(group, gone))
     stays = [
         machine.name
         for group in fresh
@@ -61,7 +61,7 @@ def since_then(
         for machine in define.machines
         if machine.host in gone  # moved there, and now to another group as well
     ]
-    return in_the_way, tuple(dict.fromkeys(stays))
+    return blocked_by, tuple(dict.fromkeys(stays))
 
 
 def _afterwards(group: Group, define: Define | None) -> Iterator[Machine]:
@@ -73,11 +73,11 @@ def _afterwards(group: Group, define: Define | None) -> Iterator[Machine]:
         yield placed(known.get(machine.name), machine)
 
 
-def in_the_way(found: Collection[InTheWay]) -> Refused:
+def blocked_by(found: Collection[BlockingEvent]) -> Refused:
     return conflict(
         "these would be removed or change their update domain, but have an active event:"
         f" {listing([str(one) for one in found])}; wait, cancel the"
-        " events, or say that you mean it (--force)"
+        " events, or set force to override"
     )
 
 

@@ -187,7 +187,7 @@ class Hosts:
                     f" machines of two update domains: '{first.name}' of {first.update_domain}"
                     f" and '{move.name}' of {move.update_domain}. Move '{move.name}' away first"
                     f" (forewarn machine redeploy {move.name}), or empty the host machine by"
-                    " machine (--evacuate)"
+                    " machine (evacuate)"
                 )
         joint = Joint(template.cause, tuple(group.name for group, _ in affected))
         return [

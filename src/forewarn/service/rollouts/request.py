@@ -95,7 +95,7 @@ def _wrong(wanted: RolloutRequest, now: Now) -> Refused | None:
     if notice < promised and not wanted.short_notice:
         return invalid(
             f"a {wanted.type.value} promises at least {in_words(promised)} of notice,"
-            f" this is {in_words(notice)}; say that you mean it (--short-notice)"
+            f" this is {in_words(notice)}; set short_notice to override"
         )
     if not 1 <= wanted.at_once <= MAX_AT_ONCE:
         return invalid(f"from 1 to {MAX_AT_ONCE} can go at once, not {wanted.at_once}")

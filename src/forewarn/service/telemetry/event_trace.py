@@ -80,11 +80,11 @@ class EventTrace:
                     case EventMoved(what=Move.RAISE | Move.APPROVE as what, event=event):
                         if what is Move.RAISE:
                             raised.append(event)
-                        if event.silent:
+                        if event.unannounced:
                             continue  # guests are neither asked nor shown it
                         if event.approved and event.approved.by not in names:
                             self.write("approval", commit.at, event=event.id, by=event.approved.by)
-                    case EventMoved(event=event) if event.silent and event.status.over:
+                    case EventMoved(event=event) if event.unannounced and event.status.over:
                         self.write("over", commit.at, event=event.id)
                     case Disabled():
                         self.write("disabled", commit.at, group=entry.group)
@@ -92,7 +92,7 @@ class EventTrace:
         self._planned(raised, commit.at)
 
     def _stage(self, what: Move, event: Event, at: Time) -> None:
-        if event.silent:
+        if event.unannounced:
             return
         self.write(
             "event",
@@ -124,7 +124,7 @@ class EventTrace:
                 self.write("window", at, event=event.id, opens=opens, closes=closes)
             if event.short_notice or (event.failure and not event.traits.sudden):
                 self.write("short-notice", at, event=event.id)
-            if event.silent:
+            if event.unannounced:
                 self.write(
                     "unannounced",
                     at,

@@ -154,7 +154,7 @@ def _by(item: EventMoved) -> str:
 
 def _line(group: Group, event: Event) -> str:
     document = f"document {group.incarnation}" if group.enabled else "not listening"
-    document = "unannounced" if event.silent else document
+    document = "unannounced" if event.unannounced else document
     names = ", ".join(event.resources)
     match event.status:
         case Status.SCHEDULED:

@@ -81,7 +81,7 @@ def test_short_notice_is_given_only_to_who_means_it() -> None:
     assert said.reason is Reason.INVALID
     assert "15 min" in said.says
     assert "1 min" in said.says
-    assert "--short-notice" in said.says
+    assert "short_notice" in said.says
     meant = w.do(raising(w, notice=MINUTE, short_notice=True))
     assert w.event(meant.event).not_before == ceil_second(START + MINUTE)
     assert meant.notes == ()

@@ -125,8 +125,8 @@ def test_a_group_holds_so_many_active_events_and_no_more() -> None:
         ({"notice": -1, "short_notice": True}, ["negative"]),
         ({"notice": 91 * DAY}, ["91 d", "at most 90 d"]),
         ({"not_before": START + 91 * DAY}, ["91 d", "at most 90 d"]),
-        ({"type": REDEPLOY, "notice": MINUTE}, ["Redeploy", "at least 10 min", "--short-notice"]),
-        ({"not_before": START + MINUTE}, ["Reboot", "at least 15 min", "--short-notice"]),
+        ({"type": REDEPLOY, "notice": MINUTE}, ["Redeploy", "at least 10 min", "short_notice"]),
+        ({"not_before": START + MINUTE}, ["Reboot", "at least 15 min", "short_notice"]),
     ],
 )
 def test_a_refusal_says_what_would_have_been_right(

@@ -131,7 +131,7 @@ def test_what_is_shown_of_what_happens(case: str, enabled: bool) -> None:
     (event,) = after.events
     at_once = expected in (STARTED, UNANNOUNCED)
     assert event.status is (Status.STARTED if at_once else Status.SCHEDULED)
-    assert event.silent == (expected == UNANNOUNCED)
+    assert event.unannounced == (expected == UNANNOUNCED)
     assert event.listed == (enabled and expected != UNANNOUNCED)
     if expected != UNANNOUNCED:
         assert 0 <= event.not_before - (START + notice) < SECOND
@@ -258,5 +258,5 @@ def test_a_restart_of_an_enabled_group_is_announced_beside_an_unannounced_one() 
 def test_the_mark_is_kept_with_the_event_and_absent_from_those_stored_before() -> None:
     w = world(enabled=False)
     kept = msgspec.json.encode(w.event(w.maintained(REBOOT, "m0")))
-    assert msgspec.json.decode(kept, type=Event).silent
-    assert not msgspec.json.decode(kept.replace(b'"silent":true,', b""), type=Event).silent
+    assert msgspec.json.decode(kept, type=Event).unannounced
+    assert not msgspec.json.decode(kept.replace(b'"silent":true,', b""), type=Event).unannounced

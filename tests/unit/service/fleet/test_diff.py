@@ -77,7 +77,7 @@ def applied() -> Any:
 
 
 def told(difference: Difference) -> list[tuple[str, str, str]]:
-    return [(item.what, item.how, item.name) for item in difference.items]
+    return [(item.what, item.action, item.name) for item in difference.items]
 
 
 def test_applying_what_is_there_changes_nothing(applied: Applied) -> None:
@@ -97,7 +97,7 @@ def test_a_plan_tells_the_difference_and_changes_nothing(applied: Applied) -> No
         ("machine", "added", "w3"),
         ("machine", "removed", "w2"),
     ]
-    fields = {change.field: (change.was, change.becomes) for change in planned.items[0].fields}
+    fields = {change.field: (change.before, change.after) for change in planned.items[0].fields}
     assert fields == {"host": ("b", "a"), "spot": (False, True)}
     assert applied.node.store.seq == before
     assert applied(text) == planned
@@ -153,7 +153,7 @@ def test_removing_a_machine_with_an_active_event_is_refused_and_says_which(
     assert event.id in says
     assert applied.machine("d0").alive  # nothing of the rest happened either
     planned = applied(text, plan=True)
-    assert [(one.name, one.event) for one in planned.in_the_way] == [("w1", event.id)]
+    assert [(one.name, one.event) for one in planned.blocked_by] == [("w1", event.id)]
 
 
 def test_force_removes_it_and_the_event_is_withdrawn(applied: Applied) -> None:
@@ -170,7 +170,7 @@ def test_moving_a_machine_with_an_active_event_is_refused_too(applied: Applied) 
     )
     assert "machine 'w1'" in applied.refusal(text)
     found = applied(text, force=True)
-    assert [(i.how, i.was_in, i.group) for i in found.items if i.name == "w1"] == [
+    assert [(i.action, i.previous_group, i.group) for i in found.items if i.name == "w1"] == [
         ("moved", "web", "db")
     ]
     assert applied.node.machine_index.group_of("w1") == "db"
@@ -184,7 +184,7 @@ def test_removing_a_host_that_something_is_planned_for_is_refused(applied: Appli
     without = fleet_of(groups, hosts)
     fleet = Fleet(without.groups, (Host(name="a"), Host(name="c")))
     found = compare(changed, hosts, fleet).difference
-    assert [(one.what, one.name, one.event) for one in found.in_the_way] == [
+    assert [(one.what, one.name, one.event) for one in found.blocked_by] == [
         ("host", "b", event.id)
     ]
 
@@ -275,7 +275,7 @@ def test_many_differences_are_counted_and_some_are_told() -> None:
         )
     assert found.machines.added == MAX_DETAILED + 500
     assert len([item for item in found.items if item.what == "machine"]) == MAX_DETAILED
-    assert found.left_out == 504
+    assert found.omitted == 504
 
 
 def test_one_thing_at_a_time_is_checked_like_a_whole_fleet(applied: Applied) -> None:

@@ -496,7 +496,7 @@ def test_a_command_that_hangs_is_given_up(service: Service) -> None:
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [
-        ({"selection": Selection()}, "say what to roll over"),
+        ({"selection": Selection()}, "a rollout needs a selection"),
         ({"groups": ("wbe",)}, "no group 'wbe'"),
         ({"selection": Selection(hosts=("x*",))}, "no host 'x*'"),
         ({"selection": Selection(labels=(parse("tier=none"),))}, "no machine is selected"),
