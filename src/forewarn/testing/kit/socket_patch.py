@@ -112,7 +112,7 @@ def _redirected(sock: socket.socket, address: Any) -> Any:
     if port != PORT:
         raise ConnectionRefusedError(
             errno.ECONNREFUSED,
-            f"inside a machine of a test {WELL_KNOWN} has port {PORT} only, not {port}",
+            f"inside a machine of a test {WELL_KNOWN} answers on port {PORT} only, not {port}",
         )
     to, its_port = _place()
     return (f"{MAPPED}{to}" if sock.family == socket.AF_INET6 else to, its_port)

@@ -152,7 +152,7 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(service: Service) ->
         service.scale_set("auto", 2, auto_approve=["Boot"])
     with refused(service, "'a b' is no name"):
         service.hosts("a b")
-    with pytest.raises(TypeError, match="one may say spot, update_domains, hosts"):
+    with pytest.raises(TypeError, match="a group's machines take spot, update_domains, hosts"):
         service.scale_set("slip", 2, sopt=True)  # type: ignore[call-arg]
     assert service.node.fleet_apply.current() == before
 

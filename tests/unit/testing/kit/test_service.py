@@ -72,7 +72,7 @@ def test_it_ends_with_its_block_however_that_is_left(error: type[BaseException])
 
 def test_it_ends_if_it_cannot_start() -> None:
     class Unwilling(Service):
-        def _started(self) -> None:
+        def _on_start(self) -> None:
             raise OSError("no")
 
     before = threads()
