@@ -45,7 +45,7 @@ class World:
     def tell(self, kind: str, **fields: Any) -> None:
         line = {"kind": kind, "t": self.t, **fields}
         self.lines.append(line)
-        self.observer.hear(line)
+        self.observer.add(line)
 
     # Time.
 

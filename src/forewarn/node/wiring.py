@@ -60,9 +60,9 @@ def make_trace(
         trace = FileEventTrace(config.record, config.rules)
         stack.callback(trace.close)
         if observer is not None:
-            trace.tell(observer.hear)
+            trace.tell(observer.add)
     elif observer is not None:
-        trace = EventTrace(observer.hear, config.rules)
+        trace = EventTrace(observer.add, config.rules)
     else:
         return None
     trace.follow(store, clock)

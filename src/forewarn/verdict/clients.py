@@ -10,11 +10,11 @@ import statistics
 from collections import deque
 from collections.abc import Iterable
 
+from forewarn.traces.exchanges import Exchange, Stamp, apart, passed
+from forewarn.traces.lines import printable
 from forewarn.verdict.documents import ShownDocument
 from forewarn.verdict.rules import CHANCE, HAMMERED, HAMMERING, LEAST_INTERVALS
-from forewarn.verdict.trace_lines import Exchange, Stamp, apart, passed
 from forewarn.verdict.verdict import Conduct
-from forewarn.verdict.wording import plain
 
 KEPT_INTERVALS = 64  # of which the median is taken
 MAX_VERSIONS = 16  # that are told apart; of what else a machine makes up, only the number
@@ -58,7 +58,7 @@ class Client:
         for name in TELLING:
             value = it.headers.get(name)
             if value is not None and self._headers.get(name) != value:
-                self._headers[name] = plain(value)
+                self._headers[name] = printable(value)
         _more(self._statuses, "none" if it.status is None else str(it.status), MAX_KINDS)
         if it.fault:
             _more(self._faults, it.fault, MAX_KINDS)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from forewarn.traces.exchanges import Stamp, apart, before
 from forewarn.verdict.clients import Client
 from forewarn.verdict.event_courses import STARTED, EventCourse, MachineCourse
 from forewarn.verdict.known import Known
 from forewarn.verdict.rules import CHANCE, GIVEN_UP, RESTARTING, RULES, SELDOM
-from forewarn.verdict.trace_lines import Stamp, apart, before
 from forewarn.verdict.verdict import Complaint
 from forewarn.wire.versions import DELETING
 

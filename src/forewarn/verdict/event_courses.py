@@ -5,8 +5,8 @@ Told by `event` lines where the service records; where only a client does, by th
 
 from __future__ import annotations
 
+from forewarn.traces.exchanges import Exchange, Stamp
 from forewarn.verdict.clients import Client
-from forewarn.verdict.trace_lines import Exchange, Stamp
 from forewarn.verdict.verdict import Course
 
 SCHEDULED, STARTED = "Scheduled", "Started"

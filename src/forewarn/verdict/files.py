@@ -10,8 +10,8 @@ from typing import IO, Any
 
 import msgspec
 
+from forewarn.traces.lines import decode, number
 from forewarn.verdict.observer import Observer
-from forewarn.verdict.trace_lines import number
 from forewarn.verdict.verdict import Verdict
 
 MAX_LINE = 64 * 1024 * 1024  # bytes of one line
@@ -49,10 +49,11 @@ def hear_files(paths: Sequence[Path]) -> TraceFiles:
         places.sort()
         for _, index, at in places:
             files[index].seek(at)
-            try:
-                observer.hear(msgspec.json.decode(files[index].readline(MAX_LINE)))
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-                unreadable += 1  # what was skipped when only its time was wanted
+            line_read = decode(files[index].readline(MAX_LINE))
+            if line_read is None:
+                unreadable += 1  # in parts that were skipped when only the time was read
+            else:
+                observer.add(line_read)
     finally:
         for file in files:
             file.close()

@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from forewarn.traces import lines
 from forewarn.verdict.clients import Client
 from forewarn.verdict.event_courses import EventCourse, MachineCourse
-from forewarn.verdict.trace_lines import word
 from forewarn.verdict.verdict import Unannounced
 
 MAX_CLIENTS = 20_000  # machines that are kept account of
@@ -42,10 +42,10 @@ class Known:
         if not isinstance(said, dict):
             return
         groups, addresses, spot = {}, {}, set()
-        for called, facts in said.items():
-            if not (name := word(called)) or not isinstance(facts, dict):
+        for key, facts in said.items():
+            if not (name := lines.name(key)) or not isinstance(facts, dict):
                 continue
-            groups[name] = word(facts.get("group"))
+            groups[name] = lines.name(facts.get("group"))
             listed = facts.get("addresses")
             for address in listed if isinstance(listed, list | tuple) else ():
                 if isinstance(address, str):

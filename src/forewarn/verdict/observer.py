@@ -13,14 +13,15 @@ from typing import Any
 
 import msgspec
 
+from forewarn.traces import lines
+from forewarn.traces.exchanges import Exchange, Stamp, exchange, stamp
 from forewarn.verdict import conduct_rules
 from forewarn.verdict.clients import Client
 from forewarn.verdict.complaints import Complaints, in_order
-from forewarn.verdict.documents import MAX_RESOURCES, Documents, ShownDocument
+from forewarn.verdict.documents import Documents, ShownDocument
 from forewarn.verdict.event_courses import FINISHED, STARTED, WITHDRAWN, EventCourse
 from forewarn.verdict.known import Known
 from forewarn.verdict.request_rules import RequestRules
-from forewarn.verdict.trace_lines import Exchange, Stamp, exchange, number, stamp, word, words
 from forewarn.verdict.verdict import Unannounced, Verdict
 from forewarn.wire import extensions, requests
 from forewarn.wire.versions import NEWEST
@@ -40,11 +41,11 @@ class Observer:
         self._now: Stamp | None = None
         self._misunderstood = 0
 
-    def hear(self, line: Mapping[str, Any]) -> None:
+    def add(self, line: Mapping[str, Any]) -> None:
         """One line of a trace, as it happens."""
         with self._lock:
             try:
-                self._hear(line)
+                self._add(line)
             except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError):
                 self._misunderstood += 1
 
@@ -87,7 +88,7 @@ class Observer:
             remarks.append(f"{self._misunderstood} lines could not be understood")
         return remarks
 
-    def _hear(self, line: Mapping[str, Any]) -> None:
+    def _add(self, line: Mapping[str, Any]) -> None:
         now = stamp(line)
         if now is None:
             return
@@ -104,7 +105,7 @@ class Observer:
             case "approval":
                 found = self._known(line)
                 if found is not None:
-                    found.approve(word(line.get("by")) or "an operator", now.t)
+                    found.approve(lines.name(line.get("by")) or "an operator", now.t)
             case "impact":
                 found = self._known(line)
                 if found is not None and found.impact is None:
@@ -115,7 +116,7 @@ class Observer:
             case "over":
                 self._unannounced_step(line, over=now.t)
             case "disabled":
-                for one in self._register.active.get(word(line.get("group")), {}).values():
+                for one in self._register.active.get(lines.name(line.get("group")), {}).values():
                     one.hidden = True
             case "up" | "down" | "step":
                 self._register.outages.append(now.t)
@@ -123,43 +124,43 @@ class Observer:
                     client.pause(self._now)
 
     def _known(self, line: Mapping[str, Any]) -> EventCourse | None:
-        return self._register.happenings.get(word(line.get("event")).upper())
+        return self._register.happenings.get(lines.name(line.get("event")).upper())
 
     def _unannounced(self, line: Mapping[str, Any], now: Stamp) -> None:
-        id = word(line.get("event")).upper()
+        id = lines.name(line.get("event")).upper()
         if id:
             self._register.carried_out_unannounced(
                 Unannounced(
                     event=id,
-                    group=word(line.get("group")),
-                    type=word(line.get("type")),
-                    source=word(line.get("source")),
-                    machines=words(line.get("machines"), MAX_RESOURCES),
+                    group=lines.name(line.get("group")),
+                    type=lines.name(line.get("type")),
+                    source=lines.name(line.get("source")),
+                    machines=lines.names(line.get("machines")),
                     at=now.t,
                 )
             )
 
     def _unannounced_step(self, line: Mapping[str, Any], **times: float) -> None:
         """Keep the first time of each step, since lines may be written again after a restart."""
-        known = self._register.unannounced.get(word(line.get("event")).upper())
+        known = self._register.unannounced.get(lines.name(line.get("event")).upper())
         if known is None:
             return
         new = {name: t for name, t in times.items() if getattr(known, name) is None}
-        type = known.type or word(line.get("type"))
+        type = known.type or lines.name(line.get("type"))
         after = msgspec.structs.replace(known, type=type, **new)
         self._register.unannounced[known.event] = after
         self._register.carried_out_unannounced(after)
 
     def _event(self, line: Mapping[str, Any], now: Stamp) -> None:
-        id, move = word(line.get("event")).upper(), word(line.get("move"))
+        id, move = lines.name(line.get("event")).upper(), lines.name(line.get("move"))
         if not id:
             return
-        it = self._register.happening(id, word(line.get("group")), told=True)
+        it = self._register.happening(id, lines.name(line.get("group")), told=True)
         it.told = True
-        it.type, it.source = word(line.get("type")), word(line.get("source"))
-        it.machines = words(line.get("machines"), MAX_RESOURCES) or it.machines
-        it.not_before = number(line.get("not_before"))
-        it.seconds = number(line.get("seconds"))
+        it.type, it.source = lines.name(line.get("type")), lines.name(line.get("source"))
+        it.machines = lines.names(line.get("machines")) or it.machines
+        it.not_before = lines.number(line.get("not_before"))
+        it.seconds = lines.number(line.get("seconds"))
         if it.visible is None and line.get("listed") is True and move not in ENDS:
             it.visible = now
         for machine in it.machines:

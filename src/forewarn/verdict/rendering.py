@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
+from forewarn.traces.lines import printable
 from forewarn.verdict.rules import WRONG
 from forewarn.verdict.verdict import Complaint, Conduct, Course, Unannounced, Verdict
-from forewarn.verdict.wording import count, length, moment, plain
 
 MAX_RENDERED = 50  # complaints, courses or machines in one text; JSON has all of them
 
@@ -38,7 +39,9 @@ def event_line(course: Course) -> str:
     if course.notice is not None:
         told[0] += f" with {length(course.notice)} of notice"
     if course.approved is not None:
-        told.append(f"approved by {plain(course.approved_by)} {_later(course, course.approved)}")
+        told.append(
+            f"approved by {printable(course.approved_by)} {_later(course, course.approved)}"
+        )
     if course.started is not None:
         why = {"approval": "", "not-before": ", its notice had passed"}
         told.append(f"started {_later(course, course.started)}")
@@ -52,7 +55,7 @@ def unannounced_line(event: Unannounced) -> str:
     """Describe an event that was not shown to guests."""
     named = f"{event.type or 'event'} {event.event[:8]}"
     named += f" ({event.source})" if event.source else ""
-    told = [f"{named} of {plain(', '.join(event.machines))}: unannounced at {moment(event.at)}"]
+    told = [f"{named} of {printable(', '.join(event.machines))}: unannounced at {moment(event.at)}"]
     if event.impact is not None:
         told.append(f"carried out after {length(round(event.impact - event.at, 3))}")
     if event.over is not None:
@@ -134,4 +137,29 @@ def _rough(seconds: float) -> str:
 
 
 def _counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{plain(key, 40)} ×{n:,}" for key, n in counts.items()) or "-"
+    return ", ".join(f"{printable(key, 40)} ×{n:,}" for key, n in counts.items()) or "-"
+
+
+def moment(t: float) -> str:
+    try:
+        at = datetime.fromtimestamp(t, UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(t)
+    return at.isoformat(sep=" ", timespec="milliseconds").replace(".000", "")[:-6] + "Z"
+
+
+def length(seconds: float) -> str:
+    """`0.2 s`, `30 s`, `15 min`, `1 h 30 min`."""
+    if seconds < 0:
+        return "-" + length(-seconds)
+    if seconds < 120:
+        digits = f"{seconds:.3f}" if seconds < 10 else f"{seconds:.1f}"
+        return digits.rstrip("0").rstrip(".") + " s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = [f"{hours} h"] * bool(hours) + [f"{minutes} min"] * bool(minutes)
+    return " ".join(parts + [f"{rest} s"] * bool(rest and not hours))
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -6,6 +6,8 @@ spoiled on purpose: what a laxer endpoint accepts is not wrong there.
 
 from __future__ import annotations
 
+from forewarn.traces.exchanges import Exchange, apart, passed
+from forewarn.traces.lines import printable
 from forewarn.verdict.clients import Client
 from forewarn.verdict.complaints import Complaints
 from forewarn.verdict.event_courses import (
@@ -18,8 +20,6 @@ from forewarn.verdict.event_courses import (
 )
 from forewarn.verdict.known import Known
 from forewarn.verdict.rules import REPEATED, SHORT_FREEZE, THROTTLED, THROTTLED_WITHIN
-from forewarn.verdict.trace_lines import Exchange, apart, passed
-from forewarn.verdict.wording import plain
 from forewarn.wire import errors, requests
 from forewarn.wire.errors import Problem
 from forewarn.wire.versions import BY_NAME, NEWEST
@@ -46,7 +46,7 @@ class RequestRules:
         """One that asks for nothing there is, as far as it wants events."""
         if not isinstance(it.ask, Problem) or it.fault or not _refused(it):
             return
-        asks = f"{plain(it.method, 20)} {plain(it.path)}"
+        asks = f"{printable(it.method, 20)} {printable(it.path)}"
         match it.ask:
             case errors.NOT_FOUND:
                 if "scheduled" in it.path.lower():
@@ -56,7 +56,7 @@ class RequestRules:
                 self._say(client, it, "forwarded", f"{says} a proxy (NO_PROXY=169.254.169.254)")
             case errors.NO_METADATA_HEADER:
                 sent = it.headers.get("metadata")
-                how = "no Metadata header" if sent is None else f"Metadata: {plain(sent, 20)}"
+                how = "no Metadata header" if sent is None else f"Metadata: {printable(sent, 20)}"
                 says = f"{asks} came with {how} and was refused; send Metadata: true"
                 self._say(client, it, "missing-header", says)
             case errors.DUPLICATE_PARAMETER:
@@ -66,7 +66,9 @@ class RequestRules:
                 says = f"{asks} was refused; read with GET, approve with POST"
                 self._say(client, it, "wrong-verb", says)
             case _ if "scheduled" in it.path.lower():
-                named = f"api-version={plain(it.version, 40)}" if it.version else "no api-version"
+                named = (
+                    f"api-version={printable(it.version, 40)}" if it.version else "no api-version"
+                )
                 says = f"{asks} came with {named} and was refused; ask with {NEWEST.name}"
                 self._say(client, it, "wrong-version", says)
 
@@ -80,7 +82,7 @@ class RequestRules:
             client.trouble = ""
         elif it.fault or it.status is None or it.status >= 500 or it.status in (408, 410, TOO_MANY):
             answered = "no answer" if it.status is None else f"a {it.status}"
-            client.trouble = f"fault '{plain(it.fault)}' ({answered})" if it.fault else answered
+            client.trouble = f"fault '{printable(it.fault)}' ({answered})" if it.fault else answered
         if it.status != TOO_MANY:
             client.refused, client.refused_since = 0, None
             return
@@ -170,11 +172,12 @@ class RequestRules:
         for id in named:
             known = happenings.get(id)
             if known is None or (client.group and known.group != client.group):
+                shown = printable(id, 40) or "an empty id"
                 says = (
-                    f"approved {plain(id, 40) or 'an empty id'}, which its group was never shown,"
+                    f"approved {shown}, which its group was never shown,"
                     " and was refused; approve what stands in the document"
                 )
-                self._say(client, it, "unknown-approval", says, plain(id, 40))
+                self._say(client, it, "unknown-approval", says, printable(id, 40))
 
     def _attempted(self, client: Client, it: Exchange, named: list[str]) -> None:
         for id in named:

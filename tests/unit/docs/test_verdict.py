@@ -7,7 +7,8 @@ import re
 import msgspec
 import pytest
 
-from forewarn.verdict import complaints, known, trace_lines
+from forewarn.traces import exchanges
+from forewarn.verdict import complaints, known
 from forewarn.verdict.rules import RULES
 from forewarn.verdict.verdict import Complaint, Conduct, Course, Verdict
 from helpers.paths import ROOT
@@ -39,7 +40,7 @@ def test_the_limits_are_those_of_the_code() -> None:
             complaints.MAX_COMPLAINTS
         ),
         "Size of a request's or answer's body that is examined": (
-            f"{trace_lines.MAX_HEARD_BODY // 1024**2} MiB"
+            f"{exchanges.MAX_BODY // 1024**2} MiB"
         ),
     }
 

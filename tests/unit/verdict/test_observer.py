@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forewarn.verdict import clients, complaints, documents, known, trace_lines
+from forewarn.traces import exchanges
+from forewarn.verdict import clients, complaints, documents, known
 from forewarn.verdict.observer import Observer
 from helpers.verdict_world import World, rules
 
@@ -63,7 +64,7 @@ def lines(draw: st.DrawFn) -> dict[str, Any]:
 def test_whatever_is_said_can_be_heard_and_told(said: list[dict[str, Any]]) -> None:
     observer = Observer()
     for line in said:
-        observer.hear(line)
+        observer.add(line)
     verdict = observer.verdict()
     assert str(verdict)
     assert repr(verdict)
@@ -97,7 +98,7 @@ def test_a_guest_that_sends_anything_at_all_takes_no_room() -> None:
 def test_a_body_that_is_too_large_to_look_at_is_passed_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(trace_lines, "MAX_HEARD_BODY", 100)
+    monkeypatch.setattr(exchanges, "MAX_BODY", 100)
     world = World()
     world.raise_("Reboot", "web_0")
     world.poll(answer=world.document() + " " * 1_000)
@@ -170,9 +171,9 @@ def test_more_machines_than_there_is_room_for_are_counted(monkeypatch: pytest.Mo
 
 def test_a_hundred_documents_are_not_all_remembered() -> None:
     seen = documents.Documents()
-    for n in range(documents.MAX_SIGHTS * 2):
+    for n in range(documents.MAX_REMEMBERED * 2):
         assert seen.of("2020-07-01", b'{"Events":[],"n":%d}' % n, f'"{n}"') is not None
-    assert len(seen._by_body) == len(seen._by_tag) == documents.MAX_SIGHTS
+    assert len(seen._by_body) == len(seen._by_tag) == documents.MAX_REMEMBERED
     assert seen.unchanged("2020-07-01", '"0"') is None
 
 

@@ -84,10 +84,10 @@ def _show(lanes: Lanes, title: str) -> None:
 
 def _verdict(lines: list[Mapping[str, Any]]) -> Any:
     """What the guests did about it, read off the same lines."""
-    from forewarn.testing.timeline.lines import moment
+    from forewarn.traces.lines import time_of
     from forewarn.verdict.observer import Observer
 
     observer = Observer()
-    for line in sorted(lines, key=lambda line: moment(line.get("t")) or 0.0):
-        observer.hear(line)
+    for line in sorted(lines, key=lambda line: time_of(line) or 0.0):
+        observer.add(line)
     return observer.verdict()

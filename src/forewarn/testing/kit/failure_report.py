@@ -1,7 +1,7 @@
-"""What happened in a test, line by line, for whoever reads why it failed.
+"""What happened in a test, line by line, as shown in the report of a failed one.
 
-Heard from the service's trace. Polls that showed a machine nothing new are counted, not told; of a
-long story the end is kept.
+Made from the lines of the service's trace. Polls that showed a machine nothing new are counted, and
+of a long report the end is kept.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-import msgspec
-
 from forewarn.support.text import in_words, visible
+from forewarn.traces.documents import read_document
+from forewarn.traces.exchanges import Stamp, exchange
 
-MAX_LINES = 200  # that are kept; the end of a story is what a failed test is about
+MAX_LINES = 200  # that are kept: the end is what a failed test is about
 SHOWN_ID = 8  # characters of an event's id
-MAX_SAID = 120  # characters of an answer
+MAX_SHOWN = 120  # characters of a request or response
 
 
 class FailureReport:
     def __init__(self) -> None:
         self._lines: deque[str] = deque(maxlen=MAX_LINES)
-        self._told = 0
+        self._count = 0
         self._begun: float | None = None
         self._shown: dict[str, tuple[int, str]] = {}  # by machine: the last status and document
-        self._polls: dict[str, int] = {}  # and how often it has asked since
+        self._polls: dict[str, int] = {}  # and how often it has polled since
 
     def add(self, line: dict[str, Any]) -> None:
         if self._begun is None:
@@ -35,25 +35,25 @@ class FailureReport:
             case "exchange":
                 self._exchange(line)
             case "approval":
-                self._tell(line["t"], f"{line['by']} approves {short(line['event'])}")
+                self._append(line["t"], f"{line['by']} approves {short(line['event'])}")
             case "impact":
                 on = ", ".join(line["machines"])
-                self._tell(line["t"], f"{line['type']} is carried out on {on}")
+                self._append(line["t"], f"{line['type']} is carried out on {on}")
             case "unannounced":
                 on = ", ".join(line["machines"])
                 what = f"{line.get('type', '')} {short(line['event'])}".lstrip()
-                self._tell(line["t"], f"{what} of {on} begins, unannounced")
+                self._append(line["t"], f"{what} of {on} begins, unannounced")
             case "disabled":
-                self._tell(line["t"], f"group {line['group']} is told of nothing any more")
+                self._append(line["t"], f"group {line['group']} is not shown events any more")
             case "step":
-                self._tell(line["t"], f"the clock is stepped by {line['seconds']:g} s")
+                self._append(line["t"], f"the clock is stepped by {line['seconds']:g} s")
 
     def text(self) -> str:
-        """All of it that is kept, and how often each machine has asked since it was last told."""
-        left_out = self._told - len(self._lines)
+        """Return the lines that are kept, and how often each machine has polled since."""
+        left_out = self._count - len(self._lines)
         head = [f"… {left_out} lines before"] if left_out else []
         tail = [
-            f"since then {machine} has asked {count} more time{'s' * (count > 1)}"
+            f"since then {machine} has polled {count} more time{'s' * (count > 1)}"
             for machine, count in self._polls.items()
             if count
         ]
@@ -61,60 +61,48 @@ class FailureReport:
 
     def _event(self, line: dict[str, Any]) -> None:
         on = ", ".join(line["machines"])
-        unseen = "" if line["listed"] else " (nobody is shown it)"
+        unseen = "" if line["listed"] else " (no document lists it)"
         words = {"raise": "is announced", "list": "is shown", "strike": "strikes"}.get(line["move"])
         what = words or f"is {line['status']}"
         if line["move"] == "start" and line.get("approved_by"):
             what += f", as {line['approved_by']} has approved it"
-        self._tell(line["t"], f"{line['type']} {short(line['event'])} of {on} {what}{unseen}")
+        self._append(line["t"], f"{line['type']} {short(line['event'])} of {on} {what}{unseen}")
 
     def _exchange(self, line: dict[str, Any]) -> None:
-        machine = line["machine"] or line["from"]
-        status, said = line["status"], line.get("answer", "")
-        fault = f" (fault {line['fault']})" if line.get("fault") else ""
-        if line["method"] == "GET" and status in (200, 304) and not fault:
-            if status == 304 or self._shown.get(machine) == (status, said):
+        read = exchange(line, Stamp(line["t"]))
+        machine, status = read.machine or read.source, read.status
+        answer = (read.answer() or b"").decode(errors="replace")
+        fault = f" (fault {read.fault})" if read.fault else ""
+        if read.method == "GET" and status in (200, 304) and not fault:
+            if status == 304 or self._shown.get(machine) == (status, answer):
                 self._polls[machine] = self._polls.get(machine, 0) + 1
                 return
-            self._shown[machine] = (status, said)
+            self._shown[machine] = (status, answer)
             self._polls[machine] = 0
-            self._tell(line["t"], f"{machine} is shown {_document(said)}")
+            self._append(line["t"], f"{machine} is shown {_document(answer)}")
             return
-        if line["method"] == "POST" and status == 200:
-            self._tell(
-                line["t"], f"{machine} has approved {_approved(line.get('body', ''))}{fault}"
-            )
+        if read.method == "POST" and status == 200:
+            ids = ", ".join(map(short, read.approved_ids()))
+            what = ids or visible(str(line.get("body", ""))[:MAX_SHOWN])
+            self._append(line["t"], f"{machine} has approved {what}{fault}")
             return
-        what = f"{line['method']} {line['target']}"
-        answer = "nothing" if status is None else f"{status} {said}"
-        answered = visible(answer[:MAX_SAID])
-        self._tell(line["t"], f"{machine}: {visible(what[:MAX_SAID])} → {answered}{fault}")
+        request = visible(f"{read.method} {line['target']}"[:MAX_SHOWN])
+        response = "nothing" if status is None else f"{status} {answer}"
+        self._append(line["t"], f"{machine}: {request} → {visible(response[:MAX_SHOWN])}{fault}")
 
-    def _tell(self, at: float, says: str) -> None:
+    def _append(self, at: float, text: str) -> None:
         after = in_words(round((at - (self._begun or at)) * 1_000_000))
-        self._told += 1
-        self._lines.append(f"+{after:<12} {says}")
+        self._count += 1
+        self._lines.append(f"+{after:<12} {text}")
 
 
 def short(id: str) -> str:
     return id[:SHOWN_ID]
 
 
-def _document(said: str) -> str:
-    try:
-        found = msgspec.json.decode(said)
-        events = [
-            f"{event['EventType']} {short(event['EventId'])} {event['EventStatus']}"
-            for event in found["Events"]
-        ]
-        return f"document {found['DocumentIncarnation']}: {', '.join(events) or 'no events'}"
-    except (msgspec.DecodeError, KeyError, TypeError):
-        return visible(said[:MAX_SAID])
-
-
-def _approved(body: str) -> str:
-    try:
-        asked = msgspec.json.decode(body)["StartRequests"]
-        return ", ".join(short(one["EventId"]) for one in asked)
-    except (msgspec.DecodeError, KeyError, TypeError):
-        return visible(body[:MAX_SAID])
+def _document(answer: str) -> str:
+    document = read_document(answer)
+    if document is None:
+        return visible(answer[:MAX_SHOWN])
+    events = [f"{event.type} {short(event.id)} {event.status}" for event in document.events]
+    return f"document {document.incarnation}: {', '.join(events) or 'no events'}"

@@ -1,5 +1,6 @@
-"""What went wrong with answers in a recording, in the words of faults: `gone` five times, from then
-on. What became of events is `event_lives.py`.
+"""What went wrong with responses in a recording, as faults such as `gone`, five times in a row.
+
+What became of events is `event_lives.py`.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from typing import Any
 
 import msgspec
 
-from forewarn.testing.recording.documents import sheet
-from forewarn.testing.recording.event_lives import about_events, document_of, moment
+from forewarn.testing.recording.documents import recorded_document
+from forewarn.testing.recording.event_lives import document_of
+from forewarn.traces.exchanges import Exchange, Stamp, exchange
+from forewarn.traces.lines import time_of
 
 SLOW = 3.0  # seconds after which a good answer counts as late
 MAX_SLOW = 120.0  # that an answer is held in a replay
@@ -26,7 +29,7 @@ _CONTROL = re.compile(r"[\x00-\x1f]")
 
 
 class AnswerFault(msgspec.Struct, frozen=True, kw_only=True):
-    """The same thing, so many times in a row."""
+    """One fault, so many times in a row."""
 
     kind: str
     at: float
@@ -37,67 +40,68 @@ class AnswerFault(msgspec.Struct, frozen=True, kw_only=True):
     status: int | None = None
 
 
-def troubles(lines: Iterable[Mapping[str, Any]]) -> list[AnswerFault]:
-    """`lines` in the order of time. Those in a row are for each machine and method."""
-    found: list[AnswerFault] = []
-    running: dict[tuple[str, str], int] = {}  # where the row of each stands
+def answer_faults(lines: Iterable[Mapping[str, Any]]) -> list[AnswerFault]:
+    """Return the faults in trace lines, which are in the order of time. A row of the same fault is
+    counted for each machine and method."""
+    faults: list[AnswerFault] = []
+    running: dict[tuple[str, str], int] = {}  # where the current row of each is
     highest: dict[str, int] = {}
     for line in lines:
-        t = moment(line)
-        if t is None or line.get("kind") != "exchange" or not about_events(line):
+        t = time_of(line)
+        if t is None or line.get("kind") != "exchange":
             continue
-        machine = line.get("machine")
-        who, method = machine if isinstance(machine, str) else "", str(line.get("method"))
-        if method not in ("GET", "POST"):
+        read = exchange(line, Stamp(t))
+        if not read.about_events or read.method not in ("GET", "POST"):
             continue
-        met = _met(line, t, who, method) or _started_over(line, t, who, highest)
-        if met is None:
-            running.pop((who, method), None)
+        fault = _fault(read, t) or _restarted(read, t, highest)
+        key = read.machine, read.method
+        if fault is None:
+            running.pop(key, None)
             continue
-        last = running.get((who, method))
-        if last is not None and _alike(found[last], met):
-            row = found[last]
-            found[last] = msgspec.structs.replace(row, times=row.times + met.times)
+        last = running.get(key)
+        if last is not None and _alike(faults[last], fault):
+            row = faults[last]
+            faults[last] = msgspec.structs.replace(row, times=row.times + fault.times)
         else:
-            running[who, method] = len(found)
-            found.append(met)
-    return found
+            running[key] = len(faults)
+            faults.append(fault)
+    return faults
 
 
-def _alike(row: AnswerFault, met: AnswerFault) -> bool:
-    same = (row.kind, row.status) == (met.kind, met.status)
-    return same and met.kind not in ("slow", "incarnation")
+def _alike(row: AnswerFault, fault: AnswerFault) -> bool:
+    same = (row.kind, row.status) == (fault.kind, fault.status)
+    return same and fault.kind not in ("slow", "incarnation")
 
 
-def _met(line: Mapping[str, Any], t: float, who: str, method: str) -> AnswerFault | None:
-    status = line.get("status")
-    left_out = line.get("same")
-    times = 1 + (left_out if type(left_out) is int and left_out > 0 else 0)
+def _fault(read: Exchange, t: float) -> AnswerFault | None:
+    line, status = read.line, read.status
 
-    def met(kind: str, **more: Any) -> AnswerFault:
-        return AnswerFault(kind=kind, at=t, machine=who, method=method, times=times, **more)
+    def fault(kind: str, **more: Any) -> AnswerFault:
+        return AnswerFault(
+            kind=kind, at=t, machine=read.machine, method=read.method, times=1 + read.same, **more
+        )
 
-    if isinstance(mark := line.get("fault"), str):
-        is_error = mark == "error" and type(status) is int and 500 <= status <= 599
+    if read.fault:
+        is_error = read.fault == "error" and status is not None and 500 <= status <= 599
         more = {"status": status} if is_error else {}
-        return met(mark, **more) if mark in _OF_REQUESTS else None
+        return fault(read.fault, **more) if read.fault in _OF_REQUESTS else None
     if status is None:
-        # A request that nobody answered is one that was let fall; how, only its recorder knows.
+        # A request without a response was dropped; how, only its recorder knows.
         kinds = {"cut": "truncated", "stalled": "stalled", "late": "stalled"}
-        return met(kinds.get(str(line.get("trouble")), "reset"))
+        return fault(kinds.get(str(line.get("trouble")), "reset"))
     if status in _BY_STATUS:
-        return met(_BY_STATUS[status])
-    if type(status) is int and 500 <= status <= 599:
-        return met("error", status=status)
-    if status != 200 or method != "GET":
+        return fault(_BY_STATUS[status])
+    if 500 <= status <= 599:
+        return fault("error", status=status)
+    if status != 200 or read.method != "GET":
         return None
-    if document_of(line) is not None:
-        asked = line.get("asked")
-        if isinstance(asked, int | float) and t - asked > SLOW:
+    if document_of(read) is not None:
+        asked = read.asked.t
+        if t - asked > SLOW:
             seconds = min(round(t - asked, 1), MAX_SLOW)
-            return AnswerFault(kind="slow", at=float(asked), machine=who, seconds=seconds)
-        return met("plain") if _called_plain(line) else None
-    return met(_not_a_document(line))
+            return AnswerFault(kind="slow", at=asked, machine=read.machine, seconds=seconds)
+        return fault("plain") if _called_plain(line) else None
+    return fault(_not_a_document(line))
 
 
 def _not_a_document(line: Mapping[str, Any]) -> str:
@@ -106,7 +110,7 @@ def _not_a_document(line: Mapping[str, Any]) -> str:
         return "empty"
     if not isinstance(answer, str):
         return "truncated"
-    if sheet(_CONTROL.sub(" ", answer)) is not None:
+    if recorded_document(_CONTROL.sub(" ", answer)) is not None:
         return "control-characters"
     try:
         return "no-events" if isinstance(msgspec.json.decode(answer), dict) else "plain"
@@ -126,15 +130,13 @@ def _called_plain(line: Mapping[str, Any]) -> bool:
     return False
 
 
-def _started_over(
-    line: Mapping[str, Any], t: float, who: str, highest: dict[str, int]
-) -> AnswerFault | None:
-    """Is the incarnation lower than it was?"""
-    document = document_of(line)
+def _restarted(read: Exchange, t: float, highest: dict[str, int]) -> AnswerFault | None:
+    """Return a fault if the incarnation is lower than it was."""
+    document = document_of(read)
     if document is None or document.incarnation is None:
         return None
-    before = highest.get(who)
-    highest[who] = document.incarnation
+    before = highest.get(read.machine)
+    highest[read.machine] = document.incarnation
     if before is None or document.incarnation >= before:
         return None
-    return AnswerFault(kind="incarnation", at=t, machine=who)
+    return AnswerFault(kind="incarnation", at=t, machine=read.machine)

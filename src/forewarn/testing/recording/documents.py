@@ -1,7 +1,6 @@
-"""Documents as they were seen, read leniently: of any version, of any service, good or bad.
+"""Documents in a recording: without flawed events, and which version they fit.
 
-What cannot be understood is left out or said; nothing here raises. What a proper document is, is
-`wire.document`.
+How a document is read is `traces.documents`.
 """
 
 from __future__ import annotations
@@ -12,10 +11,16 @@ from typing import Any
 
 import msgspec
 
-from forewarn.wire.times import parse_iso8601, parse_rfc1123
-from forewarn.wire.versions import TYPE_NAMES, VERSIONS, Version
+from forewarn.traces.documents import (
+    ListedEvent,
+    ReadDocument,
+    document_of,
+    not_before_of,
+    read_document,
+)
+from forewarn.wire.versions import VERSIONS, Version
 
-STATUSES = ("Scheduled", "Started")
+SCHEDULED = "Scheduled"
 KEYS = (
     *("EventId", "EventStatus", "EventType", "ResourceType", "Resources", "NotBefore"),
     *("Description", "EventSource", "DurationInSeconds"),
@@ -23,105 +28,44 @@ KEYS = (
 MAX_DEPTH = 64  # of JSON that is looked at
 
 
-class RecordedEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One event as a document showed it."""
-
-    id: str
-    status: str
-    type: str
-    resources: tuple[str, ...]
-    not_before: int | None
-    description: str | None = None
-    source: str | None = None
-    duration: int | None = None
-
-
 class RecordedDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What of a document could be read; `flaws` says what could not."""
+    """A document without the events that could not be read; `flaws` says why not."""
 
     incarnation: int | None
-    events: tuple[RecordedEvent, ...]
+    events: tuple[ListedEvent, ...]
     flaws: tuple[str, ...] = ()
 
 
-def sheet(body: bytes | str) -> RecordedDocument | None:
-    """The document in an answer; None if it is none."""
-    try:
-        value = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return None
-    return sheet_of(value)
+def recorded_document(body: bytes | str) -> RecordedDocument | None:
+    """Read the document in a response; return None if it is not one."""
+    return _without_flaws(read_document(body))
 
 
-def sheet_of(value: Any) -> RecordedDocument | None:
-    """The same of JSON that was read already. A preview's names lose their underscore."""
-    if not isinstance(value, Mapping) or not isinstance(value.get("Events"), list):
+def recorded_document_of(value: Any) -> RecordedDocument | None:
+    """Read a document from parsed JSON; return None if it is not one."""
+    return _without_flaws(document_of(value))
+
+
+def _without_flaws(document: ReadDocument | None) -> RecordedDocument | None:
+    """Leave out flawed events, and the NotBefore of those that have started."""
+    if document is None:
         return None
-    flaws: list[str] = []
-    events: dict[str, RecordedEvent] = {}
-    for entry in value["Events"]:
-        found = _shown(entry)
-        if isinstance(found, str):
-            flaws.append(found)
-        else:
-            events.setdefault(found.id, found)
-    incarnation = value.get("DocumentIncarnation")
+    flaws = list(document.flaws)
+    events: dict[str, ListedEvent] = {}
+    for event in document.events:
+        if event.flaw:
+            flaws.append(event.flaw)
+            continue
+        if event.status != SCHEDULED:
+            event = msgspec.structs.replace(event, not_before=None)
+        events.setdefault(event.id, event)
     return RecordedDocument(
-        incarnation=incarnation if type(incarnation) is int else None,
-        events=tuple(events.values()),
-        flaws=tuple(flaws),
+        incarnation=document.incarnation, events=tuple(events.values()), flaws=tuple(flaws)
     )
-
-
-def _shown(entry: Any) -> RecordedEvent | str:
-    if not isinstance(entry, Mapping):
-        return "an entry of Events is no event"
-    id, type_ = entry.get("EventId"), entry.get("EventType")
-    if not isinstance(id, str) or not id.strip():
-        return "an event has no EventId"
-    if type_ not in TYPE_NAMES:
-        return f"event {_short(id)}: '{_short(type_)}' is no EventType"
-    status = entry.get("EventStatus")
-    if status not in STATUSES:
-        return f"event {_short(id)}: '{_short(status)}' is no EventStatus"
-    names = entry.get("Resources")
-    if not isinstance(names, list) or not names:
-        return f"event {_short(id)} names no Resources"
-    if not all(isinstance(name, str) and name for name in names):
-        return f"event {_short(id)}: Resources are not names"
-    preview, when = _time(entry.get("NotBefore"))
-    description, source = entry.get("Description"), entry.get("EventSource")
-    duration = entry.get("DurationInSeconds")
-    bare = (name.removeprefix("_") if preview else name for name in names)
-    return RecordedEvent(
-        id=id.strip().upper(),
-        status=status,
-        type=type_,
-        resources=tuple(dict.fromkeys(name for name in bare if name)) or tuple(names),
-        not_before=when if status == "Scheduled" else None,
-        description=description if isinstance(description, str) else None,
-        source=source if source in ("Platform", "User") else None,
-        duration=duration if type(duration) is int else None,
-    )
-
-
-def _time(said: Any) -> tuple[bool, int | None]:
-    """Is it a preview's form, and which second is it?"""
-    if not isinstance(said, str):
-        return False, None
-    try:
-        return False, parse_rfc1123(said.strip())
-    except (ValueError, OverflowError):
-        pass
-    try:
-        return True, parse_iso8601(said.strip())
-    except (ValueError, OverflowError):
-        return False, None
 
 
 def fitting(value: Mapping[str, Any]) -> Version | None:
-    """The newest version whose keys, types and times these are; None if there is none, as where
-    somebody has left something out."""
+    """Return the newest version that has these keys, types and times; None if there is none."""
     entries = value.get("Events")
     if not isinstance(entries, list) or type(value.get("DocumentIncarnation")) is not int:
         return None
@@ -133,19 +77,18 @@ def fitting(value: Mapping[str, Any]) -> Version | None:
 def _fits(entry: Any, version: Version) -> bool:
     if not isinstance(entry, Mapping):
         return False
-    wanted = set(KEYS[:6])
-    wanted |= {"Description"} if version.description else set()
-    wanted |= {"EventSource"} if version.event_source else set()
-    wanted |= {"DurationInSeconds"} if version.duration else set()
-    if set(entry) != wanted or entry["EventType"] not in version.types:
+    expected = set(KEYS[:6])
+    expected |= {"Description"} if version.description else set()
+    expected |= {"EventSource"} if version.event_source else set()
+    expected |= {"DurationInSeconds"} if version.duration else set()
+    if set(entry) != expected or entry["EventType"] not in version.types:
         return False
-    preview, when = _time(entry["NotBefore"])
+    preview, when = not_before_of(entry["NotBefore"])
     return when is None or preview is version.preview
 
 
 def compact(value: Mapping[str, Any]) -> str:
-    """The document as the wire would have had it: who pastes one often has it pretty-printed, or
-    its keys sorted."""
+    """Encode a document as the wire has it; pasted ones are often pretty-printed or sorted."""
     events = [
         {key: entry[key] for key in (*KEYS, *entry) if key in entry}
         if isinstance(entry, Mapping)
@@ -156,7 +99,3 @@ def compact(value: Mapping[str, Any]) -> str:
     rest = {k: v for k, v in value.items() if k not in ("DocumentIncarnation", "Events")}
     # A lone surrogate, which a text may contain as an escape, can only be written as one.
     return json.dumps({**first, "Events": events, **rest}, separators=(",", ":"))
-
-
-def _short(value: Any) -> str:
-    return str(value)[:40]

@@ -1,7 +1,7 @@
-"""What became of every event in a recording: when it appeared, started and was gone.
+"""The life of every event in a recording: when it appeared, started and was gone.
 
-Read off the documents that somebody was shown, or, more exactly, off a service's own `event` lines
-where there are some. What went wrong with answers is `answer_faults.py`.
+Taken from the documents that machines were shown or, more exactly, from a service's own `event`
+lines where there are some. What went wrong with responses is `answer_faults.py`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from typing import Any
 
 import msgspec
 
-from forewarn.testing.recording.documents import RecordedDocument, RecordedEvent, sheet
-from forewarn.wire.versions import BY_NAME, NEWEST
+from forewarn.testing.recording.documents import RecordedDocument, recorded_document
+from forewarn.traces.documents import ListedEvent
+from forewarn.traces.exchanges import Exchange, Stamp, exchange
+from forewarn.traces.lines import time_of
 
-PATH = "/metadata/scheduledevents"
-PASTED = (
-    "pasted"  # marks a document that somebody has shortened, and that proves nothing by its form
-)
+PASTED = "pasted"  # marks a document that was shortened, and whose form proves nothing
 _OVER = ("finish", "withdraw")
 
 
@@ -40,12 +39,12 @@ class EventLife(msgspec.Struct, kw_only=True):
 
     @property
     def sudden(self) -> bool:
-        """Was it never known as Scheduled?"""
+        """Whether it was never known as Scheduled."""
         return self.last_scheduled is None
 
     @property
     def early(self) -> bool:
-        """Had somebody approved it?"""
+        """Whether it started before its NotBefore, and so was approved."""
         return (
             not self.sudden
             and self.started is not None
@@ -54,7 +53,7 @@ class EventLife(msgspec.Struct, kw_only=True):
 
     @property
     def late(self) -> bool:
-        """Was it Scheduled still when its NotBefore had passed?"""
+        """Whether it was still Scheduled after its NotBefore."""
         return (
             self.started is not None
             and self.not_before is not None
@@ -64,63 +63,49 @@ class EventLife(msgspec.Struct, kw_only=True):
 
 
 class EventLives(msgspec.Struct, frozen=True, kw_only=True):
-    """All lives of a recording, and who took part."""
+    """The lives of all events in a recording, and the machines in it."""
 
     lives: tuple[EventLife, ...]
     begins: float
     ends: float
-    asked: Mapping[str, int]  # polls, by machine
+    polls: Mapping[str, int]  # by machine
     shown: Mapping[str, frozenset[str]]  # the events that each machine was shown
     groups: Mapping[str, str]  # kinds, as the recording names them
-    seats: Mapping[str, Mapping[str, Any]]  # machines, the same
+    machines: Mapping[str, Mapping[str, Any]]  # their properties, as the recording gives them
 
 
-def told(lines: Iterable[Mapping[str, Any]]) -> EventLives:
-    """`lines` in the order of time."""
-    telling = _Telling()
+def event_lives(lines: Iterable[Mapping[str, Any]]) -> EventLives:
+    """Follow the events through trace lines, which are in the order of time."""
+    builder = _Builder()
     for line in lines:
-        telling.hear(line)
-    return telling.told()
+        builder.add(line)
+    return builder.finish()
 
 
-def moment(line: Mapping[str, Any]) -> float | None:
-    t = line.get("t")
-    ordinary = isinstance(t, int | float) and not isinstance(t, bool) and abs(t) < 1e11
-    return float(t) if ordinary else None  # type: ignore[arg-type]
-
-
-def document_of(line: Mapping[str, Any]) -> RecordedDocument | None:
-    """The document that a poll was answered with; None if there is none in it."""
-    if line.get("kind") != "exchange" or line.get("status") != 200:
+def document_of(poll: Exchange) -> RecordedDocument | None:
+    """Return the document in the response to a poll; None if there is none."""
+    if poll.status != 200 or poll.fault not in ("", PASTED):
         return None
-    if line.get("fault") not in (None, PASTED):
+    if poll.method != "GET" or not poll.about_events:
         return None
-    if line.get("method") != "GET" or not about_events(line):
-        return None
-    answer = line.get("answer")
-    return sheet(answer) if isinstance(answer, str) else None
+    return recorded_document(poll.answer() or b"")
 
 
-def about_events(line: Mapping[str, Any]) -> bool:
-    target = line.get("target")
-    return isinstance(target, str) and target.partition("?")[0].lower().rstrip("/") == PATH
-
-
-class _Telling:
+class _Builder:
     def __init__(self) -> None:
         self._by_documents: dict[str, EventLife] = {}
         self._by_moves: dict[str, EventLife] = {}
-        self._live: dict[str, dict[str, EventLife]] = {}  # by who asked: what stood in the last one
-        self._words: dict[str, RecordedEvent] = {}
-        self._asked: dict[str, int] = {}
+        self._live: dict[str, dict[str, EventLife]] = {}  # the last document's, by machine
+        self._listed: dict[str, ListedEvent] = {}  # the last entry of each
+        self._polls: dict[str, int] = {}
         self._shown: dict[str, set[str]] = {}
         self._groups: dict[str, str] = {}
-        self._seats: dict[str, Mapping[str, Any]] = {}
+        self._machines: dict[str, Mapping[str, Any]] = {}
         self._first: float | None = None
         self._last = 0.0
 
-    def hear(self, line: Mapping[str, Any]) -> None:
-        t = moment(line)
+    def add(self, line: Mapping[str, Any]) -> None:
+        t = time_of(line)
         if t is None:
             return
         self._last = t
@@ -128,7 +113,7 @@ class _Telling:
             self._first = t
         match line.get("kind"):
             case "exchange":
-                self._exchange(line, t)
+                self._exchange(exchange(line, Stamp(t)), t)
             case "event":
                 self._move(line, t)
             case "fleet":
@@ -142,26 +127,25 @@ class _Telling:
                     self._groups[str(name)] = group["kind"]
             for name, machine in machines.items():
                 if isinstance(machine, Mapping) and isinstance(machine.get("group"), str):
-                    self._seats[str(name)] = machine
+                    self._machines[str(name)] = machine
 
-    # What documents show.
+    # From documents.
 
-    def _exchange(self, line: Mapping[str, Any], t: float) -> None:
-        machine = line.get("machine")
-        who = machine if isinstance(machine, str) else ""
-        if who and line.get("method") == "GET" and about_events(line):
-            self._asked[who] = self._asked.get(who, 0) + 1
-        document = document_of(line)
+    def _exchange(self, poll: Exchange, t: float) -> None:
+        machine = poll.machine
+        if machine and poll.method == "GET" and poll.about_events:
+            self._polls[machine] = self._polls.get(machine, 0) + 1
+        document = document_of(poll)
         if document is None:
             return
-        before = self._live.setdefault(who, {})
+        before = self._live.setdefault(machine, {})
         now: dict[str, EventLife] = {}
         for event in document.events:
-            self._words[event.id] = event
-            if who:
-                self._shown.setdefault(who, set()).add(event.id)
+            self._listed[event.id] = event
+            if machine:
+                self._shown.setdefault(machine, set()).add(event.id)
             now[event.id] = self._seen(event, t)
-        types = _types(line)
+        types = poll.known_version.types
         for id, life in before.items():
             if id in now:
                 continue
@@ -169,9 +153,9 @@ class _Telling:
                 now[id] = life  # an older version, which does not show it
             elif life.over is None:
                 _gone(life, t)
-        self._live[who] = now
+        self._live[machine] = now
 
-    def _seen(self, event: RecordedEvent, t: float) -> EventLife:
+    def _seen(self, event: ListedEvent, t: float) -> EventLife:
         life = self._by_documents.get(event.id)
         if life is None:
             life = self._by_documents[event.id] = EventLife(
@@ -185,7 +169,7 @@ class _Telling:
             life.started = t
         return life
 
-    # What a service tells of itself.
+    # From the service's own lines.
 
     def _move(self, line: Mapping[str, Any], t: float) -> None:
         try:
@@ -214,24 +198,24 @@ class _Telling:
             if life.last_scheduled is not None:  # and so it was until now
                 life.last_scheduled = t
 
-    def told(self) -> EventLives:
+    def finish(self) -> EventLives:
         lives = self._by_moves or self._by_documents
         for life in lives.values():
-            words = self._words.get(life.id)
-            if words is None:
+            listed = self._listed.get(life.id)
+            if listed is None:
                 continue
-            life.description = words.description or ""
+            life.description = listed.description or ""
             if not self._by_moves:
-                life.source = words.source or "Platform"
-                life.duration = -1 if words.duration is None else words.duration
+                life.source = "User" if listed.source == "User" else "Platform"
+                life.duration = -1 if listed.seconds is None else int(listed.seconds)
         return EventLives(
             lives=tuple(sorted(lives.values(), key=lambda life: life.appeared)),
             begins=self._last if self._first is None else self._first,
             ends=self._last,
-            asked=self._asked,
-            shown={who: frozenset(ids) for who, ids in self._shown.items()},
+            polls=self._polls,
+            shown={machine: frozenset(ids) for machine, ids in self._shown.items()},
             groups=self._groups,
-            seats=self._seats,
+            machines=self._machines,
         )
 
 
@@ -248,19 +232,9 @@ class _Move(msgspec.Struct):
     listed: bool
 
 
-def _types(line: Mapping[str, Any]) -> tuple[str, ...]:
-    """Which types of events this exchange could have shown."""
-    query = str(line.get("target", "")).partition("?")[2]
-    for part in query.split("&"):
-        name, _, value = part.partition("=")
-        if name == "api-version" and value in BY_NAME:
-            return BY_NAME[value].types
-    return NEWEST.types
-
-
 def _gone(life: EventLife, t: float) -> None:
-    """It stands there no more. One that was never seen to start has been withdrawn, unless it was
-    due meanwhile: then it was over too soon to be seen."""
+    """End a life whose event is not listed any more. One that was never seen to start has been
+    withdrawn, unless it was due meanwhile: then it was over too soon to be seen."""
     life.over = t
     if life.started is not None:
         return

@@ -14,8 +14,8 @@ from typing import Any, Self
 
 import msgspec
 
-from forewarn.testing.recording.event_lives import moment
 from forewarn.testing.recording.reader import is_trace
+from forewarn.traces.lines import decode, time_of
 
 _PIECE = 64 * 1024
 
@@ -76,11 +76,8 @@ class RecordingFile:
         """A line longer than what is looked at says nothing, and need not."""
         size = os.fstat(self._fd).st_size
         tail = os.pread(self._fd, _PIECE, max(0, size - _PIECE))
-        try:
-            line = msgspec.json.decode(tail.rstrip(b"\n").rpartition(b"\n")[2])
-        except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            return None
-        return moment(line) if isinstance(line, dict) else None
+        line = decode(tail.rstrip(b"\n").rpartition(b"\n")[2])
+        return None if line is None else time_of(line)
 
     def write(self, line: Mapping[str, Any]) -> None:
         data = msgspec.json.encode(line) + b"\n"

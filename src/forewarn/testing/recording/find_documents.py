@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from forewarn.testing.recording import log_times
-from forewarn.testing.recording.documents import MAX_DEPTH, RecordedDocument, sheet_of
+from forewarn.testing.recording.documents import MAX_DEPTH, RecordedDocument, recorded_document_of
 
 MAX_DOCUMENTS = 10_000  # that are taken from one text
 MAX_DOCUMENT = 256 * 1024  # characters of one
@@ -43,7 +43,7 @@ class FoundDocument(msgspec.Struct, kw_only=True):
 
     line: int
     value: Mapping[str, Any]
-    sheet: RecordedDocument
+    document: RecordedDocument
     t: float | None
     stated: bool = False
 
@@ -102,14 +102,14 @@ class _Searching:
                 bare_until = end
                 here = _line_starts_line(self._bare, start)
                 head = self._lines[here - 1].split("{")[0][-MAX_HEAD:]
-            document = sheet_of(value)
+            document = recorded_document_of(value)
             if document is None:
                 continue
             self._notes += [f"line {here}: {flaw}; left out" for flaw in document.flaws]
             above = self._lines[max(previous, here - 1 - log_times.LOOK_BACK_HEADERS) : here - 1]
             t = self._when(document, head, [line[:MAX_HEAD] for line in above], here)
             found.append(
-                FoundDocument(line=here, value=value, sheet=document, t=t, stated=t is not None)
+                FoundDocument(line=here, value=value, document=document, t=t, stated=t is not None)
             )
             previous = self._line(end) if taken else _line_starts_line(self._bare, end)
         return found

@@ -1,7 +1,7 @@
-"""The fleet that a recording is about: as it says itself, or guessed from the names in it.
+"""The fleet of a recording: as it says itself, or guessed from the names in it.
 
-Update domains are such that what happened could have: machines of one event are in one, and so are
-those that were disturbed at the same time. The rest are apart, so that they wait for each other.
+Update domains are such that what happened was possible: machines of one event are in one, and so
+are those that were disturbed at the same time. The others have one each.
 """
 
 from __future__ import annotations
@@ -52,22 +52,26 @@ class GuessedFleet(msgspec.Struct, frozen=True, kw_only=True):
         return next(g.name for g in self.groups for m in g.machines if m.name == name)
 
 
-def crew(told: EventLives) -> GuessedFleet:
+def guess_fleet(recording: EventLives) -> GuessedFleet:
     notes: list[str] = []
-    everybody = list(
+    machines = list(
         dict.fromkeys(
-            [*told.seats, *told.asked, *(m for life in told.lives for m in life.machines)]
+            [
+                *recording.machines,
+                *recording.polls,
+                *(m for life in recording.lives for m in life.machines),
+            ]
         )
     ) or ["machine-0"]
-    names = _usable(everybody, notes)
+    names = _usable(machines, notes)
     groups: list[Guess] = []
     taken: set[str] = set()
-    for members in _together(everybody, told):
-        guess = _guess(members, told, names, taken, notes)
+    for members in _together(machines, recording):
+        guess = _guess(members, recording, names, taken, notes)
         taken.add(guess.name)
         groups.append(guess)
-    most = max(told.asked, key=lambda name: told.asked[name], default=None)
-    first = next((m for life in told.lives for m in life.machines), everybody[0])
+    most = max(recording.polls, key=lambda name: recording.polls[name], default=None)
+    first = next((m for life in recording.lives for m in life.machines), machines[0])
     return GuessedFleet(
         groups=tuple(groups),
         names=names,
@@ -76,13 +80,13 @@ def crew(told: EventLives) -> GuessedFleet:
     )
 
 
-def _usable(everybody: Iterable[str], notes: list[str]) -> dict[str, str]:
-    """A name for each that a fleet may have; most have one."""
+def _usable(machines: Iterable[str], notes: list[str]) -> dict[str, str]:
+    """Give each machine a name that a fleet file allows; most have one already."""
     names: dict[str, str] = {}
-    used = {name for name in everybody if _fine(name)}
+    used = {name for name in machines if _is_name(name)}
     number = 0
-    for name in everybody:
-        if _fine(name):
+    for name in machines:
+        if _is_name(name):
             names[name] = name
             continue
         while (new := f"machine-{number}") in used:
@@ -93,54 +97,56 @@ def _usable(everybody: Iterable[str], notes: list[str]) -> dict[str, str]:
     return names
 
 
-def _fine(name: str) -> bool:
+def _is_name(name: str) -> bool:
     return len(name) <= MAX_NAME and _NAME.fullmatch(name) is not None
 
 
-def _together(everybody: Sequence[str], told: EventLives) -> list[list[str]]:
-    """Machines that share a document: by the fleet, by an event, or by being shown one."""
-    sets = _Sets(everybody)
+def _together(machines: Sequence[str], recording: EventLives) -> list[list[str]]:
+    """Group the machines that share a document, by the fleet, an event, or what they were shown."""
+    sets = _Sets(machines)
     by_group: dict[str, str] = {}
-    for name, seat in told.seats.items():
-        sets.join(name, by_group.setdefault(str(seat["group"]), name))
+    for name, facts in recording.machines.items():
+        sets.join(name, by_group.setdefault(str(facts["group"]), name))
     by_event: dict[str, str] = {}
-    for life in told.lives:
+    for life in recording.lives:
         for name in life.machines:
             sets.join(name, by_event.setdefault(life.id, name))
         if life.group in by_group:
             sets.join(by_event[life.id], by_group[life.group])
-    for who, ids in told.shown.items():
+    for who, ids in recording.shown.items():
         for id in ids:
             if id in by_event:
                 sets.join(who, by_event[id])
     by_prefix: dict[str, str] = {}
-    for name in everybody:
-        if name not in told.seats and (found := _MEMBER.fullmatch(name)):
+    for name in machines:
+        if name not in recording.machines and (found := _MEMBER.fullmatch(name)):
             sets.join(name, by_prefix.setdefault(found[1], name))
-    if not told.asked and not told.seats:
-        for name in everybody[1:]:  # a text that says nothing of who asked is about one group
-            sets.join(everybody[0], name)
+    if not recording.polls and not recording.machines:
+        for name in machines[1:]:  # a text that says nothing of who asked is about one group
+            sets.join(machines[0], name)
     return sets.all()
 
 
 def _guess(
     members: list[str],
-    told: EventLives,
+    recording: EventLives,
     names: Mapping[str, str],
     taken: set[str],
     notes: list[str],
 ) -> Guess:
-    seat = next((told.seats[name] for name in members if name in told.seats), None)
+    facts = next((recording.machines[name] for name in members if name in recording.machines), None)
     own = [names[name] for name in members]
-    kind, scale_set = _kind(own, str(told.groups.get(str(seat["group"]), "")) if seat else "")
-    name = str(seat["group"]) if seat else scale_set or (own[0] if len(own) == 1 else "")
-    if not _fine(name) or name in taken:
-        base = name if _fine(name) else kind
+    kind, scale_set = _kind(
+        own, str(recording.groups.get(str(facts["group"]), "")) if facts else ""
+    )
+    name = str(facts["group"]) if facts else scale_set or (own[0] if len(own) == 1 else "")
+    if not _is_name(name) or name in taken:
+        base = name if _is_name(name) else kind
         name = next(n for i in range(len(taken) + 2) if (n := f"{base}-{i + 1}") not in taken)
-    if seat is None:
+    if facts is None:
         notes.append(f"that '{name}' is of kind {kind} is guessed from the names in it")
-    domains = _domains(members, told)
-    deleted = {m for life in told.lives if life.type == "Preempt" for m in life.machines}
+    domains = _domains(members, recording)
+    deleted = {m for life in recording.lives if life.type == "Preempt" for m in life.machines}
     return Guess(
         name=name,
         kind=kind,
@@ -149,7 +155,7 @@ def _guess(
             Member(
                 name=names[one],
                 update_domain=domains[one],
-                spot=one in deleted or bool(told.seats.get(one, {}).get("spot")),
+                spot=one in deleted or bool(recording.machines.get(one, {}).get("spot")),
             )
             for one in sorted(members, key=lambda one: _natural(names[one]))
         ],
@@ -160,7 +166,7 @@ def _kind(names: Sequence[str], said: str) -> tuple[str, str]:
     """The kind, and the scale set's own name."""
     prefixes = {found[1] if (found := _MEMBER.fullmatch(name)) else "" for name in names}
     prefix = next(iter(prefixes)) if len(prefixes) == 1 else ""
-    scaled = bool(prefix) and _fine(prefix) and len(names) <= MAX_SCALE_SET
+    scaled = bool(prefix) and _is_name(prefix) and len(names) <= MAX_SCALE_SET
     if said in _KINDS and said != "scale-set" and (said != "standalone" or len(names) == 1):
         return said, ""
     if said in ("", "scale-set"):
@@ -171,12 +177,16 @@ def _kind(names: Sequence[str], said: str) -> tuple[str, str]:
     return ("standalone" if len(names) == 1 else "availability-set"), ""
 
 
-def _domains(members: Sequence[str], told: EventLives) -> dict[str, int]:
-    known = {name: told.seats[name].get("update_domain") for name in members if name in told.seats}
+def _domains(members: Sequence[str], recording: EventLives) -> dict[str, int]:
+    known = {
+        name: recording.machines[name].get("update_domain")
+        for name in members
+        if name in recording.machines
+    }
     if len(known) == len(members) and all(type(d) is int for d in known.values()):
         return {name: domain for name, domain in known.items() if isinstance(domain, int)}
     sets = _Sets(members)
-    here = [life for life in told.lives if set(life.machines) <= set(members)]
+    here = [life for life in recording.lives if set(life.machines) <= set(members)]
     for life in here:
         for name in life.machines[1:]:
             sets.join(life.machines[0], name)
@@ -192,7 +202,7 @@ def _domains(members: Sequence[str], told: EventLives) -> dict[str, int]:
 
 
 def _takes_turns(life: EventLife) -> bool:
-    """Does it start only while no other update domain is disturbed?"""
+    """Whether it starts only while no other update domain is disturbed."""
     return (
         life.started is not None
         and not life.sudden

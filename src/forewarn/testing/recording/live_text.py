@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from forewarn.testing.recording.documents import RecordedDocument, RecordedEvent, sheet
+from forewarn.testing.recording.documents import RecordedDocument, recorded_document
 from forewarn.testing.recording.endpoint import Answered
+from forewarn.traces.documents import ListedEvent
 from forewarn.wire.times import rfc1123
 
 _TROUBLES = {
@@ -24,7 +25,7 @@ class LiveText:
         self._wrong = ""
 
     def changes(self, answer: Answered) -> list[str]:
-        found = sheet(answer.body) if answer.status == 200 else None
+        found = recorded_document(answer.body) if answer.status == 200 else None
         if found is None:
             says = _wrong(answer)
             again, self._wrong = says == self._wrong, says
@@ -45,19 +46,19 @@ def _wrong(answer: Answered) -> str:
     return f"{answer.status} instead of a document"
 
 
-def _moved(before: tuple[RecordedEvent, ...], now: tuple[RecordedEvent, ...]) -> list[str]:
+def _moved(before: tuple[ListedEvent, ...], now: tuple[ListedEvent, ...]) -> list[str]:
     was = {event.id: event for event in before}
     there = {event.id for event in now}
     said = []
     for event in now:
         if event.id not in was or was[event.id].status != event.status:
-            due = f", not before {rfc1123(event.not_before)}" if event.not_before else ""
+            due = f", not before {rfc1123(round(event.not_before))}" if event.not_before else ""
             said.append(f"{_named(event)} is {event.status}{due}")
     said += [f"{_named(event)} is gone" for event in before if event.id not in there]
     return said
 
 
-def _named(event: RecordedEvent) -> str:
+def _named(event: ListedEvent) -> str:
     names = ", ".join(event.resources[:3])
     more = f" and {len(event.resources) - 3} more" if len(event.resources) > 3 else ""
     return f"{event.type} {event.id[:8]} of {names}{more}"

@@ -14,8 +14,9 @@ import msgspec
 from forewarn.core.events import EventType
 from forewarn.core.time import SECOND
 from forewarn.testing.recording.documents import RecordedDocument, compact, fitting
-from forewarn.testing.recording.event_lives import PASTED, PATH
+from forewarn.testing.recording.event_lives import PASTED
 from forewarn.testing.recording.find_documents import FoundDocument, searched
+from forewarn.wire.requests import EVENTS_PATH
 from forewarn.wire.versions import NEWEST
 
 MAX_TEXT = 16 * 1024 * 1024  # bytes of a text that is looked through
@@ -45,13 +46,13 @@ def _ordered(found: Sequence[FoundDocument], notes: list[str]) -> list[FoundDocu
     """By the times that are said; where none is, by the incarnation if that tells them apart."""
     if len(found) > 1 and all(one.t is not None for one in found):
         return sorted(found, key=lambda one: one.t or 0.0)
-    numbers = [one.sheet.incarnation for one in found]
+    numbers = [one.document.incarnation for one in found]
     known = [number for number in numbers if number is not None]
     if any(one.t is not None for one in found) or len(known) != len(found):
         return list(found)
     if len(set(known)) == len(known) and known != sorted(known):
         notes.append("no times stand there, so documents are in the order of their incarnation")
-        return sorted(found, key=lambda one: one.sheet.incarnation or 0)
+        return sorted(found, key=lambda one: one.document.incarnation or 0)
     return list(found)
 
 
@@ -62,11 +63,11 @@ def _dated(found: Sequence[FoundDocument], notes: list[str]) -> None:
     for index, one in enumerate(found):
         later = next((other.t for other in found[index:] if other.t is not None), None)
         if one.t is None or (last is not None and one.t < last):
-            one.t, why = _assumed(one.sheet, last, later, due)
+            one.t, why = _assumed(one.document, last, later, due)
             one.stated = False
             notes.append(f"line {one.line}: when it was seen is not said; {why}")
         last = one.t
-        for event in one.sheet.events:
+        for event in one.document.events:
             if event.not_before is not None:
                 due[event.id] = event.not_before
 
@@ -106,7 +107,7 @@ def _exchange(one: FoundDocument, notes: list[str]) -> Mapping[str, Any]:
         "t": one.t,
         **({"asked": one.t} if one.stated else {}),
         "method": "GET",
-        "target": f"{PATH}?api-version={(version or NEWEST).name}",
+        "target": f"{EVENTS_PATH}?api-version={(version or NEWEST).name}",
         "headers": [["Metadata", "true"]],
         "status": 200,
         "answer": compact(one.value),

@@ -13,8 +13,8 @@ from typing import IO, Any
 
 import msgspec
 
-from forewarn.testing.recording.event_lives import moment
 from forewarn.testing.recording.pasted import MAX_TEXT, pasted
+from forewarn.traces.lines import decode, time_of
 
 MAX_RECORDING = 256 * 1024 * 1024  # bytes of a trace that is made a scenario of
 SNIFFED = 64 * 1024  # bytes at the beginning that say what a file is
@@ -107,19 +107,15 @@ def _trace(data: bytes) -> Recording:
     for line in data.split(b"\n"):
         if not line.strip():
             continue
-        try:
-            value = msgspec.json.decode(line)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        value = decode(line)
+        if value is None:
             unreadable += 1
-            continue
-        if isinstance(value, dict) and isinstance(value.get("kind"), str):
-            lines.append(value)
         else:
-            unreadable += 1
+            lines.append(value)
     notes = (f"{unreadable} lines could not be read",) if unreadable > 1 else ()
     return Recording(lines=tuple(_in_order(lines)), notes=notes, unreadable=unreadable)
 
 
 def _in_order(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    timed = [(t, line) for line in lines if (t := moment(line)) is not None]
+    timed = [(t, line) for line in lines if (t := time_of(line)) is not None]
     return [line for _, line in sorted(timed, key=lambda pair: pair[0])]

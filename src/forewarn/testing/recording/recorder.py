@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from forewarn.support import guard
-from forewarn.testing.recording.documents import RecordedDocument, sheet
+from forewarn.testing.recording.documents import RecordedDocument, recorded_document
 from forewarn.testing.recording.endpoint import Answered, Endpoint
-from forewarn.testing.recording.event_lives import PATH
+from forewarn.wire.requests import EVENTS_PATH
 from forewarn.wire.server_clock import ServerClock
 from forewarn.wire.versions import NEWEST
 
@@ -47,7 +47,7 @@ class Recorder:
         """`after` is the time of the last line that was told before, by another of us."""
         self._endpoint = endpoint
         self._tell = tell
-        self._target = f"{PATH}?api-version={version}"
+        self._target = f"{EVENTS_PATH}?api-version={version}"
         self._everything = everything
         self._timeout = timeout
         self._ticking = ServerClock(guard.wall_us() / 1e6 - guard.monotonic())
@@ -92,7 +92,7 @@ class Recorder:
             if stepped < 0:
                 self._last = float("-inf")
         self._stamp(answer)
-        found = sheet(answer.body) if answer.status == 200 else None
+        found = recorded_document(answer.body) if answer.status == 200 else None
         if found is not None:
             self.documents += 1
             self.current = found

@@ -1,7 +1,7 @@
-"""A recording written down as a scenario: the fleet, each event with the times it had, and what
-went wrong with answers. What is expected is left to whoever edits it.
+"""Writing a scenario from a recording: the fleet, each event with the times it had, and faults.
 
-Made to be read and changed by people, so it is text, with what was assumed beside it.
+It is text that people read and change, so what was assumed is in comments; expectations are left to
+them.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from forewarn.core.events import (
     EventType,
 )
 from forewarn.core.time import SECOND
-from forewarn.testing.recording.answer_faults import AnswerFault, troubles
-from forewarn.testing.recording.event_lives import EventLife, EventLives, told
-from forewarn.testing.recording.fleets import GuessedFleet, crew
+from forewarn.testing.recording.answer_faults import AnswerFault, answer_faults
+from forewarn.testing.recording.event_lives import EventLife, EventLives, event_lives
+from forewarn.testing.recording.fleets import GuessedFleet, guess_fleet
 from forewarn.testing.scenarios.file.shapes import MAX_STEPS
 from forewarn.wire.versions import DELETING
 
@@ -35,63 +35,64 @@ Item = tuple[float, list[str]]
 
 
 class NoScenario(Exception):
-    """Nothing that could be played is in it; the message says why."""
+    """The recording has nothing that could be played; the message says why."""
 
 
 def scenario_text(
     lines: Sequence[Mapping[str, Any]], *, name: str = "recording", notes: Sequence[str] = ()
 ) -> str:
-    """The scenario that trace lines make, as YAML. `lines` in the order of time."""
-    story = told(lines)
-    if not story.asked and not story.lives:
-        raise NoScenario("no document is recorded there, so there is nothing to play")
-    return _Writing(story, crew(story), troubles(lines), notes).text(_named(name))
+    """Return a scenario in YAML that replays trace lines, which are in the order of time."""
+    recording = event_lives(lines)
+    if not recording.polls and not recording.lives:
+        raise NoScenario("it contains no document, so there is nothing to play")
+    fleet = guess_fleet(recording)
+    return _Writer(recording, fleet, answer_faults(lines), notes).text(_scenario_name(name))
 
 
-class _Writing:
+class _Writer:
     def __init__(
         self,
-        story: EventLives,
-        made: GuessedFleet,
-        met: Sequence[AnswerFault],
+        recording: EventLives,
+        fleet: GuessedFleet,
+        faults: Sequence[AnswerFault],
         notes: Sequence[str],
     ) -> None:
-        self._told = story
-        self._crew = made
-        self._met = met
-        self._zero = math.floor(story.begins)  # NotBefore is a whole second, and stays one
-        self._notes = [*notes, *made.notes]
-        self._names = _event_names(story.lives)
+        self._recording = recording
+        self._fleet = fleet
+        self._faults = faults
+        self._zero = math.floor(recording.begins)  # NotBefore is a whole second, and stays one
+        self._notes = [*notes, *fleet.notes]
+        self._names = _event_names(recording.lives)
 
     def text(self, name: str) -> str:
         timeline = list(self._timeline())
-        faults = [self._fault(one) for one in self._met]
+        faults = [self._fault(fault) for fault in self._faults]
         if not timeline:
-            ends = self._at(max(self._told.ends, self._zero + 1))
+            ends = self._at(max(self._recording.ends, self._zero + 1))
             timeline = [[f"- {{at: {ends}, do: wait}}"]]
         if len(timeline) + len(faults) > MAX_STEPS:
             raise NoScenario(
                 f"it would have {len(timeline) + len(faults)} lines, and a scenario has at most"
                 f" {MAX_STEPS}; take a shorter part of the recording"
             )
-        count, length = len(self._told.lives), _length(self._told.ends - self._zero)
+        count, length = len(self._recording.lives), _length(self._recording.ends - self._zero)
         events = "1 event" if count == 1 else f"{count} events"
         out = [f"# Made from a recording of {length} with {events}. Ids and dates are new in a"]
         out += ["# replay, all else is as it was, unless it is said here:"]
         out += [_comment(note) for note in dict.fromkeys(self._notes)] or ["# (nothing is)"]
         out += [f"scenario: {_scalar(name)}", "about: What was recorded, once more.", "fleet:"]
-        out += ["  groups:", *self._fleet(), f"as: {_scalar(self._crew.speaker)}"]
+        out += ["  groups:", *self._fleet_lines(), f"as: {_scalar(self._fleet.speaker)}"]
         if faults:
             out += ["faults:", *(f"  - {fault}" for fault in faults)]
         out += ["timeline:", *(f"  {line}" for item in timeline for line in item)]
-        if any(life.over is None for life in self._told.lives):
-            out += [f"ends: {self._at(self._told.ends)}  # where the recording ends"]
+        if any(life.over is None for life in self._recording.lives):
+            out += [f"ends: {self._at(self._recording.ends)}  # where the recording ends"]
         out += ["# What a program should make of it is for you to say, for example:", "# expect:"]
         out += [f"#   - {{event: {n}, in-time: true}}" for n in list(self._names.values())[:1]]
         return "\n".join([*out, "#   - no-complaints", ""])
 
-    def _fleet(self) -> Iterator[str]:
-        for group in self._crew.groups:
+    def _fleet_lines(self) -> Iterator[str]:
+        for group in self._fleet.groups:
             yield f"    - name: {_scalar(group.name)}"
             yield f"      kind: {group.kind}"
             if group.scale_set:
@@ -105,11 +106,11 @@ class _Writing:
     def _timeline(self) -> Iterator[list[str]]:
         items: list[Item] = []
         left: dict[str, float] = {}  # machines that are gone, and since when
-        for life in self._told.lives:
+        for life in self._recording.lives:
             for machine in life.machines:
                 if left.get(machine, math.inf) <= life.appeared:
                     del left[machine]
-                    name = _scalar(self._crew.names[machine])
+                    name = _scalar(self._fleet.names[machine])
                     at = self._at(life.appeared)
                     items.append((life.appeared, [f"- {{at: {at}, do: restore, machine: {name}}}"]))
             items += self._life(life)
@@ -133,7 +134,7 @@ class _Writing:
             yield life.over, [f"- {{at: {self._at(life.over)}, do: cancel, event: {name}}}"]
 
     def _words(self, life: EventLife) -> dict[str, Any]:
-        known = [self._crew.names[machine] for machine in life.machines]
+        known = [self._fleet.names[machine] for machine in life.machines]
         words: dict[str, Any] = {"type": life.type}
         words |= {"machine": known[0]} if len(known) == 1 else {"machines": known}
         source = life.source
@@ -154,7 +155,7 @@ class _Writing:
 
     def _notice(self, life: EventLife) -> dict[str, Any]:
         if life.sudden:
-            if life.appeared <= self._told.begins:
+            if life.appeared <= self._recording.begins:
                 self._note(life, "had started when the recording began")
             return {"sudden": True}
         if life.not_before is None:
@@ -172,9 +173,9 @@ class _Writing:
         """It was Scheduled beyond its NotBefore: how long, since it appeared."""
         if life.late and life.started is not None:
             return life.started - life.appeared
-        overdue = life.not_before is not None and life.not_before < self._told.ends
+        overdue = life.not_before is not None and life.not_before < self._recording.ends
         if overdue and life.started is None and life.over is None:
-            return self._told.ends - life.appeared + 1
+            return self._recording.ends - life.appeared + 1
         return None
 
     def _description(self, life: EventLife) -> str:
@@ -193,17 +194,17 @@ class _Writing:
     def _note(self, life: EventLife, says: str) -> None:
         self._notes.append(f"{self._names[life.id]}: {says}")
 
-    def _fault(self, met: AnswerFault) -> str:
-        parts = [f"kind: {met.kind}", f"at: {self._at(met.at)}"]
-        if machine := self._crew.names.get(met.machine):
+    def _fault(self, fault: AnswerFault) -> str:
+        parts = [f"kind: {fault.kind}", f"at: {self._at(fault.at)}"]
+        if machine := self._fleet.names.get(fault.machine):
             parts.append(f"machine: {_scalar(machine)}")
-        if met.method == "POST" or met.kind in ("slow", "throttled", "gone", "error", "reset"):
-            parts.append(f"method: {met.method}")
-        parts.append(f"times: {met.times}")
-        if met.seconds is not None:
-            parts.append(f"seconds: {met.seconds:g}")
-        if met.status is not None:
-            parts.append(f"status: {met.status}")
+        if fault.method == "POST" or fault.kind in ("slow", "throttled", "gone", "error", "reset"):
+            parts.append(f"method: {fault.method}")
+        parts.append(f"times: {fault.times}")
+        if fault.seconds is not None:
+            parts.append(f"seconds: {fault.seconds:g}")
+        if fault.status is not None:
+            parts.append(f"status: {fault.status}")
         return "{" + ", ".join(parts) + "}"
 
     def _at(self, t: float) -> str:
@@ -260,6 +261,6 @@ def _comment(text: str) -> str:
     return f"# {shown}"
 
 
-def _named(name: str) -> str:
+def _scenario_name(name: str) -> str:
     cleaned = _NO_NAME.sub("-", name).strip("-._")[:60].strip("-._")
     return cleaned or "recording"

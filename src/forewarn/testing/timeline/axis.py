@@ -10,8 +10,8 @@ import msgspec
 
 from forewarn.core.time import SECOND
 from forewarn.support.text import in_words
-from forewarn.testing.timeline.lines import LAST
 from forewarn.testing.timeline.values import Picture
+from forewarn.traces.lines import LAST
 
 SHORTEST = 10.0  # seconds that an axis has at least, so that one moment is not all there is
 LONG = 3_600.0  # seconds: no shorter stretch is ever folded

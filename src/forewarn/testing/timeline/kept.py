@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from forewarn.testing.timeline.lines import ShownEvent
 from forewarn.testing.timeline.values import (
     MAX_MARKS,
     MAX_ONLOOKERS,
-    MAX_RESOURCES,
     MAX_TICKS,
     EventBar,
     Impact,
@@ -20,6 +18,8 @@ from forewarn.testing.timeline.values import (
     Sighting,
     Tick,
 )
+from forewarn.traces.documents import ListedEvent
+from forewarn.traces.lines import MAX_RESOURCES
 
 
 @dataclass(slots=True)
@@ -49,13 +49,13 @@ class KeptEvent:
     sights: dict[str, KeptSighting] = field(default_factory=dict)
     onlookers: int = 0
 
-    def learn(self, shown: ShownEvent, machines: tuple[str, ...]) -> None:
-        """What a document says of it, where nobody has said so before."""
-        self.type = self.type or shown.type
-        self.source = self.source or shown.source
-        self.machines = self.machines or machines
+    def learn(self, listed: ListedEvent) -> None:
+        """Fill in what is not known yet from a document."""
+        self.type = self.type or listed.type
+        self.source = self.source or listed.source
+        self.machines = self.machines or listed.resources
         if self.not_before is None:
-            self.not_before = shown.not_before
+            self.not_before = listed.not_before
 
     def sight(self, machine: str) -> KeptSighting | None:
         """What this machine knows of it; None if too many onlookers are remembered already."""

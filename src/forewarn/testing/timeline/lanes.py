@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from forewarn.testing.errors import RefusedByService
 from forewarn.testing.timeline import exchanges, steps
-from forewarn.testing.timeline.lines import moment
 from forewarn.testing.timeline.memory import TimelineMemory
 from forewarn.testing.timeline.values import EventBar, Picture
+from forewarn.traces.lines import instant, time_of
 
 if TYPE_CHECKING:
     from forewarn.testing.session import Session
@@ -49,13 +49,13 @@ class Lanes:
     def of(cls, lines: Iterable[Mapping[str, Any]]) -> Lanes:
         """Make lanes of a whole recording, whose lines may be in any order."""
         lanes = cls()
-        for line in sorted(lines, key=lambda line: moment(line.get("t")) or 0.0):
+        for line in sorted(lines, key=lambda line: time_of(line) or 0.0):
             lanes.add(line)
         return lanes
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Add the next line of a trace."""
-        t, kind = moment(line.get("t")), line.get("kind")
+        t, kind = time_of(line), line.get("kind")
         handler = HANDLERS.get(kind) if isinstance(kind, str) else None
         if t is None or handler is None:
             return
@@ -72,7 +72,7 @@ class Lanes:
     def passed(self, t: float) -> None:
         """Extend the picture to time `t`, until which nothing more has happened."""
         with self._lock:
-            if self._memory.begins is not None and moment(t) is not None:
+            if self._memory.begins is not None and instant(t) is not None:
                 self._memory.now = max(self._memory.now, t)
 
     def picture(self) -> Picture:

@@ -1,4 +1,4 @@
-"""What the service says itself: who is who, each step of an event, and when it was away."""
+"""What the service's own lines add to a timeline: the fleet, steps of events, and outages."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from forewarn.support.text import listing
-from forewarn.testing.timeline import lines
 from forewarn.testing.timeline.kept import KeptEvent
-from forewarn.testing.timeline.lines import moment, word
 from forewarn.testing.timeline.memory import TimelineMemory
 from forewarn.testing.timeline.values import Impact
-from forewarn.verdict.trace_lines import number
+from forewarn.traces import lines
 
 
 def fleet(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
@@ -20,30 +18,30 @@ def fleet(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
     memory.addresses.clear()
     missed = 0
     for key, said in lines.mapping(line.get("machines")).items():
-        facts, name = lines.mapping(said), word(key)
+        facts, name = lines.mapping(said), lines.name(key)
         lane = memory.lane(name)
         if lane is None:
             missed += bool(name)
             continue
-        lane.group = word(facts.get("group"))
-        domain = number(facts.get("update_domain"))
+        lane.group = lines.name(facts.get("group"))
+        domain = lines.number(facts.get("update_domain"))
         lane.domain = "" if domain is None else f"{domain:g}"
-        for address in lines.words(facts.get("addresses")):
+        for address in lines.names(facts.get("addresses")):
             memory.addresses[address] = name
     memory.unheard = max(memory.unheard, missed)
 
 
 def event(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
-    id, move = word(line.get("event")).upper(), word(line.get("move"))
+    id, move = lines.name(line.get("event")).upper(), lines.name(line.get("move"))
     if not id:
         return
     kept = memory.event(id)
     kept.told = True
-    kept.type = word(line.get("type")) or kept.type
-    kept.source = word(line.get("source")) or kept.source
-    kept.group = word(line.get("group")) or kept.group
-    kept.machines = lines.words(line.get("machines")) or kept.machines
-    not_before = moment(line.get("not_before"))
+    kept.type = lines.name(line.get("type")) or kept.type
+    kept.source = lines.name(line.get("source")) or kept.source
+    kept.group = lines.name(line.get("group")) or kept.group
+    kept.machines = lines.names(line.get("machines")) or kept.machines
+    not_before = lines.instant(line.get("not_before"))
     kept.not_before = kept.not_before if not_before is None else not_before
     for name in kept.machines:
         lane = memory.lane(name)
@@ -63,44 +61,46 @@ def event(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
 
 def _approver(kept: KeptEvent, line: Mapping[str, Any], t: float) -> str:
     """Who let it start, if that is news: the approval itself may be told only after this."""
-    by = word(line.get("approved_by"))
+    by = lines.name(line.get("approved_by"))
     if not by or kept.approved is not None:
         return ""
-    at = moment(line.get("approved"))
+    at = lines.instant(line.get("approved"))
     kept.approved, kept.approved_by = t if at is None else min(at, t), by
     return f": {by} approved it"
 
 
 def approval(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
-    memory.approved(word(line.get("event")).upper(), word(line.get("by")) or "operator", t, None)
+    memory.approved(
+        lines.name(line.get("event")).upper(), lines.name(line.get("by")) or "operator", t, None
+    )
 
 
 def impact(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
-    id = word(line.get("event")).upper()
+    id = lines.name(line.get("event")).upper()
     if not id:
         return
     kept = memory.event(id)
-    kept.type = kept.type or word(line.get("type"))
-    machines = lines.words(line.get("machines"))
+    kept.type = kept.type or lines.name(line.get("type"))
+    machines = lines.names(line.get("machines"))
     kept.machines = kept.machines or machines
     for name in machines:
         memory.lane(name)
-    seconds = number(line.get("seconds")) or 0.0
+    seconds = lines.number(line.get("seconds")) or 0.0
     kept.struck(Impact(t, machines, min(max(seconds, 0.0), lines.LAST - t)))
     memory.say(t, f"{kept.type or 'an event'} is done to {listing(machines)}")
 
 
 def unannounced(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
     """Carried out, and shown to nobody: all there is of it is when."""
-    id = word(line.get("event")).upper()
+    id = lines.name(line.get("event")).upper()
     if not id:
         return
     kept = memory.event(id)
     known, kept.told = kept.told, True
-    kept.type = word(line.get("type")) or kept.type
-    kept.source = word(line.get("source")) or kept.source
-    kept.group = word(line.get("group")) or kept.group
-    kept.machines = lines.words(line.get("machines")) or kept.machines
+    kept.type = lines.name(line.get("type")) or kept.type
+    kept.source = lines.name(line.get("source")) or kept.source
+    kept.group = lines.name(line.get("group")) or kept.group
+    kept.machines = lines.names(line.get("machines")) or kept.machines
     for name in kept.machines:
         memory.lane(name)
     kept.started = t if kept.started is None else kept.started
@@ -109,7 +109,7 @@ def unannounced(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> No
 
 
 def over(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
-    kept = memory.events.get(word(line.get("event")).upper())
+    kept = memory.events.get(lines.name(line.get("event")).upper())
     if kept is not None:
         memory.over(kept, "finished", t)
 
@@ -130,13 +130,13 @@ def up(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
 
 
 def step(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
-    seconds = number(line.get("seconds")) or 0.0
-    start = moment(t - max(seconds, 0.0)) or 0.0
+    seconds = lines.number(line.get("seconds")) or 0.0
+    start = lines.instant(t - max(seconds, 0.0)) or 0.0
     memory.gone(start, t, f"the clock was stepped by {seconds:+g} s, or nobody served")
 
 
 def disabled(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:
-    memory.say(t, f"group {word(line.get('group'))} stopped listening")
+    memory.say(t, f"group {lines.name(line.get('group'))} stopped listening")
 
 
 def end(memory: TimelineMemory, line: Mapping[str, Any], t: float) -> None:

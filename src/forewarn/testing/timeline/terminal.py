@@ -9,7 +9,6 @@ from forewarn.support.text import visible
 from forewarn.testing.timeline.axis import Axis, axis_of, exact, length, of_day
 from forewarn.testing.timeline.choose_lanes import MAX_DRAWN, choose
 from forewarn.testing.timeline.lanes import Lanes
-from forewarn.testing.timeline.lines import whole
 from forewarn.testing.timeline.terminal_lane import EMPTY, SHAPES, cells, state
 from forewarn.testing.timeline.values import Lane, Picture
 
@@ -77,7 +76,7 @@ def rows(
     beside = STATE + 2 if width >= WITH_STATE else 0
     across = width - label - 2 - beside
     lasted = length(picture.now - picture.begins)
-    heading = f"{visible(whole(title))}  " if title else ""
+    heading = f"{visible(title)}  " if title else ""
     yield [(heading, "bold"), (f"{exact(picture.now)}, {lasted or '0 s'} in", "")]
     yield [(" " * (label + 2), ""), (_scale(axis, across), "dim")]
     used: set[str] = set()

@@ -9,14 +9,11 @@ import msgspec
 
 MAX_LANES = 2_000  # machines that are remembered
 MAX_EVENTS = 1_000  # events that are remembered; beyond, the oldest that is over is forgotten
-MAX_RESOURCES = 1_000  # machines of one event
 MAX_ONLOOKERS = 50  # machines of an event's group, beside its own, whose sight of it is kept
 MAX_TICKS = 200  # stretches into which the polls of a lane are gathered
 MAX_MARKS = 100  # marks on a lane
 MAX_AWAY = 100  # times that the service was away
 MAX_NEWEST = 8  # sentences about what changed last
-MAX_NAME = 200  # characters of a name, an id or a word
-MAX_DOCUMENT = 4_000_000  # characters of an answer that is read
 
 STRANGERS = "strangers"  # the lane of callers that are no machine of the fleet
 

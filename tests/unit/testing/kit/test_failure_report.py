@@ -15,7 +15,7 @@ def test_polls_that_show_nothing_new_are_counted() -> None:
         told = service.report().splitlines()
     assert told[:2] == [
         "+0 s          web_0 is shown document 1: no events",
-        "since then web_0 has asked 2 more times",
+        "since then web_0 has polled 2 more times",
     ]
 
 
@@ -39,7 +39,7 @@ def test_the_whole_life_of_an_event_is_told_with_when() -> None:
     assert any(line.endswith("Freeze ID of web_0 is Finished") for line in story)
     assert any("of web_0 begins, unannounced" in line for line in story)
     assert any(line.endswith("the clock is stepped by 5 s") for line in story)
-    assert story[-1].endswith("group web is told of nothing any more")
+    assert story[-1].endswith("group web is not shown events any more")
 
 
 def test_what_is_odd_is_shown_as_it_was_and_acts_upon_no_terminal() -> None:
@@ -58,7 +58,7 @@ def test_of_a_long_story_the_end_is_kept() -> None:
         story.add({"kind": "disabled", "t": float(n), "group": f"g{n}"})
     lines = story.text().splitlines()
     assert (lines[0], len(lines)) == ("… 5 lines before", MAX_LINES + 1)
-    assert lines[-1].endswith(f"group g{MAX_LINES + 4} is told of nothing any more")
+    assert lines[-1].endswith(f"group g{MAX_LINES + 4} is not shown events any more")
 
 
 def test_a_test_in_which_nothing_happened_says_so() -> None:

@@ -11,6 +11,7 @@ from forewarn.testing.timeline import Lanes, axis, choose_lanes, html_page, watc
 from forewarn.testing.timeline import values as limits
 from forewarn.testing.timeline.drawing import lane as strips
 from forewarn.testing.timeline.values import EventBar, Lane, Picture
+from forewarn.traces import lines
 from helpers.paths import ROOT
 from helpers.timeline_traces import FREEZE, REBOOT, T, approval, fleet, poll, shown, step
 
@@ -316,7 +317,7 @@ def test_nothing_heard_is_an_empty_picture() -> None:
 def test_every_limit_stands_in_the_documentation() -> None:
     said = (ROOT / "docs" / "test" / "timeline.md").read_text()
     rows = dict(re.findall(r"^\| `([A-Z_]+)` \| (\d+) \|", said, re.MULTILINE))
-    rooms = (limits, axis, choose_lanes, strips, html_page)
+    rooms = (limits, lines, axis, choose_lanes, strips, html_page)
     named = {name: getattr(room, name) for room in rooms for name in vars(room)}
     mine = {name: value for name, value in named.items() if name.startswith(("MAX_", "ROOMY"))}
     assert rows == {name: str(value) for name, value in mine.items()}

@@ -9,29 +9,12 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import msgspec
-
 from forewarn.support import guard
 from forewarn.testing.scenarios.model import Moment
-from forewarn.wire.errors import Problem
-from forewarn.wire.requests import read_approval
+from forewarn.traces.documents import read_document
+from forewarn.traces.exchanges import Exchange, Stamp, exchange
 
 KEPT_LINES = 1_000_000  # of the trace; later ones are only counted
-
-_PATHS = ("/metadata/scheduledevents", "/forewarn/v1/wait")
-_READY = "/forewarn/v1/ready/"
-
-
-class _Listed(msgspec.Struct, frozen=True):
-    id: str = msgspec.field(name="EventId")
-    status: str = msgspec.field(name="EventStatus", default="")
-
-
-class _Document(msgspec.Struct, frozen=True):
-    events: list[_Listed] = msgspec.field(name="Events", default=[])
-
-
-_decode = msgspec.json.Decoder(_Document).decode
 
 
 class TrackedEvent:
@@ -96,7 +79,7 @@ class EventTracker:
         self.last: dict[str, float] = {}  # real time of each machine's last request
         self.count = 0  # of lines
         self.changes = 0  # of events, and of machines' reactions to them
-        self._shown: dict[str, tuple[str, frozenset[str]]] = {}  # the last document of each machine
+        self._shown: dict[str, bytes] = {}  # the last document of each machine
         self._doubtful: dict[str, tuple[str, float]] = {}  # approvals that met a fault
 
     def add(self, line: dict[str, Any]) -> None:
@@ -137,7 +120,7 @@ class EventTracker:
             case "over":
                 self._event(line["event"]).over = line["t"]
             case "exchange" if line.get("machine"):
-                self._exchange(line)
+                self._exchange(exchange(line, Stamp(line["t"])))
 
     def _change(self, line: Mapping[str, Any]) -> None:
         event, at = self._event(line["event"]), line["t"]
@@ -166,32 +149,28 @@ class EventTracker:
             by, at = self._doubtful[event.id]
             event.approved[by] = at
 
-    def _exchange(self, line: Mapping[str, Any]) -> None:
-        path = str(line.get("target", "")).partition("?")[0].lower()
-        machine, at, status = str(line["machine"]), line["t"], line.get("status")
+    def _exchange(self, read: Exchange) -> None:
+        machine, at, status = read.machine, read.done.t, read.status
         self.last[machine] = guard.monotonic()
-        if path.startswith(_READY) and line["method"] == "PUT" and status in (200, 204):
-            id = path.removeprefix(_READY).strip("/").upper()
-            self._event(id).prepared.setdefault(machine, at)
+        if read.readiness_of and status in (200, 204):
+            self._event(read.readiness_of).prepared.setdefault(machine, at)
             self.changes += 1
-        elif path.rstrip("/") not in _PATHS:
-            return
-        elif line["method"] == "POST":
-            self._posted(line, machine, at)
-        elif line["method"] == "GET" and not line.get("fault") and status in (200, 304):
+        elif read.approves:
+            self._posted(read)
+        elif read.polls and not read.fault and status in (200, 304):
             self.polls[machine] = self.polls.get(machine, 0) + 1
             if status == 200:
-                self._read(machine, str(line.get("answer", "")), at)
+                self._read(machine, read.answer() or b"", at)
 
-    def _posted(self, line: Mapping[str, Any], machine: str, at: float) -> None:
-        ids = _approved_in(str(line.get("body", "")))
-        if line.get("fault"):
+    def _posted(self, read: Exchange) -> None:
+        machine, at, ids = read.machine, read.done.t, read.approved_ids()
+        if read.fault:
             for id in ids:
                 self._doubtful[id] = machine, at
                 event = self.events.get(id)
                 if event is not None and event.started is not None:
                     self._settle_doubt(event)
-        elif line.get("status") == 200:
+        elif read.status == 200:
             for id in ids:
                 self._approved(id, machine, at)
 
@@ -201,15 +180,13 @@ class EventTracker:
             event.approved.setdefault(by, at)
             self.changes += 1
 
-    def _read(self, machine: str, body: str, at: float) -> None:
-        before = self._shown.get(machine)
-        if before is not None and before[0] == body:
+    def _read(self, machine: str, body: bytes, at: float) -> None:
+        if self._shown.get(machine) == body:
             return
-        try:
-            document = _decode(body)
-        except msgspec.MsgspecError:
+        document = read_document(body)
+        if document is None:
             return
-        self._shown[machine] = body, frozenset(listed.id for listed in document.events)
+        self._shown[machine] = body
         for listed in document.events:
             event = self._event(listed.id)
             if machine not in event.seen:
@@ -217,8 +194,3 @@ class EventTracker:
                 self.changes += 1
             if listed.status == "Scheduled":
                 event.seen_scheduled.setdefault(machine, at)
-
-
-def _approved_in(body: str) -> list[str]:
-    ids = read_approval(body.encode())
-    return [] if isinstance(ids, Problem) else [id.upper() for id in ids]

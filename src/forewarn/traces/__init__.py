@@ -1,0 +1,1 @@
+"""Traces and the documents in them, read leniently, for everything that follows or replays them."""
