@@ -251,7 +251,7 @@ class Node:
             trace.fleet(store, self.writer.now().at)
         self.scheduler.reread()
         await self.reconciler.resume()
-        self.executor.measured = self.metrics.attempted
+        self.executor.on_attempt = self.metrics.attempted
         self.health = ServiceHealth(
             store, self.scheduler, self.writer, self._guests_trouble, self._driver_trouble
         )

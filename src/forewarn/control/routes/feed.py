@@ -124,7 +124,7 @@ async def get_changes(
     found = await _begun(feed, after)
     with _holding(held, call), feed.following(after):
         if not found and wait:
-            await feed.news(after, wait)
+            await feed.wait(after, wait)
     page = await _gathered(feed, after, limit)
     commits = await asyncio.to_thread(_shown, page, keep)
     return f.ChangesPage(commits=commits, next=page[-1].seq if page else after)
@@ -261,7 +261,7 @@ async def _messages(
             if passed:  # nothing for this one, but it need not ask for it again
                 yield b"id: %d\n\n" % passed
             page = ()
-            while not await feed.news(follower.seq, KEEP_ALIVE):
+            while not await feed.wait(follower.seq, KEEP_ALIVE):
                 yield b": still here\n\n"
                 if not allowed():
                     return

@@ -1,7 +1,7 @@
-"""Attention: who has lately been answered a document, and who has yet to hear what has changed.
+"""Which clients have polled lately, and which of them have not yet seen the newest change.
 
-For a service whose time is virtual and may be played: it then waits for those who listen. Real
-time waits for nobody, so there polls do not come by here.
+For a service on virtual time, which can wait for its clients before it moves on. On real time
+nothing waits for clients, so polls are not counted here.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from forewarn.service.engine.ledger import Hung
 from forewarn.store.port import Commit, Store
 from forewarn.support import guard
 
-ATTENTIVE = 5.0  # seconds of guard time: whoever was answered within them is waited for
-TURNS = 2  # answers: the first shows what has changed, the next says that its reader is done
+ATTENTIVE = 5.0  # seconds of guard time since a client's last poll for which it is waited for
+TURNS = 2  # polls: the first one shows the change, the next one says that it has been handled
 
-Tell: TypeAlias = Callable[[str, str, str, int, Collection[str], Now], None]
-Caller: TypeAlias = tuple[str, str]  # a machine, and whose voice it is asked with
-GUEST = ""  # the voice of whoever comes by the wire
+OnPoll: TypeAlias = Callable[[str, str, str, int, Collection[str], Now], None]
+Client: TypeAlias = tuple[str, str]  # a machine, and the id of the caller that polls as it
+GUEST = ""  # the caller id of requests over the wire
 
 
 class Stopped(Hung):
-    """The service stops, and time with it."""
+    """The service is stopping, so time does not move on."""
 
 
 class CatchUp:
     """`on_poll` is called for every document that is answered, before it is counted here."""
 
-    def __init__(self, store: Store, on_poll: Tell) -> None:
+    def __init__(self, store: Store, on_poll: OnPoll) -> None:
         self._on_poll = on_poll
-        self.waiting: Callable[[str], bool] = lambda _: False  # in a request that is held?
-        self._shown: dict[str, tuple[bool, int]] = {}  # by group: has it a document, and which
-        self._last: dict[str, dict[str, float]] = {}  # by machine and voice: answered when
-        self._owed: dict[Caller, int] = {}  # how many answers, since something has changed
-        self._behind: set[Caller] = set()  # of those: who is being waited for
-        self._voices: dict[str, list[str]] = {}  # by machine: who asks as it, beside guests
-        self._voices_lock = threading.Lock()
+        self.waiting: Callable[[str], bool] = lambda _: False  # does a machine long-poll?
+        self._shown: dict[str, tuple[bool, int]] = {}  # by group: enabled, and its incarnation
+        self._last: dict[str, dict[str, float]] = {}  # by machine and caller id: its last poll
+        self._owed: dict[Client, int] = {}  # how many polls, since a change
+        self._behind: set[Client] = set()  # those of them that are waited for
+        self._callers: dict[str, list[str]] = {}  # by machine: callers other than guests
+        self._callers_lock = threading.Lock()
         self._woken = asyncio.Event()
         self._stopped = False
         store.attach(self._on_commit)
@@ -49,18 +49,18 @@ class CatchUp:
             self._shown[group.name] = group.enabled, group.incarnation
 
     @contextmanager
-    def speaking(self, machine: str, voice: str) -> Iterator[None]:
-        """What is asked as the machine meanwhile is asked with this voice. In any thread."""
-        with self._voices_lock:
-            self._voices.setdefault(machine, []).append(voice)
+    def identified_as(self, machine: str, caller_id: str) -> Iterator[None]:
+        """Attribute polls as the machine to this caller in the meantime. Usable in any thread."""
+        with self._callers_lock:
+            self._callers.setdefault(machine, []).append(caller_id)
         try:
             yield
         finally:
-            with self._voices_lock:
-                voices = self._voices[machine]
-                voices.remove(voice)
-                if not voices:
-                    del self._voices[machine]
+            with self._callers_lock:
+                callers = self._callers[machine]
+                callers.remove(caller_id)
+                if not callers:
+                    del self._callers[machine]
 
     def polled(
         self,
@@ -71,34 +71,34 @@ class CatchUp:
         ids: Collection[str],
         now: Now,
     ) -> None:
-        """A document was answered; 304 says the same."""
+        """Count a poll that was answered with a document, or with 304."""
         self._on_poll(machine, group, version, incarnation, ids, now)
-        voice = self._voice(machine)
-        self._last.setdefault(machine, {})[voice] = guard.monotonic()
-        caller = machine, voice
-        if caller in self._owed:
-            self._owed[caller] -= 1
-            # Whoever asks to be told of the next change has no more to do about this one.
-            if self._owed[caller] == 0 or self.waiting(machine):
-                self._paid(caller)
+        caller_id = self._caller_id(machine)
+        self._last.setdefault(machine, {})[caller_id] = guard.monotonic()
+        client = machine, caller_id
+        if client in self._owed:
+            self._owed[client] -= 1
+            # A client that waits for the next change is done with this one.
+            if self._owed[client] == 0 or self.waiting(machine):
+                self._caught_up(client)
 
-    def heard(self, machine: str) -> bool:
-        """Has anybody who comes by the wire been answered as this machine?"""
+    def polled_by_guest(self, machine: str) -> bool:
+        """Has this machine been polled for over the wire?"""
         return GUEST in self._last.get(machine, {})
 
     async def caught_up(self, patience: float = ATTENTIVE, but_for: str | None = None) -> bool:
-        """Until all who listen have heard what is visible now: those who were answered anything
-        in the last `patience` seconds, but for one voice. False if nobody had to be waited for.
+        """Wait until every client that polled in the last `patience` seconds has seen what is
+        visible now, except the caller `but_for`. False if there was none to wait for.
         """
         waited = False
         while not self._stopped:
             now = guard.monotonic()
             ends = {
-                (machine, voice): self._last[machine][voice] + patience
-                for machine, voice in self._owed
-                if voice != but_for
+                (machine, caller_id): self._last[machine][caller_id] + patience
+                for machine, caller_id in self._owed
+                if caller_id != but_for
             }
-            self._behind = {caller for caller, end in ends.items() if end > now}
+            self._behind = {client for client, end in ends.items() if end > now}
             if not self._behind:
                 return waited
             waited = True
@@ -108,24 +108,24 @@ class CatchUp:
                     await self._woken.wait()
             except TimeoutError:
                 continue
-        raise Stopped("the service stops")
+        raise Stopped("the service is stopping")
 
     def forget(self, machine: str) -> None:
-        """It is gone, or whoever asked as it is: nobody is waited for until somebody asks again."""
-        for voice in self._last.pop(machine, {}):
-            self._paid((machine, voice))
+        """Stop waiting for the clients of a machine until they poll again."""
+        for caller_id in self._last.pop(machine, {}):
+            self._caught_up((machine, caller_id))
 
     def stop(self) -> None:
-        """Nobody is waited for any longer."""
+        """Stop waiting for clients."""
         self._stopped = True
         self._woken.set()
 
-    def _voice(self, machine: str) -> str:
-        if not self._voices:
+    def _caller_id(self, machine: str) -> str:
+        if not self._callers:
             return GUEST
-        with self._voices_lock:
-            voices = self._voices.get(machine)
-            return voices[-1] if voices else GUEST
+        with self._callers_lock:
+            callers = self._callers.get(machine)
+            return callers[-1] if callers else GUEST
 
     def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         for entry in commit.entries:
@@ -141,26 +141,26 @@ class CatchUp:
                 self._shown[group.name] = shown
                 for machine in group.machines:
                     if machine.name in self._last:
-                        self._owe(machine.name, TURNS if group.enabled else 0)
+                        self._expect(machine.name, TURNS if group.enabled else 0)
 
-    def _owe(self, machine: str, answers: int) -> None:
+    def _expect(self, machine: str, answers: int) -> None:
         now, waits = guard.monotonic(), self.waiting(machine)
-        voices = self._last[machine]
-        for voice, last in list(voices.items()):
+        callers = self._last[machine]
+        for caller_id, last in list(callers.items()):
             if waits:
-                voices[voice] = now
-            elif voice != GUEST and last < now - ATTENTIVE:
-                del voices[voice]  # a thread or a task that has long done something else
-                self._paid((machine, voice))
+                callers[caller_id] = now
+            elif caller_id != GUEST and last < now - ATTENTIVE:
+                del callers[caller_id]  # a thread or a task that does something else by now
+                self._caught_up((machine, caller_id))
                 continue
             if answers:
-                self._owed[machine, voice] = answers
+                self._owed[machine, caller_id] = answers
                 self._woken.set()
             else:
-                self._paid((machine, voice))
+                self._caught_up((machine, caller_id))
 
-    def _paid(self, caller: Caller) -> None:
-        self._owed.pop(caller, None)
-        self._behind.discard(caller)
+    def _caught_up(self, client: Client) -> None:
+        self._owed.pop(client, None)
+        self._behind.discard(client)
         if not self._behind:
             self._woken.set()

@@ -1,8 +1,8 @@
-"""Domain time: what decides and what is shown. It never goes back.
+"""Domain time, by which everything is decided and which guests are shown. It never goes back.
 
-A clock also tells whether the endpoint has been there all the time: after an outage, a stall or
-a step of the wall clock it says since when service is steady again and how much time was lost,
-and decisions take that into account.
+A clock also knows whether the service has run without interruption: after an outage, a stall or a
+step of the wall clock it says since when it is steady again and how much time was lost, and
+decisions take that into account.
 
 A wall clock that is off by more than `ClockLimits` allow is not followed. Domain time then follows
 a kernel clock that nobody can set, and `Now.untrusted` says so, until the wall clock is right again
@@ -22,7 +22,7 @@ from forewarn.support import guard
 from forewarn.support.text import LONGEST
 
 STEP: Duration = 2 * SECOND  # the wall clock may drift; more than this at once is a step
-STALL: Duration = 10 * SECOND  # so long without being asked the time: nobody was serving
+STALL: Duration = 10 * SECOND  # between two readings of the clock: the process was stalled
 # More than NTP corrects in a clock that works and than a paused virtual machine usually misses,
 # less than the mistake of a time zone.
 MAX_CLOCK_STEP: Duration = 5 * MINUTE
@@ -38,7 +38,7 @@ STEPPED_TOO_FAR = "the wall clock was stepped too far to be followed"
 
 
 class Interruption(msgspec.Struct, frozen=True):
-    """The endpoint was away, or time jumped: `lost` of domain time passed unserved."""
+    """The service was away, or time jumped: `lost` of domain time passed unserved."""
 
     what: str
     at: Time
@@ -58,27 +58,27 @@ class Clock(Protocol):
     def resume(
         self, served_until: Time | None, lost: Duration, floor: Time, copied: bool = False
     ) -> None:
-        """Continue where an earlier run ended; `floor` is an instant that was already reached. A
+        """Continue where an earlier run ended. `floor` is an instant that was already reached; a
         state that was `copied` may be of any age."""
         ...
 
-    def on_interruption(self, tell: Callable[[Interruption], None]) -> None: ...
+    def on_interruption(self, listener: Callable[[Interruption], None]) -> None: ...
 
     def unserved(self, what: str, lost: Duration) -> None:
-        """The last `lost` of time, up to now, have passed without the endpoint being there."""
+        """Note that the endpoint was not available for the last `lost` of time."""
         ...
 
     def restored(self, at: Time) -> None:
-        """A copy has become the state, at that instant: told until the grace since is over."""
+        """Note that a copy became the state at this time; known to `now()` until the grace ends."""
         ...
 
     async def wait(self, until: Time | None, woken: asyncio.Event) -> None:
-        """Until the instant has come or somebody wakes the waiter. Only the scheduler calls it."""
+        """Wait until the instant, or until `woken` is set. Only the scheduler calls it."""
         ...
 
 
 class _Continuity:
-    """What both clocks keep: the instant reached, and what was lost on the way."""
+    """What every clock keeps: the instant reached, and how much time was lost."""
 
     def __init__(self) -> None:
         self._floor: Time = 0
@@ -86,10 +86,10 @@ class _Continuity:
         self._lost: Duration = 0
         self._restored: Time | None = None
         self._untrusted: UntrustedClock | None = None
-        self._tell: list[Callable[[Interruption], None]] = []
+        self._listeners: list[Callable[[Interruption], None]] = []
 
-    def on_interruption(self, tell: Callable[[Interruption], None]) -> None:
-        self._tell.append(tell)
+    def on_interruption(self, listener: Callable[[Interruption], None]) -> None:
+        self._listeners.append(listener)
 
     def unserved(self, what: str, lost: Duration) -> None:
         self._interrupted(what, self._floor, lost)
@@ -113,8 +113,8 @@ class _Continuity:
     def _interrupted(self, what: str, at: Time, lost: Duration) -> None:
         self._lost += lost
         self._steady_since = at
-        for tell in self._tell:
-            tell(Interruption(what, at, lost))
+        for listener in self._listeners:
+            listener(Interruption(what, at, lost))
 
     def _resume(self, at: Time, served_until: Time | None, lost: Duration) -> None:
         self._lost = lost
@@ -123,7 +123,7 @@ class _Continuity:
 
 
 class RealClock(_Continuity):
-    """The wall clock, compared with a clock that nobody can set. Without limits it is always
+    """The wall clock, compared with a clock that cannot be set. Without limits it is always
     followed."""
 
     def __init__(
@@ -136,18 +136,18 @@ class RealClock(_Continuity):
         self._wall = wall
         self._monotonic = monotonic
         self._limits = limits
-        self._most_ahead: Duration = 0  # that an untrusted clock may be to be trusted again
+        self._most_ahead: Duration = 0  # at which an untrusted clock is trusted again
         self._begin()
         self._floor = self._wall()
 
     def _begin(self) -> Time:
-        """From here on the two clocks are watched against each other."""
-        wall, self._looked = self._wall(), self._monotonic()
-        self._offset = wall - self._looked
+        """Start to compare the two clocks, and return the time of the wall clock."""
+        wall, self._read_at = self._wall(), self._monotonic()
+        self._offset = wall - self._read_at
         return wall
 
     def now(self, rules: Durations) -> Now:
-        return self._now(self._look(), rules)
+        return self._now(self._read(), rules)
 
     def resume(
         self, served_until: Time | None, lost: Duration, floor: Time, copied: bool = False
@@ -156,14 +156,14 @@ class RealClock(_Continuity):
         downtime = LONGEST if copied or self._limits is None else self._limits.downtime
         if floor and self._is_off(wall - floor, downtime):
             self._floor = floor
-            self._doubt(wall, downtime)
+            self._distrust(wall, downtime)
         else:
             self._floor = max(self._floor, wall, floor)
         self._resume(self._floor, served_until, lost)
 
     async def wait(self, until: Time | None, woken: asyncio.Event) -> None:
         while not woken.is_set():
-            at, left = self._look(), LOOK_EVERY
+            at, left = self._read(), LOOK_EVERY
             if until is not None:
                 left = min(left, (until - at) / SECOND)
             if left <= 0:
@@ -174,16 +174,16 @@ class RealClock(_Continuity):
             except TimeoutError:
                 continue
 
-    def _look(self) -> Time:
+    def _read(self) -> Time:
         wall, monotonic = self._wall(), self._monotonic()
-        passed, self._looked = monotonic - self._looked, monotonic
+        passed, self._read_at = monotonic - self._read_at, monotonic
         stepped, self._offset = wall - monotonic - self._offset, wall - monotonic
         if self._untrusted is not None:
-            return self._look_untrusted(wall, passed, stepped)
+            return self._read_untrusted(wall, passed, stepped)
         before, expected = self._floor, max(self._floor, wall - stepped)
         if self._limits and self._is_off(wall - expected, self._limits.step):
             self._floor = expected
-            self._doubt(wall, self._limits.step)
+            self._distrust(wall, self._limits.step)
             lost = expected - before if passed > STALL else 0
             self._interrupted(STEPPED_TOO_FAR, expected, lost)
             return self._floor
@@ -196,7 +196,7 @@ class RealClock(_Continuity):
             self._interrupted(STALLED, self._floor, max(0, self._floor - before))
         return self._floor
 
-    def _look_untrusted(self, wall: Time, passed: Duration, stepped: Duration) -> Time:
+    def _read_untrusted(self, wall: Time, passed: Duration, stepped: Duration) -> Time:
         """Let time pass as the kernel measures it, until the wall clock is right again."""
         assert self._limits is not None
         self._floor += passed
@@ -207,7 +207,7 @@ class RealClock(_Continuity):
             self._interrupted("the wall clock is right again", self._floor, max(0, ahead))
         else:
             if abs(stepped) > STEP:
-                self._doubt(wall, self._most_ahead)
+                self._distrust(wall, self._most_ahead)
             if passed > STALL:
                 self._interrupted(STALLED, self._floor, passed)
         return self._floor
@@ -216,7 +216,7 @@ class RealClock(_Continuity):
         """Whether the wall clock is further ahead, or further behind, than it may be."""
         return self._limits is not None and not -self._limits.step <= ahead <= most_ahead
 
-    def _doubt(self, wall: Time, most_ahead: Duration) -> None:
+    def _distrust(self, wall: Time, most_ahead: Duration) -> None:
         self._untrusted = UntrustedClock(wall=wall, since=self._floor)
         self._most_ahead = most_ahead
 
@@ -224,7 +224,7 @@ class RealClock(_Continuity):
         """Follow the wall clock from here on, even if that means going back. Returns a function
         that undoes this. Time served is continuous: the difference is added to the time lost, or
         subtracted from it if time goes back."""
-        self._look()
+        self._read()
         before = self._floor, self._lost, self._steady_since, self._untrusted, self._most_ahead
         wall, self._untrusted = self._wall(), None
         lost, self._floor = wall - self._floor, wall
@@ -265,7 +265,7 @@ class FollowedClock(_Continuity):
 
 
 class VirtualClock(_Continuity):
-    """Time that moves when it is told to."""
+    """Time that moves only when it is set."""
 
     def __init__(self, at: Time) -> None:
         super().__init__()
@@ -277,10 +277,11 @@ class VirtualClock(_Continuity):
         return self._floor
 
     def on_move(self, call: Callable[[], None]) -> Callable[[], None]:
-        """Called at every move, before anything that is due by then. Returns what ends that."""
+        """Call a function at every move, before anything that is due by then happens. Returns a
+        function that ends this."""
         self._moved = [*self._moved, call]
 
-        def end() -> None:  # from any thread: whoever is going over them has the list as it was
+        def end() -> None:  # from any thread: a loop over the old list is not disturbed
             self._moved = [other for other in self._moved if other is not call]
 
         return end
@@ -290,15 +291,15 @@ class VirtualClock(_Continuity):
             raise ValueError("time does not go back")
         if at > self._floor:
             self._floor = at
-            self._tell_move()
+            self._notify_moved()
 
     def interrupt(self, what: str, lost: Duration) -> None:
         """Let time jump with nobody serving, as after an outage or a step of the wall clock."""
         self._floor += lost
         self._interrupted(what, self._floor, lost)
-        self._tell_move()
+        self._notify_moved()
 
-    def _tell_move(self) -> None:
+    def _notify_moved(self) -> None:
         for call in self._moved:
             call()
 

@@ -1,7 +1,7 @@
-"""Has events carried out: hands each attempt on record to the driver, and its answer back.
+"""Have events carried out: pass each recorded attempt to the driver, and its result to the writer.
 
-A reconciler: it acts on what is committed, so a crash at any point is made up for by looking
-at what is on record. It decides nothing.
+A reconciler: it acts on what is committed, so that after a crash at any point it finds out from the
+record what is left to do. It decides nothing.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Executor:
         tasks: guard.Tasks,
         restored: Time | None = None,
     ) -> None:
-        """`restored` is when a copy last became the state."""
+        """`restored` is the time at which a copy last became the state."""
         self._restored = restored
         self._corrections: list[Correction] = []  # of the clock, since this process runs
-        self._sure: set[str] = set()  # from before, and known not to have been carried out by then
+        self._not_done: set[str] = set()  # older than the copy, and known not to be carried out
         self._not_stored = LogThrottle()
-        self.measured: Callable[[str, float], None] = lambda *_: None  # its result, and seconds
+        self.on_attempt: Callable[[str, float], None] = lambda *_: None  # result, and seconds
         self._store = store
         self._writer = writer
         self._driver = driver
@@ -59,15 +59,15 @@ class Executor:
         store.attach(self._on_commit)
 
     def resume(self) -> None:
-        """Take up every attempt that is on record without an end."""
+        """Continue every recorded attempt that has no result."""
         for group in self._store.groups.values():
             for event in group.events:
                 if event.attempt is not None and event.attempt.open:
-                    self._carry(event, observe=True)
+                    self._start(event, observe=True)
 
     async def veto(self, event: Event, together: Sequence[Event] = ()) -> str | None:
-        """Would the driver carry this out? Asked when it is announced, of a joint's lead for all
-        of them `together`."""
+        """Ask the driver whether it would carry out an event that is to be announced; return why
+        not. For a joint maintenance the leading event is checked, for all of them `together`."""
         try:
             checked = await self._driver.check(self.task(event, together))
         except Exception as error:
@@ -78,7 +78,7 @@ class Executor:
     def task(self, event: Event, together: Sequence[Event] = ()) -> Task:
         if event.joint is not None and not together:
             together = tuple(members(self._store.groups, event.joint).values())
-        concerned = {one.id: self._concerned(one) for one in together or (event,)}
+        concerned = {member.id: self._concerned(member) for member in together or (event,)}
         return Task(
             event=event.id,
             group=event.group,
@@ -92,8 +92,12 @@ class Executor:
             host=event.host if event.joint is not None else "",
             moves=event.moves,
             parts=tuple(
-                Part(one.id, one.group, tuple(machine.name for machine in concerned[one.id]))
-                for one in together
+                Part(
+                    member.id,
+                    member.group,
+                    tuple(machine.name for machine in concerned[member.id]),
+                )
+                for member in together
             ),
             hosts=self._host_index.free_for(event.group, event.resources[0])
             if event.relocates
@@ -106,7 +110,7 @@ class Executor:
         )
 
     def _concerned(self, event: Event) -> list[Machine]:
-        """Those of its machines that are still there and have not moved away."""
+        """Return those of its machines that are alive and have not moved away."""
         group = self._store.groups.get(event.group) or Group(name=event.group)
         machines = group.named(event.resources)
         stayed = (machines.get(name) for name in event.resources if name not in event.left)
@@ -122,19 +126,19 @@ class Executor:
         for entry in commit.entries:
             for item in entry.items:
                 if isinstance(item, EventMoved) and _begins(item):
-                    self._carry(item.event, doubtful=self._doubtful(item))
+                    self._start(item.event, doubtful=self._doubtful(item))
 
     def _doubtful(self, item: EventMoved) -> bool:
-        """Is it from before a copy became the state, so that it may have been carried out by then?
-        An operator who has it tried again says that it was not."""
+        """Is the event older than the copy that became the state, so that it may have been carried
+        out already? An operator who retries it knows that it was not."""
         event = item.event
         if self._restored is None or event.raised_at > self._restored:
             return False
         if item.by:
-            self._sure.add(event.id)
-        return event.id not in self._sure
+            self._not_done.add(event.id)
+        return event.id not in self._not_done
 
-    def _carry(self, event: Event, *, observe: bool = False, doubtful: bool = False) -> None:
+    def _start(self, event: Event, *, observe: bool = False, doubtful: bool = False) -> None:
         what = f"driver call for {event.type.value} {event.id}"
         self._ledger.take(what)
         self._tasks.start(self._run(event, what, observe=observe, doubtful=doubtful), what)
@@ -143,14 +147,15 @@ class Executor:
         corrected = len(self._corrections)
         try:
             with otel.attempt(event) as span:
-                outcome = await self._tried(event, observe=observe, doubtful=doubtful)
+                outcome = await self._attempt(event, observe=observe, doubtful=doubtful)
                 otel.note(span, result=type(outcome).__name__.lower())
-                await self._answer(event, outcome, corrected)
+                await self._store_outcome(event, outcome, corrected)
         finally:
             self._ledger.release(what)
 
-    async def _answer(self, event: Event, outcome: Outcome, corrected: int) -> None:
-        """`corrected`: how many corrections of the clock the driver knew of when it was asked."""
+    async def _store_outcome(self, event: Event, outcome: Outcome, corrected: int) -> None:
+        """Store the result. `corrected` is how many corrections of the clock had been made when
+        the driver was asked."""
         attempt = event.attempt.number if event.attempt else 0
         if isinstance(outcome, Unclear):
             log.warning(
@@ -179,48 +184,50 @@ class Executor:
                     )
                 await guard.pause(RETRY_AFTER)
 
-    async def _tried(self, event: Event, *, observe: bool, doubtful: bool) -> Outcome:
-        """What came of it, measured."""
+    async def _attempt(self, event: Event, *, observe: bool, doubtful: bool) -> Outcome:
+        """Have the attempt made, and measure it."""
         began = guard.monotonic()
-        outcome = await self._found(event) if doubtful else None
+        outcome = await self._earlier_outcome(event) if doubtful else None
         if outcome is None:
             outcome = await self._outcome(event, observe=observe)
-        self.measured(type(outcome).__name__.lower(), guard.monotonic() - began)
+        self.on_attempt(type(outcome).__name__.lower(), guard.monotonic() - began)
         return outcome
 
-    async def _found(self, event: Event) -> Outcome | None:
-        """What became of it already; None if it is still to be carried out."""
+    async def _earlier_outcome(self, event: Event) -> Outcome | None:
+        """Return the result of an event that was carried out already; None if it was not."""
         match await self._observed(self.task(event)):
-            case Happened(moved=moved, said=said):
-                return Done(moved, said)
-            case Unknown(why=why, said=said) if not self._driver.repeatable:
-                return Unclear(f"the state was restored from a copy, and asked now: {why}", said)
-        self._sure.add(event.id)
+            case Happened(moved=moved, said=output):
+                return Done(moved, output)
+            case Unknown(why=why, said=output) if not self._driver.repeatable:
+                return Unclear(f"the state was restored from a copy, and asked now: {why}", output)
+        self._not_done.add(event.id)
         return None
 
     async def _outcome(self, event: Event, *, observe: bool) -> Outcome:
-        """What became of the attempt. A driver that raises leaves that open, so it is asked."""
+        """Return the result of the attempt. If the driver raises, it is asked what has happened."""
         task = self.task(event)
-        trouble, said = "", ""
+        problem, output = "", ""
         if not observe:
             try:
                 done = await self._driver.perform(task)
                 if not isinstance(done, Unknown):
                     return done
-                trouble, said = done.why, done.said
+                problem, output = done.why, done.said
             except Exception as error:
-                trouble = f"{type(error).__name__}: {error}"
-                log.warning("the driver raised an error", **log_fields(event), why=trouble)
-            task = msgspec.structs.replace(task, now=self._writer.now().at)  # that took its time
+                problem = f"{type(error).__name__}: {error}"
+                log.warning("the driver raised an error", **log_fields(event), why=problem)
+            task = msgspec.structs.replace(task, now=self._writer.now().at)  # performing took time
         match await self._observed(task):
-            case Happened(moved=moved, said=seen):
-                return Done(moved, _both(said, seen))
-            case Unknown(why=why, said=seen) if not self._driver.repeatable:
+            case Happened(moved=moved, said=observed):
+                return Done(moved, _joined(output, observed))
+            case Unknown(why=why, said=observed) if not self._driver.repeatable:
                 asked = f"asked what became of it: {why}"
-                return Unclear(f"{trouble}; {asked}" if trouble else asked, _both(said, seen))
+                return Unclear(
+                    f"{problem}; {asked}" if problem else asked, _joined(output, observed)
+                )
             case other:
-                said = _both(said, getattr(other, "said", ""))
-                return Failed(trouble, said) if trouble else Again(task.now, said)
+                output = _joined(output, getattr(other, "said", ""))
+                return Failed(problem, output) if problem else Again(task.now, output)
 
     async def _observed(self, task: Task) -> Observed:
         try:
@@ -229,13 +236,13 @@ class Executor:
             return Unknown(f"{type(error).__name__}: {error}")
 
 
-def _both(performed: str, observed: str) -> str:
-    """What the driver said when it was at work, and when it was asked."""
-    return "\n".join(said for said in (performed, observed) if said)
+def _joined(performed: str, observed: str) -> str:
+    """Join the driver's output of `perform` and of `observe`."""
+    return "\n".join(output for output in (performed, observed) if output)
 
 
 def _begins(item: EventMoved) -> bool:
-    """Is this the commit that put a new attempt on record?"""
+    """Does this commit record a new attempt?"""
     attempt = item.event.attempt
     return (
         item.what in (Move.START, Move.STRIKE, Move.ATTEMPT)

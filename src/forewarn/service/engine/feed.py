@@ -1,7 +1,8 @@
-"""News of commits, in order: to waiters when their group changes, and to whoever follows them all.
+"""The feed of commits, in order: for waiters of one group, and for followers of all commits.
 
-A follower holds a number and nothing else: it reads what came after that from the store, at its
-own pace. What was read last is kept for the others, so that many who keep up cost one reading.
+A follower holds nothing but the number of the last commit it was given, and reads later ones from
+the store at its own pace. What was read last is cached, so that many followers who keep up cost one
+read.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ import msgspec
 from forewarn.core import Group
 from forewarn.store.port import Commit, Store
 
-FEED_PAGE = 64  # commits that a follower has in its hands at a time
-RECENT = 512  # commits that are kept for followers who keep up
+FEED_PAGE = 64  # commits that a follower is given at a time
+RECENT = 512  # commits that are cached for followers who keep up
 RECENT_CHANGES = 20_000  # and changes in them
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """What came after this number is no longer there, or never was: where it begins instead."""
+    """The commits after a number are no longer stored, or never were; `first` is the oldest."""
 
     first: int
 
 
 class FeedEntry:
-    """A commit for followers, and how it was put into bytes, if somebody has done that."""
+    """A commit for followers, and its rendering, once there is one."""
 
     __slots__ = ("__weakref__", "commit", "rendered", "size")
 
@@ -44,7 +45,7 @@ class FeedEntry:
 
 
 class Follower:
-    """How far somebody has come."""
+    """The position of one follower."""
 
     __slots__ = ("seq",)
 
@@ -58,7 +59,7 @@ class Feed:
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
         self._followers: set[Follower] = set()
         self._woken: set[asyncio.Future[None]] = set()
-        self._recent: list[FeedEntry] = []  # without a gap, from behind `_before` on
+        self._recent: list[FeedEntry] = []  # without a gap, after `_before`
         self._before = 0
         self._known: WeakValueDictionary[int, FeedEntry] = WeakValueDictionary()
         self._reading = asyncio.Lock()
@@ -75,11 +76,11 @@ class Feed:
 
     @property
     def lag(self) -> int:
-        """How many commits whoever is furthest behind has not been sent."""
-        return max((self.seq - one.seq for one in self._followers), default=0)
+        """How many commits the slowest follower has not been given."""
+        return max((self.seq - follower.seq for follower in self._followers), default=0)
 
     async def changed(self, group: str) -> None:
-        """Until the next commit that touches this group."""
+        """Wait for the next commit that changes this group."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(group, []).append(future)
         await future
@@ -94,22 +95,22 @@ class Feed:
             self._followers.discard(follower)
 
     async def read(self, after: int) -> Sequence[FeedEntry] | Lost:
-        """Some of what came after this commit, in order; nothing if it was the last."""
+        """Return some of the commits after this one, in order; none if it was the last."""
         if after >= self.seq:
             return ()
-        if found := self._at_hand(after):
-            return found
-        async with self._reading:  # whoever waited for the same has it then
-            return self._at_hand(after) or await self._read(after)
+        if cached := self._cached(after):
+            return cached
+        async with self._reading:  # another follower may read the same meanwhile
+            return self._cached(after) or await self._read(after)
 
-    async def news(self, after: int, patience: float) -> bool:
-        """Until there is something after this commit, or it is over; False if it takes longer."""
+    async def wait(self, after: int, timeout: float) -> bool:
+        """Wait until there is a commit after this one, or the feed has ended; False on timeout."""
         if after < self.seq or self.ended:
             return True
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._woken.add(woken)
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 await woken
         except TimeoutError:
             return False
@@ -118,20 +119,20 @@ class Feed:
         return True
 
     def end(self) -> None:
-        """The service stops: whoever follows is to come back later."""
+        """End the feed, because the service is stopping."""
         self.ended = True
         self._wake()
 
-    def _at_hand(self, after: int) -> Sequence[FeedEntry]:
+    def _cached(self, after: int) -> Sequence[FeedEntry]:
         if not self._recent or after < self._before:
             return ()
-        start = bisect_right(self._recent, after, key=lambda told: told.seq)
+        start = bisect_right(self._recent, after, key=lambda entry: entry.seq)
         if after != (self._recent[start - 1].seq if start else self._before):
-            return ()  # a number that was skipped: whoever has it has it from somewhere else
+            return ()  # a number that was skipped, so it is not from this feed
         return self._recent[start : start + FEED_PAGE]
 
     async def _read(self, after: int) -> Sequence[FeedEntry] | Lost:
-        """Is the commit there, or the one that follows it, then nothing is missing between."""
+        """Read from the store. If commit `after` or the next number is there, none is missing."""
         page: list[FeedEntry] = []
         fits = after == 0
         async for commit in self._store.commits(max(after - 1, 0)):
@@ -140,21 +141,21 @@ class Feed:
                 continue
             if not page and not (fits and after) and commit.seq != after + 1:
                 return Lost(commit.seq)
-            told = self._known.get(commit.seq) or FeedEntry(commit)
-            self._known[commit.seq] = told
-            page.append(told)
+            entry = self._known.get(commit.seq) or FeedEntry(commit)
+            self._known[commit.seq] = entry
+            page.append(entry)
             if len(page) == FEED_PAGE:
                 break
-        self._keep(after, page)
+        self._cache(after, page)
         return page
 
-    def _keep(self, after: int, page: Sequence[FeedEntry]) -> None:
-        """For the others, if this is where everybody is: at the end, or on the way there."""
+    def _cache(self, after: int, page: Sequence[FeedEntry]) -> None:
+        """Cache what was read if it is at the end of the feed, or continues the cache."""
         if self._recent and after == self._recent[-1].seq:
             self._recent += page
         elif page and page[-1].seq == self.seq:
             self._recent, self._before = list(page), after
-        size, drop = sum(told.size for told in self._recent), 0
+        size, drop = sum(entry.size for entry in self._recent), 0
         while drop < len(self._recent) and (
             len(self._recent) - drop > RECENT or size > RECENT_CHANGES
         ):

@@ -1,7 +1,7 @@
-"""What is in flight: a token for every command, commit, driver call and wake-up not yet done.
+"""What is in flight: an entry for every command, commit, driver call and wake-up not yet done.
 
-When the ledger is idle, everything that was set going has happened and is visible. Whoever
-winds time forward waits for that, and is told by name who does not come to an end.
+When the ledger is idle, everything that was started has happened and is visible. A caller that
+moves virtual time waits for that; if it takes too long, the error names what has not ended.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-PATIENCE = 30.0  # seconds of guard time before somebody in the ledger is said to hang
+PATIENCE = 30.0  # seconds of guard time before an entry counts as hanging
 
 
 class Hung(Exception):
-    """Something did not come to an end; the message names it."""
+    """Something did not end in time; the message names it."""
 
 
 class Ledger:

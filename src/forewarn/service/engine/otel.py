@@ -1,7 +1,7 @@
-"""OpenTelemetry traces, for whoever collects them; off unless somebody says where to.
+"""OpenTelemetry traces; off unless a collector is configured.
 
-While it is off nothing is imported and a span is nothing. A control call, the commit that it led
-to and the driver's attempt that followed are one trace: what a commit set going is found again by
+While it is off, nothing is imported and spans do nothing. A request to the control API, the commit
+it led to and the driver's attempt that followed are one trace: the trace of an attempt is found by
 the id of its event.
 """
 
@@ -21,22 +21,22 @@ from forewarn.core.changes import Change, EventMoved
 from forewarn.store.port import Commit
 from forewarn.support.log_throttle import LogThrottle
 
-REMEMBERED = 10_000  # events of which it is known in which trace they were set going
+REMEMBERED = 10_000  # events whose trace is remembered
 EXPORT_TIMEOUT = 5  # seconds for one delivery
 EXPORT_EVERY = 1_000  # milliseconds between two
-LAST_EXPORT = 3.0  # seconds that are given to the last delivery when the service stops
+LAST_EXPORT = 3.0  # seconds for the last delivery when the service stops
 
 SHOWN = 20  # events and groups that a commit names
 
-NAMES = ("traceparent", "tracestate")  # headers that say which trace a call belongs to
+NAMES = ("traceparent", "tracestate")  # headers that say which trace a request belongs to
 
 
 class TracesUnusable(Exception):
-    """Traces are wanted and cannot be had; the message says why."""
+    """Traces are configured and cannot be sent; the message says why."""
 
 
 class _Tracing:
-    """What there is while it is on. `api` are the parts of OpenTelemetry that are used."""
+    """The tracer while tracing is on. `api` is the module `opentelemetry.trace`."""
 
     def __init__(self, provider: Any, api: Any, propagator: Any, nowhere: Any) -> None:
         self.provider = provider
@@ -50,9 +50,9 @@ class _Tracing:
     def span(
         self, name: str, attributes: Mapping[str, Any], context: Any = None, links: Any = ()
     ) -> Iterator[Any]:
-        said = {key: value for key, value in attributes.items() if value not in ("", None)}
+        known = {key: value for key, value in attributes.items() if value not in ("", None)}
         with self.tracer.start_as_current_span(
-            name, context=context, attributes=said, links=links, record_exception=False
+            name, context=context, attributes=known, links=links, record_exception=False
         ) as span:
             yield span
 
@@ -70,7 +70,7 @@ _OFF: AbstractContextManager[None] = contextlib.nullcontext()
 
 
 def start(url: str) -> None:
-    """Send traces there from now on: the address of a collector that takes OTLP over HTTP."""
+    """Send traces from now on to the collector at this address, by OTLP over HTTP."""
     global _on
     if not url.startswith(("http://", "https://")):
         raise TracesUnusable(
@@ -97,7 +97,7 @@ def start(url: str) -> None:
 
 
 def stop() -> None:
-    """What has not been delivered has a moment to be; blocks so long, so not in the loop."""
+    """Deliver what is left. Blocks for up to LAST_EXPORT seconds, so do not call it in the loop."""
     global _on
     on, _on = _on, None
     if on is not None:
@@ -108,7 +108,7 @@ def stop() -> None:
 
 @contextlib.contextmanager
 def sent_to(url: str) -> Iterator[None]:
-    """While this lasts; to nobody, if nobody is named."""
+    """Send traces to a collector in the meantime; to none if the address is empty."""
     if not url:
         yield
         return
@@ -124,21 +124,21 @@ def active() -> bool:
 
 
 def span(name: str, **attributes: Any) -> AbstractContextManager[Any]:
-    """A piece of work, within whatever it is part of."""
+    """Open a span within the current one."""
     return _OFF if _on is None else _on.span(name, attributes)
 
 
 def call(name: str, headers: Mapping[str, str], **attributes: Any) -> AbstractContextManager[Any]:
-    """What somebody asked for, within the trace that they say it belongs to."""
+    """Open a span for a request, within the trace that its headers name."""
     if _on is None:
         return _OFF
-    said = {key: headers[key] for key in NAMES if key in headers}
-    return _on.span(name, attributes, _on.propagator.extract(said, _on.nowhere))
+    carrier = {key: headers[key] for key in NAMES if key in headers}
+    return _on.span(name, attributes, _on.propagator.extract(carrier, _on.nowhere))
 
 
 def attempt(event: Event) -> AbstractContextManager[Any]:
-    """A driver's: part of the trace of the commit that put it on record; linked to the one that
-    raised the event, if that is another."""
+    """Open a span for a driver's attempt, in the trace of the commit that recorded it. It is linked
+    to the commit that raised the event if that is another."""
     if _on is None:
         return _OFF
     first, last = _on.events.get(event.id, (None, None))
@@ -161,14 +161,14 @@ def attempt(event: Event) -> AbstractContextManager[Any]:
 
 
 def remember(span: Any, changes: Mapping[str, Iterable[Change]]) -> None:
-    """What happens to these events from now on was set going here."""
+    """Let later attempts at these events belong to the trace of this span."""
     if _on is not None and span is not None:
         moved = (item for items in changes.values() for item in items)
         _on.remember(span, [item.event.id for item in moved if isinstance(item, EventMoved)])
 
 
 def committed(span: Any, commit: Commit | None, refusal: Sequence[Refused]) -> None:
-    """How it ended."""
+    """Note the result of a commit in its span."""
     if span is None:
         return
     if refusal:
@@ -182,14 +182,14 @@ def committed(span: Any, commit: Commit | None, refusal: Sequence[Refused]) -> N
 
 
 def note(span: Any, **attributes: Any) -> None:
-    """What is only known at the end."""
+    """Add attributes to a span that are only known at its end."""
     if span is not None:
-        said = {f"forewarn.{key}": value for key, value in attributes.items() if value != ""}
-        span.set_attributes(said)
+        known = {f"forewarn.{key}": value for key, value in attributes.items() if value != ""}
+        span.set_attributes(known)
 
 
 def answered(span: Any, status: int, by: str, route: str) -> None:
-    """A call of the control API."""
+    """Note the response in the span of a request."""
     if span is None or _on is None:
         return
     span.update_name(route)
@@ -200,7 +200,7 @@ def answered(span: Any, status: int, by: str, route: str) -> None:
 
 
 def _endpoint(url: str) -> str:
-    """A collector's address is said without the path for traces, as a rule."""
+    """Add the path for traces to a collector's address, which usually comes without."""
     return url if url.rstrip("/").endswith("/v1/traces") else url.rstrip("/") + "/v1/traces"
 
 

@@ -1,7 +1,7 @@
 """The one coroutine that waits on domain time. It owns no deadlines: it reads them off the groups.
 
-Woken by every commit and every move of the clock; sends a Tick to each group that is due, and
-calls whoever has set an alarm.
+Woken by every commit and every move of the clock, it sends a Tick to each group that is due, and
+calls the functions whose alarm is due.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Scheduler:
         self._heap: list[tuple[Time, str]] = []
         self._alarms: dict[str, tuple[Time, Callable[[], Awaitable[None]]]] = {}
         self._woken = asyncio.Event()
-        self._not_kept = LogThrottle()
-        self._firing: Time | None = None  # the first of those deadlines that are being kept
+        self._failed = LogThrottle()
+        self._firing: Time | None = None  # the first of the deadlines that are being processed
         self.running = False
         store.attach(self._on_commit)
         clock.on_interruption(lambda _: self.reread())
@@ -65,8 +65,8 @@ class Scheduler:
         self._wake()
 
     def alarm(self, name: str, at: Time | None, call: Callable[[], Awaitable[None]]) -> None:
-        """Call once when the instant has come; replaces an alarm of that name. None: no alarm.
-        A name that cannot be a group's: with a slash in it."""
+        """Call a function once at an instant, instead of what was set under this name before; None
+        only clears that. Names contain a slash, so that none is a group's."""
         self._alarms.pop(name, None)
         if at is not None:
             self._alarms[name] = at, call
@@ -82,7 +82,7 @@ class Scheduler:
         return None
 
     def oldest_due(self) -> Time | None:
-        """The first deadline that is not kept yet, be it that somebody is about to."""
+        """The first deadline that has not been processed yet, even if it is being processed."""
         times = [at for at in (self._firing, self.next_due()) if at is not None]
         return min(times, default=None)
 
@@ -127,7 +127,7 @@ class Scheduler:
             outcomes = await asyncio.gather(*map(self._tick, names))
             for name, outcome in zip(names, outcomes, strict=True):
                 if outcome is not True and name in self._store.groups:
-                    # Not stored, or somebody else was quicker: look again.
+                    # Not stored, or another commit came first: read its deadline again.
                     self._read(self._store.groups[name])
             if any(self._due.get(name, now.at + 1) <= now.at for name in names):
                 await guard.pause(RETRY_AFTER)  # still overdue: do not spin
@@ -143,7 +143,7 @@ class Scheduler:
         try:
             decision = await self._writer.submit(name, Tick(seen=self._seen(name)))
         except Exception as failure:
-            if times := self._not_kept.record():
+            if times := self._failed.record():
                 log.error(
                     "a deadline could not be processed yet",
                     group=name,
@@ -157,7 +157,7 @@ class Scheduler:
         names = dict.fromkeys(changed)
         for entry in commit.entries:
             for item in entry.items:
-                # What happens to one of them may be what the others have waited for.
+                # The events of a joint maintenance wait for each other.
                 if isinstance(item, EventMoved) and item.event.joint is not None:
                     names |= dict.fromkeys(item.event.joint.groups)
         for name in names:

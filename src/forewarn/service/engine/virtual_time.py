@@ -1,8 +1,8 @@
-"""Winding a virtual clock: by jumps, by jumps that wait for whoever listens, or by itself.
+"""Move a virtual clock: by jumps, by jumps that wait for clients, or continuously.
 
-Whichever it is, time stops at every instant at which something is due, until that has happened
-and is visible. One winds at a time. What is due is the scheduler's to know, who listens
-`CatchUp`'s.
+In each case time stops at every instant at which something is due, until that has happened and is
+visible. One caller moves it at a time. The scheduler knows what is due, `CatchUp` which clients
+have to be waited for.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from forewarn.service.engine.scheduler import Scheduler
 from forewarn.support import guard
 from forewarn.support.logs import logger
 
-BEAT = 0.05  # seconds of guard time between two moves of a clock that runs by itself
-MAX_RUNNING_SPEED = 86_400.0  # seconds of a clock that runs by itself in one of guard time
-
-FAREWELL = 1.0  # seconds of guard time that a service which stops waits for whoever winds
+BEAT = 0.05  # seconds of guard time between two moves of a clock that runs continuously
+MAX_RUNNING_SPEED = 86_400.0  # seconds of virtual time in one of guard time
+STOP_TIMEOUT = 1.0  # seconds of guard time that a stopping service waits for a move to end
 
 log = logger("forewarn")
 
@@ -49,21 +48,21 @@ class VirtualTime:
 
     @property
     def speed(self) -> float:
-        """How many seconds it runs by itself in one of real time; 0: it stands still."""
+        """Seconds of virtual time in one of real time while it runs; 0 while it stands still."""
         return self._speed if self._run is not None and not self._run.done() else 0.0
 
     async def advance(self, to: Time) -> None:
-        """Jump. Returns when all that became due is done and visible.
+        """Jump, and return when everything that became due is done and visible.
 
-        An instant that has passed already is no reason to go back: somebody else has wound the
-        clock further.
+        Time never goes back: an instant that has passed, because another caller has moved the
+        clock further, is ignored.
         """
         async with self._turn:
             while not await self._step(to, self._ledger.idle):
                 pass
 
     async def play(self, to: Time, patience: float = ATTENTIVE, but_for: str | None = None) -> None:
-        """Jump, and at every visible change wait until all who listen have seen it."""
+        """Jump, and at every visible change wait until the clients have seen it."""
         async with self._turn:
             while not await self._step(to, lambda: self._seen(patience, but_for)):
                 pass
@@ -71,10 +70,11 @@ class VirtualTime:
     async def step(
         self, to: Time, play: bool, patience: float = ATTENTIVE, but_for: str | None = None
     ) -> bool:
-        """One stop further, and no further than `to`. True if that is reached.
+        """Move to the next instant at which something is due, at most to `to`. True if `to` is
+        reached.
 
-        If somebody had to be waited for first, that is a stop of its own: what they did about
-        what they saw may be what one winds for.
+        Having waited for clients counts as a step of its own, since what they did about what they
+        saw may be what the caller waits for.
         """
         async with self._turn:
             if play:
@@ -82,7 +82,7 @@ class VirtualTime:
             return await self._step(to, self._ledger.idle)
 
     async def resume(self, speed: float = 1.0) -> None:
-        """Let it run by itself. It waits for those who listen, as play does."""
+        """Let the clock run continuously. It waits for clients, as `play` does."""
         if not 0 < speed <= MAX_RUNNING_SPEED:
             raise ValueError(
                 f"a clock runs at a speed above 0 and up to {MAX_RUNNING_SPEED:g}, not {speed:g}"
@@ -91,23 +91,23 @@ class VirtualTime:
         if not self._stopped:
             self._speed = speed
             self._run = self._tasks.start(self._keep_going(speed), "clock")
-        await _ended(before)
+        await _wait_for(before)
 
     async def pause(self) -> None:
-        """Let it stand still, wherever it is."""
-        await _ended(self._halt())
+        """Stop a clock that runs continuously."""
+        await _wait_for(self._halt())
 
     def stop(self) -> None:
-        """Whoever waits for time to pass is told that the service stops."""
+        """Make callers that wait for time to pass fail with `Stopped`."""
         self._stopped = True
         self.catch_up.stop()
 
     async def end(self) -> None:
-        """Returns when nobody winds any longer."""
+        """Stop, and return when no move is under way any longer."""
         self.stop()
         await self.pause()
-        with contextlib.suppress(TimeoutError):  # it may be somebody that winding waits for
-            async with asyncio.timeout(FAREWELL), self._turn:
+        with contextlib.suppress(TimeoutError):  # the move may be waiting for our caller
+            async with asyncio.timeout(STOP_TIMEOUT), self._turn:
                 pass
 
     def _halt(self) -> asyncio.Task[None] | None:
@@ -119,7 +119,7 @@ class VirtualTime:
     async def _step(self, to: Time, settled: Callable[[], Awaitable[bool | None]]) -> bool:
         waited = await settled()
         if self._stopped:
-            raise Stopped("the service stops")
+            raise Stopped("the service is stopping")
         if waited:
             return False
         at = self._scheduler.next_due()
@@ -133,8 +133,8 @@ class VirtualTime:
         return last
 
     async def _seen(self, patience: float, but_for: str | None) -> bool:
-        """What guests do while they are waited for may set something else going. False if nobody
-        had to be waited for."""
+        """Wait until clients have seen everything, including what they cause meanwhile. False if
+        there was none to wait for."""
         waited = False
         await self._ledger.idle()
         while await self.catch_up.caught_up(patience, but_for):
@@ -143,7 +143,7 @@ class VirtualTime:
         return waited
 
     async def _keep_going(self, speed: float) -> None:
-        """While somebody is waited for, time stands still and is not made up for."""
+        """Move on every BEAT. Time spent waiting for clients is not made up for."""
         try:
             while True:
                 begun = guard.monotonic()
@@ -155,6 +155,6 @@ class VirtualTime:
                 log.error("the virtual clock has stopped", why=str(hung))
 
 
-async def _ended(task: asyncio.Task[None] | None) -> None:
+async def _wait_for(task: asyncio.Task[None] | None) -> None:
     if task is not None:
         await asyncio.wait([task])

@@ -108,7 +108,9 @@ class Clock:
         """Mark requests in the block as the test's own, and not its client's."""
         virtual_time = self._session.node.virtual_time
         return (
-            virtual_time.catch_up.speaking(machine, caller_id()) if virtual_time else nullcontext()
+            virtual_time.catch_up.identified_as(machine, caller_id())
+            if virtual_time
+            else nullcontext()
         )
 
     @property

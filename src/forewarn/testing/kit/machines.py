@@ -184,7 +184,7 @@ class Machine:
 
         def polled() -> bool:
             if node.virtual_time is not None:
-                return node.virtual_time.catch_up.heard(self.name)
+                return node.virtual_time.catch_up.polled_by_guest(self.name)
             return node.poll_index.polls(self.name) is not None
 
         self._place()

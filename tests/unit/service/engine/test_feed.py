@@ -139,16 +139,16 @@ def test_numbers_that_a_restored_copy_has_skipped_are_unknown_and_those_before_a
 def test_a_follower_is_woken_by_a_commit_and_by_the_end(engine: Callable[[], Store]) -> None:
     async def life(store: Store, feed: Feed) -> None:
         async with asyncio.TaskGroup() as tasks:
-            news = tasks.create_task(feed.news(0, patience=30.0))
+            news = tasks.create_task(feed.wait(0, timeout=30.0))
             tasks.create_task(commit(store))
         assert news.result()
-        assert not await feed.news(1, patience=0.001)
+        assert not await feed.wait(1, timeout=0.001)
         async with asyncio.TaskGroup() as tasks:
-            over = tasks.create_task(feed.news(1, patience=30.0))
+            over = tasks.create_task(feed.wait(1, timeout=30.0))
             await asyncio.wait([tasks.create_task(commit(store, 2))])
         assert over.result()
         feed.end()
-        assert await feed.news(2, patience=30.0)
+        assert await feed.wait(2, timeout=30.0)
         assert feed.ended
 
     on(engine, life)
