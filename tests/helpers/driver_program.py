@@ -17,7 +17,7 @@ def main() -> int:
     file, verb = Path(sys.argv[1]), sys.argv[2]
     task = json.load(sys.stdin)
     if verb == "check":
-        sys.stdout.write("none of its machines is there\n")
+        sys.stdout.write("none of its machines exists\n")
         return 0 if task["machines"] else 20
     struck = file.read_text().splitlines() if file.exists() else []
     happened = task["event"] in struck

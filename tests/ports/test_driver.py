@@ -14,12 +14,14 @@ import pytest
 
 from forewarn.core import EventType, Source
 from forewarn.core.time import MINUTE, SECOND
-from forewarn.drivers.command.driver import CommandDriver, Program
+from forewarn.drivers.command.driver import CommandDriver
+from forewarn.drivers.command.options import Program
 from forewarn.drivers.port import (
     Again,
     Done,
     Driver,
     Happened,
+    Impact,
     NotYet,
     Ok,
     Task,
@@ -29,7 +31,6 @@ from forewarn.drivers.port import (
 from forewarn.drivers.simulated import (
     KEPT_IMPACTS,
     FileImpactJournal,
-    Impact,
     ImpactJournal,
     SimulatedDriver,
 )
@@ -154,7 +155,7 @@ def test_it_would_not_carry_out_what_concerns_nobody(place: Place) -> None:
         driver = place.driver()
         assert await driver.check(task()) == Ok()
         nobody = msgspec.structs.replace(task(), machines=())
-        assert await driver.check(nobody) == Veto("none of its machines is there")
+        assert await driver.check(nobody) == Veto("none of its machines exists")
         assert place.impacts() == 0
 
     asyncio.run(body())
@@ -179,14 +180,14 @@ def test_a_world_remembers_what_was_done_to_whom_and_when_it_was_done_first(tmp_
 def test_a_line_torn_by_a_crash_did_not_count(tmp_path: Path) -> None:
     path = tmp_path / "impacts"
     whole = FileImpactJournal(path)
-    whole.strike(Impact(1.0, "E1", "Reboot", ("web_0",)))
+    whole.add(Impact(1.0, "E1", "Reboot", ("web_0",)))
     whole.close()
     with path.open("ab") as file:
         file.write(b'{"kind":"impact","t":2.0,"event":"E2","ty')
     again = FileImpactJournal(path)
     assert again.impact("E1") is not None
     assert again.impact("E2") is None
-    again.strike(Impact(3.0, "E3", "Reboot", ("web_0",)))
+    again.add(Impact(3.0, "E3", "Reboot", ("web_0",)))
     again.close()
     third = FileImpactJournal(path)
     assert third.impact("E3") is not None

@@ -15,8 +15,8 @@ from typing import Any
 
 from forewarn.core import Durations, Group
 from forewarn.core.time import DAY, SECOND, Time
-from forewarn.drivers.port import Checked, Observed, Performed, Task
-from forewarn.drivers.simulated import Impact, ImpactJournal, SimulatedDriver
+from forewarn.drivers.port import Checked, Driver, Impact, Observed, Performed, Task
+from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
 from forewarn.metadata.endpoint.callers import Identity
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.node import Config, Node
@@ -82,13 +82,13 @@ class TellingWorld(ImpactJournal):
         super().__init__()
         self._note = note
 
-    def strike(self, impact: Impact) -> None:
-        super().strike(impact)
+    def add(self, impact: Impact) -> None:
+        super().add(impact)
         machines = list(impact.machines)
         self._note("impact", event=impact.event, type=impact.type, machines=machines)
 
 
-class LossyDriver:
+class LossyDriver(Driver):
     """Does what it is asked, but now and then its reply is lost, or it fails first."""
 
     repeatable = True

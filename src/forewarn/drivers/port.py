@@ -1,26 +1,35 @@
-"""The port: what a driver is asked, and what it may answer.
+"""The interface of a driver: the task it gets, the answers it gives, its options and its life.
 
-An attempt is on record before `perform` is called. Whenever one is on record whose end is not
-known, after a crash for instance, `observe` is asked first. A driver never waits on domain
-time: if something has to pass first it answers `Again`.
+An attempt is stored before `perform` is called. If the outcome of a stored attempt is not known,
+after a crash for instance, `observe` is called first. A driver never waits on domain time: if
+something has to pass first, it answers `Again`.
+
+How drivers are found by name is `drivers/registry.py`.
 """
 
 from __future__ import annotations
 
-from typing import Protocol, TypeAlias
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import ClassVar, TypeAlias
 
 import msgspec
 
 from forewarn.core import EventType, Source, Time
 from forewarn.core.commands import Again, Done, Failed
+from forewarn.core.time import Duration
 
 __all__ = [
     "Again",
     "Checked",
     "Done",
     "Driver",
+    "DriverContext",
+    "DriverOptions",
     "Failed",
     "Happened",
+    "Impact",
     "NotYet",
     "Observed",
     "Ok",
@@ -48,18 +57,18 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """One event, as a driver needs to know it."""
+    """One event that is to be carried out."""
 
     event: str
     group: str
     type: EventType
     source: Source
-    machines: tuple[TaskMachine, ...]  # those still there and still concerned
-    host: str = ""  # the host that is worked on, if it is one: everything on it goes together
+    machines: tuple[TaskMachine, ...]  # those that exist and are still affected
+    host: str = ""  # the host under maintenance, if any: all machines on it are affected at once
     moves: bool = False  # a live migration
-    parts: tuple[Part, ...] = ()  # the events that are carried out as one with it, itself included
-    hosts: tuple[str, ...] = ()  # where machines could best be moved to
-    known_hosts: frozenset[str] = frozenset()  # where they could be at all, afterwards
+    parts: tuple[Part, ...] = ()  # the events carried out as one with this one, itself included
+    hosts: tuple[str, ...] = ()  # where machines could be moved to, the best one first
+    known_hosts: frozenset[str] = frozenset()  # all hosts that a machine may be on afterwards
     duration: int = -1
     attempt: int = 0
     started_at: Time | None = None
@@ -93,14 +102,76 @@ Observed: TypeAlias = Happened | NotYet | Unknown
 Performed: TypeAlias = Done | Again | Failed | Unknown  # Unknown: it is observed right after
 
 
-class Driver(Protocol):
+class Impact(msgspec.Struct, frozen=True, tag_field="kind", tag="impact"):
+    """What was done to machines by a driver that simulates; recorded for the judge."""
+
+    t: float
+    event: str
+    type: str
+    machines: tuple[str, ...]
+    seconds: int = -1  # how long the machines were away; -1: not specified
+
+
+class DriverOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The options of a driver: the table in the settings file that has the driver's name.
+
+    A subclass declares one field per key. A field without a default is required; say what it is,
+    with an example, by `msgspec.Meta(description=…, examples=[…])`.
+    """
+
+    # Keys whose value is a path, relative to the settings file.
+    paths: ClassVar[tuple[str, ...]] = ()
+    # Keys whose value is a list: a program and its arguments. A program with a slash in its name is
+    # relative to the settings file, and its arguments are hidden where settings are shown.
+    programs: ClassVar[tuple[str, ...]] = ()
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yield the key and a message for each value that cannot be used."""
+        yield from ()
+
+    def open_files(self) -> int:
+        """Return how many files and sockets the driver may keep open at a time."""
+        return 0
+
+
+class DriverContext(msgspec.Struct, frozen=True):
+    """What a driver gets from the service that it works for."""
+
+    # Returns the path of a file or directory of the driver's own, beside those of the service, by
+    # its suffix; None: nothing outlives the process.
+    file: Callable[[str], Path | None] = lambda suffix: None
+    paced: Callable[[Duration], Duration] = lambda duration: duration  # divides by dev's --speed
+    on_impact: Callable[[Impact], None] | None = None  # called with what a simulation has done
+
+
+class Driver(ABC):
+    """Carries events out."""
+
     @property
+    @abstractmethod
     def repeatable(self) -> bool:
-        """May it be asked again when nobody knows whether it happened?"""
-        ...
+        """May `perform` be called again if it is not known whether the event was carried out?"""
 
-    async def check(self, task: Task) -> Checked: ...
+    @abstractmethod
+    async def check(self, task: Task) -> Checked:
+        """Can this event be carried out? Called before it is announced."""
 
-    async def observe(self, task: Task) -> Observed: ...
+    @abstractmethod
+    async def observe(self, task: Task) -> Observed:
+        """Has this event been carried out?"""
 
-    async def perform(self, task: Task) -> Performed: ...
+    @abstractmethod
+    async def perform(self, task: Task) -> Performed:
+        """Carry this event out."""
+
+    def problem(self) -> str:
+        """Return what keeps the driver from carrying out anything at present, or ""."""
+        return ""
+
+    def reload(self, options: DriverOptions) -> bool:
+        """Use other options from the next call on; return False if that takes a restart."""
+        del options
+        return False
+
+    def close(self) -> None:  # noqa: B027 - most drivers have nothing to close
+        """Release what the driver holds. It is not called any more."""

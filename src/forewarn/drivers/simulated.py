@@ -1,7 +1,8 @@
-"""Machines that are only pretended: what would be done to them is written down.
+"""The driver `simulated`: what would be done to machines is written to a journal.
 
-The record is an `ImpactJournal`: in memory, or a file that outlives the process, so that after a
-crash `observe` can truly say whether it happened. Its lines are trace lines, ready for the judge.
+An `ImpactJournal` is kept in memory, or in a file that outlives the process, so that `observe`
+knows after a crash whether an event was carried out. Its lines are trace lines, which the
+judge can read.
 """
 
 from __future__ import annotations
@@ -20,7 +21,11 @@ from forewarn.drivers.port import (
     Again,
     Checked,
     Done,
+    Driver,
+    DriverContext,
+    DriverOptions,
     Happened,
+    Impact,
     NotYet,
     Observed,
     Ok,
@@ -29,80 +34,73 @@ from forewarn.drivers.port import (
     Unknown,
     Veto,
 )
+from forewarn.drivers.registry import DriverType
 
-KEPT_IMPACTS = 10_000  # of events that are over, which a world remembers
+KEPT_IMPACTS = 10_000  # impacts of finished events that a journal remembers
 
 
 class Profile(msgspec.Struct, frozen=True):
-    started: Duration  # how long the event stays Started: until it is done and checked
-    impact: int = -1  # seconds for which the machine is really away; -1: not said
+    started: Duration  # how long the event stays Started
+    impact: int = -1  # seconds for which the machine is away; -1: not specified
 
 
-# Medians of what has been seen in a real cloud.
+# Medians of what was measured in a real cloud.
 MIGRATION = Profile(5 * MINUTE, impact=5)
 MAINTENANCE = Profile(10 * MINUTE, impact=9)
 USERS = Profile(10 * MINUTE)
 DELETION = Profile(30 * SECOND)
 
 
-class Impact(msgspec.Struct, frozen=True, tag_field="kind", tag="impact"):
-    t: float
-    event: str
-    type: str
-    machines: tuple[str, ...]
-    seconds: int = -1  # how long the machines were away; -1: not said
-
-
 class ImpactJournal:
-    """What has been done to pretended machines, by event."""
+    """What has been done to simulated machines, by event."""
 
     def __init__(self) -> None:
         self._impacts: dict[str, Impact] = {}
-        self._over: dict[str, None] = {}  # events that need not be remembered
+        self._finished: dict[str, None] = {}  # events that need not be remembered, oldest first
 
     def impact(self, event: str) -> Impact | None:
         return self._impacts.get(event)
 
-    def strike(self, impact: Impact) -> None:
+    def add(self, impact: Impact) -> None:
         self._impacts[impact.event] = impact
 
-    def over(self, event: str) -> None:
-        """Nobody will ask for it again, or hardly."""
-        self._over[event] = None
-        if len(self._over) > KEPT_IMPACTS:
-            oldest = next(iter(self._over))
-            del self._over[oldest]
+    def finish(self, event: str) -> None:
+        """Mark an event as one that need not be remembered any longer."""
+        self._finished[event] = None
+        if len(self._finished) > KEPT_IMPACTS:
+            oldest = next(iter(self._finished))
+            del self._finished[oldest]
             self._impacts.pop(oldest, None)
 
     def close(self) -> None:
-        """Nothing more will be done to it."""
+        """Close the journal's file, if there is one."""
 
 
 class FileImpactJournal(ImpactJournal):
-    """A world that outlives the process: one line per impact, on disk before it counts."""
+    """A journal that outlives the process: one line per impact, on disk before it counts."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
-        whole = path.read_bytes() if path.exists() else b""
-        kept = []
-        for line in whole.splitlines()[-KEPT_IMPACTS:]:
+        content = path.read_bytes() if path.exists() else b""
+        lines = []
+        for line in content.splitlines()[-KEPT_IMPACTS:]:
             try:
-                super().strike(msgspec.json.decode(line, type=Impact))
-                kept.append(line + b"\n")
+                super().add(msgspec.json.decode(line, type=Impact))
+                lines.append(line + b"\n")
             except msgspec.MsgspecError:
                 continue  # torn by a crash: it did not count
-        if b"".join(kept) != whole:
+        if b"".join(lines) != content:
             fresh = path.with_name(path.name + ".new")
             with private(fresh).open("wb") as file:
                 os.fchmod(file.fileno(), path.stat().st_mode & 0o777)  # as it was
-                file.write(b"".join(kept))
+                file.write(b"".join(lines))
                 file.flush()
                 os.fsync(file.fileno())
             fresh.replace(path)
         self._file = private(path).open("ab", buffering=0)
 
-    def strike(self, impact: Impact) -> None:
-        """A line that does not come to disk whole is taken back: it did not happen."""
+    def add(self, impact: Impact) -> None:
+        """Write a line. If it cannot be written as a whole it is removed: it did not happen."""
         line = msgspec.json.encode(impact) + b"\n"
         before = os.fstat(self._file.fileno()).st_size
         try:
@@ -113,61 +111,71 @@ class FileImpactJournal(ImpactJournal):
             with contextlib.suppress(OSError):
                 self._file.truncate(before)
             raise
-        super().strike(impact)
+        super().add(impact)
 
     def close(self) -> None:
         self._file.close()
 
 
 def private(path: Path) -> Path:
-    """Make it, for its owner alone, unless it is there: it tells of everybody's machines."""
+    """Create a file that only its owner can read, unless it exists."""
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     return path
 
 
-class SimulatedDriver:
-    repeatable = True  # the world itself knows what happened
+class SimulatedDriver(Driver):
+    repeatable = True  # the journal knows what has happened
 
-    def __init__(self, world: ImpactJournal, paced: Callable[[Duration], Duration]) -> None:
-        self._world = world
+    def __init__(
+        self,
+        journal: ImpactJournal,
+        paced: Callable[[Duration], Duration],
+        on_impact: Callable[[Impact], None] | None = None,
+    ) -> None:
+        self._journal = journal
         self._paced = paced
-        self._lasting: dict[str, Duration] = {}
+        self._on_impact = on_impact
+        self._lengths: dict[str, Duration] = {}  # by event, instead of what its profile says
 
     def let_last(self, event: str, length: Duration | None) -> None:
-        """How long this event stays Started, instead of what its profile says (None)."""
+        """Set how long an event stays Started; None: as long as its profile says."""
         if length is None:
-            self._lasting.pop(event, None)
+            self._lengths.pop(event, None)
         else:
-            self._lasting[event] = length
+            self._lengths[event] = length
+
+    def close(self) -> None:
+        self._journal.close()
 
     async def check(self, task: Task) -> Checked:
-        return Ok() if task.machines else Veto("none of its machines is there")
+        return Ok() if task.machines else Veto("none of its machines exists")
 
     async def observe(self, task: Task) -> Observed:
-        if any(self._world.impact(event) is None for event in _struck(task)):
+        if any(self._journal.impact(event) is None for event in _machines_by_event(task)):
             return NotYet()
         if task.started_at is None:
-            return Unknown("it happened, though it has not started")
-        return Happened(_moved(task)) if task.now >= self._over_at(task) else NotYet()
+            return Unknown("it was carried out, though it has not started")
+        return Happened(_moved(task)) if task.now >= self._end(task) else NotYet()
 
     async def perform(self, task: Task) -> Performed:
         seconds = task.duration if task.duration >= 0 else _profile(task).impact
-        for event, names in _struck(task).items():
-            if self._world.impact(event) is None:
-                self._world.strike(
-                    Impact(task.now / SECOND, event, task.type.value, names, seconds)
-                )
-        over_at = self._over_at(task)
-        if task.now < over_at:
-            return Again(over_at)
-        for event in _struck(task):
-            self._world.over(event)
-            self._lasting.pop(event, None)
+        for event, names in _machines_by_event(task).items():
+            if self._journal.impact(event) is None:
+                impact = Impact(task.now / SECOND, event, task.type.value, names, seconds)
+                self._journal.add(impact)
+                if self._on_impact is not None:
+                    self._on_impact(impact)
+        end = self._end(task)
+        if task.now < end:
+            return Again(end)
+        for event in _machines_by_event(task):
+            self._journal.finish(event)
+            self._lengths.pop(event, None)
         return Done(_moved(task))
 
-    def _over_at(self, task: Task) -> int:
+    def _end(self, task: Task) -> int:
         started = task.now if task.started_at is None else task.started_at
-        length = self._lasting.get(task.event, _profile(task).started)
+        length = self._lengths.get(task.event, _profile(task).started)
         return started + self._paced(length)
 
 
@@ -182,15 +190,15 @@ def _profile(task: Task) -> Profile:
     return MIGRATION if traits.keeps_memory else MAINTENANCE
 
 
-def _struck(task: Task) -> dict[str, tuple[str, ...]]:
-    """The machines that are touched, by event: one host may carry several groups' machines."""
+def _machines_by_event(task: Task) -> dict[str, tuple[str, ...]]:
+    """Return the affected machines by event: a host may have machines of several groups."""
     if task.parts:
         return {part.event: part.machines for part in task.parts}
     return {task.event: tuple(machine.name for machine in task.machines)}
 
 
 def _moved(task: Task) -> dict[str, str]:
-    """A redeploy or a live migration moves each machine to the best host there is."""
+    """Return the new host of each machine that a redeploy or a live migration moves."""
     if not task.type.traits.relocates and not task.moves:
         return {}
     moved = {}
@@ -199,3 +207,13 @@ def _moved(task: Task) -> dict[str, str]:
         if others:
             moved[machine.name] = others[0]
     return moved
+
+
+def _make(options: DriverOptions, context: DriverContext) -> SimulatedDriver:
+    del options  # there are none
+    file = context.file("impacts")
+    journal = FileImpactJournal(file) if file else ImpactJournal()
+    return SimulatedDriver(journal, context.paced, context.on_impact)
+
+
+DRIVER = DriverType(_make)

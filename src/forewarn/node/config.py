@@ -8,7 +8,7 @@ import msgspec
 
 from forewarn.control.server.connections import MAX_OPERATOR_CONNECTIONS
 from forewarn.core import Duration, Durations, Time
-from forewarn.drivers.command.driver import Program
+from forewarn.drivers.registry import DriverConfig
 from forewarn.metadata.endpoint.callers import Identity
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.service.engine.clock import ClockLimits
@@ -63,7 +63,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     control_fd: int | None = None  # and one for operators
     record: Path | None = None
     observe: bool = False  # keep account of what guests do, for the verdict
-    program: Program | None = None  # an operator's, that carries events out; None: simulated
+    driver: DriverConfig = DriverConfig()  # what carries events out
     history: Duration | None = HISTORY  # how long it is kept; None: for ever
     faults: bool = False  # may things be made to go wrong on purpose?
     front: bool = True  # answer ordinary polls the short way, where nobody records or observes

@@ -403,8 +403,7 @@ class Node:
         return "" if listening else "their endpoint does not listen yet"
 
     def _driver_trouble(self) -> str:
-        usable = getattr(self.driver, "usable", None)
-        return "its program cannot be started" if usable is not None and not usable() else ""
+        return self.driver.problem()
 
     def _loopback_hosts(self) -> list[str]:
         groups = self.machine_index.groups()

@@ -13,7 +13,6 @@ import msgspec
 from forewarn.control.server.connections import MAX_OPERATOR_CONNECTIONS
 from forewarn.node.config import Config
 
-FILES_PER_PROGRAM = 4  # its standard input, output and error, and its pidfd
 SPARE_FILES = 256  # for the state, the control API, and what is opened for a moment
 SPARE_FOR_OPERATORS = 128  # of these, for connections to the control API
 MIN_OPERATOR_CONNECTIONS = 16  # however few files there are
@@ -52,5 +51,4 @@ def fit_to_open_files(config: Config) -> tuple[Config, str]:
 
 
 def _spare(config: Config) -> int:
-    programs = config.program.max_at_once if config.program is not None else 0
-    return SPARE_FILES + FILES_PER_PROGRAM * programs
+    return SPARE_FILES + config.driver.options.open_files()

@@ -7,11 +7,11 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 from forewarn.core import Now, Refused, Time
-from forewarn.drivers.command.driver import CommandDriver
-from forewarn.drivers.port import Driver
-from forewarn.drivers.simulated import FileImpactJournal, ImpactJournal, SimulatedDriver
+from forewarn.drivers import registry
+from forewarn.drivers.port import Driver, DriverContext
 from forewarn.node.config import Config
 from forewarn.node.listening.serve import url
 from forewarn.node.listening.socket_activation import adopt
@@ -20,7 +20,7 @@ from forewarn.service.engine.clock import Clock
 from forewarn.service.fleet.apply import FleetApply
 from forewarn.service.indexes.machines import MachineIndex
 from forewarn.service.indexes.polls import PollIndex
-from forewarn.service.telemetry.event_trace import EventTrace, FileEventTrace, TracedImpactJournal
+from forewarn.service.telemetry.event_trace import EventTrace, FileEventTrace
 from forewarn.store import Store
 from forewarn.store.engines import local_path, store_for
 from forewarn.store.port import PollSightings
@@ -35,15 +35,13 @@ def make_store(config: Config) -> Store:
 
 
 def make_driver(config: Config, trace: EventTrace | None, stack: AsyncExitStack) -> Driver:
-    state = config.state
-    if config.program is not None:
-        papers = local_path(state, ".programs") if state else None
-        return CommandDriver(config.program, papers)
-    world = FileImpactJournal(local_path(state, ".impacts")) if state else ImpactJournal()
-    if trace:
-        world = TracedImpactJournal(world, trace)
-    stack.callback(world.close)
-    return SimulatedDriver(world, config.rules.paced)
+    def file(suffix: str) -> Path | None:
+        return None if config.state is None else local_path(config.state, f".{suffix}")
+
+    on_impact = trace.impact if trace else None
+    driver = registry.make(config.driver, DriverContext(file, config.rules.paced, on_impact))
+    stack.callback(driver.close)
+    return driver
 
 
 def make_trace(

@@ -19,7 +19,8 @@ from typer.testing import CliRunner
 
 from forewarn.cli.app import app
 from forewarn.core.events import MAX_READY_CHANGES
-from forewarn.drivers.command.driver import CommandDriver, Program
+from forewarn.drivers.command.driver import CommandDriver
+from forewarn.drivers.command.options import Program
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.support import guard
 from forewarn.testing import Service

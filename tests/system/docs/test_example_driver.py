@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.drivers.command.driver import CommandDriver, Program
+from forewarn.drivers.command.driver import CommandDriver
+from forewarn.drivers.command.options import Program
 from forewarn.testing import RefusedByService, Service
 from helpers.paths import ROOT
 

@@ -18,7 +18,8 @@ import sqlalchemy as sa
 
 from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.core.access import Role
-from forewarn.drivers.command.driver import CommandDriver, Program
+from forewarn.drivers.command.driver import CommandDriver
+from forewarn.drivers.command.options import Program
 from forewarn.service.access.tokens import NewToken
 from forewarn.service.engine.clock import VirtualClock
 from forewarn.service.telemetry import health

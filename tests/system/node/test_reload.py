@@ -18,7 +18,8 @@ import msgspec
 import pytest
 
 from forewarn.core.time import DAY, SECOND, Durations
-from forewarn.drivers.command.driver import CommandDriver, Program
+from forewarn.drivers.command.driver import CommandDriver
+from forewarn.drivers.command.options import Program
 from forewarn.node.config import Tls
 from forewarn.node.daemon.reload import Reloader, Report
 from forewarn.node.settings import Settings, config, load

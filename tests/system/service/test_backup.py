@@ -35,6 +35,7 @@ from forewarn.drivers.port import (
     Again,
     Checked,
     Done,
+    Driver,
     Happened,
     NotYet,
     Observed,
@@ -534,7 +535,7 @@ def test_what_nobody_cancels_again_starts_when_the_grace_is_over(tmp_path: Path)
         assert held_by(service, other) == ["notice", "grace"]
 
 
-class Blind:
+class Blind(Driver):
     """Carries out, and cannot tell afterwards, unless somebody lets it know."""
 
     repeatable = False

@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 from forewarn.cli.app import app
 from forewarn.core import Event, Status
 from forewarn.core.changes import EventMoved
-from forewarn.drivers.command.driver import CommandDriver, Program
+from forewarn.drivers.command.driver import CommandDriver
+from forewarn.drivers.command.options import CommandOptions, Program
 from forewarn.node import settings
 from forewarn.service.engine.ledger import Hung
 from forewarn.support.program import MAX_SAID
@@ -236,7 +237,8 @@ def read(directory: Path, text: str) -> Program | None:
     (directory / "fleet.yaml").write_text(FLEET)
     file = directory / "serve.toml"
     file.write_text(SETTINGS + text)
-    return settings.config(settings.read(file)).program
+    options = settings.config(settings.read(file)).driver.options
+    return options.resolve() if isinstance(options, CommandOptions) else None
 
 
 def test_the_settings_choose_the_program(tmp_path: Path) -> None:
@@ -254,8 +256,8 @@ def test_the_settings_choose_the_program(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ('driver = "comand"', "driver = 'comand': did you mean 'command'?"),
-        ('driver = "command"', 'driver = "command" needs to know the program'),
+        ('driver = "comand"', "driver = 'comand': unknown driver; did you mean 'command'?"),
+        ('driver = "command"', 'driver = "command" needs a table [command] with the program'),
         ('[command]\nprogram = ["./carry"]', 'only used with driver = "command"'),
         ('driver = "command"\n[command]\nprogam = []', "did you mean 'program'?"),
         ('driver = "command"\n[command]\ntimeout = "1m"', "command.program is missing"),

@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 
 from forewarn.core import Status
-from forewarn.drivers.command.driver import CommandDriver, Program
+from forewarn.drivers.command.driver import CommandDriver
+from forewarn.drivers.command.options import Program
 from forewarn.testing import RefusedByService, Service
 from helpers.netns import require
 from helpers.paths import ROOT

@@ -219,25 +219,26 @@ def test_on_a_disk_that_is_full_or_read_only_nothing_is_started(disk: Disk) -> N
 TORN = """
 import resource, signal, sys
 from pathlib import Path
-from forewarn.drivers.simulated import FileImpactJournal, Impact
+from forewarn.drivers.port import Impact
+from forewarn.drivers.simulated import FileImpactJournal
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 path = Path(sys.argv[1])
 world = FileImpactJournal(path)
-world.strike(Impact(1.0, "A", "Reboot", ("web_0",)))
+world.add(Impact(1.0, "A", "Reboot", ("web_0",)))
 size = path.stat().st_size
 hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
 for room in (0, 1, size - 1):
     resource.setrlimit(resource.RLIMIT_FSIZE, (size + room, hard))
     try:
-        world.strike(Impact(2.0, "B", "Reboot", ("web_1",)))
+        world.add(Impact(2.0, "B", "Reboot", ("web_1",)))
     except OSError:
         assert world.impact("B") is None
         assert path.stat().st_size == size, room
     else:
         raise AssertionError("there was no room")
 resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-world.strike(Impact(3.0, "B", "Reboot", ("web_1",)))
+world.add(Impact(3.0, "B", "Reboot", ("web_1",)))
 world.close()
 world = FileImpactJournal(path)
 assert world.impact("A").t == 1.0 and world.impact("B").t == 3.0

@@ -39,7 +39,10 @@ WORDING = {  # files whose functions put into words what others tell
     "control/http/parameters.py",
     "core/deciding/removals.py",
     "core/labels.py",
+    "drivers/command/driver.py",
+    "drivers/command/options.py",
     "node/node.py",
+    "node/settings/driver_tables.py",
     "node/open_files.py",
     "support/suggest.py",
     "service/telemetry/health.py",
@@ -179,7 +182,7 @@ def _said_to(node: ast.Call) -> list[ast.expr]:
 
 def _returning(node: ast.AST, file: str) -> list[ast.expr]:
     """What is put into words here for others who tell it."""
-    if file in WORDING and isinstance(node, ast.Return) and node.value:
+    if file in WORDING and isinstance(node, ast.Return | ast.Yield) and node.value:
         return [node.value]
     return []
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.node.settings import CommandTable, Settings
+from forewarn.drivers.command.options import CommandOptions
+from forewarn.node.settings import Settings
 from helpers.paths import ROOT
 
 PAGE = ROOT / "docs/operate/security.md"
@@ -132,7 +133,7 @@ def test_every_limit_and_setting_that_is_named_exists() -> None:
     assert len(limits) > 20
     assert limits - declared == set()
     settings = set(Settings.__struct_fields__)
-    settings |= {f"command.{name}" for name in CommandTable.__struct_fields__}
+    settings |= {f"command.{name}" for name in CommandOptions.__struct_fields__}
     said = set(re.findall(r"`([a-z]+(?:[_.][a-z]+)+)`", stops)) - {"forewarn.nft"}
     assert len(said) > 10
     assert said - settings == set()

@@ -98,18 +98,23 @@ def show(
 
 
 def _values(said: LoadedSettings, arguments: bool) -> list[tuple[str, Any]]:
-    """Those of a table one by one, as they can be said."""
-    values: list[tuple[str, Any]] = []
-    for key, value in msgspec.to_builtins(said.settings).items():
-        below = {f"{key}.{one}": what for one, what in value.items()} if _table(value) else None
-        for one, what in ({key: value} if below is None else below).items():
-            given = one == "command.program" or one.startswith("gates.")
-            values.append((one, _public(what if arguments or not given else _bare(what))))
-    return values
+    """Return every setting with its value, keys of tables one by one."""
+    from forewarn.node.settings.driver_tables import options_type
 
-
-def _table(value: Any) -> bool:
-    return isinstance(value, dict)
+    values: dict[str, Any] = msgspec.to_builtins(said.settings)
+    programs: set[str] = set()  # keys of programs, whose arguments may be secret
+    for driver, options in values.pop("driver_options").items():
+        values |= {f"{driver}.{key}": value for key, value in options.items()}
+        declared = options_type(driver)
+        programs |= {f"{driver}.{key}" for key in (declared.programs if declared else ())}
+    if values["gates"] is not None:
+        gates = {f"gates.{name}": words for name, words in values.pop("gates").items()}
+        values |= gates
+        programs |= gates.keys()
+    return [
+        (key, _public(_bare(value) if key in programs and not arguments else value))
+        for key, value in values.items()
+    ]
 
 
 def _bare(words: list[str]) -> list[str]:

@@ -12,7 +12,8 @@ import typer
 from forewarn import __version__
 from forewarn.cli.output import fail
 from forewarn.core.time import Durations
-from forewarn.drivers.command.driver import Program
+from forewarn.drivers.command.options import CommandOptions
+from forewarn.drivers.registry import COMMAND, DriverConfig
 from forewarn.metadata.endpoint.callers import Identity
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.node import Address, Config, Node, settings
@@ -62,7 +63,7 @@ def configure(
         whole_loopback=True,
         control=_address("--control", control, local),
         record=record,
-        program=_program(driver_command),
+        driver=_driver(driver_command),
         gates=_gates(gates),
         observe=observe,
         faults=True,
@@ -125,11 +126,11 @@ def _speaker(fleet: Fleet, wanted: str | None) -> str:
     return wanted or names[0]
 
 
-def _program(command: str | None) -> Program | None:
+def _driver(command: str | None) -> DriverConfig:
     if command is None:
-        return None
+        return DriverConfig()
     try:
-        return Program(words=found(shlex.split(command)))
+        return DriverConfig(COMMAND, CommandOptions(program=list(found(shlex.split(command)))))
     except ValueError as error:
         fail(f"--driver-command: {error}")
 

@@ -1,7 +1,8 @@
-"""An operator's own program carries events out: what it is told, and what its exit codes mean.
+"""The driver `command`: an operator's program carries events out.
 
-It is called with a verb as its last argument and the task as JSON on standard input. How a
-program is run is `support/program.py`; what follows from an answer is decided elsewhere.
+The program is called with a verb as its last argument and the task as JSON on standard input; its
+exit code is the answer. How a program is run is `support/program.py`; what follows from an answer
+is decided by the service.
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ import msgspec
 
 from forewarn.core import Time
 from forewarn.core.time import SECOND, Duration
+from forewarn.drivers.command.options import CommandOptions, Program
 from forewarn.drivers.command.slots import Slots
 from forewarn.drivers.port import (
     Again,
     Checked,
     Done,
+    Driver,
+    DriverContext,
+    DriverOptions,
     Failed,
     Happened,
     NotYet,
@@ -31,27 +36,21 @@ from forewarn.drivers.port import (
     Unknown,
     Veto,
 )
+from forewarn.drivers.registry import DriverType
 from forewarn.support.program import Ended, ProgramUnusable, found, inherited, run
 from forewarn.support.task_file import NotStarted, StillAtWork, paper
 from forewarn.support.text import in_words, listing, parse_duration
 
-DONE, AGAIN, FAILED, HAPPENED, UNKNOWN = 0, 10, 20, 30, 40  # what a program ends with
-ASK_AGAIN: Duration = 30 * SECOND  # after which a program that said AGAIN is asked, if it says none
-CHECK_TIMEOUT = 30.0  # seconds of guard time: somebody waits to hear whether it is announced
-MAX_REASON = 300  # characters of an answer's last line that are given as the reason
+DONE, AGAIN, FAILED, HAPPENED, UNKNOWN = 0, 10, 20, 30, 40  # exit codes of a program
+ASK_AGAIN: Duration = 30 * SECOND  # before the next call after AGAIN, unless the program says when
+CHECK_TIMEOUT = 30.0  # seconds of guard time: a caller of the API is waiting for it
+MAX_REASON = 300  # characters of the last line of output that are given as the reason
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Program(msgspec.Struct, frozen=True, kw_only=True):
-    words: tuple[str, ...]  # the program and its first arguments
-    timeout: float = 600.0  # seconds of guard time that one call may take
-    repeatable: bool = False  # may it be asked again when nobody knows whether it happened?
-    max_at_once: int = 256  # programs that run at a time
-
-
 class _Answer(msgspec.Struct, frozen=True):
-    """What the last line of standard output may say beyond the exit code."""
+    """The JSON object that the last line of standard output may be."""
 
     after: str | float | None = None
     moved: dict[str, str] = {}
@@ -61,30 +60,35 @@ class _Invalid(Exception):
     """The last line is an answer that cannot be used."""
 
 
-class CommandDriver:
-    """`papers` is where a task lies while a program is at work on it; without it, a service
-    that was killed cannot know that an earlier program still runs."""
+class CommandDriver(Driver):
+    """Runs a program for each call.
 
-    def __init__(self, program: Program, papers: Path | None = None) -> None:
-        self._program = program
-        self._papers = papers
-        self._room = Slots(program.max_at_once)
+    A task is a file in `task_files` while a program works on it; without that directory, a service
+    that was killed cannot know that an earlier program is still running.
+    """
 
-    def use(self, program: Program) -> None:
-        """Another from the next call on; one that runs goes on as it was started."""
+    def __init__(self, program: Program, task_files: Path | None = None) -> None:
         self._program = program
-        self._room.resize(program.max_at_once)
+        self._task_files = task_files
+        self._slots = Slots(program.max_at_once)
 
     @property
     def repeatable(self) -> bool:
         return self._program.repeatable
 
-    def usable(self) -> bool:
-        """Could it be started at all, as things are?"""
+    def problem(self) -> str:
         try:
             found(self._program.words)
         except ProgramUnusable:
+            return "its program cannot be started"
+        return ""
+
+    def reload(self, options: DriverOptions) -> bool:
+        """Use another program from the next call on; programs that are running go on."""
+        if not isinstance(options, CommandOptions):
             return False
+        self._program = options.resolve()
+        self._slots.resize(self._program.max_at_once)
         return True
 
     async def check(self, task: Task) -> Checked:
@@ -135,16 +139,16 @@ class CommandDriver:
         return Unknown(self._how(ended), ended.said)
 
     async def _call(self, verb: str, task: Task) -> Ended:
-        """When there is room."""
-        file = self._papers / task.event if self._papers and verb != "check" else None
+        """Run the program as soon as a slot is free."""
+        file = self._task_files / task.event if self._task_files and verb != "check" else None
         program = self._program
         limit = program.timeout
-        room = self._room.entered(task.group)
-        async with room, paper(told(verb, task), file, limit) as stdin:
+        slot = self._slots.take(task.group)
+        async with slot, paper(encode_task(verb, task), file, limit) as stdin:
             return await run([*program.words, verb], stdin, _environment(verb, task), limit)
 
     def _how(self, ended: Ended) -> str:
-        """How it ended, in words, with its last line if there is one."""
+        """Return how the program ended, with the last line of its output if there is one."""
         if ended.late:
             limit = in_words(round(self._program.timeout * SECOND))
             how = f"the program did not end within {limit} and was killed"
@@ -158,13 +162,13 @@ class CommandDriver:
         return f"{how}: {reason}" if reason else how
 
 
-def told(verb: str, task: Task) -> bytes:
-    """The task as a program gets it: one JSON object, instants as RFC 3339."""
-    said: dict[str, Any] = {"verb": verb, **msgspec.to_builtins(task)}
-    del said["known_hosts"]  # for checking what it answers
-    said["started_at"] = None if task.started_at is None else _rfc3339(task.started_at)
-    said["now"] = _rfc3339(task.now)
-    return msgspec.json.encode(said) + b"\n"
+def encode_task(verb: str, task: Task) -> bytes:
+    """Return the task as a program gets it: one JSON object, times in RFC 3339."""
+    fields: dict[str, Any] = {"verb": verb, **msgspec.to_builtins(task)}
+    del fields["known_hosts"]  # only for checking the answer
+    fields["started_at"] = None if task.started_at is None else _rfc3339(task.started_at)
+    fields["now"] = _rfc3339(task.now)
+    return msgspec.json.encode(fields) + b"\n"
 
 
 def _environment(verb: str, task: Task) -> dict[str, str]:
@@ -180,7 +184,7 @@ def _rfc3339(at: Time) -> str:
 
 
 def _reason(ended: Ended) -> str:
-    """Its last line that is not an answer for us."""
+    """Return the last line of output that is not a JSON object."""
     lines = [line.strip() for line in ended.said.splitlines() if line.strip()]
     while lines and _object(lines[-1].encode()) is not None:
         lines.pop()
@@ -195,12 +199,12 @@ def _object(line: bytes) -> dict[str, object] | None:
 
 
 def _answer(ended: Ended) -> _Answer:
-    """Any other line, a JSON object for somebody else's eyes among them, is just output."""
-    said = _object(ended.answer)
-    if said is None:
+    """Return what the last line says, if it is a JSON object; other lines are only output."""
+    fields = _object(ended.answer)
+    if fields is None:
         return _Answer()
     try:
-        return msgspec.convert(said, _Answer)
+        return msgspec.convert(fields, _Answer)
     except msgspec.ValidationError as error:
         raise _Invalid(f"the program's answer cannot be used: {error}") from error
 
@@ -242,3 +246,10 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def _make(options: CommandOptions, context: DriverContext) -> CommandDriver:
+    return CommandDriver(options.resolve(), context.file("programs"))
+
+
+DRIVER = DriverType(_make, CommandOptions)

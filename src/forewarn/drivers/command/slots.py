@@ -1,54 +1,55 @@
-"""How many programs may run at a time. Each group may always run one, so that no number of hanging
-groups keeps another waiting; what a group wants to run beside that has to share."""
+"""How many programs may run at a time.
+
+Each group may always run one program, so that groups whose programs hang do not block the others;
+beyond that, groups share a limited number of slots.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from weakref import WeakValueDictionary
 
-GROUP_SHARE = 4  # one in so many of the room that groups share is for one of them, at most
+GROUP_SHARE = 4  # one group may use a quarter of the shared slots
 
 
 class Slots:
-    def __init__(self, most: int) -> None:
-        self._running: Counter[str] = Counter()
-        self._most = 0
-        self.resize(most)
+    def __init__(self, limit: int) -> None:
+        self._running: Counter[str] = Counter()  # programs by group
+        self._limit = 0
+        self.resize(limit)
 
-    def resize(self, most: int) -> None:
-        """Whoever is in, or waits already, does so in the room as it was."""
-        if most == self._most:
+    def resize(self, limit: int) -> None:
+        """Change the number of shared slots. Programs that run or wait keep their old slots."""
+        if limit == self._limit:
             return
-        self._most = most
-        self._shared = asyncio.Semaphore(most)
-        self._share = max(1, most // GROUP_SHARE)
-        self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._limit = limit
+        self._shared = asyncio.Semaphore(limit)
+        self._group_limit = max(1, limit // GROUP_SHARE)
+        self._by_group: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     @asynccontextmanager
-    async def entered(self, group: str) -> AsyncIterator[None]:
+    async def take(self, group: str) -> AsyncIterator[None]:
+        """Wait for a slot, and hold it for as long as the context lasts."""
         if not self._running[group]:
-            with _Counted(self._running, group):
+            with self._count(group):
                 yield
             return
-        share = self._shares.get(group)
-        if share is None:
-            share = self._shares[group] = asyncio.Semaphore(self._share)
-        async with share, self._shared:
-            with _Counted(self._running, group):
+        own = self._by_group.get(group)
+        if own is None:
+            own = self._by_group[group] = asyncio.Semaphore(self._group_limit)
+        async with own, self._shared:
+            with self._count(group):
                 yield
 
-
-class _Counted:
-    def __init__(self, running: Counter[str], group: str) -> None:
-        self._running, self._group = running, group
-
-    def __enter__(self) -> None:
-        self._running[self._group] += 1
-
-    def __exit__(self, *_: object) -> None:
-        self._running[self._group] -= 1
-        if not self._running[self._group]:
-            del self._running[self._group]
+    @contextmanager
+    def _count(self, group: str) -> Iterator[None]:
+        self._running[group] += 1
+        try:
+            yield
+        finally:
+            self._running[group] -= 1
+            if not self._running[group]:
+                del self._running[group]

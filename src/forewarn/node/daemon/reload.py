@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from forewarn.core import Refused
-from forewarn.drivers.command.driver import CommandDriver
 from forewarn.metadata.endpoint.app import MetadataApp
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.metadata.http import front
@@ -24,10 +23,9 @@ from forewarn.support.text import listing
 
 LIMITS = tuple(field.name for field in msgspec.structs.fields(Limits))
 RULES = ("silence", "start_grace", "enable_delay")
-PROGRAM = ("command.program", "command.timeout", "command.repeatable", "command.max_at_once")
 LOGGING = ("log", "log_level")
 TLS = ("tls_certificate", "tls_key")
-LIVE = (*LIMITS, *RULES, *PROGRAM, *LOGGING, *TLS, "control_names", "fleet", "gates", "history")
+LIVE = (*LIMITS, *RULES, *LOGGING, *TLS, "control_names", "fleet", "gates", "history")
 
 log = logger("forewarn")
 
@@ -75,7 +73,7 @@ class Reloader:
             node.gates.allow(made.gates)
         if changed.any("control_names"):
             node.control_names = made.control_names
-        _apply_program(node, made, changed)
+        _apply_driver(node, made, changed)
         problems += _apply_certificate(node, made, changed)
         if changed.any(*LOGGING):
             self._relog(new.settings)
@@ -141,33 +139,38 @@ class _Changed:
             for key in after | before
             if before.get(key) != after.get(key) and (only is None or key in only)
         ]
+        self._applied: set[str] = set()
         self._later: set[str] = set()
 
     def any(self, *keys: str) -> list[str]:
         return [key for key in self.keys if key in keys]
+
+    def applied(self, *keys: str) -> None:
+        """These have been taken over, though not every driver does so."""
+        self._applied.update(keys)
 
     def later(self, *keys: str) -> None:
         """These cannot be taken over as things are."""
         self._later.update(keys)
 
     def left(self) -> list[str]:
-        return [key for key in self.keys if key not in LIVE or key in self._later]
+        live = {*LIVE, *self._applied} - self._later
+        return [key for key in self.keys if key not in live]
 
 
 def _flat(settings: Settings) -> dict[str, Any]:
-    """By key, those of the driver's program one by one. Gates are one thing."""
+    """Return the settings by key, with each option of a driver as a key. Gates are one key."""
     flat = msgspec.structs.asdict(settings)
-    table = flat.pop("command")
-    if table is not None:
-        flat |= {f"command.{key}": value for key, value in msgspec.structs.asdict(table).items()}
+    for driver, options in flat.pop("driver_options").items():
+        flat |= {f"{driver}.{key}": value for key, value in options.items()}
     return flat
 
 
 def _mixed(old: Settings, new: Settings, taken: list[str]) -> Settings:
     """What is in force: the new where it was taken over, else the old."""
     mixed = {key: getattr(new, key) for key in taken if "." not in key}
-    if any(key in PROGRAM for key in taken):
-        mixed["command"] = new.command
+    if any("." in key for key in taken):
+        mixed["driver_options"] = new.driver_options
     return msgspec.structs.replace(old, **mixed)
 
 
@@ -199,14 +202,11 @@ def _apply_rules(node: Node, made: Config, changed: _Changed) -> None:
     node.scheduler.reread()
 
 
-def _apply_program(node: Node, made: Config, changed: _Changed) -> None:
-    keys = changed.any(*PROGRAM)
-    if not keys:
-        return
-    if isinstance(node.driver, CommandDriver) and made.program is not None:
-        node.driver.use(made.program)
-    else:
-        changed.later(*keys)  # another driver altogether
+def _apply_driver(node: Node, made: Config, changed: _Changed) -> None:
+    """Give the driver its new options. Another driver takes a restart."""
+    keys = [key for key in changed.keys if key.startswith(f"{made.driver.name}.")]
+    if keys and not changed.any("driver") and node.driver.reload(made.driver.options):
+        changed.applied(*keys)
 
 
 def _apply_certificate(node: Node, made: Config, changed: _Changed) -> list[str]:

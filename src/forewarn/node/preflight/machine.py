@@ -27,6 +27,7 @@ from forewarn.node.preflight.state_file import (
 from forewarn.node.settings import LoadedSettings
 from forewarn.store.engines import stored_state
 from forewarn.support import guard
+from forewarn.support.program import found
 from forewarn.support.text import listing
 
 _IN_USE = (
@@ -138,7 +139,8 @@ def _certificate(said: LoadedSettings, config: Config) -> Iterator[Finding]:
 
 def _programs(config: Config) -> Iterator[Finding]:
     """That they can be run has been checked; the question is who decides what they do."""
-    programs = {"command.program": config.program.words[0]} if config.program else {}
+    driver, options = config.driver.name, config.driver.options
+    programs = {f"{driver}.{key}": found(getattr(options, key))[0] for key in options.programs}
     programs |= {f"gate '{name}'": words[0] for name, words in config.gates.items()}
     for what, program in programs.items():
         if writable_by_others(Path(program)):

@@ -6,7 +6,6 @@ turns them into the configuration of a node.
 
 from forewarn.node.settings.model import (
     OTHER_VARIABLES,
-    CommandTable,
     LoadedSettings,
     Origin,
     Settings,
@@ -19,7 +18,6 @@ from forewarn.node.settings.values import gates
 
 __all__ = [
     "OTHER_VARIABLES",
-    "CommandTable",
     "LoadedSettings",
     "Origin",
     "Settings",

@@ -6,17 +6,18 @@ value came from. Where they are read is `gather.py`; what they mean to a node is
 from __future__ import annotations
 
 import enum
+from typing import Any
 
 import msgspec
 
-DRIVERS = ("simulated", "command")
+from forewarn.drivers.registry import SIMULATED
+
 LOGS = ("auto", "console", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 PATHS = ("fleet", "state", "record", "tls_certificate", "tls_key", "upstream")
-TABLES = ("command", "gates")
 
 PREFIX = "FOREWARN_"  # of a variable of the environment that says a setting
-BELOW = "__"  # in its name: a key of a table, as in FOREWARN_COMMAND__TIMEOUT
+SEPARATOR = "__"  # in its name: a key of a table, as in FOREWARN_COMMAND__TIMEOUT
 OTHER_VARIABLES = (  # that are read elsewhere, and are no settings
     "FOREWARN_CA",
     "FOREWARN_CONFIG",
@@ -71,15 +72,6 @@ class Origin(msgspec.Struct, frozen=True):
 DEFAULT = Origin(Source.DEFAULT)
 
 
-class CommandTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """[command]: an operator's program that carries events out."""
-
-    program: list[str]  # and its first arguments
-    timeout: str = "10m"  # that one call may take
-    repeatable: bool = False  # may it be asked again when nobody knows whether it happened?
-    max_at_once: int = 256  # programs that run at a time
-
-
 class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     fleet: str = ""  # the fleet file, applied at the start; empty: the inventory that is stored
     state: str = "forewarn.db"  # the SQLite file
@@ -113,8 +105,8 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     start_grace: str = "60s"  # after an outage, in which nothing starts by its NotBefore
     max_clock_step: str = "5m"  # how far the wall clock may jump, or be behind at the start
     max_downtime: str = "30d"  # how far the wall clock may be ahead at the start
-    driver: str = "simulated"  # what carries events out: simulated, or command
-    command: CommandTable | None = None
+    driver: str = SIMULATED  # what carries events out: simulated, command, or an installed one
+    driver_options: dict[str, dict[str, Any]] = {}  # by driver: the keys of the table of its name
     workers: int = 0  # processes that answer guests, beside the one that decides; 0: all in one
     upstream: str = ""  # the socket between them; empty: beside the state file
     log: str = "auto"  # console, json, or auto: console on a terminal, else json
@@ -124,8 +116,8 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class LoadedSettings(msgspec.Struct, frozen=True):
-    """All settings, and where those come from that somebody has said. Those of a table are
-    known as `command.timeout` and `gates.healthy`."""
+    """All settings, and where those come from that are not defaults. Keys of tables are written as
+    `command.timeout` and `gates.healthy`."""
 
     settings: Settings
     origins: dict[str, Origin] = {}

@@ -1,7 +1,7 @@
-"""Reading the settings: what nobody says is the default, over that goes the file, over that the
-environment, over that the flags. Everything that is wrong is told at once, each with its place.
+"""Reading the settings: flags override the environment, which overrides the file, which overrides
+the defaults. All problems are reported at once, each with its place.
 
-Only the shape is looked at here; whether a value can be used is `validate.py`.
+Only types are checked here; whether a value can be used is checked in `validate.py`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,20 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
+from forewarn.drivers import registry
+from forewarn.node.settings.driver_tables import (
+    is_driver_table,
+    missing_options,
+    option_types,
+    options_type,
+    with_defaults,
+)
 from forewarn.node.settings.model import (
-    BELOW,
+    DEFAULT,
     OTHER_VARIABLES,
     PATHS,
     PREFIX,
-    TABLES,
-    CommandTable,
+    SEPARATOR,
     LoadedSettings,
     Origin,
     Settings,
@@ -33,15 +40,16 @@ from forewarn.support.suggest import complaint, instead_of
 
 MAX_SETTINGS_BYTES = 1024 * 1024  # of a settings file
 
-_TOP: dict[str, Any] = {f.name: f.type for f in msgspec.structs.fields(Settings)}
-_COMMAND: dict[str, Any] = {f.name: f.type for f in msgspec.structs.fields(CommandTable)}
+_TOP: dict[str, Any] = {
+    f.name: f.type for f in msgspec.structs.fields(Settings) if f.name != "driver_options"
+}
 _GATE: Any = list[str]
 
 Layer = dict[str, tuple[Any, Origin]]  # by the whole key; a table as such has no entry
 
 
 def read(path: Path) -> Settings:
-    """What a file says, alone."""
+    """Return the settings of a file, regardless of the environment."""
     return gather(path).settings
 
 
@@ -50,17 +58,17 @@ def gather(
     environment: Mapping[str, str] | None = None,
     flags: Mapping[str, Any] | None = None,
 ) -> LoadedSettings:
-    """All that is said, by everybody. Raises SettingsError with all that is wrong.
+    """Collect the settings from all sources. Raises SettingsError with everything that is wrong.
 
-    A flag is named as its setting is: `no_front` is the one that has another name."""
+    A flag has the name of its setting, except for `no_front`."""
     problems: list[str] = []
     layer = _file(path, problems)
     layer |= _environment(environment or {}, problems, layer)
     layer |= _flags(flags or {})
-    said = _assembled(layer, problems)
+    loaded = _assemble(layer, problems)
     if problems:
-        raise SettingsError(*problems, usable=said)
-    return said
+        raise SettingsError(*problems, usable=loaded)
+    return loaded
 
 
 def _file(path: Path | None, problems: list[str]) -> Layer:
@@ -82,45 +90,52 @@ def _file(path: Path | None, problems: list[str]) -> Layer:
     layer: Layer = {}
     for steps, value in _leaves(raw):
         texts = value if isinstance(value, list) else [value]
-        if any(isinstance(one, str) and "\0" in one for one in texts):
+        if any(isinstance(text, str) and "\0" in text for text in texts):
             place = f"{path}:{where.get(steps, 0)}: {'.'.join(steps)}"
             problems.append(f"{place}: contains a NUL character, which no path or program can have")
             continue
         layer[".".join(steps)] = value, Origin(Source.FILE, str(path), where.get(steps, 0))
     for key, (value, origin) in layer.items():
-        layer[key] = _seen_from(path.parent, key, value), origin
+        layer[key] = _relative_to(path.parent, key, value), origin
     return layer
 
 
-def _placed(path: Path, says: str) -> str:
-    """A complaint of the library that reads TOML, with the line where it belongs."""
-    found = re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", says, re.DOTALL)
-    return f"{path}:{found[2]}: {found[1]} (column {found[3]})" if found else f"{path}: {says}"
+def _placed(path: Path, message: str) -> str:
+    """Return an error of the TOML parser with its line in front."""
+    match = re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", message, re.DOTALL)
+    return f"{path}:{match[2]}: {match[1]} (column {match[3]})" if match else f"{path}: {message}"
 
 
 def _leaves(raw: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
     for key, value in raw.items():
-        if key in TABLES and isinstance(value, dict):
-            yield from (((key, below), one) for below, one in value.items())
-            if not value and key == "command":
+        if isinstance(value, dict) and _is_table(key):
+            yield from (((key, option), inner) for option, inner in value.items())
+            if not value and key != "gates":
                 yield (key,), value
         else:
             yield (key,), value
 
 
-def _seen_from(directory: Path, key: str, value: Any) -> Any:
-    """Paths in a file are as seen from it, wherever one stands. A bare name of a program is
-    looked for in PATH."""
-    if key in PATHS and isinstance(value, str) and value:
+def _is_table(key: str) -> bool:
+    return key == "gates" or is_driver_table(key)
+
+
+def _relative_to(directory: Path, key: str, value: Any) -> Any:
+    """Return a value with its path relative to the settings file. The name of a program without a
+    slash is left as it is, to be searched in PATH."""
+    table, dot, option = key.partition(".")
+    options = options_type(table) if dot and is_driver_table(table) else None
+    paths, programs = (options.paths, options.programs) if options else ((), ())
+    if (key in PATHS or option in paths) and isinstance(value, str) and value:
         return str(directory / value)
-    if key == "command.program" or key.startswith("gates."):
+    if option in programs or key.startswith("gates."):
         first = value[0] if isinstance(value, list) and value else None
         if isinstance(first, str) and "/" in first:
             return [str((directory / first).absolute()), *value[1:]]
     return value
 
 
-def _environment(environment: Mapping[str, str], problems: list[str], below: Layer) -> Layer:
+def _environment(environment: Mapping[str, str], problems: list[str], file: Layer) -> Layer:
     layer: Layer = {}
     for name in sorted(environment):
         if not name.startswith(PREFIX) or name in OTHER_VARIABLES:
@@ -131,45 +146,53 @@ def _environment(environment: Mapping[str, str], problems: list[str], below: Lay
             continue
         origin = Origin(Source.ENVIRONMENT, name)
         try:
-            value = _parsed(_kind(key), environment[name], key)
+            value = _parse(_type(key), environment[name], key)
         except ValueError as error:
             problems.append(origin.before(str(error)))
             continue
-        if key in TABLES and isinstance(value, dict):  # all of it: nothing of the file's is left
-            for old in [old for old in below if old.startswith(f"{key}.")]:
-                del below[old]
-            layer |= {f"{key}.{one}": (what, origin) for one, what in value.items()}
+        if isinstance(value, dict) and _is_table(key):  # replaces the table of the file
+            for old in [old for old in file if old.startswith(f"{key}.")]:
+                del file[old]
+            layer |= {f"{key}.{option}": (inner, origin) for option, inner in value.items()}
         else:
             layer[key] = value, origin
     return layer
 
 
 def _variables() -> list[str]:
-    below = [f"{PREFIX}COMMAND{BELOW}{key.upper()}" for key in _COMMAND]
-    return [f"{PREFIX}{key.upper()}" for key in _TOP] + below + list(OTHER_VARIABLES)
+    options = [
+        f"{PREFIX}{driver.upper()}{SEPARATOR}{key.upper()}"
+        for driver in registry.names()
+        for key in option_types(driver)
+    ]
+    return [f"{PREFIX}{key.upper()}" for key in _TOP] + options + list(OTHER_VARIABLES)
 
 
 def _key_of(name: str) -> str | None:
-    """The setting that a variable says. Gates are told apart by the case of their letters."""
-    table, below, key = name.removeprefix(PREFIX).partition(BELOW)
+    """Return the setting that a variable sets. The names of gates are case-sensitive."""
+    table, separator, key = name.removeprefix(PREFIX).partition(SEPARATOR)
     table = table.lower()
-    if not below:
-        return table if table in _TOP else None
+    if not separator:
+        return table if table in _TOP or is_driver_table(table) else None
     if table == "gates" and key:
         return f"gates.{key}"
-    return f"command.{key.lower()}" if table == "command" and key.lower() in _COMMAND else None
+    known = is_driver_table(table) and key.lower() in option_types(table)
+    return f"{table}.{key.lower()}" if known else None
 
 
-def _kind(key: str) -> Any:
-    table, dot, below = key.partition(".")
-    if not dot:
-        return _TOP.get(key)
-    return {"gates": _GATE, "command": _COMMAND.get(below)}.get(table)
+def _type(key: str) -> Any:
+    """Return the type of a setting, or of a whole table; None if there is no such key."""
+    table, dot, option = key.partition(".")
+    if table == "gates" and dot:
+        return _GATE
+    if is_driver_table(table):
+        return option_types(table).get(option) if dot else options_type(table)
+    return None if dot else _TOP.get(key)
 
 
-def _parsed(kind: Any, text: str, key: str) -> Any:
-    """A variable is text: what it means depends on what is expected."""
-    kinds = {get_origin(one) or one for one in get_args(kind) or (kind,)}
+def _parse(kind: Any, text: str, key: str) -> Any:
+    """Return the value that a variable's text stands for, which depends on the setting's type."""
+    kinds = {get_origin(member) or member for member in get_args(kind) or (kind,)}
     if get_origin(kind) is list:
         kinds = {list}
     if str in kinds:
@@ -200,7 +223,7 @@ def _one_or_list(text: str, key: str) -> Any:
 
 
 def _words(text: str) -> list[str]:
-    return [word for one in text.split(",") if (word := one.strip())]
+    return [word for part in text.split(",") if (word := part.strip())]
 
 
 def _structured(text: str, key: str) -> Any:
@@ -227,42 +250,51 @@ def _flags(flags: Mapping[str, Any]) -> Layer:
     return layer
 
 
-def _assembled(layer: Layer, problems: list[str]) -> LoadedSettings:
-    made: dict[str, Any] = {}
+def _assemble(layer: Layer, problems: list[str]) -> LoadedSettings:
+    settings: dict[str, Any] = {}
     tables: dict[str, dict[str, Any]] = {}
     origins: dict[str, Origin] = {}
+    of_wrong_type: set[str] = set()
     for key, (value, origin) in layer.items():
-        table, dot, below = key.partition(".")
-        kind = _kind(key)
+        table, dot, option = key.partition(".")
+        of_driver = is_driver_table(table)
+        if of_driver and options_type(table) is None:
+            continue  # the driver cannot be loaded
+        kind = _type(key)
         if kind is None:
-            known = list(_COMMAND) if dot and table == "command" else list(_TOP)
-            shown = below if table == "command" and dot else key
+            known = list(option_types(table)) if of_driver and dot else list(_TOP)
+            shown = option if of_driver and dot else key
             problems.append(origin.before(f"{key}: unknown key; {instead_of(shown, known)}"))
             continue
         try:
             converted = msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
-            says, steps = complaint(str(error), value, kind)
+            message, steps = complaint(str(error), value, kind)
             place = key + "".join(f"[{step}]" for step in steps)
-            problems.append(origin.before(f"{place}: {says}"))
+            problems.append(origin.before(f"{place}: {message}"))
+            of_wrong_type.add(key)
+            if of_driver:
+                tables.setdefault(table, {})
             continue
         origins[key] = origin
         if dot:
-            tables.setdefault(table, {})[below] = converted
+            tables.setdefault(table, {})[option] = converted
+        elif of_driver:
+            tables.setdefault(table, {})
         else:
-            made[key] = converted
-    if (command := tables.get("command")) is not None:
-        if "program" not in command:
-            made.pop("driver", None)  # one complaint is enough
-            origin = next(o for k, o in origins.items() if k.startswith("command."))
-            problems.append(
-                origin.before(
-                    "command.program is missing: the program that carries events out, for"
-                    ' example program = ["/usr/local/lib/forewarn/carry"]'
-                )
-            )
+            settings[key] = converted
+    settings["gates"] = tables.pop("gates", None)
+    options: dict[str, dict[str, Any]] = {}
+    for driver, table_values in tables.items():
+        missing = missing_options(driver, table_values)
+        for key, explanation in missing.items():
+            if of_wrong_type & {driver, f"{driver}.{key}"}:
+                continue
+            of_table = (o for k, o in origins.items() if k.startswith(f"{driver}."))
+            origin = next(of_table, DEFAULT)
+            problems.append(origin.before(f"{driver}.{key} is missing: {explanation}"))
+        if missing:
+            settings.pop("driver", None)  # one message is enough
         else:
-            made["command"] = CommandTable(**command)
-    if "gates" in tables:
-        made["gates"] = tables["gates"]
-    return LoadedSettings(Settings(**made), origins)
+            options[driver] = with_defaults(driver, table_values)
+    return LoadedSettings(Settings(**settings, driver_options=options), origins)

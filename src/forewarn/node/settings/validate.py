@@ -10,15 +10,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from forewarn.core.time import HOUR, MINUTE, SECOND, Durations
-from forewarn.drivers.command.driver import Program
+from forewarn.drivers import registry
+from forewarn.drivers.registry import DriverConfig
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.node.config import Address, Config
 from forewarn.node.listening.sockets import confined, local
 from forewarn.node.settings import values
+from forewarn.node.settings.driver_tables import missing_options, name_problem
 from forewarn.node.settings.model import (
     DEFAULT,
-    DRIVERS,
     LOG_LEVELS,
     LOGS,
     LoadedSettings,
@@ -32,7 +35,6 @@ from forewarn.service.fleet import read
 from forewarn.service.fleet.read import Fleet, FleetError
 from forewarn.service.upkeep.history import HISTORY, HISTORY_LEAST
 from forewarn.store.engines import local_path
-from forewarn.support.program import ProgramUnusable, found
 from forewarn.support.suggest import instead_of
 from forewarn.support.text import in_words
 
@@ -135,7 +137,7 @@ class _Checking:
             workers=settings.workers,
             upstream=self._get("upstream", self._upstream, None),
             record=Path(settings.record) if settings.record else None,
-            program=self._program(),
+            driver=self._driver(),
             gates=self._gates(),
         )
         if self._problems:
@@ -158,7 +160,7 @@ class _Checking:
 
     def _choices(self) -> None:
         settings = self._settings
-        for key, known in (("driver", DRIVERS), ("log", LOGS), ("log_level", LOG_LEVELS)):
+        for key, known in (("log", LOGS), ("log_level", LOG_LEVELS)):
             value = getattr(settings, key)
             if value not in known:
                 self._wrong(key, f"{key} = '{value}': {instead_of(value, known)}")
@@ -277,36 +279,34 @@ class _Checking:
             throttle=settings.throttle,
         )
 
-    def _program(self) -> Program | None:
-        settings, table = self._settings, self._settings.command
-        if settings.driver != "command":
-            if table is not None and settings.driver in DRIVERS:
-                origins = self._said.origins
-                origin = next((o for k, o in origins.items() if k.startswith("command.")), DEFAULT)
-                says = '[command] is only used with driver = "command"; say both, or none'
-                self._wrong("command", says, origin)
-            return None
-        if table is None:
-            self._wrong(
-                "driver",
-                'driver = "command" needs to know the program:'
-                ' [command] with program = ["/usr/local/lib/forewarn/carry"]',
-            )
-            return None
-        timeout = self._get("command.timeout", lambda: values.timeout(table.timeout), 1.0)
-        if table.max_at_once < 1:
-            self._wrong("command.max_at_once", "command.max_at_once must be at least 1")
+    def _driver(self) -> DriverConfig:
+        settings, name = self._settings, self._settings.driver
         try:
-            words = found(table.program)
-        except ProgramUnusable as error:
-            self._wrong("command.program", f"command.program: {error}")
-            words = ()
-        return Program(
-            words=words,
-            timeout=timeout,
-            repeatable=table.repeatable,
-            max_at_once=max(1, table.max_at_once),
-        )
+            driver_type = registry.load(name)
+        except registry.DriverUnusable as error:
+            self._wrong("driver", f"driver = '{name}': {error}")
+            return DriverConfig()
+        if problem := name_problem(name):
+            self._wrong("driver", f"driver = '{name}': {problem}")
+            return DriverConfig()
+        for table in settings.driver_options:
+            if table != name:
+                origins = self._said.origins
+                origin = next((o for k, o in origins.items() if k.startswith(f"{table}.")), DEFAULT)
+                message = f'[{table}] is only used with driver = "{table}"; set that, or remove it'
+                self._wrong(table, message, origin)
+        values = settings.driver_options.get(name, {})
+        for explanation in missing_options(name, values).values():
+            self._wrong("driver", f'driver = "{name}" needs a table [{name}] with {explanation}')
+            return DriverConfig()
+        try:
+            options = msgspec.convert(values, driver_type.options)
+        except msgspec.ValidationError as error:
+            self._wrong("driver", f"[{name}] cannot be used: {error}")
+            return DriverConfig()
+        for key, problem in options.problems():
+            self._wrong(f"{name}.{key}", f"{name}.{key}: {problem}")
+        return DriverConfig(name, options)
 
     def _gates(self) -> dict[str, tuple[str, ...]]:
         made: dict[str, tuple[str, ...]] = {}

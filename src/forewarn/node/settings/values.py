@@ -40,13 +40,6 @@ def tls(settings: Settings) -> Tls | None:
     return Tls(Path(settings.tls_certificate), Path(settings.tls_key))
 
 
-def timeout(text: str) -> float:
-    timeout = duration("command.timeout", text) / 1e6
-    if timeout <= 0:
-        raise SettingsError("command.timeout must be more than 0")
-    return timeout
-
-
 def address(key: str, text: str) -> Address:
     try:
         return Address.parse(text)

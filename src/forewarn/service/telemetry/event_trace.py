@@ -17,7 +17,8 @@ from forewarn.core import Event, Group, Time
 from forewarn.core.changes import Disabled, EventMoved, MachinePut, MachineRemoved
 from forewarn.core.lifecycle import SHOWN, Move
 from forewarn.core.time import SECOND, Durations
-from forewarn.drivers.simulated import Impact, ImpactJournal, private
+from forewarn.drivers.port import Impact
+from forewarn.drivers.simulated import private
 from forewarn.service.engine.clock import Clock, Interruption
 from forewarn.store.port import Commit, Store
 from forewarn.support import guard
@@ -138,6 +139,17 @@ class EventTrace:
             groups = {event.id: event.group for event in members}
             self.write("joint", at, id=id, host=members[0].host, events=groups)
 
+    def impact(self, impact: Impact) -> None:
+        """Record what a simulation did to machines."""
+        self.write(
+            "impact",
+            round(impact.t * SECOND),
+            event=impact.event,
+            type=impact.type,
+            machines=impact.machines,
+            seconds=impact.seconds,
+        )
+
     def fleet(self, store: Store, at: Time) -> None:
         groups = {g.name: {"kind": g.kind.value} for g in store.groups.values()}
         machines = {
@@ -190,32 +202,3 @@ class FileEventTrace(EventTrace):
 
     def close(self) -> None:
         self._file.close()
-
-
-class TracedImpactJournal(ImpactJournal):
-    """A world whose impacts are recorded as well."""
-
-    def __init__(self, inner: ImpactJournal, trace: EventTrace) -> None:
-        super().__init__()
-        self._inner = inner
-        self._trace = trace
-
-    def impact(self, event: str) -> Impact | None:
-        return self._inner.impact(event)
-
-    def strike(self, impact: Impact) -> None:
-        self._inner.strike(impact)
-        self._trace.write(
-            "impact",
-            round(impact.t * SECOND),
-            event=impact.event,
-            type=impact.type,
-            machines=impact.machines,
-            seconds=impact.seconds,
-        )
-
-    def over(self, event: str) -> None:
-        self._inner.over(event)
-
-    def close(self) -> None:
-        self._inner.close()

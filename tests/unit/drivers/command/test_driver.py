@@ -16,7 +16,8 @@ import uvloop
 
 from forewarn.core import EventType, Source
 from forewarn.core.time import SECOND
-from forewarn.drivers.command.driver import CommandDriver, Program
+from forewarn.drivers.command.driver import CommandDriver
+from forewarn.drivers.command.options import Program
 from forewarn.drivers.command.slots import GROUP_SHARE, Slots
 from forewarn.drivers.port import (
     Again,
@@ -374,7 +375,7 @@ def test_one_group_runs_only_so_many_programs_at_a_time(tmp_path: Path) -> None:
 
         async def work() -> None:
             nonlocal at_work, most
-            async with room.entered("web"):
+            async with room.take("web"):
                 at_work += 1
                 most = max(most, at_work)
                 await gate.wait()

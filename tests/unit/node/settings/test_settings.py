@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from forewarn.drivers.command.options import CommandOptions
 from forewarn.node.config import Address
 from forewarn.node.daemon.reload import LIVE
-from forewarn.node.settings import CommandTable, Settings, SettingsError, gather, load
+from forewarn.node.settings import Settings, SettingsError, gather, load
 from forewarn.node.settings.toml_lines import lines
 from forewarn.node.settings.values import collide
 from helpers.paths import ROOT
@@ -24,6 +25,10 @@ def problems(path: Path | None = None, environment: dict[str, str] | None = None
     with pytest.raises(SettingsError) as refused:
         load(path, environment or {})
     return list(refused.value.problems)
+
+
+def command(settings: Settings) -> CommandOptions:
+    return msgspec.convert(settings.driver_options["command"], CommandOptions)
 
 
 def written(directory: Path, text: str) -> Path:
@@ -67,11 +72,11 @@ def test_a_table_in_the_environment_adds_to_the_files_and_replaces_it_when_said_
 ) -> None:
     file = written(tmp_path, '[command]\nprogram = ["sh"]\ntimeout = "1m"\n[gates]\na = ["sh"]\n')
     said = gather(file, {"FOREWARN_COMMAND__TIMEOUT": "2m", "FOREWARN_GATES__b": "true"}).settings
-    assert said.command == CommandTable(program=["sh"], timeout="2m")
+    assert command(said) == CommandOptions(program=["sh"], timeout="2m")
     assert said.gates == {"a": ["sh"], "b": ["true"]}
     whole = {"FOREWARN_COMMAND": '{"program": ["true"]}', "FOREWARN_GATES": '{c = ["sh", "-c"]}'}
     said = gather(file, whole).settings
-    assert said.command == CommandTable(program=["true"])
+    assert command(said) == CommandOptions(program=["true"])
     assert said.gates == {"c": ["sh", "-c"]}
 
 
@@ -244,16 +249,16 @@ def test_every_key_is_found_on_the_line_on_which_it_begins() -> None:
 def test_the_example_names_every_setting_at_its_default() -> None:
     text = EXAMPLE.read_text()
     raw = tomllib.loads(re.sub(r"^#(?=[a-z_]+ = |\[)", "", text, flags=re.MULTILINE))
-    command = raw.pop("command")
+    table = raw.pop("command")
     raw.pop("gates")
     fields = {field.name: field.default for field in msgspec.structs.fields(Settings)}
-    assert set(raw) == set(fields) - {"command", "gates"}
+    assert set(raw) == set(fields) - {"driver_options", "gates"}
     theirs = {"state": "/var/lib/forewarn/forewarn.db", "upstream": "/run/forewarn/upstream"}
     for key, value in raw.items():
         assert value == theirs.get(key, fields[key] if fields[key] is not None else []), key
-    defaults = {f.name: f.default for f in msgspec.structs.fields(CommandTable) if not f.required}
-    assert {key: command[key] for key in defaults} == defaults
-    assert set(command) == {field.name for field in msgspec.structs.fields(CommandTable)}
+    defaults = {f.name: f.default for f in msgspec.structs.fields(CommandOptions) if not f.required}
+    assert {key: table[key] for key in defaults} == defaults
+    assert set(table) == {field.name for field in msgspec.structs.fields(CommandOptions)}
 
 
 def test_the_example_can_be_used_as_it_is() -> None:
@@ -266,11 +271,13 @@ def test_it_is_documented_which_settings_are_reloaded_and_which_are_not() -> Non
     section = text.partition("### Reloading")[2].partition("\n## ")[0]
     taken, _, left = section.partition("Only a restart")
     left = left.partition(".")[0]
-    every = {f.name for f in msgspec.structs.fields(Settings)} - {"command"}
-    every |= {f"command.{f.name}" for f in msgspec.structs.fields(CommandTable)}
-    assert set(re.findall(r"`([a-z_.]+)`", taken)) & every == set(LIVE) & every
-    assert set(LIVE) <= every
-    assert set(re.findall(r"`([a-z_.]+)`", left)) & every == every - set(LIVE)
+    every = {f.name for f in msgspec.structs.fields(Settings)} - {"driver_options"}
+    of_driver = {f"command.{f.name}" for f in msgspec.structs.fields(CommandOptions)}
+    every |= of_driver
+    live = {*LIVE, *of_driver}
+    assert set(re.findall(r"`([a-z_.]+)`", taken)) & every == live & every
+    assert live <= every
+    assert set(re.findall(r"`([a-z_.]+)`", left)) & every == every - live
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from forewarn.drivers.port import (
     Again,
     Checked,
     Done,
+    Driver,
     Happened,
     NotYet,
     Observed,
@@ -24,8 +25,10 @@ from forewarn.store.memory import Disk
 from forewarn.testing import SAMPLE, RefusedByService, Service
 
 
-class Scripted:
+class Scripted(Driver):
     """A driver that says what it is told to, and remembers what it was asked."""
+
+    repeatable = False
 
     def __init__(
         self,

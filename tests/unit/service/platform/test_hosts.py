@@ -11,7 +11,17 @@ import pytest
 
 from forewarn.core import EventType, Refused, Status
 from forewarn.core.commands import Define
-from forewarn.drivers.port import Again, Checked, Done, NotYet, Observed, Ok, Performed, Task
+from forewarn.drivers.port import (
+    Again,
+    Checked,
+    Done,
+    Driver,
+    NotYet,
+    Observed,
+    Ok,
+    Performed,
+    Task,
+)
 from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.service.platform.platform import Outcomes
 from forewarn.testing import RefusedByService, Service
@@ -29,7 +39,7 @@ groups:
 """
 
 
-class Hesitant:
+class Hesitant(Driver):
     """A driver whose check takes until it is told, and whose perform says what it is told."""
 
     repeatable = True

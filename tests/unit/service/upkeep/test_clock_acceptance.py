@@ -16,7 +16,17 @@ from forewarn.core.access import Role
 from forewarn.core.rollouts.lanes import Selection
 from forewarn.core.rollouts.model import Gate
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Duration, Time
-from forewarn.drivers.port import Again, Checked, Done, NotYet, Observed, Ok, Performed, Task
+from forewarn.drivers.port import (
+    Again,
+    Checked,
+    Done,
+    Driver,
+    NotYet,
+    Observed,
+    Ok,
+    Performed,
+    Task,
+)
 from forewarn.node import Config, Node
 from forewarn.service.access.tokens import Created, NewToken
 from forewarn.service.engine.clock import ClockLimits, RealClock
@@ -149,7 +159,7 @@ def test_a_gate_that_did_not_pass_by_a_wrong_clock_is_asked_again(
     asyncio.run(body())
 
 
-class Slow:
+class Slow(Driver):
     """A driver whose first attempt takes until it is let go, and asks for a second one."""
 
     repeatable = False
