@@ -139,7 +139,7 @@ class DriverContext(msgspec.Struct, frozen=True):
 
     # Returns the path of a file or directory of the driver's own, beside those of the service, by
     # its suffix; None: nothing outlives the process.
-    file: Callable[[str], Path | None] = lambda suffix: None
+    file: Callable[[str], Path | None] = lambda _: None
     paced: Callable[[Duration], Duration] = lambda duration: duration  # divides by dev's --speed
     on_impact: Callable[[Impact], None] | None = None  # called with what a simulation has done
 
