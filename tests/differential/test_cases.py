@@ -31,7 +31,7 @@ from differential.connections import Heard, settle
 from differential.histories import AWAKE, NOBODY, busy
 from differential.pair import Pair, Shared
 from forewarn.metadata.endpoint.callers import Identity
-from forewarn.metadata.http.known_polls import MAX_PLANS
+from forewarn.metadata.http.known_polls import MAX_KNOWN_POLLS
 from forewarn.node import Node
 
 CASES = named()
@@ -151,7 +151,7 @@ def test_no_connection_is_left_behind(pair: Pair) -> None:
     before = len(list(files.iterdir()))
     pair.agree_on(CASES.values())
     pair.run(settle([]))
-    assert [node.endpoint.crowd.total for node in pair.nodes] == [0, 0]
+    assert [node.endpoint.connections.total for node in pair.nodes] == [0, 0]
     assert len(list(files.iterdir())) == before
 
 
@@ -192,7 +192,7 @@ def test_a_machine_that_is_gone_and_one_that_is_none_take_the_long_way(pair: Pai
 
 
 def test_more_kinds_of_polls_than_are_remembered(pair: Pair) -> None:
-    polls = [head(b"User-Agent: %d" % number) for number in range(MAX_PLANS + 100)]
+    polls = [head(b"User-Agent: %d" % number) for number in range(MAX_KNOWN_POLLS + 100)]
     for said in (polls, polls[:200], polls[-200:]):
         every = [Case(tuple(said[at : at + 50])) for at in range(0, len(said), 50)]
         assert _ways(pair, *every) == (len(said), 0)

@@ -227,8 +227,8 @@ def test_what_a_face_has_answered_is_witnessed(stage: Stage) -> None:
         event = await scene.reboot()
         for machine in ("web_0", "web_0", "web_0", "web_1"):
             now = scene.upstream.now()
-            scene.upstream.witness(machine, "web", "2020-07-01", 2, (event.id,), now)
-        scene.upstream.alive("db")
+            scene.upstream.record_poll(machine, "web", "2020-07-01", 2, (event.id,), now)
+        scene.upstream.sign_of_life("db")
         poll_index = scene.node.poll_index
         await until(lambda: poll_index.polls("web_1") is not None)
         polls = poll_index.polls("web_0")

@@ -142,20 +142,20 @@ def moves_the_time(patch: pytest.MonkeyPatch) -> None:
     _patch_view(patch, later)
 
 
-def shows_everybody_the_same_board(patch: pytest.MonkeyPatch) -> None:
-    told, page = documents.GroupDocuments.told, documents.GroupDocument.page
+def shows_everybody_the_same_document(patch: pytest.MonkeyPatch) -> None:
+    update, render = documents.GroupDocuments.update, documents.GroupDocument.render
     web: list[documents.GroupDocument] = []
 
     def remembered(self: documents.GroupDocuments, news: GroupNews) -> documents.GroupDocument:
-        board = told(self, news)
-        web[:] = [board] if news.view.name == "web" else web
-        return board
+        document = update(self, news)
+        web[:] = [document] if news.view.name == "web" else web
+        return document
 
     def same(self: documents.GroupDocument, version: Version) -> documents.RenderedDocument:
-        return page(web[0] if web and web[0].enabled else self, version)
+        return render(web[0] if web and web[0].enabled else self, version)
 
-    patch.setattr(documents.GroupDocuments, "told", remembered)
-    patch.setattr(documents.GroupDocument, "page", same)
+    patch.setattr(documents.GroupDocuments, "update", remembered)
+    patch.setattr(documents.GroupDocument, "render", same)
 
 
 def shows_new_fields_in_old_versions(patch: pytest.MonkeyPatch) -> None:
@@ -327,7 +327,7 @@ BROKEN: list[tuple[Break, set[str]]] = [
     (changes_the_id_when_it_starts, {"changed-id"}),
     (reverses_the_order_with_every_change, {"events-order"}),
     (moves_the_time, {"changed-facts"}),
-    (shows_everybody_the_same_board, {"leak-event", "leak-resource"}),
+    (shows_everybody_the_same_document, {"leak-event", "leak-resource"}),
     (shows_new_fields_in_old_versions, {"keys", "hidden-type"}),
     (disturbs_all_domains_at_once, {"domain-overlap"}),
     (starts_a_second_event_on_a_busy_machine, {"machine-overlap"}),

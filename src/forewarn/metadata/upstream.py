@@ -77,7 +77,7 @@ class Upstream(Protocol):
         """Who is ready for the event. None if the group is shown no such event."""
         ...
 
-    def witness(
+    def record_poll(
         self,
         machine: str,
         group: str,
@@ -89,7 +89,7 @@ class Upstream(Protocol):
         """A document that lists these events was answered to the machine."""
         ...
 
-    def alive(self, group: str) -> None:
+    def sign_of_life(self, group: str) -> None:
         """A sign of life that was answered with nothing."""
         ...
 
@@ -98,7 +98,7 @@ class LocalUpstream:
     def __init__(self, guests: Guests, store: Store) -> None:
         self._guests = guests
         self._store = store
-        self.witness = guests.poll_index.polled
+        self.record_poll = guests.poll_index.polled
 
     def attach(self, sink: Callable[[GroupNews], None]) -> None:
         def on_commit(_commit: Commit, changed: Mapping[str, Group]) -> None:
@@ -142,7 +142,7 @@ class LocalUpstream:
         event = self._guests.listed(group, id)
         return Prepared(event, self._store.groups[group].alive) if event is not None else None
 
-    def alive(self, group: str) -> None:
+    def sign_of_life(self, group: str) -> None:
         self._guests.poll_index.alive(group, self.now())
 
     # For those who report what others have answered.
@@ -153,7 +153,7 @@ class LocalUpstream:
     def knows(self, group: str) -> bool:
         return group in self._store.groups
 
-    def also(self, machine: str, times: int) -> None:
+    def record_repeated(self, machine: str, times: int) -> None:
         """So many more polls, which showed nothing that is not known of already."""
         if polls := self._guests.poll_index.polls(machine):
             polls.count += times

@@ -20,7 +20,7 @@ from forewarn.metadata.endpoint.app import MetadataApp
 from forewarn.metadata.endpoint.callers import Callers, Identity
 from forewarn.metadata.endpoint.recorder import Recorder
 from forewarn.metadata.faults.delay import DelayedAnswers
-from forewarn.metadata.faults.inject import ConnectionDrop, FaultInjection
+from forewarn.metadata.faults.inject import DisappearingEvents, FaultInjection
 from forewarn.metadata.upstream import LocalUpstream, SilentUpstream
 from forewarn.metadata.workers.hub import Hub
 from forewarn.node.config import Address, Config
@@ -218,18 +218,18 @@ class Node:
         self.metrics.fleet_counts.load()
         upstream = LocalUpstream(self.guests, store)
         if isinstance(self.clock, VirtualClock):
-            catch_up = CatchUp(store, upstream.witness)
-            upstream.witness = catch_up.polled
+            catch_up = CatchUp(store, upstream.record_poll)
+            upstream.record_poll = catch_up.polled
             self.virtual_time = VirtualTime(
                 self.clock, self.scheduler, self.ledger, catch_up, tasks
             )
         if config.workers:
             await self._gather_workers(upstream, tasks)
-        seats = Callers(config.identity, config.speak_as)
+        callers = Callers(config.identity, config.speak_as)
         face = SilentUpstream(self.guests, store) if config.workers else upstream
-        self.endpoint = MetadataApp(face, seats, config.limits)
+        self.endpoint = MetadataApp(face, callers, config.limits)
         if self.virtual_time is not None:
-            self.virtual_time.catch_up.waiting = self.endpoint.beside.waits_now
+            self.virtual_time.catch_up.waiting = self.endpoint.extensions.waits_now
         self.holding = DelayedAnswers(self.clock, self.scheduler, self.ledger)
         answering: MetadataApp | FaultInjection = self.endpoint
         if config.faults and config.identity is Identity.SOURCE:
@@ -238,9 +238,9 @@ class Node:
             )
         if config.faults:
             answering = FaultInjection(self.endpoint, self.faults, event_faults, self.holding)
-        self.app: Any = Recorder(answering, seats, upstream, trace) if trace else answering
+        self.app: Any = Recorder(answering, callers, upstream, trace) if trace else answering
         if config.faults:
-            self.app = ConnectionDrop(self.app, seats, self.faults, event_faults)
+            self.app = DisappearingEvents(self.app, callers, self.faults, event_faults)
         self.executor.resume()  # before anything new is started, so that nothing is taken up twice
         prepare = on_loopback if config.identity is Identity.ASKED else None
         self.fleet_apply = FleetApply(store, self.writer, prepare)
@@ -385,7 +385,7 @@ class Node:
             yield from self.hub.readings()
         else:
             endpoint = self.endpoint
-            yield from endpoint.counts.readings(endpoint.crowd.total, self.front)
+            yield from endpoint.counts.readings(endpoint.connections.total, self.front)
         yield from self.faults.readings() if self.faults.allowed else ()
 
     def _stopping(self) -> None:

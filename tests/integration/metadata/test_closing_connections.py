@@ -48,7 +48,7 @@ def service(request: pytest.FixtureRequest) -> Iterator[Service]:
 
 @pytest.fixture
 def guest(service: Service) -> Guest:
-    until(lambda: service.node.endpoint.crowd.total == 0)
+    until(lambda: service.node.endpoint.connections.total == 0)
     return Guest(service, "web0_0")
 
 
@@ -86,7 +86,7 @@ def test_an_answer_before_a_close_arrives_while_more_is_being_sent(guest: Guest,
             assert [answer.status for answer in answers] == statuses
             assert answers[-1].header("connection") == "close"
             assert line.over() == b""
-        until(lambda: guest.service.node.endpoint.crowd.total == 0)
+        until(lambda: guest.service.node.endpoint.connections.total == 0)
 
 
 def test_so_does_the_refusal_of_one_connection_too_many(service: Service, guest: Guest) -> None:
@@ -100,8 +100,8 @@ def test_so_does_the_refusal_of_one_connection_too_many(service: Service, guest:
                     answer = line.answer()
                     assert (answer.status, answer.header("connection")) == (429, "close")
                     assert line.over() == b""
-        assert service.node.endpoint.crowd.total == ROOM
-    until(lambda: not service.node.endpoint.crowd._refused)
+        assert service.node.endpoint.connections.total == ROOM
+    until(lambda: not service.node.endpoint.connections._refused)
 
 
 def test_what_is_sent_after_an_answer_is_not_read_for_ever(guest: Guest) -> None:
@@ -113,7 +113,7 @@ def test_what_is_sent_after_an_answer_is_not_read_for_ever(guest: Guest) -> None
 
 
 def test_connections_that_are_refused_and_kept_open_are_few(service: Service, guest: Guest) -> None:
-    refused = service.node.endpoint.crowd._refused
+    refused = service.node.endpoint.connections._refused
     with contextlib.ExitStack() as stack:
         for _ in range(ROOM):
             assert asked(stack.enter_context(guest.line())).status == 200
@@ -168,7 +168,7 @@ def test_all_that_was_asked_before_a_half_close_is_answered(guest: Guest, what: 
             guest.service.run(asked_and_finished(line))
             assert [line.answer().status for _ in statuses] == statuses
             assert line.over() == b""
-        until(lambda: guest.service.node.endpoint.crowd.total == 0)
+        until(lambda: guest.service.node.endpoint.connections.total == 0)
 
 
 # Offers to upgrade.
@@ -231,7 +231,7 @@ def test_whoever_goes_while_it_is_being_closed_leaves_nothing_behind(
         with contextlib.suppress(OSError):
             line.send(data)
         gone(line)
-        until(lambda: service.node.endpoint.crowd.total == 0)
+        until(lambda: service.node.endpoint.connections.total == 0)
     until(lambda: service.node.endpoint.buffered.total == 0)
 
 
@@ -247,7 +247,7 @@ def test_whoever_has_gone_before_its_refusal_is_closed_at_once_and_not_told_of(
         line = guest.line()
         assert asked(line, ODD).status == 200
         service.run(send_and_go(line))
-        until(lambda: service.node.endpoint.crowd.total == 0)
+        until(lambda: service.node.endpoint.connections.total == 0)
     assert [record.getMessage() for record in caplog.records] == []
     assert [line["event"] for line in lines] == []
 

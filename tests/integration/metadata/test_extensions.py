@@ -69,8 +69,8 @@ def nobody_is_forgotten(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if "service" in request.fixturenames:
         service: Service = request.getfixturevalue("service")
-        until(lambda: waiting(service) == 0 and service.node.endpoint.crowd.total == 0)
-        assert service.node.endpoint.beside.waits._waiting == {}
+        until(lambda: waiting(service) == 0 and service.node.endpoint.connections.total == 0)
+        assert service.node.endpoint.extensions.waits._waiting == {}
 
 
 def waiting(service: Service) -> int:
@@ -78,7 +78,7 @@ def waiting(service: Service) -> int:
 
 
 async def _waiting(service: Service) -> int:
-    return len(service.node.endpoint.beside.waits)
+    return len(service.node.endpoint.extensions.waits)
 
 
 def wait_for(tag: str = "", *headers: str, **parameters: str) -> bytes:
@@ -209,10 +209,10 @@ def test_nobody_is_told_of_what_changes_no_document(groups: Groups, service: Ser
     first, second = an_event(group, 0), an_event(group, 1)
     assert group[0].approve(first).status == 200  # its domain is taken from here on
     with waits(group[2]) as line:
-        waits_before = service.node.endpoint.beside.waits._waiting[group.name].copy()
+        waits_before = service.node.endpoint.extensions.waits._waiting[group.name].copy()
         assert group[0].approve(second).status == 200
         assert put(group[1], second).status == 200
-        assert service.node.endpoint.beside.waits._waiting[group.name] == waits_before
+        assert service.node.endpoint.extensions.waits._waiting[group.name] == waits_before
         assert line.silent()
         service.clock.advance("11m")
         assert line.answer().status == 200
@@ -283,7 +283,7 @@ def test_whoever_hangs_up_is_forgotten_at_once(groups: Groups, service: Service)
         for left, line in reversed(list(enumerate(lines))):
             line.close()
             until(lambda left=left: waiting(service) == left)  # type: ignore[misc]
-    until(lambda: service.node.endpoint.crowd.total == 0)
+    until(lambda: service.node.endpoint.connections.total == 0)
 
 
 def test_whoever_will_say_no_more_is_told_how_things_stand(groups: Groups) -> None:
@@ -371,7 +371,7 @@ def test_when_the_service_stops_whoever_waits_is_told_so_at_once(
             assert said.header("connection") == "close"
             assert line.over() == b""
     stop.join()
-    assert service.node.endpoint.beside.waits._waiting == {}
+    assert service.node.endpoint.extensions.waits._waiting == {}
 
 
 # Enabling, and signs of life.
@@ -499,7 +499,7 @@ def test_a_connection_that_waits_is_one_of_its_machines(front: bool) -> None:
     with Service(fleet_of(1), sockets=True, front=front, limits=limits) as service:
         group = Group(service, "web0")
         group[0].get()
-        until(lambda: service.node.endpoint.crowd.total == 0)
+        until(lambda: service.node.endpoint.connections.total == 0)
         with waits(group[0]) as one, group[0].line() as two:
             two.send(wait_for(group[1].get().header("etag")))
             until(lambda: waiting(service) == 2)
@@ -507,7 +507,7 @@ def test_a_connection_that_waits_is_one_of_its_machines(front: bool) -> None:
             assert (refused.status, refused.body) == (429, THROTTLED)
             assert group[1].say(wait_for()).status == 200
             one.close()
-            until(lambda: service.node.endpoint.crowd.total == 1)
+            until(lambda: service.node.endpoint.connections.total == 1)
             assert group[0].say(wait_for()).status == 200
 
 

@@ -42,7 +42,7 @@ def service(request: pytest.FixtureRequest) -> Iterator[Service]:
 
 @pytest.fixture
 def busy(service: Service) -> Guest:
-    until(lambda: service.node.endpoint.crowd.total == 0)
+    until(lambda: service.node.endpoint.connections.total == 0)
     return Guest(service, "web0_0")
 
 

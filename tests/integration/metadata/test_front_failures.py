@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from forewarn.metadata.endpoint.app import MetadataApp
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.metadata.http.front import Front
-from forewarn.metadata.http.known_polls import ALLOWED, MAX_PLAN
+from forewarn.metadata.http.known_polls import ALLOWED, MAX_POLL_BYTES
 from forewarn.metadata.http.request_parser import SLICE, RequestParser
 from forewarn.support import guard
 from forewarn.testing import Service
@@ -73,7 +73,7 @@ def test_whose_connection_could_not_be_handed_over_is_told(
         assert line.over() == b""
         until(lambda: bool(lines))
     assert [line["who"] for line in lines] == ["web0_0"]
-    assert service.node.endpoint.crowd.total == 0
+    assert service.node.endpoint.connections.total == 0
 
 
 def test_a_flood_of_connections_does_not_keep_the_service_from_stopping(service: Service) -> None:
@@ -128,7 +128,7 @@ def test_a_body_in_very_many_chunks_is_refused(service: Service) -> None:
 
 @pytest.mark.parametrize(
     "limits",
-    [Limits(max_head=MAX_PLAN - 1), Limits(max_head_lines=len(ALLOWED) - 1)],
+    [Limits(max_head=MAX_POLL_BYTES - 1), Limits(max_head_lines=len(ALLOWED) - 1)],
     ids=["max_head", "max_head_lines"],
 )
 def test_where_a_poll_may_be_too_long_there_is_no_front(limits: Limits) -> None:

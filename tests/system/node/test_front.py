@@ -24,7 +24,7 @@ from forewarn.core import Durations
 from forewarn.core.time import DAY
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.metadata.http.front import Front
-from forewarn.metadata.http.known_polls import MAX_PLAN, MAX_PLANS
+from forewarn.metadata.http.known_polls import MAX_KNOWN_POLLS, MAX_POLL_BYTES
 from forewarn.node.listening.server import GRACE
 from forewarn.node.listening.sockets import open_loopback
 from forewarn.support import guard
@@ -177,7 +177,7 @@ def test_a_poll_in_two_pieces_is_answered_once(service: Service, group: Group, a
         assert line.over() == b""
 
 
-@pytest.mark.parametrize(("size", "way"), [(MAX_PLAN, "short"), (MAX_PLAN + 1, "long")])
+@pytest.mark.parametrize(("size", "way"), [(MAX_POLL_BYTES, "short"), (MAX_POLL_BYTES + 1, "long")])
 def test_a_long_poll_is_read_whole(service: Service, group: Group, size: int, way: str) -> None:
     room = size - len(request("GET", events(NEWEST), METADATA, "Accept: "))
     data = request("GET", events(NEWEST), METADATA, "Accept: " + "a" * room)
@@ -191,9 +191,13 @@ def test_a_long_poll_is_read_whole(service: Service, group: Group, size: int, wa
 
 def test_a_flood_of_polls_that_are_all_different(service: Service, group: Group) -> None:
     other = Guest(service, group.names(1)[0])
-    with counted(service, answered=MAX_PLANS + 102), group[0].line() as line, other.line() as calm:
+    with (
+        counted(service, answered=MAX_KNOWN_POLLS + 102),
+        group[0].line() as line,
+        other.line() as calm,
+    ):
         assert asked(calm).status == 200
-        for n in range(MAX_PLANS + 100):
+        for n in range(MAX_KNOWN_POLLS + 100):
             answer = asked(line, request("GET", events(NEWEST) + f"&n={n}", METADATA))
             assert answer.status == 200
         assert asked(calm).status == 200
@@ -534,7 +538,7 @@ def test_a_caller_that_says_no_more_gets_the_whole_of_a_large_document() -> None
                 answer = line.answer()
                 assert (answer.status, len(answer.body)) == (200, length)
                 assert line.over() == b""
-        until(lambda: service.node.endpoint.crowd.total == 0)
+        until(lambda: service.node.endpoint.connections.total == 0)
 
 
 def test_a_caller_that_says_no_more_is_answered_and_let_go(service: Service, group: Group) -> None:
@@ -556,7 +560,7 @@ def test_callers_that_go_in_the_middle_leave_nothing_behind() -> None:
         guest, other = Guest(service, "web0_0"), Guest(service, "web1_0")
         fill(service, guest, 1_000_000)
         other.get()
-        crowd = service.node.endpoint.crowd
+        connections = service.node.endpoint.connections
         for said in (b"", GET, LAST, ODD, GET[:20], request("POST", events(NEWEST))):
             for gone in (reset, Line.close):
                 for kept in (False, True):
@@ -566,7 +570,7 @@ def test_callers_that_go_in_the_middle_leave_nothing_behind() -> None:
                     line.send(said)
                     gone(line)
                     assert other.get().status == 200
-        until(lambda: crowd.total == 0)
+        until(lambda: connections.total == 0)
         assert other.get().status == 200
 
 
@@ -584,7 +588,7 @@ def test_whoever_goes_in_the_middle_of_its_answers_is_no_surprise(
             until(lambda before=before: polled(service, guest) > before)  # type: ignore[misc]
             reset(line)
         assert other.say(ODD).status == 200
-        until(lambda: service.node.endpoint.crowd.total == 0)
+        until(lambda: service.node.endpoint.connections.total == 0)
     surprises = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert [record.getMessage() for record in surprises] == []
 
@@ -598,7 +602,7 @@ def test_a_silent_caller_is_kept_whatever_sockets_do_by_default() -> None:
             guest = Guest(service, "web0_0")
             guest.get()
             with guest.line() as line:
-                until(lambda: service.node.endpoint.crowd.total == 1, patience=5)
+                until(lambda: service.node.endpoint.connections.total == 1, patience=5)
                 assert asked(line).status == 200
     finally:
         socket.setdefaulttimeout(before)
@@ -614,8 +618,8 @@ def test_after_a_thousand_connections_nothing_is_left(front: bool) -> None:
         guests = [Guest(service, f"web{n}_0") for n in range(40)]
         for guest in guests:
             guest.get()
-        crowd = service.node.endpoint.crowd
-        until(lambda: crowd.total == 0)
+        connections = service.node.endpoint.connections
+        until(lambda: connections.total == 0)
         before = descriptors()
         for said in (GET, ODD, LAST, b"", GET[:9]):
             with contextlib.ExitStack() as stack:
@@ -625,10 +629,10 @@ def test_after_a_thousand_connections_nothing_is_left(front: bool) -> None:
                     if said in (GET, ODD, LAST):
                         assert line.answer().status == 200
                 if said in (GET, ODD):
-                    assert crowd.total == 200
-        until(lambda: crowd.total == 0)
+                    assert connections.total == 200
+        until(lambda: connections.total == 0)
         until(lambda: descriptors() <= before)
-        assert crowd._held == {}
+        assert connections._held == {}
 
 
 CLIENT = """
@@ -645,8 +649,8 @@ sys.stdin.read()
 
 
 def test_a_client_that_is_killed_leaves_nothing_behind(service: Service, group: Group) -> None:
-    crowd, own = service.node.endpoint.crowd, group[0].name
-    until(lambda: own not in crowd._held)
+    connections, own = service.node.endpoint.connections, group[0].name
+    until(lambda: own not in connections._held)
     host, port = group[0].place
     for said in (GET, ODD):
         words = said.decode().encode("unicode_escape").decode()
@@ -655,12 +659,12 @@ def test_a_client_that_is_killed_leaves_nothing_behind(service: Service, group: 
         process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
         client = Running(process, argv)
         assert client.line() == "connected"
-        assert crowd._held[own] == 10
+        assert connections._held[own] == 10
         process.kill()
         client.wait()
         assert process.stdin
         process.stdin.close()
-        until(lambda: own not in crowd._held)
+        until(lambda: own not in connections._held)
 
 
 # How it stops.
@@ -806,11 +810,11 @@ def test_no_timer_is_set_for_a_request(service: Service, group: Group, way: str)
 
 def test_a_thousand_groups_that_are_idle_have_no_pages() -> None:
     with Service(fleet_of(1_000), sockets=True, front=True) as service:
-        seats = service.node.endpoint.seats
-        boards = [seats.at(service.addresses[f"web{n}_0"]) for n in range(1_000)]
-        assert all(seat and seat.board.pages == {} for seat in boards)
+        callers = service.node.endpoint.callers
+        found = [callers.at(service.addresses[f"web{n}_0"]) for n in range(1_000)]
+        assert all(caller and caller.document.rendered == {} for caller in found)
         assert Guest(service, "web7_0").get().status == 200
-        assert sum(bool(seat and seat.board.pages) for seat in boards) == 1
+        assert sum(bool(caller and caller.document.rendered) for caller in found) == 1
 
 
 # To do without it.

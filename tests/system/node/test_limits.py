@@ -106,8 +106,8 @@ def service(request: pytest.FixtureRequest, time: Guard) -> Iterator[Service]:
 
 @pytest.fixture
 def guest(service: Service) -> Guest:
-    crowd = service.node.endpoint.crowd
-    until(lambda: crowd.total == 0)
+    connections = service.node.endpoint.connections
+    until(lambda: connections.total == 0)
     return Guest(service, "web0_0")
 
 
@@ -128,7 +128,7 @@ def hit(service: Service, *limits: str) -> Iterator[None]:
 
 
 def accepted(service: Service, count: int = 1) -> None:
-    until(lambda: service.node.endpoint.crowd.total >= count)
+    until(lambda: service.node.endpoint.connections.total >= count)
 
 
 # Time.
@@ -409,8 +409,8 @@ def test_a_machine_has_thirty_two_connections(
             assert other.get().status == 200, "that is no concern of another's"
             assert {asked(line, data).status for line in held} == {200}
         held[0].close()
-        crowd = service.node.endpoint.crowd
-        until(lambda: crowd.total < LIMITS.max_connections_per_machine)
+        connections = service.node.endpoint.connections
+        until(lambda: connections.total < LIMITS.max_connections_per_machine)
         with hit(service), guest.line() as line:
             assert asked(line).status == 200, "there is room again"
 
@@ -423,7 +423,7 @@ def test_whoever_wants_one_answer_only_takes_up_no_room(service: Service, guest:
     with lines(guest, LIMITS.max_connections_per_machine), hit(service):
         for _ in range(20):
             assert guest.say(LAST).header("connection") == "close"
-        assert service.node.endpoint.crowd.total == LIMITS.max_connections_per_machine
+        assert service.node.endpoint.connections.total == LIMITS.max_connections_per_machine
 
 
 def test_a_flood_of_connections_slows_nobody_else(
@@ -470,7 +470,7 @@ def held_by(service: Service, *sources: str) -> list[Line]:
 
 def test_a_machine_with_two_addresses_has_so_many_connections(by_source: Service) -> None:
     first = by_source.addresses["web0_0"]
-    until(lambda: by_source.node.endpoint.crowd.total == 0)
+    until(lambda: by_source.node.endpoint.connections.total == 0)
     held = held_by(by_source, first, "127.0.9.1", first)
     place = "127.0.0.1", port_of(by_source)
     for source in ("127.0.9.1", first):
@@ -497,14 +497,14 @@ def test_those_who_are_no_machines_have_a_share_and_no_more(front: bool) -> None
             assert exchange(place, GET, source="127.0.9.7").status == 503
         assert exchange(place, GET, source=service.addresses["web0_0"]).status == 200
         held.pop().close()
-        until(lambda: service.node.endpoint.crowd.total == 4)
+        until(lambda: service.node.endpoint.connections.total == 4)
         assert exchange(place, GET, source="127.0.9.7").status == 404
         for line in held:
             line.close()
 
 
 def test_all_together_have_so_many_connections(by_source: Service) -> None:
-    until(lambda: by_source.node.endpoint.crowd.total == 0)
+    until(lambda: by_source.node.endpoint.connections.total == 0)
     machines = [by_source.addresses[f"web{n % 2}_{n // 2}"] for n in range(5)]
     held = held_by(by_source, *machines, *machines)
     place = "127.0.0.1", port_of(by_source)
@@ -513,7 +513,7 @@ def test_all_together_have_so_many_connections(by_source: Service) -> None:
     assert (answer.status, answer.header("connection")) == (503, "close")
     assert {asked(line).status for line in held} == {200}
     held.pop().close()
-    until(lambda: by_source.node.endpoint.crowd.total == 9)
+    until(lambda: by_source.node.endpoint.connections.total == 9)
     assert exchange(place, GET, source=by_source.addresses["web1_3"]).status == 200
     for line in held:
         line.close()
@@ -562,24 +562,24 @@ def asked_so_often(guest: Guest) -> int:
 def test_whoever_does_not_take_its_answer_is_cut_off(
     large: Guest, time: Guard, data: bytes
 ) -> None:
-    crowd = large.service.node.endpoint.crowd
+    connections = large.service.node.endpoint.connections
     before = asked_so_often(large)
     with unread(large, data):
-        until(lambda: asked_so_often(large) > before and crowd.total == 1)
+        until(lambda: asked_so_often(large) > before and connections.total == 1)
         with hit(large.service, "answer_timeout"):
             for _ in range(5):
                 time.wind(LIMITS.answer_timeout + 1)
-            until(lambda: crowd.total == 0, patience=2)
+            until(lambda: connections.total == 0, patience=2)
 
 
 def test_whoever_wants_one_answer_and_does_not_read_it_takes_up_room(large: Guest) -> None:
-    crowd = large.service.node.endpoint.crowd
+    connections = large.service.node.endpoint.connections
     before = asked_so_often(large)
     with contextlib.ExitStack() as stack:
         for n in range(20):
             stack.enter_context(unread(large, LAST))
-            until(lambda n=n: asked_so_often(large) > before + n or crowd.total >= 4)  # type: ignore[misc]
-        assert crowd.total <= 4
+            until(lambda n=n: asked_so_often(large) > before + n or connections.total >= 4)  # type: ignore[misc]
+        assert connections.total <= 4
 
 
 # Where they are told.

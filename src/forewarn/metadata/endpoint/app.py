@@ -1,8 +1,8 @@
-"""The endpoint: a raw ASGI application that puts seats, boards and the wire together.
+"""The endpoint: an ASGI application that puts callers, documents and the wire together.
 
-Checks in the one order that clients may rely on: caller, rate, then what `wire.requests` says.
-Decides nothing and renders nothing itself. A poll whose answer is at hand can also be had at
-once, without ASGI; `Front` does.
+Requests are checked in the order that clients may rely on: caller, rate, then what `wire.requests`
+checks. Decides nothing and renders nothing itself. `answer_poll` answers an ordinary poll without
+ASGI, for `Front`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from forewarn.metadata.endpoint.fair_queue import FairQueue
 from forewarn.metadata.endpoint.limits import BufferLimits, ConnectionLimits, Limits, RateLimits
 from forewarn.metadata.endpoint.metrics import ROWS, EndpointCounts
 from forewarn.metadata.endpoint.reply import (
+    CONNECTION_CLOSE,
     CUT,
-    HANG_UP,
     Gone,
     Receive,
     Reply,
@@ -36,7 +36,7 @@ from forewarn.wire.headers import parse_tags, tag_matches
 from forewarn.wire.instance import Found, NeedsText, NoSuchElement, answer, versions_body
 from forewarn.wire.versions import Version
 
-READ_SIZE = 16 * 1024  # bytes that are read from a connection at a time, on the long way
+READ_SIZE = 16 * 1024  # bytes that are read from a connection at a time, on the slow path
 
 log = logger("forewarn")
 
@@ -56,34 +56,34 @@ class KnownPoll:
 
 
 class MetadataApp:
-    """Also the one owner of what the parts before it share: seats, limits and counts."""
+    """The application, and the owner of what connections share: callers, limits and counts."""
 
-    def __init__(self, upstream: Upstream, seats: Callers, limits: Limits) -> None:
+    def __init__(self, upstream: Upstream, callers: Callers, limits: Limits) -> None:
         self._upstream = upstream
-        self.seats = seats
+        self.callers = callers
         self.limits = limits
-        self.standing = ResponseHeaders()
+        self.headers = ResponseHeaders()
         self.counts = EndpointCounts()
-        self.crowd = ConnectionLimits(limits)
+        self.connections = ConnectionLimits(limits)
         self.buffered = BufferLimits(limits)
         self.queue = FairQueue()
         self.read_buffer = memoryview(bytearray(READ_SIZE))
         self.now = upstream.now
         self._now = upstream.now()  # as of the last `refresh`
-        self._witness = upstream.witness
-        self._boards = GroupDocuments()
+        self._record_poll = upstream.record_poll
+        self._documents = GroupDocuments()
         self._rates = RateLimits(limits.throttle)
         self._throttled = limits.throttle > 0
-        self._seat_at = seats.at
+        self._caller_at = callers.at
         self._polls = self.counts.polls
-        self.detours: set[str] = set()  # machines whose every request takes the long way
-        self.beside = Extensions(upstream, seats, self._show)
-        self._not_taken = LogThrottle()
-        upstream.attach(self._told)
+        self.detours: set[str] = set()  # machines whose every request takes the slow path
+        self.extensions = Extensions(upstream, callers, self._show)
+        self._failures = LogThrottle()
+        upstream.attach(self._on_news)
 
-    def allow(self, limits: Limits) -> None:
-        """Other limits from now on; what is under way is measured by them too."""
-        self.limits = self.crowd.limits = self.buffered.limits = limits
+    def set_limits(self, limits: Limits) -> None:
+        """Replace the limits, also for requests that are under way."""
+        self.limits = self.connections.limits = self.buffered.limits = limits
         if limits.throttle != self._rates.per_second:
             self._rates = RateLimits(limits.throttle)
             self._throttled = limits.throttle > 0
@@ -91,41 +91,43 @@ class MetadataApp:
     def refresh(self) -> None:
         """Read the time that `answer_poll` uses until the next call of this method."""
         self._now = self.now()
-        self.standing.look(self._now.at)
+        self.headers.refresh(self._now.at)
 
-    def answer_poll(self, plan: KnownPoll, address: str) -> bytes | None:
-        """The whole answer to a poll, or None if it has to take the long way.
+    def answer_poll(self, known_poll: KnownPoll, address: str) -> bytes | None:
+        """Return the whole answer to a poll as bytes, or None if it has to take the slow path.
 
-        What `_reply`, `_document` and `_show` say to the same request, in one piece: with
-        calls between them our own share of a poll's cost is half as much again.
+        The answer is that of `_reply`, `_document` and `_show` to the same request. It is made in
+        one piece because calls between them would add half to our share of a poll's cost.
         """
-        seat = self._seat_at(address)
-        if seat is None:
+        caller = self._caller_at(address)
+        if caller is None:
             return None
-        name, board = seat.name, seat.board
-        if not board.enabled or name in self.detours:
+        name, document = caller.name, caller.document
+        if not document.enabled or name in self.detours:
             return None
         if self._throttled and not self._rates.admit(name):
             return None
-        page = board.pages.get(plan.name)
-        if page is None:
-            page = board.page(plan.version)
+        rendered = document.rendered.get(known_poll.name)
+        if rendered is None:
+            rendered = document.render(known_poll.version)
         unchanged = 0
-        if plan.tags and tag_matches(plan.tags, page.etag):
+        if known_poll.tags and tag_matches(known_poll.tags, rendered.etag):
             unchanged = UNCHANGED
-        self._witness(name, seat.group, plan.name, board.incarnation, page.events, self._now)
-        self._polls[plan.row + unchanged] += 1
-        answer = page.answers[plan.which + unchanged]
+        self._record_poll(
+            name, caller.group, known_poll.name, document.incarnation, rendered.events, self._now
+        )
+        self._polls[known_poll.row + unchanged] += 1
+        answer = rendered.answers[known_poll.which + unchanged]
         if answer is None:
-            answer = page.answer(plan.which + unchanged)
-        standing = self.standing
-        last_digits = next(standing.last_digits, b"") or standing.start_over()
-        if answer.lines is not standing.lines:
-            answer.lines, answer.opening = standing.lines, answer.before + standing.lines
+            answer = rendered.answer(known_poll.which + unchanged)
+        headers = self.headers
+        last_digits = next(headers.last_digits, b"") or headers.renew()
+        if answer.lines is not headers.lines:
+            answer.lines, answer.opening = headers.lines, answer.before + headers.lines
         return answer.opening + last_digits + answer.after
 
     def refusal(self, problem: Problem) -> bytes:
-        return self.standing.refusal(problem, self.now().at)
+        return self.headers.refusal(problem, self.now().at)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -133,13 +135,13 @@ class MetadataApp:
         except Gone:
             return
         except NotDurable as failure:
-            if times := self._not_taken.record():
+            if times := self._failures.record():
                 log.error("a request could not be carried out", why=str(failure), times=times)
             if isinstance(failure, OutcomeNotKnown) and scope["method"] != "GET":
-                scope[CUT](False)  # a 500 would say that nothing has happened
+                scope[CUT](False)  # a 500 would mean that nothing has happened
                 return
             reply = refused(errors.NOT_TAKEN)
-        except asyncio.CancelledError:  # the service stops, and this one was still waiting
+        except asyncio.CancelledError:  # the service stops while the request waits
             reply = refused(errors.STOPPING)
         if reply.status >= 400:
             self.counts.refused[reply.status] += 1
@@ -148,51 +150,52 @@ class MetadataApp:
         await send({"type": "http.response.body", "body": reply.body})
 
     def head(self, reply: Reply) -> list[tuple[bytes, bytes]]:
-        head = [*reply.headers, *self.standing.headers(self.now().at)]
+        head = [*reply.headers, *self.headers.headers(self.now().at)]
         if reply.status != 304:
             head += [("Content-Type", reply.content_type), ("Content-Length", str(len(reply.body)))]
         return [(name.encode(), value.encode()) for name, value in head]
 
-    async def unseen(self, seat: Caller, version: Version) -> bytes:
-        """The document, for one who will not get to see it as it is: a sign of life, no more."""
-        while not seat.board.enabled:
-            await self._upstream.enable(seat.group)
-        self.alive(seat)
-        return seat.board.page(version).body
+    async def document_body(self, caller: Caller, version: Version) -> bytes:
+        """Return the document for an answer that will be corrupted, which is recorded as a sign of
+        life only."""
+        while not caller.document.enabled:
+            await self._upstream.enable(caller.group)
+        self.sign_of_life(caller)
+        return caller.document.render(version).body
 
-    def alive(self, seat: Caller) -> None:
-        self._upstream.alive(seat.group)
+    def sign_of_life(self, caller: Caller) -> None:
+        self._upstream.sign_of_life(caller.group)
 
-    def _told(self, news: GroupNews) -> None:
-        board = self._boards.told(news)
-        self.seats.told(news, board)
-        self.beside.told(news, board)
+    def _on_news(self, news: GroupNews) -> None:
+        document = self._documents.update(news)
+        self.callers.update(news, document)
+        self.extensions.update(news, document)
 
     async def _reply(self, scope: Scope, receive: Receive) -> Reply:
-        seat = self.seats.who(
+        caller = self.callers.find(
             (scope.get("client") or ("", 0))[0], (scope.get("server") or ("", 0))[0]
         )
-        if seat is None:
+        if caller is None:
             return refused(errors.NOT_FOUND)
         ask = requests.read_request(
             scope["method"], scope["path"], scope["query_string"], scope["headers"]
         )
-        if not self._rates.admit(seat.name):
-            self.counts.hit("throttle", seat.name)
-            if isinstance(ask, requests.GetDocument | extensions.Wait) and seat.board.enabled:
-                self._upstream.alive(seat.group)
+        if not self._rates.admit(caller.name):
+            self.counts.hit("throttle", caller.name)
+            if isinstance(ask, requests.GetDocument | extensions.Wait) and caller.document.enabled:
+                self._upstream.sign_of_life(caller.group)
             return refused(errors.THROTTLED)
         match ask:
             case Problem():
                 return refused(ask)
             case requests.GetDocument():
-                return await self._document(seat, ask)
+                return await self._document(caller, ask)
             case requests.PostApproval():
-                return await self._approval(seat, scope, receive)
+                return await self._approval(caller, scope, receive)
             case requests.GetVersions():
                 return Reply(200, versions_body())
             case requests.GetInstance(version=version, path=path, format=format):
-                facts = seat.facts()
+                facts = caller.facts()
                 match answer(facts, version, path, format):
                     case Found(body=body, content_type=content_type):
                         return Reply(200, body, content_type)
@@ -201,58 +204,67 @@ class MetadataApp:
                     case NoSuchElement():
                         return refused(errors.NOT_FOUND)
             case extensions.GetReadiness():
-                return await self.beside.readiness(seat, ask)
+                return await self.extensions.readiness(caller, ask)
             case extensions.Wait() | extensions.PutReadiness():
-                said = await self._body(seat, scope, receive)
-                if isinstance(said, Problem):
-                    return refused(said)
+                content = await self._body(caller, scope, receive)
+                if isinstance(content, Problem):
+                    return refused(content)
                 if isinstance(ask, extensions.PutReadiness):
-                    return await self.beside.prepare(seat, ask, said)
-                return await self.beside.wait(seat, ask, scope, receive)
+                    return await self.extensions.prepare(caller, ask, content)
+                return await self.extensions.wait(caller, ask, scope, receive)
 
-    async def _document(self, seat: Caller, ask: requests.GetDocument) -> Reply:
+    async def _document(self, caller: Caller, ask: requests.GetDocument) -> Reply:
         headers: tuple[tuple[str, str], ...] = ()
-        while not seat.board.enabled:
-            await self._upstream.enable(seat.group)
-            headers = HANG_UP  # the next poll of this machine meets Front again
+        while not caller.document.enabled:
+            await self._upstream.enable(caller.group)
+            headers = (
+                CONNECTION_CLOSE  # so that the next poll of this machine can take the fast path
+            )
         tags = parse_tags(ask.if_none_match)
-        page, unchanged = self._show(seat, ask.version, tags)
-        headers = (("ETag", page.etag), *headers)
-        return Reply(304, headers=headers) if unchanged else Reply(200, page.body, headers=headers)
+        rendered, unchanged = self._show(caller, ask.version, tags)
+        headers = (("ETag", rendered.etag), *headers)
+        return (
+            Reply(304, headers=headers) if unchanged else Reply(200, rendered.body, headers=headers)
+        )
 
     def _show(
-        self, seat: Caller, version: Version, tags: frozenset[str]
+        self, caller: Caller, version: Version, tags: frozenset[str]
     ) -> tuple[RenderedDocument, bool]:
-        """The page for this machine, noted as seen by it; and whether it has it already."""
-        board = seat.board
-        page = board.page(version)
-        unchanged = tag_matches(tags, page.etag)
-        self._witness(
-            seat.name, seat.group, version.name, board.incarnation, page.events, self.now()
+        """Return the document, recorded as seen by this caller, and whether the caller has it."""
+        document = caller.document
+        rendered = document.render(version)
+        unchanged = tag_matches(tags, rendered.etag)
+        self._record_poll(
+            caller.name,
+            caller.group,
+            version.name,
+            document.incarnation,
+            rendered.events,
+            self.now(),
         )
         self.counts.polls[ROWS[version.name] + unchanged] += 1
-        return page, unchanged
+        return rendered, unchanged
 
-    async def _approval(self, seat: Caller, scope: Scope, receive: Receive) -> Reply:
-        body = await self._body(seat, scope, receive)
+    async def _approval(self, caller: Caller, scope: Scope, receive: Receive) -> Reply:
+        body = await self._body(caller, scope, receive)
         if isinstance(body, Problem):
             return refused(body)
         ids = requests.read_approval(body)
         if isinstance(ids, Problem):
             return refused(ids)
-        if not await self._upstream.approve(seat.name, seat.group, ids):
+        if not await self._upstream.approve(caller.name, caller.group, ids):
             return refused(errors.UNKNOWN_EVENT)
         return Reply(200)
 
-    async def _body(self, seat: Caller, scope: Scope, receive: Receive) -> bytes | Problem:
-        """The whole body, or why it is not taken. Never more of it than is allowed.
+    async def _body(self, caller: Caller, scope: Scope, receive: Receive) -> bytes | Problem:
+        """Read the whole body, never more than is allowed, or return why it is refused.
 
-        Whoever keeps us waiting too long is noticed by the sweep, which sends an empty message.
+        The sweep wakes `receive` with an empty message when the caller is too slow.
         """
         too_late = guard.monotonic() + self.limits.body_timeout
         for name, value in scope["headers"]:
             if name == b"content-length" and int(value) > self.limits.max_body:
-                self.counts.hit("max_body", seat.name)
+                self.counts.hit("max_body", caller.name)
                 return errors.TOO_LARGE
         body = bytearray()
         while True:
@@ -261,10 +273,10 @@ class MetadataApp:
                 raise Gone
             body += message.get("body", b"")
             if len(body) > self.limits.max_body:
-                self.counts.hit("max_body", seat.name)
+                self.counts.hit("max_body", caller.name)
                 return errors.TOO_LARGE
             if not message.get("more_body", False):
                 return bytes(body)
             if guard.monotonic() > too_late:
-                self.counts.hit("body_timeout", seat.name)
+                self.counts.hit("body_timeout", caller.name)
                 return errors.TOO_SLOW

@@ -1,5 +1,5 @@
-"""Seats: who asks. On a fleet a machine is known by its source address; on a developer's machine,
-where every guest has the same, by the address it asks."""
+"""Which machine a request comes from. On a fleet that is known by the source address; on a
+developer's machine, where every guest has the same one, by the address that is asked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Identity(enum.Enum):
 class Caller(Guest, frozen=True):
     """The machine that a request comes from."""
 
-    board: GroupDocument  # its group's
+    document: GroupDocument  # of its group
 
 
 class Callers:
@@ -28,53 +28,53 @@ class Callers:
         self.by_source = identity is Identity.SOURCE
         self._default = default
         self._by_address: dict[str, Caller] = {}
-        self._living: dict[str, Caller] = {}  # of those, who is not gone
+        self._present: dict[str, Caller] = {}  # of those, the machines that are not gone
         self.at: Callable[[str], Caller | None] = (
-            self._living.get if self.by_source else self._there_or_anybody
+            self._present.get if self.by_source else self._at_or_default
         )
-        self._anybody: Caller | None = None  # who is meant by an address that is nobody's
+        self._default_caller: Caller | None = None  # of an address that no machine has
         self._of_group: dict[str, tuple[GroupNews, tuple[Caller, ...]]] = {}
 
-    def told(self, news: GroupNews, board: GroupDocument) -> None:
+    def update(self, news: GroupNews, document: GroupDocument) -> None:
         group = news.view.name
         known, before = self._of_group.get(group, (None, ()))
         if known and known.machines is news.machines and known.place is news.place:
             return
-        seats = tuple(
-            Caller(machine.name, group, machine, news.place, board) for machine in news.machines
+        callers = tuple(
+            Caller(machine.name, group, machine, news.place, document) for machine in news.machines
         )
-        for seat in before:
-            if self._anybody is seat:
-                self._anybody = None
-            for address in seat.machine.addresses:
-                if self._by_address.get(address) is seat:
+        for caller in before:
+            if self._default_caller is caller:
+                self._default_caller = None
+            for address in caller.machine.addresses:
+                if self._by_address.get(address) is caller:
                     del self._by_address[address]
-                    self._living.pop(address, None)
-        self._of_group[group] = news, seats
-        for seat in seats:
-            if seat.name == self._default:
-                self._anybody = seat
-            for address in seat.machine.addresses:
-                self._by_address[address] = seat
-                if seat.machine.gone:
-                    self._living.pop(address, None)
+                    self._present.pop(address, None)
+        self._of_group[group] = news, callers
+        for caller in callers:
+            if caller.name == self._default:
+                self._default_caller = caller
+            for address in caller.machine.addresses:
+                self._by_address[address] = caller
+                if caller.machine.gone:
+                    self._present.pop(address, None)
                 else:
-                    self._living[address] = seat
+                    self._present[address] = caller
 
-    def who(self, source: str, asked: str) -> Caller | None:
-        """The seat of whoever sent this, or None: unknown, or gone."""
+    def find(self, source: str, asked: str) -> Caller | None:
+        """Return the machine that sent a request, or None if it is unknown or gone."""
         return self.at(self.address(source, asked))
 
     def address(self, source: str, asked: str) -> str:
-        """Which of the two says who asks: an IPv4 address as such, also when it arrived on a
-        socket for both families. For `at`, as often as one likes."""
+        """Return the address that identifies the caller, for `at`. An IPv4 address that arrived on
+        a socket for both families is returned as IPv4."""
         return (source if self.by_source else asked).removeprefix("::ffff:")
 
-    def _there_or_anybody(self, address: str) -> Caller | None:
-        seat = self._by_address.get(address) or self._anybody
-        return seat if seat is not None and not seat.machine.gone else None
+    def _at_or_default(self, address: str) -> Caller | None:
+        caller = self._by_address.get(address) or self._default_caller
+        return caller if caller is not None and not caller.machine.gone else None
 
-    def whose(self, address: str, source: str) -> str:
-        """Whose connection this is: a machine's, or that of a source which is none."""
-        seat = self.at(address)
-        return seat.name if seat else f"{STRANGER}{source}"
+    def owner(self, address: str, source: str) -> str:
+        """Return whose connection it is: a machine's name, or a name for a source that is none."""
+        caller = self.at(address)
+        return caller.name if caller else f"{STRANGER}{source}"

@@ -1,7 +1,7 @@
 """Boards: a group's rendered document, one page for each version, made when first asked for.
 
-A page also knows its answers as bytes, but for what stands on every one of them. The empty
-document is the same in every version and for every group, so its pages are shared.
+A rendered also knows its answers as bytes, but for what stands on every one of them. The empty
+document is the same in every version and for every group, so its rendered are shared.
 """
 
 from __future__ import annotations
@@ -15,25 +15,27 @@ from forewarn.wire.document import Document, etag, render
 from forewarn.wire.errors import JSON
 from forewarn.wire.versions import NEWEST, Version
 
-UNCHANGED, CLOSE = 1, 2  # which answer: these or neither
-SHARED_PAGES = 1_024  # empty documents that are kept, one for each incarnation
+UNCHANGED, CLOSE = 1, 2  # flags that select one of the four answers
+SHARED_DOCUMENTS = 1_024  # empty documents that are kept, one for each incarnation
 
 
 class DocumentAnswer:
-    """A page as the answer to a poll: 200 or 304, and whether the connection is closed."""
+    """A rendered as the answer to a poll: 200 or 304, and whether the connection is closed."""
 
     __slots__ = ("after", "before", "lines", "opening")
 
-    def __init__(self, page: RenderedDocument, unchanged: bool, close: bool) -> None:
+    def __init__(self, rendered: RenderedDocument, unchanged: bool, close: bool) -> None:
         status = "304 Not Modified" if unchanged else "200 OK"
         after = "\r\n"
         if not unchanged:
-            after += f"content-type: {JSON}\r\ncontent-length: {len(page.body)}\r\n"
+            after += f"content-type: {JSON}\r\ncontent-length: {len(rendered.body)}\r\n"
         if close:
             after += "connection: close\r\n"
-        self.before = f"HTTP/1.1 {status}\r\netag: {page.etag}\r\n".encode()
-        self.after = f"{after}\r\n".encode() + (b"" if unchanged else page.body)
-        self.lines = self.opening = b""  # the standing lines of this second; all before its id
+        self.before = f"HTTP/1.1 {status}\r\netag: {rendered.etag}\r\n".encode()
+        self.after = f"{after}\r\n".encode() + (b"" if unchanged else rendered.body)
+        self.lines = self.opening = (
+            b""  # the common header lines of this second; all before the request id
+        )
 
 
 class RenderedDocument:
@@ -43,10 +45,10 @@ class RenderedDocument:
         self.body = body
         self.etag = etag(body)
         self.events = events  # the ids it lists
-        self.answers: list[DocumentAnswer | None] = [None] * 4  # as far as they have been asked for
+        self.answers: list[DocumentAnswer | None] = [None] * 4  # as far as requested
 
     def answer(self, which: int) -> DocumentAnswer:
-        """200 or 304, the latter being one more; and two more if the connection is closed."""
+        """Make the answer that the flags UNCHANGED and CLOSE select."""
         answer = self.answers[which] = DocumentAnswer(
             self, bool(which & UNCHANGED), bool(which & CLOSE)
         )
@@ -54,9 +56,9 @@ class RenderedDocument:
 
 
 class GroupDocument:
-    """One group's, for as long as the service runs; `show` replaces all that hangs on it."""
+    """The document of one group, for as long as the service runs. `show` replaces its contents."""
 
-    __slots__ = ("_empty", "enabled", "incarnation", "pages", "view")
+    __slots__ = ("_empty", "enabled", "incarnation", "rendered", "view")
 
     def __init__(self, news: GroupNews, empty: Callable[[int], RenderedDocument]) -> None:
         self._empty = empty
@@ -66,15 +68,15 @@ class GroupDocument:
         self.view = news.view
         self.enabled = news.view.enabled
         self.incarnation = news.view.incarnation
-        self.pages: dict[
+        self.rendered: dict[
             str, RenderedDocument
         ] = {}  # by version, as far as they have been asked for
 
-    def page(self, version: Version) -> RenderedDocument:
-        page = self.pages.get(version.name)
-        if page is None:
-            page = self.pages[version.name] = self._rendered(version)
-        return page
+    def render(self, version: Version) -> RenderedDocument:
+        rendered = self.rendered.get(version.name)
+        if rendered is None:
+            rendered = self.rendered[version.name] = self._rendered(version)
+        return rendered
 
     def _rendered(self, version: Version) -> RenderedDocument:
         if not self.view.events:
@@ -86,19 +88,19 @@ class GroupDocument:
 
 
 class GroupDocuments:
-    """By group. What a board shows is replaced when the group's view changes, and only then."""
+    """The documents by group. One is replaced only when the group's view has changed."""
 
     def __init__(self) -> None:
-        self._boards: dict[str, GroupDocument] = {}
-        self._empty = lru_cache(maxsize=SHARED_PAGES)(_empty)
+        self._documents: dict[str, GroupDocument] = {}
+        self._empty = lru_cache(maxsize=SHARED_DOCUMENTS)(_empty)
 
-    def told(self, news: GroupNews) -> GroupDocument:
-        board = self._boards.get(news.view.name)
-        if board is None:
-            board = self._boards[news.view.name] = GroupDocument(news, self._empty)
-        elif board.view != news.view:
-            board.show(news)
-        return board
+    def update(self, news: GroupNews) -> GroupDocument:
+        document = self._documents.get(news.view.name)
+        if document is None:
+            document = self._documents[news.view.name] = GroupDocument(news, self._empty)
+        elif document.view != news.view:
+            document.show(news)
+        return document
 
 
 def _empty(incarnation: int) -> RenderedDocument:

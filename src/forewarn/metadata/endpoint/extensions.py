@@ -1,8 +1,8 @@
-"""Beside the wire: waiting for another document, and readiness by machine.
+"""Extensions of Azure's protocol: waiting for another document, and readiness by machine.
 
-A caller that waits is nothing but its request, suspended, and a deadline in a set; whatever
-happens to it (its group's board changes, its time is up, the service stops) lets the deadline come
-at once, and it looks for itself how things stand. What is asked and answered is `wire.beside`.
+A caller that waits is a suspended request and a deadline in a set. Whatever happens (its group's
+document changes, its time is up, the service stops) makes the deadline due, and the request then
+finds out what has changed. Requests and answers are parsed and rendered in `wire.extensions`.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from forewarn.wire.errors import Problem
 from forewarn.wire.headers import ANY, parse_tags, tag_matches
 from forewarn.wire.versions import Version
 
-WAKE_SLICE = 64  # callers that wait and are woken before the loop gets its turn
-AT_ONCE = 0.0  # an instant of the loop's time that has long passed
+WAKE_SLICE = 64  # requests that are woken in one iteration of the event loop
+PAST = 0.0  # a time of the event loop that has long passed
 
 Show: TypeAlias = Callable[[Caller, Version, frozenset[str]], tuple[RenderedDocument, bool]]
 
 
 class Waits:
-    """Who waits, by group. They are woken as soon as it changes, but not all in one turn of the
-    loop: each has an answer to write, and others want to be heard meanwhile."""
+    """The waiting requests of each group. They are woken when it changes, but not all in one
+    iteration of the event loop, since each has an answer to write."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, set[asyncio.Timeout]] = {}
@@ -42,15 +42,15 @@ class Waits:
         return len(self._waking) + sum(map(len, self._waiting.values()))
 
     async def until(self, group: str, end: float, receive: Receive) -> bool:
-        """Until the group is said to have changed, or guard time reaches `end`. False if it would
-        be pointless to go on: the caller says that it will say no more."""
+        """Wait until the group has changed, or guard time reaches `end`. Return False if the caller
+        has half-closed the connection, so that waiting longer would be pointless."""
         try:
             async with asyncio.timeout(end - guard.monotonic()) as deadline:
                 self._waiting.setdefault(group, set()).add(deadline)
                 try:
                     message = await receive()
                 finally:
-                    self._forget(group, deadline)
+                    self._remove(group, deadline)
         except TimeoutError:
             return True
         if message["type"] == "http.disconnect":
@@ -71,12 +71,12 @@ class Waits:
     def _wake_some(self) -> None:
         for _ in range(min(WAKE_SLICE, len(self._waking))):
             deadline = self._waking.pop()
-            if not deadline.expired():  # else it is about to look anyway
-                deadline.reschedule(AT_ONCE)
+            if not deadline.expired():  # else it is awake already
+                deadline.reschedule(PAST)
         if self._waking:
             asyncio.get_running_loop().call_soon(self._wake_some)
 
-    def _forget(self, group: str, deadline: asyncio.Timeout) -> None:
+    def _remove(self, group: str, deadline: asyncio.Timeout) -> None:
         self._waking.discard(deadline)
         waiting = self._waiting.get(group)
         if waiting is not None:
@@ -86,75 +86,77 @@ class Waits:
 
 
 class Extensions:
-    """`show` gives a machine its page, and notes that it has seen it."""
+    """`show` returns the document for a caller, and records that the caller has seen it."""
 
-    def __init__(self, upstream: Upstream, seats: Callers, show: Show) -> None:
+    def __init__(self, upstream: Upstream, callers: Callers, show: Show) -> None:
         self._upstream = upstream
-        self._seats = seats
+        self._callers = callers
         self._show = show
-        self._known: dict[str, tuple[object, object]] = {}  # what a group last looked like
+        self._known: dict[str, tuple[object, object]] = {}  # by group: its last view and machines
         self._stopping = False
-        self._patient: Counter[str] = Counter()  # machines that wait, and how many times over
+        self._patient: Counter[str] = Counter()  # by machine: how many of its requests wait
         self.waits = Waits()
 
-    def told(self, news: GroupNews, board: GroupDocument) -> None:
-        """Wake those who wait if they could see a difference: in the document, or because they
-        are no longer there. Not for readiness, or an approval that has to wait."""
+    def update(self, news: GroupNews, document: GroupDocument) -> None:
+        """Wake the waiting requests of a group if its document or its machines have changed, which
+        they have not by readiness, or by an approval that has no effect yet."""
         group = news.view.name
         view, machines = self._known.get(group, (None, None))
-        if view is not board.view or machines is not news.machines:
-            self._known[group] = board.view, news.machines
+        if view is not document.view or machines is not news.machines:
+            self._known[group] = document.view, news.machines
             self.waits.wake(group)
 
     def waits_now(self, machine: str) -> bool:
         return machine in self._patient
 
     def stop(self) -> None:
-        """Nobody waits any longer."""
+        """Wake all waiting requests, and let none wait from now on."""
         if not self._stopping:
             self._stopping = True
             self.waits.wake_all()
 
     async def wait(
-        self, seat: Caller, ask: extensions.Wait, scope: Scope, receive: Receive
+        self, caller: Caller, ask: extensions.Wait, scope: Scope, receive: Receive
     ) -> Reply:
-        """The document as soon as it is none that the caller knows; 304 when its time is up."""
+        """Answer once the document is not one that the caller has; with 304 when its time is up."""
         end = guard.monotonic() + ask.timeout
         tags, patient, begun = ask.tags, True, False
         while True:
-            found = self._still(seat, scope)
-            if found is None:
+            current = self._current(caller, scope)
+            if current is None:
                 return refused(errors.NOT_FOUND)
-            seat = found
-            if not seat.board.enabled:
-                await self._upstream.enable(seat.group)
+            caller = current
+            if not caller.document.enabled:
+                await self._upstream.enable(caller.group)
                 continue
-            page = seat.board.page(ask.version)
-            if ANY in tags:  # whatever it is, it knows it
-                tags = parse_tags(page.etag)
-            changed = not tag_matches(tags, page.etag)
+            rendered = caller.document.render(ask.version)
+            if ANY in tags:  # the caller has whatever there is now
+                tags = parse_tags(rendered.etag)
+            changed = not tag_matches(tags, rendered.etag)
             if changed or guard.monotonic() >= end or not patient or HALF_CLOSED in scope:
-                return self._answer(seat, ask.version, tags)
+                return self._answer(caller, ask.version, tags)
             if self._stopping:
                 return refused(errors.STOPPING)
-            with self._waiting(seat.name):
+            with self._waiting(caller.name):
                 if not begun:
                     begun = True
-                    self._sign_of_life(seat, ask.version, page)
-                patient = await self.waits.until(seat.group, end, receive)
+                    self._sign_of_life(caller, ask.version, rendered)
+                patient = await self.waits.until(caller.group, end, receive)
 
-    async def prepare(self, seat: Caller, ask: extensions.PutReadiness, body: bytes) -> Reply:
-        word = to_wire.read_readiness(body)
-        if isinstance(word, Problem):
-            return refused(word)
-        say = self._upstream.prepare(seat.name, seat.group, ask.event, word.ready, word.note)
+    async def prepare(self, caller: Caller, ask: extensions.PutReadiness, body: bytes) -> Reply:
+        report = to_wire.read_readiness(body)
+        if isinstance(report, Problem):
+            return refused(report)
+        say = self._upstream.prepare(
+            caller.name, caller.group, ask.event, report.ready, report.note
+        )
         try:
-            return _told_of(await say)
+            return _readiness_reply(await say)
         except TooOften:
             return refused(to_wire.changed_too_often())
 
-    async def readiness(self, seat: Caller, ask: extensions.GetReadiness) -> Reply:
-        return _told_of(await self._upstream.prepared(seat.group, ask.event))
+    async def readiness(self, caller: Caller, ask: extensions.GetReadiness) -> Reply:
+        return _readiness_reply(await self._upstream.prepared(caller.group, ask.event))
 
     @contextmanager
     def _waiting(self, machine: str) -> Iterator[None]:
@@ -166,30 +168,32 @@ class Extensions:
             if not self._patient[machine]:
                 del self._patient[machine]
 
-    def _still(self, seat: Caller, scope: Scope) -> Caller | None:
-        """Where the machine is by now, if it is still there and nobody else has its address."""
+    def _current(self, caller: Caller, scope: Scope) -> Caller | None:
+        """Return the caller as it is now, or None if its machine is gone or has another address."""
         source, asked = scope.get("client") or ("", 0), scope.get("server") or ("", 0)
-        found = self._seats.who(source[0], asked[0])
-        return found if found is not None and found.name == seat.name else None
+        current = self._callers.find(source[0], asked[0])
+        return current if current is not None and current.name == caller.name else None
 
-    def _answer(self, seat: Caller, version: Version, tags: frozenset[str]) -> Reply:
-        page, unchanged = self._show(seat, version, tags)
-        headers = (("ETag", page.etag),)
-        return Reply(304, headers=headers) if unchanged else Reply(200, page.body, headers=headers)
+    def _answer(self, caller: Caller, version: Version, tags: frozenset[str]) -> Reply:
+        rendered, unchanged = self._show(caller, version, tags)
+        headers = (("ETag", rendered.etag),)
+        return (
+            Reply(304, headers=headers) if unchanged else Reply(200, rendered.body, headers=headers)
+        )
 
-    def _sign_of_life(self, seat: Caller, version: Version, page: RenderedDocument) -> None:
-        """It has this page; it is answered, and counted as answered, only later."""
-        self._upstream.witness(
-            seat.name,
-            seat.group,
+    def _sign_of_life(self, caller: Caller, version: Version, rendered: RenderedDocument) -> None:
+        """Record that the caller has this document; the answer is counted only when it is sent."""
+        self._upstream.record_poll(
+            caller.name,
+            caller.group,
             version.name,
-            seat.board.incarnation,
-            page.events,
+            caller.document.incarnation,
+            rendered.events,
             self._upstream.now(),
         )
 
 
-def _told_of(prepared: Prepared | None) -> Reply:
+def _readiness_reply(prepared: Prepared | None) -> Reply:
     if prepared is None:
         return refused(errors.NOT_FOUND)
     return Reply(200, extensions.render(to_wire.readiness(prepared.event, prepared.alive)))

@@ -1,4 +1,4 @@
-"""A fair queue for the work on requests that do not take the short way.
+"""A fair queue for the work on requests that take the slow path.
 
 Each iteration of the event loop does a limited amount of work here, so that ordinary polls are
 answered in between. Callers are served round robin, and the jobs of one caller in order. The cost

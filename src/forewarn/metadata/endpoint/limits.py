@@ -1,5 +1,5 @@
-"""What a caller may use up: the size of a head and a body, the time to send them, connections
-and, if wanted, a rate. All in guard time, and every time that one of them is reached is counted.
+"""What a caller may use: sizes of head and body, the time to send them, connections, buffers and,
+optionally, a rate of requests. All times are guard time.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import msgspec
 from forewarn.support import guard
 
 OPEN_FILES = "open_files"  # the system's own limit, counted among ours
-STRANGER = "at "  # what the name of a caller begins with that is no machine
+STRANGER = "at "  # prefix of the name of a caller that is no machine
 MAX_REFUSED = 64  # refused connections that are being closed slowly at a time
 MAX_REFUSED_PER_MACHINE = 4
-STRANGERS = 8  # one in so many connections, at most, is held for all of them together
+STRANGERS = 8  # at most one in so many connections is held for all strangers together
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,19 +32,19 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_connections: int = 16_384  # of all machines together
     max_buffered_per_machine: int = 512 * 1024  # bytes of unfinished requests and unsent answers
     max_buffered: int = 32 * 1024 * 1024  # of all machines together
-    throttle: int = 0  # requests per machine and second; 0: as many as one likes
+    throttle: int = 0  # requests per machine and second; 0: unlimited
 
 
-class Admission(enum.Enum):
-    """Is there room for one more connection?"""
+class ConnectionAdmission(enum.Enum):
+    """Whether one more connection is admitted, or which limit it would exceed."""
 
-    ENOUGH = "enough"
-    NONE_FOR_THE_MACHINE = "max_connections_per_machine"
-    NONE_AT_ALL = "max_connections"
+    ADMITTED = "admitted"
+    MACHINE_FULL = "max_connections_per_machine"
+    ALL_FULL = "max_connections"
 
 
 class ConnectionLimits:
-    """Who is connected, and how often. A caller that is no machine is known by its address."""
+    """Open connections by caller. A caller that is no machine is known by its address."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -53,14 +53,14 @@ class ConnectionLimits:
         self._strangers = 0
         self._refused: Counter[str] = Counter()
 
-    def room(self, who: str) -> Admission:
+    def admission(self, who: str) -> ConnectionAdmission:
         most = self.limits.max_connections
         share = max(1, most // STRANGERS)
         if self.total >= most or (_stranger(who) and self._strangers >= share):
-            return Admission.NONE_AT_ALL
+            return ConnectionAdmission.ALL_FULL
         if self._held.get(who, 0) >= self.limits.max_connections_per_machine:
-            return Admission.NONE_FOR_THE_MACHINE
-        return Admission.ENOUGH
+            return ConnectionAdmission.MACHINE_FULL
+        return ConnectionAdmission.ADMITTED
 
     def refuse(self, who: str) -> bool:
         """Return whether a refused connection may be closed slowly, so that the refusal arrives."""
@@ -69,7 +69,7 @@ class ConnectionLimits:
         self._refused[who] += 1
         return True
 
-    def forget(self, who: str) -> None:
+    def refused_closed(self, who: str) -> None:
         """Count a refused connection as closed."""
         self._refused[who] -= 1
         if not self._refused[who]:
@@ -131,7 +131,7 @@ class BufferLimits:
         """Call `resume` once when the caller may be below its limit again."""
         self._waiting.setdefault(caller, {})[resume] = None
 
-    def forget(self, caller: str, resume: Callable[[], None]) -> None:
+    def cancel_wait(self, caller: str, resume: Callable[[], None]) -> None:
         """Cancel a `wait`."""
         waiting = self._waiting.get(caller)
         if waiting is not None:
@@ -177,7 +177,7 @@ def _stranger(who: str) -> bool:
 
 
 class RateLimits:
-    """One bucket per machine, filled at the rate it may ask."""
+    """A token bucket for each machine."""
 
     def __init__(self, per_second: int) -> None:
         self.per_second = per_second

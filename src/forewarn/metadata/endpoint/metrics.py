@@ -89,12 +89,12 @@ class EndpointCounts:
             ),
             counter(
                 "forewarn_front_answers",
-                "Polls that were answered the short way",
+                "Polls that were answered on the fast path",
                 {(): front.answered if front else 0},
             ),
             counter(
                 "forewarn_front_handovers",
-                "Connections that were handed to the long way",
+                "Connections that were handed over to the slow path",
                 {(): front.handed_over if front else 0},
             ),
         ]

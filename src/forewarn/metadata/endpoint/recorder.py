@@ -18,53 +18,53 @@ class Recorder:
     def __init__(
         self,
         app: ASGIApp,
-        seats: Callers,
+        callers: Callers,
         upstream: Upstream,
         trace: EventTrace,
     ) -> None:
         self._app = app
-        self._seats = seats
+        self._callers = callers
         self._upstream = upstream
         self._trace = trace
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         asked, real_asked = self._upstream.now().at, guard.monotonic()
         source, server = scope.get("client") or ("", 0), scope.get("server") or ("", 0)
-        seat = self._seats.who(source[0], server[0])
-        heard, said = bytearray(), bytearray()
+        caller = self._callers.find(source[0], server[0])
+        request_body, response_body = bytearray(), bytearray()
         start: MutableMapping[str, Any] = {"status": None, "headers": []}
 
-        async def listen() -> MutableMapping[str, Any]:
+        async def receive_recorded() -> MutableMapping[str, Any]:
             message = await receive()
-            heard.extend(message.get("body", b""))
+            request_body.extend(message.get("body", b""))
             return message
 
-        async def speak(message: MutableMapping[str, Any]) -> None:
+        async def send_recorded(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 start.update(message)
-            said.extend(message.get("body", b""))
+            response_body.extend(message.get("body", b""))
             await send(message)
 
         try:
-            await self._app(scope, listen, speak)
+            await self._app(scope, receive_recorded, send_recorded)
         finally:
-            spoiled = {"fault": scope[FAULT]} if FAULT in scope else {}
+            fault = {"fault": scope[FAULT]} if FAULT in scope else {}
             self._trace.write(
                 "exchange",
                 self._upstream.now().at,
                 asked=asked / 1e6,
                 real=guard.monotonic(),
                 real_asked=real_asked,
-                machine=seat.name if seat else None,
+                machine=caller.name if caller else None,
                 **{"from": source[0]},
                 method=scope["method"],
                 target=_target(scope),
                 headers=_texts(scope["headers"]),
                 status=start["status"],
                 answer_headers=_texts(start["headers"]),
-                **_content("body", heard),
-                **_content("answer", said),
-                **spoiled,
+                **_content("body", request_body),
+                **_content("answer", response_body),
+                **fault,
             )
 
 

@@ -1,4 +1,4 @@
-"""What the endpoint says to one request, and the shapes in which ASGI asks and is told."""
+"""The answer to one request, and the types and scope keys of the ASGI applications here."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-HANG_UP = (("Connection", "close"),)
-HALF_CLOSED = "forewarn.half_closed"  # in a request's scope: the caller will say no more
-CUT = "forewarn.cut"  # what hangs up in the middle of an answer: `cut(hard)`
-FAULT = "forewarn.fault"  # the kind of fault that the answer was spoiled with
-IN_PROCESS = "forewarn.in_process"  # there is no socket, and nobody who could give up
-UNWOUND = "forewarn.unwound"  # whoever asked in process waited for a clock that nobody wound
+CONNECTION_CLOSE = (("Connection", "close"),)
+HALF_CLOSED = "forewarn.half_closed"  # in the scope: the caller will send no more
+CUT = "forewarn.cut"  # in the scope: `cut(hard)` closes the connection in the middle of an answer
+FAULT = "forewarn.fault"  # in the scope: the kind of fault that was injected into the answer
+IN_PROCESS = (
+    "forewarn.in_process"  # in the scope: there is no socket, and no caller that could hang up
+)
+UNWOUND = (
+    "forewarn.unwound"  # in the scope: the answer was delayed by a clock that was not advanced
+)
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -30,7 +34,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class Gone(Exception):
-    """The caller hung up; nobody is there to be answered."""
+    """The caller has closed the connection."""
 
 
 def refused(problem: Problem) -> Reply:
@@ -38,5 +42,5 @@ def refused(problem: Problem) -> Reply:
     if problem.allow:
         headers.append(("Allow", problem.allow))
     if problem.close:
-        headers += HANG_UP
+        headers += CONNECTION_CLOSE
     return Reply(problem.status, problem.body, headers=tuple(headers))

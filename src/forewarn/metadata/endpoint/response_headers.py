@@ -1,8 +1,9 @@
-"""What stands on every answer, also on one to a request that could not be read: the date in
-service time, the server's name, an id of its own. And answers as bytes, in uvicorn's spelling.
+"""The headers of every answer, even to a request that could not be parsed: the date in service
+time, the server's name, and a request id.
 
-An id must be fresh, not unguessable: a random part that is this process's own, and a count. The
-last digits of the count come from a table, since making them is a good part of a poll's cost.
+A request id must be unique, not unguessable: it is a random prefix of this process and a counter.
+The last digits of the counter come from a table, since formatting them is a good part of a poll's
+cost.
 """
 
 from __future__ import annotations
@@ -17,44 +18,44 @@ from forewarn.wire.errors import JSON, Problem
 
 SERVER = f"IMDS/{__version__}"
 _LAST_DIGITS = tuple(b"%03x" % n for n in range(0x1000))
-_FIRST_DIGITS = 0x1_000_000_000  # so many before they start over
+_FIRST_DIGITS = 0x1_000_000_000  # values of the first digits of the counter
 
 
 class ResponseHeaders:
     def __init__(self) -> None:
-        made = uuid.uuid4()
-        self._own = str(made)[:-12]
-        self._first = made.int % _FIRST_DIGITS
+        id = uuid.uuid4()
+        self._prefix = str(id)[:-12]
+        self._first = id.int % _FIRST_DIGITS
         self.last_digits: Iterator[bytes] = iter(_LAST_DIGITS)
         self._second = -1
         self._date = ""
-        self.lines = b""  # of every answer in this second, but for its id's last digits
+        self.lines = b""  # of every answer in this second, up to the last digits of its id
 
-    def look(self, at: int) -> None:
-        """It is this instant now."""
+    def refresh(self, at: int) -> None:
+        """Renew the cached header lines when the second has changed."""
         second = at // 1_000_000
         if second != self._second:
             self._second, self._date = second, to_wire.date(at)
             self._write()
 
-    def start_over(self) -> bytes:
-        """There are no more last digits: other first ones, in `lines` too, and the first last."""
+    def renew(self) -> bytes:
+        """Start a new block of ids, when the last digits are used up. Returns the first of them."""
         self._first = (self._first + 1) % _FIRST_DIGITS
         self.last_digits = iter(_LAST_DIGITS)
         self._write()
         return next(self.last_digits)
 
     def headers(self, at: int) -> list[tuple[str, str]]:
-        self.look(at)
-        last = (next(self.last_digits, b"") or self.start_over()).decode()
+        self.refresh(at)
+        last = (next(self.last_digits, b"") or self.renew()).decode()
         return [
             ("Date", self._date),
             ("Server", SERVER),
-            ("x-ms-request-id", f"{self._own}{self._first:09x}{last}"),
+            ("x-ms-request-id", f"{self._prefix}{self._first:09x}{last}"),
         ]
 
     def refusal(self, problem: Problem, at: int) -> bytes:
-        """A whole answer after which the connection is closed."""
+        """Return a whole answer, after which the connection is closed."""
         status = HTTPStatus(problem.status)
         head = [
             *self.headers(at),
@@ -68,5 +69,5 @@ class ResponseHeaders:
     def _write(self) -> None:
         self.lines = (
             f"date: {self._date}\r\nserver: {SERVER}\r\n"
-            f"x-ms-request-id: {self._own}{self._first:09x}"
+            f"x-ms-request-id: {self._prefix}{self._first:09x}"
         ).encode()

@@ -1,4 +1,4 @@
-"""From what the core knows to what the wire says. The only file that knows both."""
+"""From values of the core to those of the wire. The only module that knows both."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from forewarn.wire.instance import Facts, host_name_of
 from forewarn.wire.times import rfc1123
 from forewarn.wire.versions import Version
 
-VM_SIZE = "Standard_D2s_v5"  # some clients will not believe a machine without one
+VM_SIZE = "Standard_D2s_v5"  # some clients reject a machine without one
 
 
 def document(group: GroupView, version: Version) -> wire.Document:
@@ -84,12 +84,13 @@ def _facts(machine: Machine, group: str, place: Place) -> Facts:
 
 
 def readiness(event: Event, alive: Collection[str]) -> extensions.Readiness:
-    """Who has said to be ready, and on whom of those it is about one is still waiting."""
-    ready = {said.machine for said in event.ready}
+    """Return which machines are ready for an event, and which of its machines are not yet."""
+    ready = {change.machine for change in event.ready}
     return extensions.Readiness(
         event.id,
         tuple(
-            extensions.ReadyMachine(said.machine, date(said.at), said.note) for said in event.ready
+            extensions.ReadyMachine(change.machine, date(change.at), change.note)
+            for change in event.ready
         ),
         tuple(name for name in event.resources if name in alive and name not in ready),
     )

@@ -1,8 +1,8 @@
-"""Holding an answer back on purpose: until so much time has passed, or its caller has gone.
+"""Answers that are delayed on purpose, until some time has passed or the caller has gone.
 
-Time is the service's: whoever winds a virtual clock past the end lets the answer go, and has it
-by the time that the winding is done. It is never held for longer than that in real time either,
-and in process, where whoever asks may be the one who winds, only for MAX_UNWOUND.
+The time is the service's: advancing a virtual clock past the end releases the answer, before the
+advance is complete. It is never delayed for longer than that in real time either, and in process,
+where the caller may be the one that advances the clock, only for MAX_UNWOUND.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from forewarn.service.engine.ledger import Ledger
 from forewarn.service.engine.scheduler import Scheduler
 from forewarn.support.text import SECOND
 
-MAX_UNWOUND = 10.0  # real seconds that somebody in process waits for a clock that nobody winds
-AT_ONCE = 0.0  # an instant of the loop's time that has long passed
+MAX_UNWOUND = 10.0  # real seconds that a caller in process waits for a clock that is not advanced
+PAST = 0.0  # a time of the event loop that has long passed
 
 
 class DelayedAnswers:
@@ -36,19 +36,19 @@ class DelayedAnswers:
 
     @asynccontextmanager
     async def until(self, seconds: float, scope: Scope, receive: Receive) -> AsyncIterator[None]:
-        """Waits, and then lets what is inside be done. Raises Gone if the caller hangs up, or
-        says that it will say no more, which looks the same."""
-        name, taken = f"held/{next(self._names)}", False
+        """Wait, and then run the block. Raises Gone if the caller closes or half-closes the
+        connection."""
+        name, taken = f"delayed answer {next(self._names)}", False
         alone = IN_PROCESS in scope and isinstance(self._clock, VirtualClock)
         real = min(seconds, MAX_UNWOUND) if alone else seconds
 
-        async def let_go() -> None:
+        async def release() -> None:
             nonlocal taken
             if deadline.expired():
-                return  # it has gone by real time already
+                return  # it was released by real time already
             taken = True
-            self._ledger.take("an answer that was held back")
-            deadline.reschedule(AT_ONCE)
+            self._ledger.take("a delayed answer")
+            deadline.reschedule(PAST)
 
         try:
             try:
@@ -56,7 +56,7 @@ class DelayedAnswers:
                     self._held.add(deadline)
                     if isinstance(self._clock, VirtualClock):
                         at = self._clock.at + round(seconds * SECOND)
-                        self._scheduler.alarm(name, at, let_go)
+                        self._scheduler.alarm(name, at, release)
                     while (await receive())["type"] != "http.disconnect":
                         if HALF_CLOSED in scope:
                             break
@@ -68,13 +68,13 @@ class DelayedAnswers:
                 yield
         finally:
             self._held.discard(deadline)
-            self._scheduler.alarm(name, None, let_go)
+            self._scheduler.alarm(name, None, release)
             if taken:
-                self._ledger.release("an answer that was held back")
+                self._ledger.release("a delayed answer")
 
     def end(self) -> None:
-        """The service stops: nobody is held any longer."""
+        """Release every answer, because the service stops."""
         self._ended = True
         for deadline in self._held:
             if not deadline.expired():
-                deadline.reschedule(AT_ONCE)
+                deadline.reschedule(PAST)

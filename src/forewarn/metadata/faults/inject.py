@@ -1,9 +1,9 @@
-"""Answers that go wrong on purpose: between what records them and the endpoint.
+"""Answers that go wrong on purpose. Stands between the recorder and the endpoint.
 
 Asks `service/faults/registry.py` about every request for the document, a long-poll too, and every
-approval whose head is well formed; all others pass. A caller that got a spoiled document has not
-seen it: nothing is noted but, where it was answered 200, a sign of life. What is spoiled is marked
-for whoever records.
+approval whose head is well formed; all others pass. A caller that got a corrupted document has not
+seen it: nothing is recorded but, where it was answered 200, a sign of life. The scope of the answer
+names the fault, for the recorder.
 """
 
 from __future__ import annotations
@@ -34,59 +34,59 @@ from forewarn.wire import errors, extensions, fault_bodies, requests
 
 Asked: TypeAlias = requests.GetDocument | extensions.Wait | requests.PostApproval
 
-KEEP = frozenset({Kind.SLOW, Kind.INCARNATION})  # what is answered in the end is in order
+KEEP = frozenset({Kind.SLOW, Kind.INCARNATION})  # the answer itself is correct
 
 
 class FaultInjection:
     def __init__(
-        self, app: MetadataApp, faults: Faults, event_faults: EventFaults, holding: DelayedAnswers
+        self, app: MetadataApp, faults: Faults, event_faults: EventFaults, delayed: DelayedAnswers
     ) -> None:
         self._app = app
         self._faults = faults
         self._event_faults = event_faults
-        self._holding = holding
+        self._delayed = delayed
         faults.on_change(self._detour)
 
     def _detour(self) -> None:
-        """Whoever a fault may meet takes the long way, which comes by here."""
+        """Send machines that a fault may affect to the slow path, which passes through here."""
         self._app.detours = self._faults.detours(self._event_faults.watched)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not self._faults.meets_requests:
             await self._app(scope, receive, send)
             return
-        seat = _seat(self._app.seats, scope)
+        caller = _caller(self._app.callers, scope)
         ask = requests.read_request(
             scope["method"], scope["path"], scope["query_string"], scope["headers"]
         )
-        if seat is None or not isinstance(ask, Asked):
+        if caller is None or not isinstance(ask, Asked):
             await self._app(scope, receive, send)
             return
-        fault = self._fault(seat, ask)
+        fault = self._fault(caller, ask)
         if fault is None:
             await self._app(scope, receive, send)
             return
         try:
-            await self._meet(fault, seat, ask, scope, receive, send)
+            await self._inject(fault, caller, ask, scope, receive, send)
         except Gone:
             _cut(scope)
 
-    def _fault(self, seat: Caller, ask: Asked) -> Fault | None:
+    def _fault(self, caller: Caller, ask: Asked) -> Fault | None:
         def suits(kind: Kind) -> bool:
-            """Is there something in the answer that could be spoiled so?"""
+            """Return whether the answer contains what this fault corrupts."""
             if kind is Kind.INCARNATION:
-                return seat.board.enabled
+                return caller.document.enabled
             if kind is Kind.CONTROL_CHARACTERS:
-                return seat.board.enabled and bool(seat.board.page(ask.version).events)
+                return caller.document.enabled and bool(caller.document.render(ask.version).events)
             return True
 
         method = "POST" if isinstance(ask, requests.PostApproval) else "GET"
-        return self._faults.for_request(seat.name, seat.group, method, suits)
+        return self._faults.for_request(caller.name, caller.group, method, suits)
 
-    async def _meet(
+    async def _inject(
         self,
         fault: Fault,
-        seat: Caller,
+        caller: Caller,
         ask: Asked,
         scope: Scope,
         receive: Receive,
@@ -96,25 +96,25 @@ class FaultInjection:
         if fault.kind not in KEEP:
             scope[FAULT] = fault.kind.value
         if fault.kind is Kind.INCARNATION:
-            await self._event_faults.start_over(fault, seat.group)
+            await self._event_faults.start_over(fault, caller.group)
             await self._app(scope, receive, send)
         elif fault.kind is Kind.SLOW and isinstance(ask, requests.GetDocument):
-            async with self._holding.until(fault.seconds or 0, scope, receive):
+            async with self._delayed.until(fault.seconds or 0, scope, receive):
                 await self._app(scope, receive, send)
         elif fault.kind is Kind.SLOW:
             answer = await self._carried_out(scope, receive)
-            async with self._holding.until(fault.seconds or 0, scope, receive):
+            async with self._delayed.until(fault.seconds or 0, scope, receive):
                 for message in answer:
                     await send(message)
         elif asks:
-            await self._spoil(fault, seat, ask, scope, receive, send)
+            await self._corrupt(fault, caller, ask, scope, receive, send)
         else:
             if fault.takes_effect:
                 await self._carried_out(scope, receive)
             await self._refuse(fault, scope, receive, send)
 
     async def _carried_out(self, scope: Scope, receive: Receive) -> list[MutableMapping[str, Any]]:
-        """What is asked for is done; what there is to say to it is kept back."""
+        """Carry out the request, and return the answer instead of sending it."""
         answer: list[MutableMapping[str, Any]] = []
 
         async def keep(message: MutableMapping[str, Any]) -> None:
@@ -123,24 +123,24 @@ class FaultInjection:
         await self._app(scope, receive, keep)
         return answer
 
-    async def _spoil(
+    async def _corrupt(
         self,
         fault: Fault,
-        seat: Caller,
+        caller: Caller,
         ask: Asked,
         scope: Scope,
         receive: Receive,
         send: Send,
     ) -> None:
-        """A GET, with an answer that is not what it should be."""
+        """Answer a GET with something else than it should get."""
         if fault.kind in (Kind.THROTTLED, Kind.GONE, Kind.ERROR, Kind.RESET):
-            if fault.kind is Kind.THROTTLED and seat.board.enabled:
-                self._app.alive(seat)
+            if fault.kind is Kind.THROTTLED and caller.document.enabled:
+                self._app.sign_of_life(caller)
             await self._refuse(fault, scope, receive, send)
             return
         try:
-            body = await self._app.unseen(seat, ask.version)
-        except NotDurable:  # there is no document to be spoiled: say so
+            body = await self._app.document_body(caller, ask.version)
+        except NotDurable:  # there is no document: answer with that error
             del scope[FAULT]
             await self._app(scope, receive, send)
             return
@@ -150,8 +150,8 @@ class FaultInjection:
             case Kind.NO_EVENTS:
                 await self._answer(send, Reply(200, fault_bodies.without_events(body)))
             case Kind.PLAIN:
-                said = body if fault.body is None else fault.body.encode()
-                await self._answer(send, Reply(200, said, fault_bodies.PLAIN))
+                text = body if fault.body is None else fault.body.encode()
+                await self._answer(send, Reply(200, text, fault_bodies.PLAIN))
             case Kind.CONTROL_CHARACTERS:
                 await self._answer(send, Reply(200, fault_bodies.with_control_characters(body)))
             case Kind.TRUNCATED:
@@ -162,7 +162,7 @@ class FaultInjection:
                 await self._stall(fault, scope, receive)
 
     async def _refuse(self, fault: Fault, scope: Scope, receive: Receive, send: Send) -> None:
-        """Without a document: an error, or no answer at all."""
+        """Answer with an error, or not at all."""
         match fault.kind:
             case Kind.THROTTLED:
                 await self._answer(send, Reply(429, errors.THROTTLED.body))
@@ -173,15 +173,15 @@ class FaultInjection:
             case Kind.RESET:
                 _cut(scope, hard=True)
             case _:
-                said = fault_bodies.ERROR if fault.body is None else fault.body.encode()
-                await self._answer(send, Reply(fault.status or 500, said))
+                body = fault_bodies.ERROR if fault.body is None else fault.body.encode()
+                await self._answer(send, Reply(fault.status or 500, body))
 
     async def _stall(self, fault: Fault, scope: Scope, receive: Receive) -> None:
-        """Nothing more, until the caller gives up or the time is over. In process nobody gives
-        up, so it is as if that had happened."""
+        """Send nothing until the caller gives up or the time is over, and close. In process, where
+        no caller gives up, close at once."""
         if IN_PROCESS not in scope:
             seconds = MAX_HELD if fault.seconds is None else fault.seconds
-            async with self._holding.until(seconds, scope, receive):
+            async with self._delayed.until(seconds, scope, receive):
                 pass
         _cut(scope)
 
@@ -192,15 +192,15 @@ class FaultInjection:
         await send({"type": "http.response.body", "body": body, "more_body": half})
 
 
-class ConnectionDrop:
-    """Outside of all the others: what a machine has been shown may be gone when it looks again,
-    but not before its answer was recorded."""
+class DisappearingEvents:
+    """Makes events that a machine was shown disappear, as faults want it, after the answer that
+    showed them was recorded. The outermost application."""
 
     def __init__(
-        self, app: ASGIApp, seats: Callers, faults: Faults, event_faults: EventFaults
+        self, app: ASGIApp, callers: Callers, faults: Faults, event_faults: EventFaults
     ) -> None:
         self._app = app
-        self._seats = seats
+        self._callers = callers
         self._faults = faults
         self._event_faults = event_faults
 
@@ -208,15 +208,15 @@ class ConnectionDrop:
         await self._app(scope, receive, send)
         if not self._event_faults.watched:
             return
-        seat = _seat(self._seats, scope)
-        if seat is not None and await self._event_faults.shown(seat.name, seat.group):
+        caller = _caller(self._callers, scope)
+        if caller is not None and await self._event_faults.shown(caller.name, caller.group):
             self._faults.look_again()
 
 
-def _seat(seats: Callers, scope: Scope) -> Caller | None:
-    return seats.who((scope.get("client") or ("", 0))[0], (scope.get("server") or ("", 0))[0])
+def _caller(callers: Callers, scope: Scope) -> Caller | None:
+    return callers.find((scope.get("client") or ("", 0))[0], (scope.get("server") or ("", 0))[0])
 
 
 def _cut(scope: Scope, hard: bool = False) -> None:
-    """Hang up, whatever has been said; if hard, as one who has fallen over."""
+    """Close the connection, whatever was sent; if `hard`, with a reset."""
     scope[CUT](hard)

@@ -29,7 +29,7 @@ _failed = LogThrottle()
 class Connection(Protocol):
     """What an exchange needs from its connection."""
 
-    def go_on(self) -> None: ...
+    def proceed(self) -> None: ...
 
     def has_whole_body(self) -> bool: ...
 
@@ -102,7 +102,7 @@ class Exchange:
                 self._connection.write(CONTINUE)
             self.wants_body = True
             if self._body_given or not self._connection.has_whole_body():
-                self._connection.go_on()
+                self._connection.proceed()
                 await self._news.wait()
             self._news.clear()
         if self.disconnected or self.complete:

@@ -1,11 +1,11 @@
-"""Front: the first to meet a caller, and the only one that an ordinary poller ever meets.
+"""Front: the fast path for polls, which is all that an ordinary client ever uses.
 
-It accepts connections itself, reads what has come, and answers if that is exactly one whole poll
-whose answer is at hand: before there is a transport, a task or a parser for the connection. All
-its connections hang on one epoll, which the loop watches as if it were one file. The first chunk
-that is anything else is handed, with its connection, to the long way, for good.
+It accepts connections itself, reads what has arrived, and answers if that is exactly one whole poll
+whose answer is available: without a transport, a task or a parser for the connection. All its
+connections are in one epoll set, which the event loop watches as if it were one file. The first
+chunk that is anything else is handed over to the slow path, for good, with its connection.
 
-So Front never has half a request or half an answer: between two chunks a connection owes nothing.
+So Front never holds half a request or half an answer: between two chunks nothing is pending.
 """
 
 from __future__ import annotations
@@ -19,37 +19,38 @@ from collections.abc import Callable, Iterator, Sequence
 from os import read, write
 
 from forewarn.metadata.endpoint.app import MetadataApp
-from forewarn.metadata.endpoint.limits import OPEN_FILES, Admission, Limits, share_of
-from forewarn.metadata.http.known_polls import ALLOWED, MAX_PLAN, known, learn
+from forewarn.metadata.endpoint.limits import OPEN_FILES, ConnectionAdmission, Limits, share_of
+from forewarn.metadata.http.known_polls import ALLOWED, MAX_POLL_BYTES, known, learn
 from forewarn.metadata.http.protocol import (
     DISCARD_BYTES,
     DISCARD_SECONDS,
     LINGER,
-    NO_ROOM,
+    REFUSALS,
     MetadataProtocol,
 )
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 
-CHUNK = MAX_PLAN + 1  # bytes that are read at a time: more cannot be a poll that has a plan
-SMALL = 448  # bytes that almost every poll fits into, and that are had without malloc
+CHUNK = MAX_POLL_BYTES + 1  # bytes that are read at a time: more cannot be a known poll
+SMALL = 448  # bytes that almost every poll fits into, and that need no malloc
 MAX_LAST = 2_048  # connections that are still accepted when the service stops
-BATCH = 64  # connections that are looked at before the loop gets its turn
-DEFER_ACCEPT = 1  # seconds for which a connection that says nothing stays with the kernel
+BATCH = 64  # connections that are served in one iteration of the event loop
+DEFER_ACCEPT = 1  # seconds for which the kernel keeps a connection that sends nothing
 DISCARD_SIZE = 64 * 1024  # bytes that are read at a time from a connection whose input is discarded
 HAND_OVER_COST = 100  # of handing over one connection, in units of the fair queue
 POSSIBLE = hasattr(select, "epoll")
 log = logger("forewarn")
-# Told once of what is new, and read to the end: what is left over is longer than a chunk, so
-# that the connection is handed over; or it is the caller's farewell, which is told of as well.
-_NEWS = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET if POSSIBLE else 0
-_SPENT = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+# Edge-triggered: each event is reported once, and the input is read to the end. What is left over
+# is longer than a chunk, so that the connection is handed over, or the end of the input, which is
+# reported as well.
+_EVENTS = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET if POSSIBLE else 0
+_OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 def possible(limits: Limits) -> bool:
-    """Not on every system; and not if there are polls with a plan that are too long."""
-    return POSSIBLE and limits.max_head >= MAX_PLAN and limits.max_head_lines >= len(ALLOWED)
+    """Return whether Front can be used: on this system, and with limits that admit known polls."""
+    return POSSIBLE and limits.max_head >= MAX_POLL_BYTES and limits.max_head_lines >= len(ALLOWED)
 
 
 class _Connection:
@@ -59,9 +60,9 @@ class _Connection:
         self.sock = sock
         self.fd = sock.fileno()
         self.source = source
-        self.address = ""  # which tells who asks: the source, or what was asked
-        self.who = ""  # whose it is, once it is counted
-        self.since = since  # when something was last heard of it
+        self.address = ""  # that identifies the caller
+        self.who = ""  # the caller, once the connection is counted
+        self.since = since  # when something was last read
 
 
 class _Refused:
@@ -77,7 +78,7 @@ class _Refused:
 
 
 class Front:
-    """One of the server's connections, as far as that knows; it stops with them."""
+    """Registered with the server as one of its connections, so that it is shut down with them."""
 
     def __init__(
         self,
@@ -90,9 +91,9 @@ class Front:
         outlived: Callable[[], bool] = lambda: False,
     ) -> None:
         self._app = app
-        self._outlived = outlived  # does somebody else answer on these sockets after us?
-        self._hang_up_at: float | None = None  # while connections are kept for a last word
-        self._seats, self._crowd = app.seats, app.crowd
+        self._outlived = outlived  # will another process answer on these sockets?
+        self._hang_up_at: float | None = None  # while connections are kept for one more request
+        self._callers, self._connection_limits = app.callers, app.connections
         self._protocol = protocol
         self._server_connections = server_connections
         self._tasks = tasks
@@ -102,15 +103,17 @@ class Front:
         self._handing_over = 0
         self._draining = False
         self._failed = LogThrottle()
-        self._exhausted = False  # no more files to be had: nobody is accepted for a while
-        self._look()
+        self._exhausted = (
+            False  # out of file descriptors: no connection is accepted until the next sweep
+        )
+        self._refresh()
         self.answered = 0
         self.handed_over = 0
         self._epoll = select.epoll()
         self._listeners = {listener.fileno(): listener for listener in listeners}
         for fd, listener in self._listeners.items():
             listener.setblocking(False)
-            with contextlib.suppress(OSError):  # it only costs more without
+            with contextlib.suppress(OSError):  # only optimizations
                 listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, DEFER_ACCEPT)
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)
@@ -119,11 +122,11 @@ class Front:
         server_connections.add(self)
 
     def shutdown(self) -> None:
-        """Nobody new; whoever has asked already is answered, and told that the line closes."""
+        """Accept no new connections, answer the requests that were sent, and close."""
         if self._draining:
             return
         self._draining = True
-        self._look()
+        self._refresh()
         if self._outlived():
             self._linger()
             return
@@ -132,8 +135,8 @@ class Front:
         self._hang_up()
 
     def _linger(self) -> None:
-        """Whoever is in line waits for our successor. Whoever polls on a connection that is kept
-        does so soon, and is told then that it closes: hanging up first could cross a poll."""
+        """Leave new connections to our successor. On a connection that is kept the next poll comes
+        soon, and its answer closes the connection: closing it first could cross a poll."""
         for fd in self._listeners:
             self._epoll.unregister(fd)
         self._hang_up_at = self._at + LINGER
@@ -147,17 +150,17 @@ class Front:
         for connection in list(self._connections.values()):
             try:
                 self._take(connection, read(connection.fd, CHUNK))
-            except Exception as error:  # most have said nothing
+            except Exception as error:  # most have sent nothing
                 self._give_up(connection, error)
         for fd in list(self._refused):
-            self._forget(fd)
+            self._close_refused(fd)
         self._epoll.close()
         self._leave_if_done()
 
     def sweep(self, now: float) -> Iterator[None]:
-        """Hang up on whoever has been silent for too long. Yields after each of them."""
+        """Close connections that have been idle for too long. Yields after each of them."""
         if self._hang_up_at is not None and now >= self._hang_up_at:
-            self._look()
+            self._refresh()
             self._hang_up()
         if self._exhausted and not self._draining:
             self._exhausted = False
@@ -165,24 +168,24 @@ class Front:
                 self._epoll.modify(fd, select.EPOLLIN)
         for fd, refused in list(self._refused.items()):
             if now - refused.since > DISCARD_SECONDS:
-                self._forget(fd)
+                self._close_refused(fd)
         silent_since = now - self._app.limits.keep_alive
         for connection in [c for c in self._connections.values() if c.since < silent_since]:
-            # Others had their turn since then: it may have spoken, gone, or been handed over.
+            # Since the last yield it may have been used, closed or handed over.
             if connection.since < silent_since and self._has(connection):
                 self._app.counts.hits["keep_alive"] += 1
                 self._drop(connection)
                 yield
 
-    def _look(self) -> None:
-        """What time it is, for all that is answered in one go."""
+    def _refresh(self) -> None:
+        """Read the time, for everything that is answered in this batch."""
         self._app.refresh()
         self._at = guard.monotonic()
 
     def _ready(self) -> None:
-        """The loop's one call for all who have something to say. A poll like the one before, on
-        a connection that is kept, is answered right here; it is what there is most of."""
-        self._look()
+        """Serve every connection that is ready, when the event loop calls. A known poll on one
+        that is kept, which is the most frequent case, is answered right here."""
+        self._refresh()
         connections, answer_poll, at = self._connections, self._app.answer_poll, self._at
         ready = self._epoll.poll(0, BATCH)
         left = BATCH
@@ -206,10 +209,10 @@ class Front:
                 except OSError:
                     data = b""
                 try:
-                    plan = known(data)
-                    if plan is None or plan.close or self._draining:
+                    known_poll = known(data)
+                    if known_poll is None or known_poll.close or self._draining:
                         self._take(connection, data)
-                    elif (answer := answer_poll(plan, connection.address)) is None:
+                    elif (answer := answer_poll(known_poll, connection.address)) is None:
                         self._hand_over(connection, first=data)
                     else:
                         self.answered += 1
@@ -222,54 +225,54 @@ class Front:
                 except Exception as error:
                     self._give_up(connection, error)
                 if events != select.EPOLLIN and self._has(connection):
-                    self._drop(connection)  # it had said, too, that it would say no more
-            # Where there are several there will be more by now: that saves a turn of the loop.
+                    self._drop(connection)  # the caller will send no more
+            # If there were several, there are probably more by now: this saves an iteration.
             more = left > 0 and len(ready) > 1 and not self._draining
             ready = self._epoll.poll(0, left) if more else []
 
     def _give_up(self, connection: _Connection, error: Exception) -> None:
-        """Whatever is wrong with one caller is no concern of the others in the batch: of what
-        they said nobody is told a second time."""
+        """Close the connection after a failure, so that the others in the batch are still served:
+        their events are not reported a second time."""
         self._drop(connection)
-        self._complain(error, connection.who)
+        self._log_failure(error, connection.who)
 
-    def _complain(self, error: Exception, who: str) -> None:
-        if isinstance(error, OSError):  # that is: it has gone already
+    def _log_failure(self, error: Exception, who: str) -> None:
+        if isinstance(error, OSError):  # the caller has gone already
             return
         if times := self._failed.record():
             log.error("a poll could not be answered", who=who, times=times, exc_info=error)
 
     def _accept(self, listener: socket.socket, most: int) -> int:
-        """Returns how many there were."""
+        """Accept at most `most` connections. Returns how many there were."""
         for n in range(most):
             try:
                 sock, address = listener.accept()
             except BlockingIOError:
                 return n
             except OSError as error:
-                if error.errno in _SPENT:
+                if error.errno in _OUT_OF_RESOURCES:
                     self._exhaust()
                     return n
-                continue  # it has gone already
+                continue  # the caller has gone already
             connection = _Connection(sock, address[0], self._at)
             try:
-                self._meet(connection)
+                self._greet(connection)
             except Exception as error:
                 self._give_up(connection, error)
         return most
 
     def _exhaust(self) -> None:
-        """Callers wait with the kernel until the next sweep."""
+        """Leave callers waiting in the kernel until the next sweep."""
         self._exhausted = True
         self._app.counts.hit(OPEN_FILES, "the service")
         for fd in self._listeners:
             self._epoll.modify(fd, 0)
 
-    def _meet(self, connection: _Connection) -> None:
+    def _greet(self, connection: _Connection) -> None:
         sock = connection.sock
-        asked = "" if self._seats.by_source else sock.getsockname()[0]
-        connection.address = self._seats.address(connection.source, asked)
-        if sock.gettimeout() is not None:  # somebody in this process has set one for all sockets
+        asked = "" if self._callers.by_source else sock.getsockname()[0]
+        connection.address = self._callers.address(connection.source, asked)
+        if sock.gettimeout() is not None:  # a default timeout was set in this process
             sock.setblocking(False)
         try:
             data = sock.recv(CHUNK, socket.MSG_DONTWAIT)
@@ -277,54 +280,54 @@ class Front:
             if self._draining:
                 sock.close()
             elif self._admit(connection):
-                self._keep(connection)
+                self._watch(connection)
             return
         except OSError:
             data = b""
         self._take(connection, data)
 
     def _take(self, connection: _Connection, data: bytes) -> None:
-        """Answer what was said, or let somebody else; nothing means that the caller has gone."""
+        """Answer what was read, or hand it over. No data means that the caller has gone."""
         if not data:
             self._drop(connection)
             return
-        plan = known(data) or learn(data)
-        # Whoever wants one answer and no more takes up no room.
-        if not (plan and plan.close) and not self._admit(connection):
+        known_poll = known(data) or learn(data)
+        # A poll that closes its connection need not be admitted.
+        if not (known_poll and known_poll.close) and not self._admit(connection):
             return
-        if plan is None or self._draining:
+        if known_poll is None or self._draining:
             answer = None
         else:
-            answer = self._app.answer_poll(plan, connection.address)
-        if plan is None or answer is None:
+            answer = self._app.answer_poll(known_poll, connection.address)
+        if known_poll is None or answer is None:
             if self._admit(connection):
                 self._hand_over(connection, first=data)
             return
         self.answered += 1
         left = _sent(connection.sock, answer)
-        if left is None or (plan.close and not left):
+        if left is None or (known_poll.close and not left):
             self._drop(connection)
         elif left:
             if self._admit(connection, quietly=True):
-                self._hand_over(connection, owed=left, last=plan.close)
+                self._hand_over(connection, owed=left, last=known_poll.close)
         elif not self._has(connection):
-            self._keep(connection)
+            self._watch(connection)
 
     def _admit(self, connection: _Connection, quietly: bool = False) -> bool:
-        """Count it among its machine's, if there is room; else say so and hang up."""
+        """Count the connection, if its caller may have one more; else refuse and close it."""
         if connection.who:
             return True
-        who = self._seats.whose(connection.address, connection.source)
-        room = self._crowd.room(who)
-        if room is not Admission.ENOUGH:
-            self._app.counts.hit(room.value, who)
+        who = self._callers.owner(connection.address, connection.source)
+        admission = self._connection_limits.admission(who)
+        if admission is not ConnectionAdmission.ADMITTED:
+            self._app.counts.hit(admission.value, who)
             if quietly:
                 connection.sock.close()
             else:
-                self._refuse(connection, who, self._app.refusal(NO_ROOM[room]))
+                self._refuse(connection, who, self._app.refusal(REFUSALS[admission]))
             return False
         connection.who = who
-        self._crowd.enter(who)
+        self._connection_limits.enter(who)
         return True
 
     def _refuse(self, connection: _Connection, who: str, answer: bytes) -> None:
@@ -332,7 +335,7 @@ class Front:
         caller has read the answer."""
         sock = connection.sock
         _sent(sock, answer)
-        if self._draining or not self._crowd.refuse(who):
+        if self._draining or not self._connection_limits.refuse(who):
             sock.close()
             return
         with contextlib.suppress(OSError):
@@ -351,33 +354,33 @@ class Front:
             size = 0
         refused.discarded += size
         if not size or refused.discarded > DISCARD_BYTES:
-            self._forget(fd)
+            self._close_refused(fd)
 
-    def _forget(self, fd: int) -> None:
+    def _close_refused(self, fd: int) -> None:
         refused = self._refused.pop(fd)
         refused.sock.close()
-        self._crowd.forget(refused.who)
+        self._connection_limits.refused_closed(refused.who)
 
     def _has(self, connection: _Connection) -> bool:
         return self._connections.get(connection.fd) is connection
 
-    def _keep(self, connection: _Connection) -> None:
+    def _watch(self, connection: _Connection) -> None:
         connection.sock.setblocking(False)
         self._connections[connection.fd] = connection
-        self._epoll.register(connection.fd, _NEWS)
+        self._epoll.register(connection.fd, _EVENTS)
 
     def _drop(self, connection: _Connection) -> None:
         self._connections.pop(connection.fd, None)
         connection.sock.close()  # which takes it off the epoll
         if connection.who:
-            self._crowd.leave(connection.who)
+            self._connection_limits.leave(connection.who)
         if self._draining:
             self._leave_if_done()
 
     def _hand_over(
         self, connection: _Connection, first: bytes = b"", owed: bytes = b"", last: bool = False
     ) -> None:
-        """Hand the connection to the long way, with what was read or is still to be written. Many
+        """Hand the connection to the slow path, with what was read or is still to be written. Many
         may come at once and each needs a transport, so this goes through the fair queue."""
         sock = connection.sock
         if self._connections.pop(connection.fd, None):
@@ -403,13 +406,13 @@ class Front:
             sock.close()
             if not isinstance(error, Exception):
                 raise
-            self._complain(error, who)
+            self._log_failure(error, who)
         finally:
             self._handing_over -= 1
             self._leave_if_done()
 
     def _leave_if_done(self) -> None:
-        """Once nobody is left whom the server would have to wait for."""
+        """Deregister from the server once nothing is left that it would have to wait for."""
         if not self._draining or self._handing_over:
             return
         if self._hang_up_at is not None:
@@ -427,7 +430,7 @@ def _more(fd: int) -> bytes:
 
 
 def _sent(sock: socket.socket, data: bytes) -> bytes | None:
-    """What of it could not be sent for now, None if the caller has gone."""
+    """Return what could not be sent yet, None if the caller has gone."""
     try:
         return data[sock.send(data, socket.MSG_DONTWAIT) :]
     except BlockingIOError:

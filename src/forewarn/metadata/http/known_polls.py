@@ -1,8 +1,9 @@
-"""Plans: what a whole poll asks for, remembered by its bytes.
+"""What a whole poll asks for, remembered by its bytes.
 
-Machines ask for the same in the same words, second after second. A plan is a pure function of a
-request's bytes, so it is never stale; what is answered is looked up anew every time. Admitted is
-only what leaves no doubt where the request ends and what it means; all else takes the long way.
+Machines send the same request, byte for byte, second after second. A known poll is a pure function
+of a request's bytes, so it is never stale; what is answered is looked up anew every time. Only a
+request that leaves no doubt where it ends and what it means is remembered; all others take the slow
+path.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import httptools
 from forewarn.metadata.endpoint.app import KnownPoll
 from forewarn.wire import requests
 
-MAX_PLAN = 2_048  # bytes of a request that is remembered
-MAX_PLANS = 1_024  # requests that are remembered; the oldest goes first
+MAX_POLL_BYTES = 2_048  # bytes of a request that is remembered
+MAX_KNOWN_POLLS = 1_024  # requests that are remembered; the oldest goes first
 
 # What published clients send with a poll. None of it changes how a request is framed.
 ALLOWED = frozenset(
@@ -35,26 +36,26 @@ ALLOWED = frozenset(
         b"user-agent",
     }
 )
-_TO_KEEP_OR_TO_CLOSE = (b"keep-alive", b"close")
+_CONNECTION_VALUES = (b"keep-alive", b"close")
 
 
-_plans: OrderedDict[bytes, KnownPoll] = OrderedDict()
-known = _plans.get
+_known_polls: OrderedDict[bytes, KnownPoll] = OrderedDict()
+known = _known_polls.get
 
 
 def learn(data: bytes) -> KnownPoll | None:
-    """The plan of these bytes, or None if they are not exactly one poll that may have one."""
-    plan = _read(data)
-    if plan is not None:
-        _plans[data] = plan
-        while len(_plans) > MAX_PLANS:
-            _plans.popitem(last=False)
-    return plan
+    """Parse and remember a poll. Returns None if the bytes are anything but one such poll."""
+    known_poll = _read(data)
+    if known_poll is not None:
+        _known_polls[data] = known_poll
+        while len(_known_polls) > MAX_KNOWN_POLLS:
+            _known_polls.popitem(last=False)
+    return known_poll
 
 
 def _read(data: bytes) -> KnownPoll | None:
     if (
-        len(data) > MAX_PLAN
+        len(data) > MAX_POLL_BYTES
         or not data.startswith(b"GET /")
         or data.find(b"\r\n\r\n") != len(data) - 4
         or not data.count(b"\r\n") == data.count(b"\r") == data.count(b"\n")
@@ -69,7 +70,7 @@ def _read(data: bytes) -> KnownPoll | None:
     except (httptools.HttpParserError, httptools.HttpParserUpgrade, UnicodeDecodeError):
         return None
     finally:
-        del poll.parser  # each knows the other; nobody should have to find that out
+        del poll.parser  # breaks a reference cycle
     names = {name for name, _ in poll.headers}
     if (
         poll.complete != 1
@@ -80,7 +81,7 @@ def _read(data: bytes) -> KnownPoll | None:
     ):
         return None
     for name, value in poll.headers:
-        if name == b"connection" and value.lower() not in _TO_KEEP_OR_TO_CLOSE:
+        if name == b"connection" and value.lower() not in _CONNECTION_VALUES:
             return None
     ask = requests.read_metadata_request("GET", path, url.query or b"", poll.headers)
     if not isinstance(ask, requests.GetDocument):
@@ -89,7 +90,7 @@ def _read(data: bytes) -> KnownPoll | None:
 
 
 class _Poll:
-    """What the parser tells of one request."""
+    """Collects what the parser reports about one request."""
 
     def __init__(self) -> None:
         self.parser: Any = None

@@ -1,4 +1,4 @@
-"""A guest's connection on the long way: taken over from Front, or accepted by the server.
+"""A guest's connection on the slow path: taken over from Front, or accepted by the server.
 
 One request at a time is parsed and answered before the next one is parsed. Bytes that were read
 beyond it, one read at most, stay unparsed, and the rest waits in the kernel. All parsing is
@@ -17,18 +17,21 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from forewarn.metadata.endpoint.app import READ_SIZE, MetadataApp
-from forewarn.metadata.endpoint.limits import Admission, share_of
+from forewarn.metadata.endpoint.limits import ConnectionAdmission, share_of
 from forewarn.metadata.endpoint.reply import HALF_CLOSED, Scope
 from forewarn.metadata.http.exchange import Exchange
 from forewarn.metadata.http.request_parser import Malformed, Request, RequestParser
 from forewarn.support import guard
 from forewarn.wire.errors import BUSY, MALFORMED, TOO_MANY_CONNECTIONS, Problem
 
-LINGER = 1.5  # seconds that an idle connection is kept when somebody else goes on with the socket
+LINGER = 1.5  # seconds that an idle connection is kept when another process takes over the socket
 DISCARD_SECONDS = 3.0  # for which a connection that is being closed is still read
 DISCARD_BYTES = 1024 * 1024  # that are read from it and discarded
-RESET_AT_ONCE = struct.pack("ii", 1, 0)  # for SO_LINGER: nothing is waited for, nor said
-NO_ROOM = {Admission.NONE_FOR_THE_MACHINE: TOO_MANY_CONNECTIONS, Admission.NONE_AT_ALL: BUSY}
+RESET_AT_ONCE = struct.pack("ii", 1, 0)  # for SO_LINGER: close with a reset
+REFUSALS = {
+    ConnectionAdmission.MACHINE_FULL: TOO_MANY_CONNECTIONS,
+    ConnectionAdmission.ALL_FULL: BUSY,
+}
 
 # Costs in the fair queue, in its units.
 STEP_COST = 10  # a turn of a connection
@@ -38,7 +41,7 @@ REQUEST_COST = 200  # a request that is handed to the application
 
 
 class MetadataProtocol(asyncio.BufferedProtocol):
-    """Made by uvicorn for a connection of its own, or by Front, which then lets it `adopt` one."""
+    """Created by uvicorn for a connection of its own, or by Front, which then calls `adopt`."""
 
     endpoint: MetadataApp
     # When the server stops, is an idle connection kept for a last request?
@@ -55,15 +58,15 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         self.transport: asyncio.Transport = None  # type: ignore[assignment]
         self._client: tuple[str, int] = ("", 0)
         self._server: tuple[str, int] = ("", 0)
-        self.who = ""  # whose connection it is, once it is counted
-        self._refused = ""  # whose it would be, if it was refused and is counted as such
-        self._share = ""  # whose share of time and memory it uses
+        self.who = ""  # the caller, once the connection is counted
+        self._refused = ""  # the caller, if the connection was refused and is counted as such
+        self._share = ""  # the caller whose share of time and memory it uses
         self._parser = RequestParser()
         self._input = b""  # what has been read and not been parsed
         self._starved = False  # more input is needed to go on
         self._exchange: Exchange | None = None  # the request that is being answered
         self._queued = False  # is in the fair queue
-        self._waits_for_room = False  # its machine has reached a limit of buffered bytes
+        self._waits_for_buffer = False  # its machine has reached a limit of buffered bytes
         self._buffered = 0  # bytes that it holds, as accounted
         self._eof = False  # the caller will send no more
         self._write_paused = False  # an answer has not been taken
@@ -74,7 +77,7 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         self._owed = b""  # not yet written by Front
         self._last = False  # after that nothing more is answered
         self._stopping = False  # the server stops: the next answer is the last
-        self._last_words = False  # whatever is asked now is the last
+        self._last_request = False  # the next request is the last one
         self._server_stops: Callable[[], bool] | None = None
 
     # The connection.
@@ -82,7 +85,7 @@ class MetadataProtocol(asyncio.BufferedProtocol):
     def adopt(
         self, who: str, first: bytes, owed: bytes, *, last: bool, closing: Callable[[], bool]
     ) -> None:
-        """Called before `connection_made` by whoever has had the connection until now."""
+        """Take over a connection from Front. Called before `connection_made`."""
         self.who, self._input, self._owed = who, first, owed
         self._last, self._server_stops = last, closing
 
@@ -104,10 +107,10 @@ class MetadataProtocol(asyncio.BufferedProtocol):
             self._close()
         elif self._server_stops and self._server_stops():
             self.shutdown()
-        self.go_on()
+        self.proceed()
 
     def abandoned(self) -> None:
-        """The caller had gone before there was a transport."""
+        """Clean up if the caller had gone before there was a transport."""
         self._leave()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -117,23 +120,23 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         if self._exchange is not None:
             self._exchange.disconnect()
         self._account(0)
-        if self._waits_for_room:
-            self.endpoint.buffered.forget(self._share, self._room_again)
+        if self._waits_for_buffer:
+            self.endpoint.buffered.cancel_wait(self._share, self._buffer_available)
         self._leave()
 
     def _enter(self) -> bool:
         source, asked = self._client[0], self._server[0]
-        seats, crowd = self.endpoint.seats, self.endpoint.crowd
-        who = seats.whose(seats.address(source, asked), source)
-        room = crowd.room(who)
-        if room is Admission.ENOUGH:
+        callers, connections = self.endpoint.callers, self.endpoint.connections
+        who = callers.owner(callers.address(source, asked), source)
+        admission = connections.admission(who)
+        if admission is ConnectionAdmission.ADMITTED:
             self.who = who
-            crowd.enter(who)
+            connections.enter(who)
             return True
-        self.endpoint.counts.hit(room.value, who)
+        self.endpoint.counts.hit(admission.value, who)
         self._share = share_of(who)
-        self.write(self.refusal(NO_ROOM[room]))
-        if crowd.refuse(who):
+        self.write(self.refusal(REFUSALS[admission]))
+        if connections.refuse(who):
             self._refused = who
             self._close()
         else:
@@ -142,9 +145,9 @@ class MetadataProtocol(asyncio.BufferedProtocol):
 
     def _leave(self) -> None:
         if self.who:
-            self.endpoint.crowd.leave(self.who)
+            self.endpoint.connections.leave(self.who)
         elif self._refused:
-            self.endpoint.crowd.forget(self._refused)
+            self.endpoint.connections.refused_closed(self._refused)
         self.who = self._refused = ""
 
     # Reading.
@@ -170,7 +173,7 @@ class MetadataProtocol(asyncio.BufferedProtocol):
             return False
         if self._exchange is not None and not self._parser.in_body:
             self._exchange.half_close()
-        self.go_on()
+        self.proceed()
         return not self.transport.is_closing()
 
     def _queue(self) -> None:
@@ -199,7 +202,7 @@ class MetadataProtocol(asyncio.BufferedProtocol):
             except Exception:
                 self.transport.abort()
                 raise
-        self.go_on()
+        self.proceed()
         cost = STEP_COST + size // BYTES_PER_UNIT + CHUNK_COST * max(0, parser.chunks - chunks)
         if self._exchange is not exchange or parser is not self._parser:  # answered, or begun
             cost += REQUEST_COST
@@ -243,7 +246,7 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         elif not parser.in_body:
             self._waiting_since = guard.monotonic()
 
-    def go_on(self) -> None:
+    def proceed(self) -> None:
         """Do what comes next: parse, read, wait for a limit, or close at the end of the input."""
         if self._closing_since is not None or self.transport.is_closing():
             return
@@ -258,10 +261,10 @@ class MetadataProtocol(asyncio.BufferedProtocol):
             pass
         elif limit := self.endpoint.buffered.full(self._share, self, self._buffered):
             self.transport.pause_reading()
-            if not self._waits_for_room:
-                self._waits_for_room = True
+            if not self._waits_for_buffer:
+                self._waits_for_buffer = True
                 self._count(limit)
-                self.endpoint.buffered.wait(self._share, self._room_again)
+                self.endpoint.buffered.wait(self._share, self._buffer_available)
         else:
             self.transport.resume_reading()
 
@@ -270,8 +273,8 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         parser = self._parser
         return self._exchange is None and not parser.in_head and not parser.in_body
 
-    def _room_again(self) -> None:
-        self._waits_for_room = False
+    def _buffer_available(self) -> None:
+        self._waits_for_buffer = False
         self._queue()
 
     def _end(self) -> None:
@@ -330,7 +333,7 @@ class MetadataProtocol(asyncio.BufferedProtocol):
             "headers": request.headers,
         }
         exchange = self._exchange = Exchange(self, request, scope)
-        if self._stopping or self._last_words:
+        if self._stopping or self._last_request:
             exchange.keep_alive = False
         if self._eof:
             scope[HALF_CLOSED] = True
@@ -370,7 +373,7 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         if not exchange.keep_alive:
             self._close()
         else:
-            self.go_on()
+            self.proceed()
 
     def fail(self, answer: bytes) -> None:
         """Close after a failure of the application, with `answer` if nothing has been sent yet."""
@@ -379,7 +382,7 @@ class MetadataProtocol(asyncio.BufferedProtocol):
         self._close()
 
     def cut(self, hard: bool) -> None:
-        """Hang up on the request that is being answered, because somebody wants it so."""
+        """Close the connection in the middle of an answer, as an injected fault wants it."""
         if self._exchange is not None:
             self._exchange.disconnected = True
         if hard:
@@ -390,9 +393,9 @@ class MetadataProtocol(asyncio.BufferedProtocol):
             self.transport.close()
 
     def pause_writing(self) -> None:
-        """Whoever does not take its answers is not read from."""
+        """Stop reading until the caller has taken its answers."""
         self._write_paused = True
-        self.go_on()
+        self.proceed()
 
     def resume_writing(self) -> None:
         self._write_paused = False
@@ -421,15 +424,15 @@ class MetadataProtocol(asyncio.BufferedProtocol):
             self.transport.resume_reading()
 
     def shutdown(self) -> None:
-        """The server stops: whoever waits for news is told so now, not when its time is up."""
-        self.endpoint.beside.stop()
+        """Close when the server stops. Requests that wait for another document are answered now."""
+        self.endpoint.extensions.stop()
         if self._exchange is not None:
             self._stopping = True
             self._exchange.keep_alive = False
         elif self._may_parse() and self._closing_since is None:
             self._stopping = True
-        elif self.lingers() and not self._last_words and self._closing_since is None:
-            self._last_words, self._waiting_since = True, guard.monotonic()
+        elif self.lingers() and not self._last_request and self._closing_since is None:
+            self._last_request, self._waiting_since = True, guard.monotonic()
         else:
             self.transport.close()
 
@@ -454,7 +457,7 @@ class MetadataProtocol(asyncio.BufferedProtocol):
             self._cut_off("head_timeout", waited > limits.head_timeout)
         elif self._parser.in_body:  # a body that is being discarded
             self._cut_off("body_timeout", waited > limits.body_timeout)
-        elif self._last_words and waited > LINGER:
+        elif self._last_request and waited > LINGER:
             self.transport.close()
         elif waited > limits.keep_alive:
             self.endpoint.counts.hits["keep_alive"] += 1
@@ -468,14 +471,14 @@ class MetadataProtocol(asyncio.BufferedProtocol):
 
 
 def _address(transport: asyncio.Transport, name: str) -> tuple[str, int]:
-    found = transport.get_extra_info(name)
-    return (str(found[0]), int(found[1])) if found else ("", 0)
+    address = transport.get_extra_info(name)
+    return (str(address[0]), int(address[1])) if address else ("", 0)
 
 
 def protocol(
     app: MetadataApp, *, lingers: Callable[[], bool] = lambda: False
 ) -> type[MetadataProtocol]:
-    """The protocol's class for this endpoint."""
+    """Return the protocol class for this endpoint."""
 
     class Bound(MetadataProtocol):
         endpoint = app

@@ -102,8 +102,8 @@ class Calls:
             of = polled.machine, polled.group, polled.version, polled.incarnation, polled.events
             for at in (polled.first, polled.last)[: polled.count]:
                 then = msgspec.structs.replace(now, at=min(max(at, least), now.at))
-                self._upstream.witness(*of, then)
-            self._upstream.also(polled.machine, max(0, polled.count - 2))
+                self._upstream.record_poll(*of, then)
+            self._upstream.record_repeated(polled.machine, max(0, polled.count - 2))
         for group in report.alive:
             if self._upstream.knows(group):
-                self._upstream.alive(group)
+                self._upstream.sign_of_life(group)

@@ -36,7 +36,7 @@ class PollReport:
         self._earlier: deque[Polled] = deque(maxlen=MAX_EARLIER)
         self._alive: set[str] = set()
 
-    def polled(
+    def record_poll(
         self,
         machine: str,
         group: str,
@@ -61,7 +61,7 @@ class PollReport:
             self._earlier.append(_reported(machine, polls))
         self._polls[machine] = _Polls(group, version, incarnation, events, now.at)
 
-    def alive(self, group: str) -> None:
+    def sign_of_life(self, group: str) -> None:
         self._alive.add(group)
 
     def reports(self) -> Iterator[Report]:

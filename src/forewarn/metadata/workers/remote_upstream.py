@@ -98,8 +98,8 @@ class RemoteUpstream:
         self._left_in_peace = False  # did control say goodbye?
         self._seq = 0
         self._seen = PollReport()
-        self.witness = self._seen.polled
-        self.alive = self._seen.alive
+        self.record_poll = self._seen.record_poll
+        self.sign_of_life = self._seen.sign_of_life
         self.readings: Callable[[], Sequence[Sample]] = tuple
         self.told = asyncio.Event()  # have we ever been told what there is?
 

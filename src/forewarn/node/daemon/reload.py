@@ -187,7 +187,7 @@ def _apply_limits(
         kept = {key: getattr(endpoint.limits, key) for key in keys}
         limits = msgspec.structs.replace(limits, **kept)
         yield f"{listing(keys)}: so little is only possible without the short way for polls"
-    endpoint.allow(limits)
+    endpoint.set_limits(limits)
 
 
 def _apply_rules(node: Node, made: Config, changed: _Changed) -> None:

@@ -44,9 +44,9 @@ class Worker:
         self._stack.callback(mark.close)
         dial = dialler(config.upstream, mark)
         self.upstream = RemoteUpstream(dial, number, FollowedClock(), state_name(config.state))
-        seats = Callers(config.identity, config.speak_as)
-        self.endpoint = MetadataApp(self.upstream, seats, config.limits)
-        self._seats = seats
+        callers = Callers(config.identity, config.speak_as)
+        self.endpoint = MetadataApp(self.upstream, callers, config.limits)
+        self._callers = callers
         self.front: Front | None = None
         self.outlived = True  # does somebody else go on with our sockets when we stop?
 
@@ -73,7 +73,7 @@ class Worker:
         if self.config.record is not None:
             trace = FileEventTrace(self.config.record, self.config.rules)
             self._stack.callback(trace.close)
-            app = Recorder(self.endpoint, self._seats, self.upstream, trace)
+            app = Recorder(self.endpoint, self._callers, self.upstream, trace)
         # What it dies of is the caller's to hear: control does not want us.
         self.following = asyncio.ensure_future(self.upstream.run())  # noqa: TID251
         self._stack.callback(self.following.cancel)
@@ -87,7 +87,7 @@ class Worker:
             outlived=lambda: self.outlived,
         )
         self.upstream.readings = lambda: self.endpoint.counts.readings(
-            self.endpoint.crowd.total, self.front
+            self.endpoint.connections.total, self.front
         )
 
 

@@ -8,7 +8,7 @@ import pytest
 from forewarn.core import EventType, GroupKind, GroupView, Source, Status
 from forewarn.core.fleet import Place
 from forewarn.core.group import EventView
-from forewarn.metadata.endpoint.documents import CLOSE, SHARED_PAGES, UNCHANGED, GroupDocuments
+from forewarn.metadata.endpoint.documents import CLOSE, SHARED_DOCUMENTS, UNCHANGED, GroupDocuments
 from forewarn.metadata.upstream import GroupNews
 from forewarn.wire.versions import BY_NAME, NEWEST, VERSIONS
 
@@ -41,48 +41,48 @@ def news(
 
 
 def test_a_thousand_idle_groups_have_no_pages() -> None:
-    boards = GroupDocuments()
-    made = [boards.told(news(f"web{n}")) for n in range(1_000)]
-    assert all(board.pages == {} for board in made)
+    documents = GroupDocuments()
+    made = [documents.update(news(f"web{n}")) for n in range(1_000)]
+    assert all(document.rendered == {} for document in made)
 
 
 def test_an_empty_document_is_one_page_for_all_groups_and_versions() -> None:
-    boards = GroupDocuments()
-    made = [boards.told(news(f"web{n}")) for n in range(1_000)]
-    assert len({id(board.page(version)) for board in made for version in VERSIONS}) == 1
-    assert made[0].page(NEWEST).body == b'{"DocumentIncarnation":1,"Events":[]}'
-    other = boards.told(news("other", incarnation=2))
-    assert other.page(NEWEST) is not made[0].page(NEWEST)
-    assert other.page(NEWEST).body == b'{"DocumentIncarnation":2,"Events":[]}'
+    documents = GroupDocuments()
+    made = [documents.update(news(f"web{n}")) for n in range(1_000)]
+    assert len({id(document.render(version)) for document in made for version in VERSIONS}) == 1
+    assert made[0].render(NEWEST).body == b'{"DocumentIncarnation":1,"Events":[]}'
+    other = documents.update(news("other", incarnation=2))
+    assert other.render(NEWEST) is not made[0].render(NEWEST)
+    assert other.render(NEWEST).body == b'{"DocumentIncarnation":2,"Events":[]}'
 
 
 def test_a_shared_page_that_was_put_out_does_no_harm() -> None:
-    board = GroupDocuments().told(news())
-    body = board.page(NEWEST).body
+    document = GroupDocuments().update(news())
+    body = document.render(NEWEST).body
     others = GroupDocuments()
-    for n in range(SHARED_PAGES + 1):
-        others.told(news(incarnation=1_000 + n)).page(NEWEST)
-    assert board.page(NEWEST).body == body
-    assert GroupDocuments().told(news()).page(NEWEST).body == body
+    for n in range(SHARED_DOCUMENTS + 1):
+        others.update(news(incarnation=1_000 + n)).render(NEWEST)
+    assert document.render(NEWEST).body == body
+    assert GroupDocuments().update(news()).render(NEWEST).body == body
 
 
 def test_pages_and_answers_are_made_when_first_asked_for_and_then_kept() -> None:
-    board = GroupDocuments().told(news(events=(EVENT,)))
-    assert board.pages == {}
-    page = board.page(NEWEST)
-    assert list(board.pages) == [NEWEST.name]
-    assert board.page(NEWEST) is page
-    assert page.answers == [None] * 4
-    answer = page.answer(CLOSE)
-    assert page.answers == [None, None, answer, None]
+    document = GroupDocuments().update(news(events=(EVENT,)))
+    assert document.rendered == {}
+    rendered = document.render(NEWEST)
+    assert list(document.rendered) == [NEWEST.name]
+    assert document.render(NEWEST) is rendered
+    assert rendered.answers == [None] * 4
+    answer = rendered.answer(CLOSE)
+    assert rendered.answers == [None, None, answer, None]
 
 
 def test_the_same_news_again_replaces_nothing() -> None:
-    boards = GroupDocuments()
-    board = boards.told(news(events=(EVENT,)))
-    page = board.page(NEWEST)
-    assert boards.told(news(events=(EVENT,))) is board
-    assert board.page(NEWEST) is page
+    documents = GroupDocuments()
+    document = documents.update(news(events=(EVENT,)))
+    rendered = document.render(NEWEST)
+    assert documents.update(news(events=(EVENT,))) is document
+    assert document.render(NEWEST) is rendered
 
 
 @pytest.mark.parametrize(
@@ -95,28 +95,28 @@ def test_the_same_news_again_replaces_nothing() -> None:
     ],
 )
 def test_other_news_replace_every_page_of_the_same_board(other: GroupNews) -> None:
-    boards = GroupDocuments()
-    board = boards.told(news(events=(EVENT,)))
+    documents = GroupDocuments()
+    document = documents.update(news(events=(EVENT,)))
     for version in VERSIONS:
-        board.page(version)
-    assert boards.told(other) is board, "whoever holds it sees the new document"
-    assert board.pages == {}
-    assert (board.view, board.enabled) == (other.view, other.view.enabled)
-    assert board.incarnation == other.view.incarnation
+        document.render(version)
+    assert documents.update(other) is document, "whoever holds it sees the new document"
+    assert document.rendered == {}
+    assert (document.view, document.enabled) == (other.view, other.view.enabled)
+    assert document.incarnation == other.view.incarnation
 
 
 def test_a_page_knows_what_its_version_lists() -> None:
     preempt = msgspec.structs.replace(EVENT, id="A" * 36, type=EventType.PREEMPT)
-    board = GroupDocuments().told(news(events=(EVENT, preempt)))
-    assert board.page(NEWEST).events == (EVENT.id, preempt.id)
-    assert board.page(BY_NAME["2017-08-01"]).events == (EVENT.id,)
+    document = GroupDocuments().update(news(events=(EVENT, preempt)))
+    assert document.render(NEWEST).events == (EVENT.id, preempt.id)
+    assert document.render(BY_NAME["2017-08-01"]).events == (EVENT.id,)
 
 
 def test_one_groups_events_are_on_no_other_board() -> None:
-    boards = GroupDocuments()
-    busy, idle = boards.told(news("busy", events=(EVENT,))), boards.told(news("idle"))
-    assert EVENT.id.encode() in busy.page(NEWEST).body
-    assert idle.page(NEWEST).events == ()
+    documents = GroupDocuments()
+    busy, idle = documents.update(news("busy", events=(EVENT,))), documents.update(news("idle"))
+    assert EVENT.id.encode() in busy.render(NEWEST).body
+    assert idle.render(NEWEST).events == ()
 
 
 @pytest.mark.parametrize(
@@ -129,16 +129,16 @@ def test_one_groups_events_are_on_no_other_board() -> None:
     ],
 )
 def test_an_answer_in_its_four_forms(which: int, status: bytes, closes: bool) -> None:
-    page = GroupDocuments().told(news(events=(EVENT,))).page(NEWEST)
-    answer = page.answer(which)
+    rendered = GroupDocuments().update(news(events=(EVENT,))).render(NEWEST)
+    answer = rendered.answer(which)
     head, _, body = (answer.before + b"x: y" + answer.after).partition(b"\r\n\r\n")
     lines = head.split(b"\r\n")
-    assert lines[:2] == [b"HTTP/1.1 " + status, b"etag: " + page.etag.encode()]
+    assert lines[:2] == [b"HTTP/1.1 " + status, b"etag: " + rendered.etag.encode()]
     assert (b"connection: close" in lines) is closes
     if which & UNCHANGED:
         assert body == b""
         assert not [line for line in lines if line.startswith(b"content-")]
     else:
-        assert body == page.body
+        assert body == rendered.body
         assert b"content-length: %d" % len(body) in lines
         assert b"content-type: application/json; charset=utf-8" in lines

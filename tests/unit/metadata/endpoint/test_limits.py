@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from forewarn.metadata.endpoint.limits import (
     OPEN_FILES,
-    Admission,
+    ConnectionAdmission,
     ConnectionLimits,
     Limits,
     RateLimits,
@@ -22,7 +22,7 @@ from forewarn.wire.versions import VERSIONS
 LIMITS = Limits(max_connections_per_machine=3, max_connections=5)
 
 
-def crowd(*names: str, limits: Limits = LIMITS) -> ConnectionLimits:
+def connections(*names: str, limits: Limits = LIMITS) -> ConnectionLimits:
     made = ConnectionLimits(limits)
     for name in names:
         made.enter(name)
@@ -30,27 +30,31 @@ def crowd(*names: str, limits: Limits = LIMITS) -> ConnectionLimits:
 
 
 def test_a_machine_has_so_many_connections_and_no_more() -> None:
-    assert crowd("a", "a").room("a") is Admission.ENOUGH
-    assert crowd("a", "a", "a").room("a") is Admission.NONE_FOR_THE_MACHINE
-    assert crowd("a", "a", "a").room("b") is Admission.ENOUGH, "that is no concern of another's"
+    assert connections("a", "a").admission("a") is ConnectionAdmission.ADMITTED
+    assert connections("a", "a", "a").admission("a") is ConnectionAdmission.MACHINE_FULL
+    assert connections("a", "a", "a").admission("b") is ConnectionAdmission.ADMITTED, (
+        "that is no concern of another's"
+    )
 
 
 def test_all_together_have_so_many_and_no_more() -> None:
-    full = crowd("a", "a", "a", "b", "c")
-    assert {full.room(name) for name in "abcd"} == {Admission.NONE_AT_ALL}
+    full = connections("a", "a", "a", "b", "c")
+    assert {full.admission(name) for name in "abcd"} == {ConnectionAdmission.ALL_FULL}
     full.leave("b")
-    assert full.room("d") is Admission.ENOUGH
-    assert full.room("a") is Admission.NONE_FOR_THE_MACHINE
+    assert full.admission("d") is ConnectionAdmission.ADMITTED
+    assert full.admission("a") is ConnectionAdmission.MACHINE_FULL
 
 
 def test_a_room_is_counted_under_the_name_of_its_limit() -> None:
     names = {field.name for field in msgspec.structs.fields(Limits)}
-    assert {room.value for room in Admission if room is not Admission.ENOUGH} <= names
+    assert {
+        room.value for room in ConnectionAdmission if room is not ConnectionAdmission.ADMITTED
+    } <= names
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=40))
 def test_whoever_leaves_leaves_nothing_behind(names: list[str]) -> None:
-    made = crowd(*names, limits=Limits())
+    made = connections(*names, limits=Limits())
     assert made.total == len(names)
     for name in reversed(names):
         made.leave(name)

@@ -74,7 +74,7 @@ def test_whoever_has_gone_is_not_woken() -> None:
 
     buffered.change("a", 100)
     buffered.wait("a", wake)
-    buffered.forget("a", wake)
+    buffered.cancel_wait("a", wake)
     buffered.change("a", -100)
     assert woken == []
     assert (buffered.total, buffered.held("a")) == (0, 0)

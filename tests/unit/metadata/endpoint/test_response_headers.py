@@ -14,23 +14,23 @@ GUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a
 MANY = 3 * 4_096 + 5  # so many that the last digits start over
 
 
-def long(standing: ResponseHeaders) -> str:
+def long(headers: ResponseHeaders) -> str:
     """An id as the endpoint takes it."""
-    return dict(standing.headers(AT))["x-ms-request-id"]
+    return dict(headers.headers(AT))["x-ms-request-id"]
 
 
-def short(standing: ResponseHeaders) -> str:
+def short(headers: ResponseHeaders) -> str:
     """An id as a poll that is answered at once takes it."""
-    last = next(standing.last_digits, b"") or standing.start_over()
-    return (standing.lines + last).rpartition(b" ")[2].decode()
+    last = next(headers.last_digits, b"") or headers.renew()
+    return (headers.lines + last).rpartition(b" ")[2].decode()
 
 
 def test_every_id_is_fresh_whichever_way_it_is_taken() -> None:
-    standing = ResponseHeaders()
-    standing.look(AT)
-    ids = [(long, short)[n % 2](standing) for n in range(MANY)]
-    ids += [short(standing) for _ in range(MANY)]
-    ids += [long(standing) for _ in range(MANY)]
+    headers = ResponseHeaders()
+    headers.refresh(AT)
+    ids = [(long, short)[n % 2](headers) for n in range(MANY)]
+    ids += [short(headers) for _ in range(MANY)]
+    ids += [long(headers) for _ in range(MANY)]
     assert len(set(ids)) == 3 * MANY
     assert all(GUID.fullmatch(id) for id in ids)
 
@@ -41,32 +41,32 @@ def test_two_processes_share_no_ids() -> None:
 
 
 def test_an_id_keeps_its_form_when_all_its_digits_start_over() -> None:
-    standing = ResponseHeaders()
-    standing.look(AT)
-    standing._first = standing_module._FIRST_DIGITS - 1
-    standing._write()
-    ids = [short(standing) for _ in range(4_096 + 1)]
+    headers = ResponseHeaders()
+    headers.refresh(AT)
+    headers._first = standing_module._FIRST_DIGITS - 1
+    headers._write()
+    ids = [short(headers) for _ in range(4_096 + 1)]
     assert all(GUID.fullmatch(id) for id in ids)
     assert ids[-2].endswith("f" * 12)
     assert ids[-1].endswith("0" * 12)
 
 
 def test_the_lines_are_written_once_a_second() -> None:
-    standing = ResponseHeaders()
-    standing.look(AT)
-    lines = standing.lines
-    standing.look(AT + SECOND - 1)
-    assert standing.lines is lines
-    standing.look(AT + SECOND)
-    assert standing.lines.startswith(b"date: Fri, 15 Jan 2027 08:00:01 GMT\r\n")
-    assert f"\r\nserver: {SERVER}\r\n".encode() in standing.lines
+    headers = ResponseHeaders()
+    headers.refresh(AT)
+    lines = headers.lines
+    headers.refresh(AT + SECOND - 1)
+    assert headers.lines is lines
+    headers.refresh(AT + SECOND)
+    assert headers.lines.startswith(b"date: Fri, 15 Jan 2027 08:00:01 GMT\r\n")
+    assert f"\r\nserver: {SERVER}\r\n".encode() in headers.lines
 
 
 def test_a_later_answer_on_the_long_way_dates_the_short_one() -> None:
-    standing = ResponseHeaders()
-    standing.look(AT)
-    assert dict(standing.headers(AT + 5 * SECOND))["Date"] == "Fri, 15 Jan 2027 08:00:05 GMT"
-    assert b"08:00:05" in standing.lines
+    headers = ResponseHeaders()
+    headers.refresh(AT)
+    assert dict(headers.headers(AT + 5 * SECOND))["Date"] == "Fri, 15 Jan 2027 08:00:05 GMT"
+    assert b"08:00:05" in headers.lines
 
 
 def test_a_refusal_is_a_whole_answer_that_closes() -> None:

@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 from forewarn.metadata.endpoint.app import KnownPoll
 from forewarn.metadata.endpoint.documents import CLOSE
 from forewarn.metadata.http import known_polls
-from forewarn.metadata.http.known_polls import ALLOWED, MAX_PLAN, MAX_PLANS, known, learn
+from forewarn.metadata.http.known_polls import (
+    ALLOWED,
+    MAX_KNOWN_POLLS,
+    MAX_POLL_BYTES,
+    known,
+    learn,
+)
 from forewarn.wire.versions import VERSIONS
 
 TARGET = "/metadata/scheduledevents?api-version=2020-07-01"
@@ -23,11 +29,11 @@ POLL = f"GET {TARGET} HTTP/1.1\r\nHost: 169.254.169.254\r\nMetadata: true\r\n\r\
 
 @pytest.fixture(autouse=True)
 def _forgotten() -> Iterator[None]:
-    before = dict(known_polls._plans)
-    known_polls._plans.clear()
+    before = dict(known_polls._known_polls)
+    known_polls._known_polls.clear()
     yield
-    known_polls._plans.clear()
-    known_polls._plans.update(before)
+    known_polls._known_polls.clear()
+    known_polls._known_polls.update(before)
 
 
 def poll(*headers: str, target: str = TARGET, metadata: str = "Metadata: true") -> bytes:
@@ -156,32 +162,32 @@ BAD = {
 def test_what_takes_the_long_way(what: str) -> None:
     assert learn(BAD[what]) is None
     assert known(BAD[what]) is None, "and nothing of it is remembered"
-    assert not known_polls._plans
+    assert not known_polls._known_polls
 
 
 def test_a_plan_is_for_two_kibibytes_at_most() -> None:
-    room = MAX_PLAN - len(poll("Accept: "))
-    assert MAX_PLAN == 2_048
+    room = MAX_POLL_BYTES - len(poll("Accept: "))
+    assert MAX_POLL_BYTES == 2_048
     assert len(poll("Accept: " + "a" * room)) == 2_048
     admitted(poll("Accept: " + "a" * room))
     assert learn(poll("Accept: " + "a" * (room + 1))) is None
 
 
 def test_the_oldest_goes_when_there_are_too_many() -> None:
-    asked = [poll(target=f"{TARGET}&n={n}") for n in range(MAX_PLANS + 10)]
-    for data in asked[:MAX_PLANS]:
+    asked = [poll(target=f"{TARGET}&n={n}") for n in range(MAX_KNOWN_POLLS + 10)]
+    for data in asked[:MAX_KNOWN_POLLS]:
         admitted(data)
-    assert all(known(data) for data in asked[:MAX_PLANS])
-    for data in asked[MAX_PLANS:]:
+    assert all(known(data) for data in asked[:MAX_KNOWN_POLLS])
+    for data in asked[MAX_KNOWN_POLLS:]:
         admitted(data)
-    assert len(known_polls._plans) == MAX_PLANS == 1_024
+    assert len(known_polls._known_polls) == MAX_KNOWN_POLLS == 1_024
     assert not any(known(data) for data in asked[:10])
     assert all(known(data) for data in asked[10:])
 
 
 def test_what_is_refused_puts_nobody_out() -> None:
     admitted(POLL)
-    for n in range(2 * MAX_PLANS):
+    for n in range(2 * MAX_KNOWN_POLLS):
         learn(poll(f"X-Odd: {n}"))
     assert known(POLL)
 
@@ -209,7 +215,7 @@ def test_services_in_several_threads_share_the_table() -> None:
     finally:
         sys.setswitchinterval(interval)
     assert surprises == []
-    assert len(known_polls._plans) <= MAX_PLANS
+    assert len(known_polls._known_polls) <= MAX_KNOWN_POLLS
 
 
 @given(st.integers(0, len(POLL) - 1))

@@ -66,8 +66,8 @@ def test_what_a_worker_counted_before_we_met_it_is_not_counted_at_once() -> None
 def test_a_machines_polls_are_one_entry_until_it_is_shown_something_else() -> None:
     seen = PollReport()
     for second in range(5):
-        seen.polled("m", "g", "2020-07-01", 1, (), at(second))
-    seen.polled("m", "g", "2020-07-01", 2, ("E",), at(9))
+        seen.record_poll("m", "g", "2020-07-01", 1, (), at(second))
+    seen.record_poll("m", "g", "2020-07-01", 2, ("E",), at(9))
     (report,) = seen.reports()
     first, second_entry = report.polled
     assert (first.count, first.first, first.last) == (5, 0, 4_000_000)
@@ -78,10 +78,10 @@ def test_a_machines_polls_are_one_entry_until_it_is_shown_something_else() -> No
 def test_reports_are_cut_into_pieces_and_what_piles_up_is_bounded() -> None:
     seen = PollReport()
     for n in range(REPORT_SLICE + 1):
-        seen.polled(f"m{n}", "g", "v", 1, (), at(n))
+        seen.record_poll(f"m{n}", "g", "v", 1, (), at(n))
     assert [len(r.polled) for r in seen.reports()] == [REPORT_SLICE, 1]
     for n in range(MAX_EARLIER + 10):
-        seen.polled("m", "g", "v", n, (), at(n))
+        seen.record_poll("m", "g", "v", n, (), at(n))
     entries = [entry for report in seen.reports() for entry in report.polled]
     assert len(entries) == MAX_EARLIER + 1
     assert entries[-1].incarnation == MAX_EARLIER + 9  # the oldest are lost

@@ -91,7 +91,7 @@ def test_one_that_waits_for_documents_and_approves_them_late_is_in_time(
 
     guest(service, "web_0")
     with beside(client) as failed:
-        until(lambda: service.node.endpoint.beside.waits_now("web_0"))
+        until(lambda: service.node.endpoint.extensions.waits_now("web_0"))
         event = web[0].restart()
         service.clock.play("25m")
         enough.set()

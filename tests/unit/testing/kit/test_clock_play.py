@@ -143,7 +143,7 @@ def test_whoever_waits_for_the_next_document_sees_every_stage(
             tag = answer.headers["etag"]
 
     def waits() -> bool:
-        return service.node.endpoint.beside.waits_now("web_0")
+        return service.node.endpoint.extensions.waits_now("web_0")
 
     guest(service, "web_0")
     with beside(poll) as failed:
