@@ -14,9 +14,7 @@ import typer
 
 from forewarn import __version__
 from forewarn.cli.app import app as commands
-from forewarn.control.openapi.field_texts import FIELDS
 from forewarn.control.routes import docs
-from forewarn.control.schema import types as words
 from forewarn.core import EventType, GroupKind, Source, Status
 from forewarn.core import events as core_events
 from forewarn.core.deciding.holds import HoldKind
@@ -26,6 +24,8 @@ from forewarn.core.rollouts.lanes import MAX_SELECTED
 from forewarn.core.rollouts.progress import StepState, WaitKind
 from forewarn.core.rollouts.window_syntax import MAX_WINDOWS
 from forewarn.core.time import SECOND
+from forewarn.service.faults import validate
+from forewarn.service.faults.kinds import Kind as FaultKind
 from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.service.rollouts import gates, request
 from forewarn.testing import SAMPLE, Service
@@ -78,33 +78,47 @@ def test_the_published_document_is_the_one_that_is_served(document: Any) -> None
     assert document["info"]["version"] == __version__
 
 
-def test_what_the_document_says_of_names_and_bounds_is_what_is_decided_by() -> None:
-    for said, enum in (
-        (words.EVENT_TYPES, EventType),
-        (words.STATUSES, Status),
-        (words.SOURCES, Source),
-        (words.KINDS, GroupKind),
-        (words.HEALTHS, Health),
-        (words.MAINTENANCE_MODES, MaintenanceMode),
-        (words.STEP_STATES, StepState),
-        (words.HOLDS, HoldKind),
-        (words.WAITS, WaitKind),
+def _property(document: Any, shape: str, name: str) -> Any:
+    found = document["components"]["schemas"][shape]["properties"][name]
+    return next((one for one in found.get("anyOf", ()) if one.get("type") != "null"), found)
+
+
+def test_what_the_document_says_of_names_and_bounds_is_what_is_decided_by(document: Any) -> None:
+    for shape, name, enum in (
+        ("Event", "type", EventType),
+        ("Event", "status", Status),
+        ("Event", "source", Source),
+        ("Group", "kind", GroupKind),
+        ("Host", "health", Health),
+        ("MaintainRequest", "mode", MaintenanceMode),
+        ("Step", "state", StepState),
+        ("Hold", "kind", HoldKind),
+        ("Wait", "kind", WaitKind),
+        ("Fault", "kind", FaultKind),
     ):
-        assert list(said) == [member.value for member in enum], enum
-    assert words.MAX_WORDS == core_events.MAX_DESCRIPTION
-    assert words.MAX_NOTICE * SECOND == core_events.MAX_NOTICE
-    assert words.MAX_IMPACT == core_events.MAX_DURATION_SECONDS
-    assert words.MAX_AT_ONCE == request.MAX_AT_ONCE
-    assert words.MAX_BAKE * SECOND == request.MAX_BAKE
-    assert words.MAX_GATE_TIMEOUT * SECOND == gates.MAX_GATE_TIMEOUT
-    assert words.MAX_EVENT_MACHINES == MAX_EVENT_MACHINES
-    assert (words.MAX_SELECTED, words.MAX_WINDOWS) == (MAX_SELECTED, MAX_WINDOWS)
+        assert _property(document, shape, name)["enum"] == [member.value for member in enum], enum
+    for shape, name, key, limit in (
+        ("ScheduleRequest", "description", "maxLength", core_events.MAX_DESCRIPTION),
+        ("ScheduleRequest", "notice", "maximum", core_events.MAX_NOTICE / SECOND),
+        ("ScheduleRequest", "duration", "maximum", core_events.MAX_DURATION_SECONDS),
+        ("ScheduleRequest", "machines", "maxItems", MAX_EVENT_MACHINES),
+        ("RolloutRequest", "groups", "maxItems", MAX_SELECTED),
+        ("RolloutRequest", "windows", "maxItems", MAX_WINDOWS),
+        ("RolloutRequest", "at_once", "maximum", request.MAX_AT_ONCE),
+        ("RolloutRequest", "bake", "maximum", request.MAX_BAKE / SECOND),
+        ("RolloutRequest", "gate_timeout", "maximum", gates.MAX_GATE_TIMEOUT / SECOND),
+        ("FaultRequest", "times", "maximum", validate.MAX_FAULT_TIMES),
+        ("FaultRequest", "body", "maxLength", validate.MAX_FAULT_BODY),
+        ("FaultRequest", "seed", "maximum", validate.MAX_SEED),
+        ("FaultRequest", "starts_in", "maximum", core_events.MAX_NOTICE / SECOND),
+    ):
+        assert _property(document, shape, name)[key] == limit, (shape, name)
 
 
-def test_every_field_that_is_explained_exists(document: Any) -> None:
+def test_most_fields_are_explained_where_they_are_declared(document: Any) -> None:
     shapes = document["components"]["schemas"].values()
-    fields = {name for shape in shapes for name in shape.get("properties", {})}
-    assert set(FIELDS) <= fields
+    fields = [field for shape in shapes for field in shape.get("properties", {}).values()]
+    assert sum("description" in field for field in fields) > len(fields) / 2
 
 
 def _commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:

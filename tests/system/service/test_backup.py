@@ -25,7 +25,7 @@ from typer.testing import CliRunner, Result
 from forewarn.cli.app import app
 from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.control.http.errors import not_stored
-from forewarn.control.schema.backup import HEADER
+from forewarn.control.schema.core import BACKUP_HEADER
 from forewarn.core import Durations, Event, EventType, Refused, Status
 from forewarn.core.history import What
 from forewarn.core.renumbering import DOCUMENTS_LEAST, DOCUMENTS_PER_SECOND
@@ -188,7 +188,7 @@ class Breaking(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.send_response(200)
         self.send_header("Content-Length", "100000")
-        self.send_header(HEADER, "{}")
+        self.send_header(BACKUP_HEADER, "{}")
         self.end_headers()
         self.wfile.write(b"SQLite format 3\x00" * 100)
 

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from forewarn.cli.output import Json, Url, as_json, fail, fields, moment, notes, service
-from forewarn.control.schema.backup import BackupContents
+from forewarn.control.schema.core import BackupContents
 
 Force = Annotated[bool, typer.Option("--force", help="Also if there is one already.")]
 

@@ -176,8 +176,10 @@ def _seconds(text: str | None) -> float | None:
 
 
 def _read(path: Path) -> str:
+    from forewarn.service.faults.validate import MAX_FAULT_BODY
+
     try:
         with path.open(encoding="utf-8", newline="") as file:  # every byte as it is
-            return file.read(f.MAX_BODY + 1)  # one too many is refused
+            return file.read(MAX_FAULT_BODY + 1)  # one too many is refused
     except (OSError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"{path} cannot be read as text: {error}") from error

@@ -13,7 +13,7 @@ import typer
 
 from forewarn.cli.output import Url, fail, moment, pace, say, service, table
 from forewarn.control.client.client import ControlClient
-from forewarn.control.schema.history import HistoryRecord
+from forewarn.control.schema.feed import HistoryRecord
 from forewarn.support.text import escaped
 
 LINES = 50  # records that are shown, unless somebody says how many

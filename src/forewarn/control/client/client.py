@@ -22,10 +22,8 @@ from forewarn.control.schema import core as s
 from forewarn.control.schema import faults as f
 from forewarn.control.schema import rollouts as r
 from forewarn.control.schema import tokens as t
-from forewarn.control.schema.backup import HEADER, BackupContents
-from forewarn.control.schema.feed import ChangesPage, FeedCommit
+from forewarn.control.schema.feed import ChangesPage, FeedCommit, HistoryPage, HistoryRecord
 from forewarn.control.schema.fleet import FleetDifference, FleetProgress
-from forewarn.control.schema.history import HistoryPage, HistoryRecord
 from forewarn.verdict.verdict import Verdict
 
 TIMEOUT = 60.0  # seconds; winding a clock forward may take a while
@@ -281,7 +279,7 @@ class ControlClient:
         self.timeout = follow.SILENCE
         return follow.follow(self._connection, self.url, asked or {}, after, away)
 
-    def backup(self, write: Callable[[bytes], object]) -> BackupContents:
+    def backup(self, write: Callable[[bytes], object]) -> s.BackupContents:
         """A copy of the state, written as it comes; what is in it."""
         connection = self._connection()
         try:
@@ -292,7 +290,7 @@ class ControlClient:
                 raise Unreachable(f"no service answers at {self.url}: {error}") from error
             if response.status >= 400:
                 raise self._refusal(response.status, "/v1/backup", response.read())
-            said, left = response.getheader(HEADER, ""), response.length or 0
+            said, left = response.getheader(s.BACKUP_HEADER, ""), response.length or 0
             while block := _block(response):
                 write(block)
                 left -= len(block)
@@ -301,7 +299,7 @@ class ControlClient:
         if left:
             raise ControlError(f"{self.url} broke off, {left:,} bytes before the end of the copy")
         try:
-            return msgspec.json.decode(said, type=BackupContents)
+            return msgspec.json.decode(said, type=s.BackupContents)
         except msgspec.MsgspecError as error:
             raise ControlError(f"{self.url} is not a forewarn of this version: {error}") from error
 

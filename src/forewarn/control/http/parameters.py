@@ -1,8 +1,8 @@
 """Parameters of paths and queries: their declarations where several operations share them, and the
 refusal of unknown ones. A misspelt `plan` must not become the real thing.
 
-Values are checked by the handlers; the patterns and enumerations here are for the API's document,
-and schemathesis compares the two.
+Values are checked by the handlers; the patterns and enumerations here are for the API's document
+(where an enumeration is named, as in `schema.types`), and schemathesis compares the two.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from litestar.params import PathParameter, QueryParameter
 
 from forewarn.control.http.errors import problem
 from forewarn.control.schema import core as s
-from forewarn.control.schema import types as w
 from forewarn.core.history import What
 from forewarn.core.labels import MAX_TERMS
 from forewarn.support.suggest import nearest
@@ -62,7 +61,7 @@ ByLabel: TypeAlias = Annotated[
     ),
 ]
 ByHealth: TypeAlias = Annotated[
-    str | None, query("Only those that are, or are on, a host like this.", enum=list(w.HEALTHS))
+    str | None, query("Only those that are, or are on, a host like this.", enum="Health")
 ]
 ByWhat: TypeAlias = Annotated[
     str | None,

@@ -22,8 +22,8 @@ from forewarn.control.http.authorization import role_for
 from forewarn.control.http.idempotency import HEADER, MAX_KEY, PATTERN
 from forewarn.control.http.operation import Operation, operation_of
 from forewarn.control.http.problems import BY_STATUS, PAGE
-from forewarn.control.openapi.field_texts import FIELDS
 from forewarn.control.openapi.responses import UNIONS, answer_of, refusal, responses
+from forewarn.control.openapi.values import resolved
 from forewarn.control.schema import core as s
 from forewarn.core.access import Role
 from forewarn.service.fleet import shapes as fleet_shapes
@@ -215,7 +215,8 @@ def _schema(annotation: Any, kind: PathParameter | QueryParameter) -> dict[str, 
     for ours, theirs in BOUNDS.items():
         if (value := getattr(kind, ours)) is not None:
             schema[theirs] = value
-    return schema | (kind.schema_extra or {})
+    schema |= resolved(kind.schema_extra or {})
+    return schema
 
 
 def _body(handler: HTTPRouteHandler) -> Any:
@@ -246,10 +247,8 @@ def _file(name: str) -> str:
 
 def _refine(components: dict[str, Any], described: Mapping[Any, None]) -> None:
     """Add what msgspec cannot know."""
-    for schema in components.values():
-        for field, place in schema.get("properties", {}).items():
-            if field in FIELDS and "description" not in place:
-                place["description"] = FIELDS[field]
+    for name, schema in components.items():
+        components[name] = resolved(schema)
     for type in described:
         if more := getattr(type, "extra_schema", None):
             components[type.__name__] |= more

@@ -22,7 +22,6 @@ from forewarn.control.http.context import Call, CallContext, context
 from forewarn.control.http.errors import ProblemError, RefusedError
 from forewarn.control.http.operation import Operation
 from forewarn.control.schema import core as s
-from forewarn.control.schema.backup import HEADER, SQLITE, BackupContents
 from forewarn.core import Time
 from forewarn.core.access import Role
 from forewarn.core.refusal import conflict
@@ -34,7 +33,7 @@ BACKUP_TAKEN_WITHIN = 30.0  # seconds in which those have to be taken
 
 _KEPT = "forewarn_copy"  # in the scope of a request: what ends with it
 
-_answers = {200: ResponseSpec(bytes, media_type=SQLITE, description="The copy, an SQLite file.")}
+_answers = {200: ResponseSpec(bytes, media_type=s.SQLITE, description="The copy, an SQLite file.")}
 
 log = logger("forewarn.control")
 
@@ -66,7 +65,7 @@ def _ends_with_the_request(app: ASGIApp) -> ASGIApp:
 
 @get(
     "/v1/backup",
-    media_type=SQLITE,
+    media_type=s.SQLITE,
     responses=_answers,
     middleware=[_ends_with_the_request],
     **Operation(
@@ -99,13 +98,13 @@ async def get_backup(request: Request[Any, Any, Any], call: Call) -> Stream:
     headers = {
         "Content-Length": str(copy.size),
         "Content-Disposition": 'attachment; filename="forewarn-backup.db"',
-        HEADER: msgspec.json.encode(shape(copy.contents)).decode(),
+        s.BACKUP_HEADER: msgspec.json.encode(shape(copy.contents)).decode(),
     }
-    return Stream(_chunks(call, copy, kept), headers=headers, media_type=SQLITE)
+    return Stream(_chunks(call, copy, kept), headers=headers, media_type=s.SQLITE)
 
 
-def shape(found: Contents) -> BackupContents:
-    return BackupContents(
+def shape(found: Contents) -> s.BackupContents:
+    return s.BackupContents(
         schema=found.schema,
         commit=found.commit,
         until=_moment(found.at),

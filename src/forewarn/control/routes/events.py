@@ -33,7 +33,6 @@ from forewarn.control.http.parameters import (
 )
 from forewarn.control.http.preconditions import event_tag
 from forewarn.control.schema import core as s
-from forewarn.control.schema import types as w
 from forewarn.control.views import core
 from forewarn.core import Event, EventType, Source, Status
 from forewarn.core.refusal import unknown
@@ -61,15 +60,9 @@ async def list_events(
     group: ByGroup = None,
     machine: ByMachine = None,
     host: ByHost = None,
-    type: Annotated[
-        str | None, query("Only events of this type.", enum=list(w.EVENT_TYPES))
-    ] = None,
-    status: Annotated[
-        str | None, query("Only events that stand so.", enum=list(w.STATUSES))
-    ] = None,
-    source: Annotated[
-        str | None, query("Only events that come from there.", enum=list(w.SOURCES))
-    ] = None,
+    type: Annotated[str | None, query("Only events of this type.", enum="EventType")] = None,
+    status: Annotated[str | None, query("Only events that stand so.", enum="Status")] = None,
+    source: Annotated[str | None, query("Only events that come from there.", enum="Source")] = None,
     cause: Annotated[str | None, query("Only events with this cause.")] = None,
     rollout: Annotated[str | None, query_id("Only events that this rollout caused.")] = None,
     raised_since: Annotated[

@@ -23,7 +23,6 @@ from forewarn.control.http.paging import MAX_PAGE, After, Limit, cut, linked, na
 from forewarn.control.http.parameters import ByLabel, Name, query
 from forewarn.control.http.preconditions import group_tag
 from forewarn.control.schema import core as s
-from forewarn.control.schema import types as w
 from forewarn.control.views import core
 from forewarn.core import EventType, Group, GroupKind, Policy
 from forewarn.core.refusal import unknown
@@ -58,7 +57,7 @@ async def list_groups(
     request: Request[Any, Any, Any],
     call: Call,
     label: ByLabel = None,
-    kind: Annotated[str | None, query("Only groups of this kind.", enum=list(w.KINDS))] = None,
+    kind: Annotated[str | None, query("Only groups of this kind.", enum="GroupKind")] = None,
     enabled: Annotated[
         bool | None, query("Only groups that ask for their events, or only those that do not.")
     ] = None,

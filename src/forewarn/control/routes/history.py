@@ -27,7 +27,7 @@ from forewarn.control.http.parameters import (
     query,
 )
 from forewarn.control.schema import core as s
-from forewarn.control.schema.history import HistoryPage, HistoryRecord
+from forewarn.control.schema.feed import HistoryPage, HistoryRecord
 from forewarn.core.history import Record, What
 from forewarn.core.refusal import invalid
 from forewarn.store.port import HistoryQuery, Mark

@@ -15,7 +15,6 @@ from forewarn.control.http.paging import MAX_PAGE, Limit, TimedAfter, cut, linke
 from forewarn.control.http.parameters import Id
 from forewarn.control.http.preconditions import shown_rollout
 from forewarn.control.schema import rollouts as r
-from forewarn.control.schema import types as w
 from forewarn.control.views import rollouts as views
 from forewarn.core import EventType
 from forewarn.core.access import Role
@@ -25,7 +24,7 @@ from forewarn.core.rollouts.lanes import MAX_SELECTED, Selection
 from forewarn.core.rollouts.model import GATE_TIMEOUT, Gate
 from forewarn.core.rollouts.window_syntax import parse_window
 from forewarn.service.rollouts.request import RolloutRequest
-from forewarn.service.rollouts.rollouts import Report
+from forewarn.service.rollouts.rollouts import STATES, Report
 from forewarn.support.text import listing
 
 
@@ -50,15 +49,15 @@ async def list_rollouts(
         QueryParameter(
             name="state",
             description="Only rollouts that stand so.",
-            schema_extra={"enum": list(w.STATES)},
+            schema_extra={"enum": "RolloutState"},
         ),
     ] = None,
     limit: Limit = MAX_PAGE,
     after: TimedAfter = None,
 ) -> list[r.Rollout]:
     """Those under way first, then those that are over, each the latest first."""
-    if wanted is not None and wanted not in w.STATES:
-        raise RefusedError(invalid(f"'{wanted}' is no state; there are {listing(w.STATES)}"))
+    if wanted is not None and wanted not in STATES:
+        raise RefusedError(invalid(f"'{wanted}' is no state; there are {listing(STATES)}"))
     visible = [
         summary
         for summary in await context().rollouts.list()

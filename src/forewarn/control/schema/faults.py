@@ -6,72 +6,83 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
-from forewarn.control.schema.types import Moment, documented
+from forewarn.control.schema.types import Moment, doc, documented
 
-FAULT_KINDS = (
-    *("slow", "throttled", "gone", "error", "empty", "no-events", "plain", "control-characters"),
-    *("truncated", "stalled", "reset", "incarnation", "sudden", "vanish", "short-notice"),
-)
-FAULT_STATES = ("waiting", "active", "used up", "over")
-FAULT_METHODS = ("", "GET", "POST")
-MAX_TIMES = 1_000_000
-MAX_SEED = 2**63 - 1
-MAX_AHEAD = 7_776_000  # seconds
-MAX_BODY = 64 * 1024  # characters
-
-FaultKind: TypeAlias = Annotated[str, documented(enum=list(FAULT_KINDS))]
-FaultState: TypeAlias = Annotated[str, documented(enum=list(FAULT_STATES))]
-Method: TypeAlias = Annotated[str, documented(enum=list(FAULT_METHODS))]
-Times: TypeAlias = Annotated[int, documented(minimum=1, maximum=MAX_TIMES)]
-Skip: TypeAlias = Annotated[int, documented(minimum=0, maximum=MAX_TIMES)]
-Chance: TypeAlias = Annotated[float, documented(exclusiveMinimum=0, maximum=1)]
-Seed: TypeAlias = Annotated[int, documented(minimum=0, maximum=MAX_SEED)]
-Ahead: TypeAlias = Annotated[float, documented(minimum=0, maximum=MAX_AHEAD)]
+FaultKind: TypeAlias = Annotated[str, documented(enum="FaultKind")]
+FaultState: TypeAlias = Annotated[str, documented(enum="FaultState")]
+Method: TypeAlias = Annotated[str, documented(enum="FaultMethod")]
+Times: TypeAlias = Annotated[int, documented(minimum=1, maximum="MAX_FAULT_TIMES")]
+Skip: TypeAlias = Annotated[int, documented(minimum=0, maximum="MAX_FAULT_TIMES")]
+Probability: TypeAlias = Annotated[float, documented(exclusiveMinimum=0, maximum=1)]
+Seed: TypeAlias = Annotated[int, documented(minimum=0, maximum="MAX_SEED")]
+Seconds: TypeAlias = Annotated[float, documented(minimum=0, maximum="MAX_NOTICE")]
 ErrorStatus: TypeAlias = Annotated[int, documented(minimum=500, maximum=599)]
-FaultBody: TypeAlias = Annotated[str, documented(maxLength=MAX_BODY)]
+FaultBody: TypeAlias = Annotated[str, documented(maxLength="MAX_FAULT_BODY")]
 
 
 class FaultRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    kind: FaultKind
-    machines: list[str] = []
-    groups: list[str] = []  # neither: all
-    method: Method = ""
-    times: Times | None = None
-    skip: Skip = 0
-    starts_in: Ahead | None = None
-    lasts: Ahead | None = None
-    probability: Chance = 1.0
-    seed: Seed | None = None
-    seconds: Ahead | None = None
-    status: ErrorStatus | None = None
-    body: FaultBody | None = None
-    takes_effect: bool | None = None
+    kind: Annotated[FaultKind, doc("Kind of the fault.")]
+    machines: Annotated[
+        list[str], doc("Only these machines; without machines and groups: all.")
+    ] = []
+    groups: Annotated[list[str], doc("Only these groups.")] = []
+    method: Annotated[Method, doc("Only requests with this method; empty: any.")] = ""
+    times: Annotated[
+        Times | None,
+        doc("How many requests, or events, it affects in all; null: until it is cleared."),
+    ] = None
+    skip: Annotated[Skip, doc("How many matching requests, or events, are spared first.")] = 0
+    starts_in: Annotated[Seconds | None, doc("Seconds until it takes effect.")] = None
+    lasts: Annotated[Seconds | None, doc("Seconds after which it stops.")] = None
+    probability: Annotated[
+        Probability, doc("Probability that it affects a request, or event, that matches.")
+    ] = 1.0
+    seed: Annotated[
+        Seed | None, doc("Seed of its random numbers: the same seed gives the same sequence.")
+    ] = None
+    seconds: Annotated[Seconds | None, doc("How long it delays a response, or an event.")] = None
+    status: Annotated[ErrorStatus | None, doc("Status to answer with.")] = None
+    body: Annotated[FaultBody | None, doc("Response body to send instead of the proper one.")] = (
+        None
+    )
+    takes_effect: Annotated[
+        bool | None, doc("Whether an approval counts although its response is faulty.")
+    ] = None
 
 
 class Fault(msgspec.Struct, kw_only=True):
     """What is to go wrong, and what has come of it."""
 
     id: str
-    kind: FaultKind
-    state: FaultState
-    message: str  # "3 of 5 consumed"
+    kind: Annotated[FaultKind, doc("Kind of the fault.")]
+    state: Annotated[FaultState, doc("Its state.")]
+    message: Annotated[str, doc("How much of it has been consumed, as text.")]
     machines: list[str]
     groups: list[str]
-    method: str
-    times: int | None
-    skip: int
-    starts_at: Moment
-    ends_at: Moment | None
-    probability: float
-    seed: int
-    seconds: float | None
-    status: int | None
-    body: str | None
-    takes_effect: bool
-    added_at: Moment
-    added_by: str
-    matched: int
-    consumed: int
-    remaining: int | None
-    by_machine: dict[str, int]
-    last_at: Moment | None
+    method: Annotated[str, doc("Only requests with this method; empty: any.")]
+    times: Annotated[
+        int | None,
+        doc("How many requests, or events, it affects in all; null: until it is cleared."),
+    ]
+    skip: Annotated[int, doc("How many matching requests, or events, are spared first.")]
+    starts_at: Annotated[Moment, doc("When it takes effect.")]
+    ends_at: Annotated[Moment | None, doc("When it stops; null: when it is cleared.")]
+    probability: Annotated[
+        float, doc("Probability that it affects a request, or event, that matches.")
+    ]
+    seed: Annotated[int, doc("Seed of its random numbers: the same seed gives the same sequence.")]
+    seconds: Annotated[float | None, doc("How long it delays a response, or an event.")]
+    status: Annotated[int | None, doc("Status to answer with.")]
+    body: Annotated[str | None, doc("Response body to send instead of the proper one.")]
+    takes_effect: Annotated[
+        bool, doc("Whether an approval counts although its response is faulty.")
+    ]
+    added_at: Annotated[Moment, doc("When it was added.")]
+    added_by: Annotated[str, doc("Who added it.")]
+    matched: Annotated[int, doc("How many requests, or events, it was considered for.")]
+    consumed: Annotated[int, doc("How many requests, or events, it has affected.")]
+    remaining: Annotated[
+        int | None, doc("How many more times it will take effect; null: until it is cleared.")
+    ]
+    by_machine: Annotated[dict[str, int], doc("How often it has affected each machine.")]
+    last_at: Annotated[Moment | None, doc("When it last affected something.")]

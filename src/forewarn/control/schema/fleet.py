@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from forewarn.control.schema.types import documented
+from forewarn.control.schema.types import doc, documented
 
 MAX_FLEET_BYTES = 64 * 1024 * 1024  # of a fleet that is put
 
@@ -19,10 +19,12 @@ class FieldChange(msgspec.Struct):
 
 class FleetItem(msgspec.Struct, kw_only=True, omit_defaults=True):
     what: Annotated[str, documented(enum=["host", "group", "machine"])]
-    action: Annotated[str, documented(enum=["added", "changed", "moved", "removed"])]
+    action: Annotated[
+        str, documented(enum=["added", "changed", "moved", "removed"]), doc("What is done.")
+    ]
     name: str
     group: str = ""
-    previous_group: str = ""
+    previous_group: Annotated[str, doc("Group that it moves from.")] = ""
     fields: list[FieldChange] = []
 
 
@@ -31,8 +33,8 @@ class BlockingEvent(msgspec.Struct, kw_only=True):
     name: str
     group: str
     event: str
-    type: str
-    status: str
+    type: Annotated[str, doc("Type of the event.")]
+    status: Annotated[str, doc("Status of the event.")]
 
 
 class FleetCounts(msgspec.Struct):
@@ -49,15 +51,22 @@ class FleetCounts(msgspec.Struct):
 class FleetDifference(msgspec.Struct, kw_only=True):
     """What has changed, or would, if only planned."""
 
-    planned: bool
+    planned: Annotated[bool, doc("Whether nothing has been changed yet.")]
     hosts: FleetCounts
     groups: FleetCounts
     machines: FleetCounts
-    items: list[FleetItem] = []  # at most a thousand each of hosts, groups and machines
-    omitted: int = 0
-    blocked_by: list[BlockingEvent] = []  # without force it is refused because of these
-    warnings: list[str] = []  # hosts that are not well and are given machines all the same
-    etag: str = ""  # of a plan: the fleet that it was compared with, for If-Match
+    items: Annotated[
+        list[FleetItem], doc("At most a thousand each of hosts, groups and machines.")
+    ] = []
+    omitted: Annotated[int, doc("How many more items there are.")] = 0
+    blocked_by: Annotated[
+        list[BlockingEvent],
+        doc("Active events because of which the change is refused without force."),
+    ] = []
+    warnings: Annotated[
+        list[str], doc("Hosts that are not healthy and are given machines all the same.")
+    ] = []
+    etag: Annotated[str, doc("ETag of the fleet that a plan was compared with, for If-Match.")] = ""
 
     @property
     def total(self) -> int:
@@ -65,5 +74,7 @@ class FleetDifference(msgspec.Struct, kw_only=True):
 
 
 class FleetProgress(msgspec.Struct):
-    stage: str  # reading, comparing, deciding or storing; empty: nothing is under way
+    stage: Annotated[
+        str, doc("reading, comparing, deciding or storing; empty: nothing is under way.")
+    ]
     fraction: float

@@ -2,35 +2,49 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
-from forewarn.control.schema.types import Moment
+from forewarn.control.schema.types import Moment, doc
 
 
 class TokenRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     name: str
-    role: str  # viewer, operator or admin
-    groups: list[str] | None = None  # that it is limited to; not empty, if it is said
-    label: str | None = None  # and to groups that this selects; neither is this
-    expires_in: float | None = None  # seconds from now
-    expires_at: Moment | None = None  # or then
+    role: Annotated[
+        str,
+        doc("viewer reads, operator changes events and machines, admin manages tokens and faults."),
+    ]
+    groups: Annotated[
+        list[str] | None, doc("Groups that it is limited to; not empty if given.")
+    ] = None
+    label: Annotated[
+        str | None, doc("Selector of the groups that it is limited to; not empty if given.")
+    ] = None
+    expires_in: Annotated[float | None, doc("Seconds until it expires.")] = None
+    expires_at: Annotated[Moment | None, doc("Or when it expires.")] = None
 
 
 class RevokeRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    force: bool = False  # also the last one of an admin
+    force: Annotated[bool, doc("Also revoke the last token of an admin.")] = False
 
 
 class Token(msgspec.Struct, kw_only=True):
     id: str
     name: str
-    role: str
-    state: str  # valid, expired or revoked
-    created_at: Moment
-    created_by: str
+    role: Annotated[
+        str,
+        doc("viewer reads, operator changes events and machines, admin manages tokens and faults."),
+    ]
+    state: Annotated[str, doc("valid, expired or revoked.")]
+    created_at: Annotated[Moment, doc("When it was created.")]
+    created_by: Annotated[str, doc("Who created it.")]
     groups: list[str] = []
     label: str = ""
-    expires_at: Moment | None = None
-    last_used: Moment | None = None  # to within some seconds
+    expires_at: Annotated[Moment | None, doc("When it expires; null: never.")] = None
+    last_used: Annotated[Moment | None, doc("When it was last used, to within some seconds.")] = (
+        None
+    )
     revoked_at: Moment | None = None
     revoked_by: str = ""
 
@@ -38,8 +52,8 @@ class Token(msgspec.Struct, kw_only=True):
 class CreatedToken(Token, kw_only=True):
     """With the secret, which is shown this once and is kept nowhere."""
 
-    token: str
-    notes: list[str] = []
+    token: Annotated[str, doc("The secret, which is shown only in this response.")]
+    notes: Annotated[list[str], doc("What the caller should know about the result.")] = []
 
     def __repr__(self) -> str:
         return f"CreatedToken(id={self.id!r}, name={self.name!r})"

@@ -1,6 +1,6 @@
-"""The words that the shapes of the control API are made of: names that are one of a few, and values
-within bounds, as the API's document says them. Enforced are they where things are decided; a test
-compares the two. Needs nothing but msgspec.
+"""Types that the structs of the control API are made of: names that are one of a few, and values
+within bounds. Enumerations and limits are named here (`enum="EventType"`) and filled in by
+`openapi.values`; they are enforced where things are decided. Needs nothing but msgspec.
 """
 
 from __future__ import annotations
@@ -9,33 +9,6 @@ from datetime import datetime
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
-
-from forewarn.wire.versions import TYPE_NAMES
-
-EVENT_TYPES = TYPE_NAMES
-STATUSES = ("Scheduled", "Started", "Finished", "Withdrawn")
-SOURCES = ("Platform", "User")
-KINDS = ("standalone", "cloud-service", "availability-set", "availability-zone", "scale-set")
-HEALTHS = ("healthy", "degraded", "failed")
-MAINTENANCE_MODES = ("Freeze", "Reboot", "live-migration")
-STATES = ("running", "paused", "blocked", "aborting", "aborted", "done")
-STEP_STATES = ("waiting", "announced", "started", "done", "nothing to do", "cancelled")
-HOLDS = (
-    *("notice", "grace", "restored", "machine", "domain", "coupling", "window", "joint"),
-    "clock",
-    "driver",
-)
-WAITS = ("paused", "event", "bake", "gate", "window", "cancelled", "turn", "clock")
-
-MAX_WORDS = 1_024  # characters of a description or a reason
-MAX_NOTICE = 7_776_000  # seconds
-MAX_IMPACT = 86_400  # seconds
-MAX_SELECTED = 100
-MAX_EVENT_MACHINES = 1_000
-MAX_WINDOWS = 20
-MAX_AT_ONCE = 1_000
-MAX_BAKE = 604_800  # seconds
-MAX_GATE_TIMEOUT = 604_800  # seconds
 
 
 def exactly_one_of(*names: str) -> dict[str, Any]:
@@ -54,26 +27,31 @@ def _only(name: str, names: tuple[str, ...]) -> dict[str, Any]:
     return {"required": [name], "properties": there | others}
 
 
-def documented(**words: Any) -> msgspec.Meta:
-    return msgspec.Meta(extra_json_schema=words)
+def doc(text: str) -> msgspec.Meta:
+    """Describe a field in the API's document."""
+    return msgspec.Meta(description=text)
+
+
+def documented(**schema: Any) -> msgspec.Meta:
+    """Add keywords of JSON Schema to a type; msgspec does not enforce them."""
+    return msgspec.Meta(extra_json_schema=schema)
 
 
 Moment: TypeAlias = Annotated[datetime, documented(format="date-time")]
-TypeName: TypeAlias = Annotated[str, documented(enum=list(EVENT_TYPES))]
-StatusName: TypeAlias = Annotated[str, documented(enum=list(STATUSES))]
-SourceName: TypeAlias = Annotated[str, documented(enum=list(SOURCES))]
-KindName: TypeAlias = Annotated[str, documented(enum=list(KINDS))]
-HealthName: TypeAlias = Annotated[str, documented(enum=list(HEALTHS))]
-MaintenanceMode: TypeAlias = Annotated[str, documented(enum=list(MAINTENANCE_MODES))]
-StateName: TypeAlias = Annotated[str, documented(enum=list(STATES))]
-StepState: TypeAlias = Annotated[str, documented(enum=list(STEP_STATES))]
-HoldKind: TypeAlias = Annotated[str, documented(enum=list(HOLDS))]
-WaitKind: TypeAlias = Annotated[str, documented(enum=list(WAITS))]
-Id: TypeAlias = Annotated[str, documented(pattern="^[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}$")]
-Words: TypeAlias = Annotated[str, documented(maxLength=MAX_WORDS)]
-Notice: TypeAlias = Annotated[float, documented(minimum=0, maximum=MAX_NOTICE)]
-Impact: TypeAlias = Annotated[int, documented(minimum=-1, maximum=MAX_IMPACT)]
+TypeName: TypeAlias = Annotated[str, documented(enum="EventType")]
+StatusName: TypeAlias = Annotated[str, documented(enum="Status")]
+SourceName: TypeAlias = Annotated[str, documented(enum="Source")]
+KindName: TypeAlias = Annotated[str, documented(enum="GroupKind")]
+HealthName: TypeAlias = Annotated[str, documented(enum="Health")]
+MaintenanceMode: TypeAlias = Annotated[str, documented(enum="MaintenanceMode")]
+StateName: TypeAlias = Annotated[str, documented(enum="RolloutState")]
+StepState: TypeAlias = Annotated[str, documented(enum="StepState")]
+HoldKind: TypeAlias = Annotated[str, documented(enum="HoldKind")]
+WaitKind: TypeAlias = Annotated[str, documented(enum="WaitKind")]
+Text: TypeAlias = Annotated[str, documented(maxLength="MAX_DESCRIPTION")]
+Notice: TypeAlias = Annotated[float, documented(minimum=0, maximum="MAX_NOTICE")]
+Impact: TypeAlias = Annotated[int, documented(minimum=-1, maximum="MAX_DURATION_SECONDS")]
 Names: TypeAlias = Annotated[
-    list[str], documented(minItems=1, maxItems=MAX_EVENT_MACHINES, uniqueItems=True)
+    list[str], documented(minItems=1, maxItems="MAX_EVENT_MACHINES", uniqueItems=True)
 ]
-Few: TypeAlias = Annotated[list[str], documented(maxItems=MAX_SELECTED)]
+Selected: TypeAlias = Annotated[list[str], documented(maxItems="MAX_SELECTED")]

@@ -33,6 +33,7 @@ from forewarn.support.text import in_words, listing
 
 MAX_RUNNING = 100  # rollouts that are not over
 KEPT_ROLLOUTS = 1_000  # in all; the oldest that are over are forgotten
+STATES = ("running", "paused", "blocked", "aborting", "aborted", "done")
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
