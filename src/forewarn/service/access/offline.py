@@ -1,5 +1,5 @@
-"""What can be done to a state file while no service runs, as a service would have done it: the same
-commits, the same history, and the time in which nobody served still counts as that.
+"""Changes to a state file while no service runs: the same commits and the same history as those of
+a service, and the time in which no service ran still counts as such.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from forewarn.store.engines import store_for, stored_state
 
 @asynccontextmanager
 async def opened(path: Path) -> AsyncIterator[tuple[Tokens, Writer]]:
-    """The tokens in a state file, which is made if there is none. Raises StoreUnusable: also if
-    a service has it."""
-    async with _taken_up(path, ClockLimits()) as (store, writer, _, poll_index):
+    """Open the tokens in a state file, created if there is none. Raises StoreUnusable, also
+    if a service uses the file."""
+    async with _opened_state(path, ClockLimits()) as (store, writer, _, poll_index):
         yield Tokens(store, writer, poll_index), writer
 
 
 async def accept_clock(path: Path, by: str) -> Accepted | Refused:
     """Set the time of a state file to the wall clock, however far apart the two are. Raises
     StoreUnusable and StoreFailed."""
-    async with _taken_up(path, ClockLimits(step=0, downtime=0)) as (
+    async with _opened_state(path, ClockLimits(step=0, downtime=0)) as (
         store,
         writer,
         clock,
@@ -41,7 +41,7 @@ async def accept_clock(path: Path, by: str) -> Accepted | Refused:
 
 
 @asynccontextmanager
-async def _taken_up(
+async def _opened_state(
     path: Path, limits: ClockLimits
 ) -> AsyncIterator[tuple[Store, Writer, Clock, PollIndex]]:
     with stored_state(path).keep_owner():

@@ -1,7 +1,7 @@
-"""What a token looks like, and how its secret is made, compared and kept out of what people read.
+"""The text of a token: how its secret is created, compared, and hidden in what people read.
 
-`fw_<id>_<secret>`: the beginning is what scanners look for, the id names the token in a list, and
-the secret is known to nobody but its owner. Which tokens there are is `tokens.py`.
+`fw_<id>_<secret>`: scanners look for the prefix, the id names the token in a list, and only its
+owner knows the secret. The tokens themselves are `tokens.py`.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import string
 
 import msgspec
 
-ID_BYTES = 4  # of a token's id, which is no secret
+ID_BYTES = 4  # of a token's id, which is not secret
 SECRET_LENGTH = 43  # letters and digits: 256 bits
 _LETTERS = string.ascii_letters + string.digits
 
 FORM = re.compile(rf"fw_([0-9a-f]{{{2 * ID_BYTES}}})_([A-Za-z0-9]{{{SECRET_LENGTH}}})", re.ASCII)
 _ID = re.compile(rf"[0-9a-f]{{{2 * ID_BYTES}}}", re.ASCII)
-# Also one that was cut off, or in which something was added: enough of it to be worth hiding.
+# Also matches one that is cut off or has something added.
 _LIKE = re.compile(rf"fw_([0-9a-f]{{{2 * ID_BYTES}}})_[A-Za-z0-9]{{4,}}", re.ASCII)
 _LIKE_BYTES = re.compile(_LIKE.pattern.encode(), re.ASCII)
 
-_NOBODY = "0" * 64  # what a token that does not exist is compared with
+_NO_DIGEST = "0" * 64  # compared with the secret of a token that does not exist
 
 
 class Secret(msgspec.Struct, frozen=True):
@@ -47,29 +47,30 @@ def new(id: str) -> Secret:
 
 
 def digest(text: str) -> str:
-    """Of the secret that is in it. It has as many bits as the digest: no salt, no stretching."""
+    """Return the digest of the secret in a token. The secret has as many bits as the digest, so
+    there is no salt and no stretching."""
     return hashlib.sha256(text.rpartition("_")[2].encode()).hexdigest()
 
 
 def id_of(text: str) -> str:
-    """Which token it says it is; empty if it is none at all."""
-    found = FORM.fullmatch(text)
-    return found[1] if found else ""
+    """Return the id in the text of a token; empty if the text is no token."""
+    match = FORM.fullmatch(text)
+    return match[1] if match else ""
 
 
 def is_id(text: str) -> bool:
-    """Does it look like the id of a token, in any letter case?"""
+    """Does a text look like the id of a token, in any letter case?"""
     return _ID.fullmatch(text.lower()) is not None
 
 
 def same(text: str, known: str | None) -> bool:
-    """Is this the secret with that digest? None, for a token that is not there, takes as long."""
-    alike = hmac.compare_digest(digest(text), known or _NOBODY)
+    """Has this token the known digest? None, for a token that does not exist, takes as long."""
+    alike = hmac.compare_digest(digest(text), known or _NO_DIGEST)
     return alike and known is not None
 
 
 def hidden(text: str) -> str:
-    """The same, with every secret in it taken out."""
+    """Return the text without the secrets in it."""
     return _LIKE.sub(r"fw_\1_…", text) if "fw_" in text else text
 
 

@@ -1,7 +1,8 @@
-"""Tokens: who may ask. Made, looked up, revoked; and when each was last used.
+"""Tokens of the control API: create, find, check and revoke them.
 
-They are part of the state, in the same commits and the same history as everything else. What a
-secret is and how it is compared is `secret.py`; what a caller needs for what is the control API's.
+They are part of the state, in the same commits and the same history as everything else. The format
+of a token and the comparison of secrets is `secret.py`; which role a request needs is decided by
+the control API.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from forewarn.store.port import States, Store
 from forewarn.support.suggest import instead_of
 from forewarn.support.text import in_words, listing
 
-MAX_TOKENS = 1_000  # in all; those that are no longer valid make room
+MAX_TOKENS = 1_000  # in all; the oldest that are no longer valid are removed for new ones
 MAX_TOKEN_NAME = 64  # characters
-MAX_TOKEN_GROUPS = 100  # that one token is limited to by name
-MAX_TOKEN_LIFE: Duration = 3_650 * DAY  # of one that expires; it may also never do
-LOCAL_NAME = "operator"  # who local programs are while there is no token
-TAKEN = (LOCAL_NAME, "driver", "start", "restore")  # who is somebody else in the history
+MAX_TOKEN_GROUPS = 100  # to which one token can be limited by name
+MAX_TOKEN_LIFE: Duration = 3_650 * DAY  # of a token that expires
+LOCAL_NAME = "operator"  # in the history: local programs, while there is no token
+TAKEN = (LOCAL_NAME, "driver", "start", "restore")  # names with another meaning in the history
 
 _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._@-]{{0,{MAX_TOKEN_NAME - 1}}}", re.ASCII)
 
 
 class NewToken(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody wants a token for."""
+    """A token to be created."""
 
     name: str
     role: Role
@@ -57,92 +58,94 @@ class Tokens:
         self._writer = writer
         self._poll_index = poll_index
 
-    # Letting in.
+    # Checking.
 
     @property
     def needed(self) -> bool:
-        """Has there ever been one? From then on nobody is let in without."""
+        """Are tokens required? They are as soon as the first one has been created."""
         return bool(self._store.registry.tokens)
 
     @property
     def administered(self) -> bool:
-        """Is there one that may make others?"""
+        """Is there a valid token of an admin, who can create others?"""
         return bool(_admins(self._store.registry.tokens.values(), self._now()))
 
     @property
     def administered_for(self) -> Duration | None:
-        """How long there will be one that may make others; None: no end of it is known."""
+        """How long there will be a valid token of an admin; None if one never expires."""
         now = self._now()
         ends = [token.expires_at for token in _admins(self._store.registry.tokens.values(), now)]
         known = [at for at in ends if at is not None]
         return None if len(known) < len(ends) else max(known, default=now) - now
 
     def of(self, text: str) -> Token | None:
-        """The valid token that this is the secret of. An id that nobody has and a secret that is
-        wrong take the same way."""
+        """Return the valid token with this text. An unknown id and a wrong secret take the same
+        time."""
         token = self._store.registry.tokens.get(secret.id_of(text))
         if not secret.same(text, token.digest if token else None):
             return None
         return token if token is not None and token.valid(self._now()) else None
 
     def used(self, token: Token) -> None:
-        """Somebody was let in with it."""
+        """Note that a token was used."""
         self._poll_index.used(token.id, self._now())
 
     def valid(self, id: str) -> bool:
-        """Is it still?"""
+        """Is the token with this id still valid?"""
         token = self._store.registry.tokens.get(id)
         return token is not None and token.valid(self._now())
 
     def allows(self, limit: Limit, group: str) -> bool:
-        """By the labels that the group has now, or had last."""
-        found = self._store.groups.get(group)
-        return limit.allows(group, found.labels if found else {})
+        """Does a limit allow a group, by the labels that the group has now, or had last?"""
+        state = self._store.groups.get(group)
+        return limit.allows(group, state.labels if state else {})
 
     def allowed(self, limit: Limit) -> list[str]:
-        """All groups there are, or have been, that it allows."""
+        """Return all present and former groups that a limit allows."""
         return [name for name, g in self._store.groups.items() if limit.allows(name, g.labels)]
 
-    # Looking, making, revoking.
+    # Finding, creating, revoking.
 
     def last_used(self, id: str) -> Time | None:
         return self._poll_index.last_used(id)
 
     def all(self) -> list[Token]:
-        """The newest last."""
+        """Return all tokens, the newest last."""
         tokens = self._store.registry.tokens.values()
         return sorted(tokens, key=lambda token: (token.created_at, token.id))
 
-    def find(self, said: str) -> Token | Refused:
-        """By its id, or by its name, of which only one can be valid."""
+    def find(self, id_or_name: str) -> Token | Refused:
+        """Find a token by its id, or by its name, which only one valid token has."""
         tokens = self._store.registry.tokens
-        if found := tokens.get(said):
-            return found
-        named = [token for token in tokens.values() if token.name == said]
+        if token := tokens.get(id_or_name):
+            return token
+        named = [token for token in tokens.values() if token.name == id_or_name]
         valid = [token for token in named if token.valid(self._now())]
         if len(valid or named) == 1:
             return (valid or named)[0]
         if named:
             ids = listing([token.id for token in named])
-            return invalid(f"'{secret.hidden(said)}' could be {ids}; say which by its id")
+            return invalid(f"'{secret.hidden(id_or_name)}' could be {ids}; say which by its id")
         known = [name for token in tokens.values() for name in (token.name, token.id)]
-        there = instead_of(said, known) if known else "there is none yet (forewarn token create)"
-        return unknown(f"no token '{secret.hidden(said[:MAX_TOKEN_NAME])}'; {there}")
+        existing = (
+            instead_of(id_or_name, known) if known else "there is none yet (forewarn token create)"
+        )
+        return unknown(f"no token '{secret.hidden(id_or_name[:MAX_TOKEN_NAME])}'; {existing}")
 
     async def create(self, wanted: NewToken, by: str) -> Created | Refused:
-        made: list[Created] = []
+        created: list[Created] = []
 
         def plan(states: States) -> CommitPlan | Refused:
-            made.clear()
+            created.clear()
             tokens, now = states.registry.tokens, self._now()
             expires = _expiry(wanted, now)
             if isinstance(expires, Refused):
                 return expires
-            if wrong := _wrong(wanted) or _taken(wanted, tokens, states, now):
-                return wrong
-            room = _room(tokens, now)
-            if isinstance(room, Refused):
-                return room
+            if refused := _token_problem(wanted) or _name_problem(wanted, tokens, states, now):
+                return refused
+            surplus = _surplus(tokens, now)
+            if isinstance(surplus, Refused):
+                return surplus
             id = secret.new_id()
             while id in tokens:
                 id = secret.new_id()
@@ -157,16 +160,16 @@ class Tokens:
                 limit=wanted.limit,
                 expires_at=expires,
             )
-            made.append(Created(token=token, secret=shown, notes=_notes(wanted, states)))
-            removed = [TokenRemoved(old.id) for old in room]
+            created.append(Created(token=token, secret=shown, notes=_notes(wanted, states)))
+            removed = [TokenRemoved(old.id) for old in surplus]
             return CommitPlan(puts=[*removed, TokenPut(token, "created", by)])
 
         done = await self._writer.commit(plan)
-        return done if isinstance(done, Refused) else made[0]
+        return done if isinstance(done, Refused) else created[0]
 
-    async def revoke(self, said: str, by: str, *, force: bool = False) -> Token | Refused:
-        """It opens nothing from now on. The last that could make others only if that is meant."""
-        found = self.find(said)
+    async def revoke(self, id_or_name: str, by: str, *, force: bool = False) -> Token | Refused:
+        """Make a token invalid. The last one of an admin is only revoked with `force`."""
+        found = self.find(id_or_name)
         if isinstance(found, Refused):
             return found
 
@@ -179,7 +182,7 @@ class Tokens:
                 return conflict(
                     f"token {token.id} ({token.name}) is revoked already, by {token.revoked_by}"
                 )
-            if [one.id for one in _admins(tokens.values(), now)] == [token.id] and not force:
+            if [admin.id for admin in _admins(tokens.values(), now)] == [token.id] and not force:
                 return conflict(
                     f"token {token.id} ({token.name}) is the last of an admin: without it a token"
                     " can be made only where the state file is (forewarn token create --state"
@@ -197,7 +200,7 @@ class Tokens:
 
 
 def _admins(tokens: Iterable[Token], now: Time) -> list[Token]:
-    """Those that can make others; an admin is never limited."""
+    """Return the valid tokens of admins; they are never limited."""
     return [token for token in tokens if token.role is Role.ADMIN and token.valid(now)]
 
 
@@ -213,7 +216,7 @@ def _expiry(wanted: NewToken, now: Time) -> Time | Refused | None:
     return at
 
 
-def _wrong(wanted: NewToken) -> Refused | None:
+def _token_problem(wanted: NewToken) -> Refused | None:
     if not _NAME.fullmatch(wanted.name):
         return invalid(
             f"a token's name has 1 to {MAX_TOKEN_NAME} letters, digits, '.', '_', '@' or '-', and"
@@ -246,7 +249,7 @@ def _wrong(wanted: NewToken) -> Refused | None:
     return None
 
 
-def _taken(
+def _name_problem(
     wanted: NewToken, tokens: Mapping[str, Token], states: Mapping[str, Group], now: Time
 ) -> Refused | None:
     name = wanted.name.lower()  # people do not tell names apart by their letter case
@@ -270,8 +273,8 @@ def _taken(
     return None
 
 
-def _room(tokens: Mapping[str, Token], now: Time) -> list[Token] | Refused:
-    """Which ones go, so that there is room for one more."""
+def _surplus(tokens: Mapping[str, Token], now: Time) -> list[Token] | Refused:
+    """Return the tokens to remove, so that there can be one more."""
     surplus = len(tokens) + 1 - MAX_TOKENS
     if surplus <= 0:
         return []
@@ -282,11 +285,14 @@ def _room(tokens: Mapping[str, Token], now: Time) -> list[Token] | Refused:
 
 
 def _notes(wanted: NewToken, states: Mapping[str, Group]) -> tuple[str, ...]:
-    """A limit may be to what is yet to come, or a slip."""
-    there = [name for name, group in states.items() if group.machines]
-    missing = [group for group in wanted.limit.groups if group not in there]
-    return tuple(f"there is no group '{name}' now; {_meant(name, there)}" for name in missing)
+    """Return notes about groups in the limit that do not exist: they may be added later, or be a
+    typing error."""
+    existing = [name for name, group in states.items() if group.machines]
+    missing = [group for group in wanted.limit.groups if group not in existing]
+    return tuple(
+        f"there is no group '{name}' now; {_suggestion(name, existing)}" for name in missing
+    )
 
 
-def _meant(name: str, there: Sequence[str]) -> str:
-    return instead_of(name, there) if there else "there are no groups yet"
+def _suggestion(name: str, existing: Sequence[str]) -> str:
+    return instead_of(name, existing) if existing else "there are no groups yet"

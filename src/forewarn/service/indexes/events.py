@@ -1,4 +1,4 @@
-"""Events that are not over, by id: an index over the groups, kept up to date by every commit."""
+"""Index of active events by id, kept up to date by every commit."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class ActiveEvents:
         return len(self._group_of)
 
     def __iter__(self) -> Iterator[Event]:
-        """In the order they were raised."""
+        """Iterate in the order in which they were raised."""
         return (event for id in list(self._group_of) if (event := self.get(id)) is not None)
 
     def get(self, id: str) -> Event | None:
         group = self._store.groups.get(self._group_of.get(id, ""))
         return group.event(id) if group is not None else None
 
-    def beginning(self, prefix: str) -> list[Event]:
-        """Those whose id begins so."""
-        found = (self.get(id) for id in self._group_of if id.startswith(prefix))
-        return [event for event in found if event is not None]
+    def starting_with(self, prefix: str) -> list[Event]:
+        """Return the events whose id starts with this."""
+        events = (self.get(id) for id in self._group_of if id.startswith(prefix))
+        return [event for event in events if event is not None]
 
     def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         del changed

@@ -1,4 +1,4 @@
-"""Who is on which host, and which hosts are spoken for: an index, told of every commit."""
+"""Index of machines and events by host, kept up to date by every commit."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from forewarn.core import Event, Group, Machine
 from forewarn.core.registry import HostPut, HostRemoved
 from forewarn.store.port import Commit, Store
 
-MAX_OFFERED = 50  # hosts that are named to whoever looks for one, the best first
-RERANK = 64  # hosts that are ranked one by one; more, and all are ranked anew
+MAX_OFFERED = 50  # hosts that are offered to a driver for one machine, the best first
+RERANK = 64  # changed hosts up to which each is ranked separately instead of all again
 
 
 class HostIndex:
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._on: dict[str, dict[str, str]] = {}  # by host: machines and their groups
-        self._about: dict[str, dict[str, str]] = {}  # by host: events and their groups
+        self._on: dict[str, dict[str, str]] = {}  # by host: machines, and their groups
+        self._about: dict[str, dict[str, str]] = {}  # by host: events, and their groups
         self._known: dict[str, tuple[tuple[Machine, ...], tuple[Event, ...]]] = {}
-        self._ranking: list[tuple[int, str]] = []  # every host, by how many machines it has
-        self._ranked: dict[str, int] = {}  # where in it: so many
-        self._unranked: set[str] = set()  # those of which that may have changed since
+        self._ranking: list[tuple[int, str]] = []  # every host, by its number of machines
+        self._ranked: dict[str, int] = {}  # by host: its number of machines in `_ranking`
+        self._unranked: set[str] = set()  # hosts whose number may have changed since
         self._names: frozenset[str] | None = None
         store.attach(self._on_commit)
 
@@ -31,54 +31,55 @@ class HostIndex:
         self._unranked.update(self._store.registry.hosts)
 
     def names(self) -> frozenset[str]:
-        """All hosts that there are."""
+        """Return the names of all hosts."""
         if self._names is None:
             self._names = frozenset(self._store.registry.hosts)
         return self._names
 
     def groups_on(self, host: str) -> list[str]:
-        """The groups that have machines there, gone ones included, in the order of names."""
+        """Return the groups that have machines on a host, including gone ones, sorted by name."""
         return sorted(set(self._on.get(host, {}).values()))
 
     def machines_on(self, host: str) -> list[Machine]:
-        """Those that are there, by name."""
-        found = []
+        """Return the machines on a host that are not gone, sorted by name."""
+        machines = []
         for name, group in sorted(self._on.get(host, {}).items()):
             machine = self._store.groups[group].machine(name)
             if machine is not None and machine.alive:
-                found.append(machine)
-        return found
+                machines.append(machine)
+        return machines
 
     def events_about(self, host: str) -> list[Event]:
-        """What is planned or under way for the host itself."""
-        found = []
+        """Return the events that are planned or under way for a host itself."""
+        events = []
         for id, group in self._about.get(host, {}).items():
             event = self._store.groups[group].event(id)
             if event is not None:
-                found.append(event)
-        return sorted(found, key=lambda event: (event.raised_at, event.group, event.id))
+                events.append(event)
+        return sorted(events, key=lambda event: (event.raised_at, event.group, event.id))
 
     def free_for(self, group: str, machine: str) -> tuple[str, ...]:
-        """Where the machine could best go, the best first: healthy hosts for which nothing is
-        planned; rather one that holds no other update domain of its group, rather an empty one."""
-        found = self._store.groups[group].machine(machine)
-        domain, here = (found.update_domain, found.host) if found else (0, "")
-        mine = self._store.groups[group].machines
-        clashing = {m.host for m in mine if m.alive and m.update_domain != domain}
+        """Return the hosts that a machine could move to, the best first: healthy hosts for which
+        nothing is planned; preferably without another update domain of its group, and then with
+        few machines."""
+        record = self._store.groups[group].machine(machine)
+        domain, current = (record.update_domain, record.host) if record else (0, "")
+        members = self._store.groups[group].machines
+        clashing = {m.host for m in members if m.alive and m.update_domain != domain}
         hosts = self._store.registry.hosts
         best: list[str] = []
-        rather_not: list[str] = []
+        less_suitable: list[str] = []
         self._rank()
         for _, name in self._ranking:
-            if not hosts[name].healthy or name == here or self._about.get(name):
+            if not hosts[name].healthy or name == current or self._about.get(name):
                 continue
-            (rather_not if name in clashing else best).append(name)
+            (less_suitable if name in clashing else best).append(name)
             if len(best) == MAX_OFFERED:
                 break
-        return (*best, *rather_not)[:MAX_OFFERED]
+        return (*best, *less_suitable)[:MAX_OFFERED]
 
     def _rank(self) -> None:
-        """Few of thousands have changed, as a rule: they are put in their places."""
+        """Rank the hosts again that have changed: usually a few of thousands."""
         hosts = self._store.registry.hosts
         if len(self._unranked) > RERANK:
             self._ranked = {name: len(self._on.get(name, ())) for name in hosts}
@@ -108,13 +109,15 @@ class HostIndex:
     def _index(self, group: Group) -> None:
         machines, events = self._known.get(group.name, ((), ()))
         if machines is not group.machines:
-            same = {id(machine) for machine in machines} & {id(one) for one in group.machines}
+            same = {id(machine) for machine in machines} & {
+                id(machine) for machine in group.machines
+            }
             for machine in machines:
                 if id(machine) in same:
                     continue
-                there = self._on.get(machine.host)
-                if there is not None and there.get(machine.name) == group.name:
-                    del there[machine.name]
+                machines_there = self._on.get(machine.host)
+                if machines_there is not None and machines_there.get(machine.name) == group.name:
+                    del machines_there[machine.name]
                     self._unranked.add(machine.host)
             for machine in group.machines:
                 if machine.host and id(machine) not in same:

@@ -1,4 +1,4 @@
-"""Who is where: an index over the groups by machine, kept up to date by every commit."""
+"""Index of machines and their groups by name, kept up to date by every commit."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ class MachineIndex:
             self._index(group)
 
     def _index(self, group: Group) -> None:
-        known = self._members.get(group.name, ())
-        if known is group.machines:  # as with nearly every commit
+        members = self._members.get(group.name, ())
+        if members is group.machines:  # as with nearly every commit
             return
-        here = frozenset(machine.name for machine in group.machines)
-        before = frozenset(machine.name for machine in known)
-        for name in before - here:
+        after = frozenset(machine.name for machine in group.machines)
+        before = frozenset(machine.name for machine in members)
+        for name in before - after:
             if self._group_of.get(name) == group.name:  # it may have moved to another group
                 del self._group_of[name]
-        for name in here - before:
+        for name in after - before:
             self._group_of[name] = group.name
         self._members[group.name] = group.machines

@@ -1,7 +1,7 @@
-"""Who saw what, and when: counts and times of polls, and the first sight of every event.
+"""Index of polls: which machine polled when, and when it was first shown each event.
 
-In memory; only when a group was last seen, who was shown an event first, and when a token was last
-used are written down now and then, and may be lost.
+In memory. Only when a group last polled, which machine was shown an event first, and when a token
+was last used are saved every few seconds; the last of them may be lost.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from forewarn.core.registry import ClockAccepted
 from forewarn.core.retiming import Correction
 from forewarn.store.port import Commit, PollSightings, Store
 
-SAVE_EVERY = 5.0  # seconds of guard time between two savings of what is lossy
+SAVE_EVERY = 5.0  # seconds of guard time between two saves
 
 
-_NONE: dict[str, Time] = {}  # for all who have been shown no event: most of a fleet, always
+_NONE: dict[str, Time] = {}  # shared by all machines that were shown no event: most of a fleet
 
 
 class Polls:
-    """One machine's polling."""
+    """The polls of one machine."""
 
     __slots__ = ("count", "first_sights", "incarnation", "last", "version")
 
@@ -41,30 +41,30 @@ class PollIndex:
         self._polls: dict[str, Polls] = {}
         self._seen: dict[str, int] = {}
         self._unsaved: set[str] = set()
-        self._shown: set[str] = set()  # active events that somebody has been shown
+        self._shown: set[str] = set()  # active events that a machine has been shown
         self._firsts: dict[str, tuple[str, str, Time]] = {}  # group, machine: not yet saved
         self._uses: dict[str, Time] = {}  # by token
         self._unsaved_uses: set[str] = set()
         store.attach(self._on_commit)
 
     def seen(self, group: str) -> int:
-        """When a machine of the group last asked, in time served."""
+        """Return when a machine of the group last polled, in time served."""
         return self._seen.get(group, 0)
 
     def polls(self, machine: str) -> Polls | None:
         return self._polls.get(machine)
 
     def first_sights(self, event: str, machines: Collection[str]) -> dict[str, Time]:
-        """Which of the machines have been shown the event, and when first."""
-        found = {}
+        """Return when each of the machines was first shown the event, if it was."""
+        sights = {}
         for machine in machines:
             polls = self._polls.get(machine)
             if polls and event in polls.first_sights:
-                found[machine] = polls.first_sights[event]
-        return found
+                sights[machine] = polls.first_sights[event]
+        return sights
 
     def used(self, token: str, at: Time) -> None:
-        """A token was: by its id."""
+        """Note that a token, given by its id, was used."""
         self._uses[token] = at
         self._unsaved_uses.add(token)
 
@@ -72,7 +72,7 @@ class PollIndex:
         return self._uses.get(token)
 
     def alive(self, group: str, now: Now) -> None:
-        """A sign of life that shows nothing: a throttled poll."""
+        """Note a poll that was not answered with a document, because it was throttled."""
         self._seen[group] = now.served
         self._unsaved.add(group)
 
@@ -85,9 +85,9 @@ class PollIndex:
         ids: Collection[str],
         now: Now,
     ) -> None:
-        """A document was answered. `ids` are the events that it lists.
+        """Note a poll that was answered with a document, which lists the events `ids`.
 
-        Every poll comes by here, thousands a second: it is written to be short, not shared.
+        Called for every poll, thousands of times a second, so it shares no code.
         """
         at = now.at
         self._seen[group] = at - now.lost
@@ -144,11 +144,11 @@ class PollIndex:
             raise
 
     async def _records(self, firsts: Mapping[str, tuple[str, str, Time]]) -> list[Record]:
-        """An event may be over by the time that its first sight is written down."""
+        """Return the records to save, also for events that are over by now."""
         events: dict[str, Event] = {}
         for id, (group, _, _) in firsts.items():
-            known = self._store.groups.get(group)
-            if event := known.event(id) if known else None:
+            state = self._store.groups.get(group)
+            if event := state.event(id) if state else None:
                 events[id] = event
         ended = [id for id in firsts if id not in events]
         if ended:

@@ -225,7 +225,7 @@ class Platform:
         prefix = id.strip().upper()
         if not prefix:
             return invalid("give the id of an event, or its first characters")
-        events = self._active.beginning(prefix)
+        events = self._active.starting_with(prefix)
         if not events:
             events = list((await self._store.records([prefix])).values())
         if not events:

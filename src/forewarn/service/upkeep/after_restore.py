@@ -1,9 +1,9 @@
-"""A service that finds a copy where its state was: what was done since the copy is not known.
+"""The first commit after a restore, when the state is a copy and what was done since is unknown.
 
-Numbers go on beyond all that can have been shown since, rollouts wait for an operator, and it
-is put on record. Time since the copy counts as an outage, as after any stop; events from before
-wait for `start_grace`, since they may have been cancelled (`core/deciding/holds.py`), and are
-observed before they are carried out (`engine/executor.py`).
+Numbers continue beyond all that can have been shown since, rollouts are paused for an operator, and
+the restore is recorded. Time since the copy counts as an outage, as after any stop; events from
+before wait for `start_grace`, since they may have been cancelled (`core/deciding/holds.py`), and
+are observed before they are carried out (`engine/executor.py`).
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ log = logger("forewarn")
 async def take_up(
     store: Store, writer: Writer, sightings: PollSightings, ends: Time
 ) -> Time | None:
-    """When a copy last became the state: now, if nobody has served it before. `ends` is the last
-    instant it tells of."""
+    """Return when a copy last became the state: now, if it has not been served before. `ends` is
+    the last instant in the state."""
     if sightings.copied is None:
         restored, rules = sightings.restored, writer.rules
         if restored is not None and ends < restored + rules.paced(rules.start_grace):
-            writer.restored(restored)  # whoever took it up did not serve for so long
+            writer.restored(restored)  # the service that restored it did not run for so long
         return restored
     now, last = writer.now(), store.seq
     unknown = now.at - min(ends, now.at)

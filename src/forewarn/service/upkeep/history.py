@@ -1,7 +1,7 @@
-"""The history as people ask for it, and how long it is kept.
+"""Queries of the history, and its pruning.
 
-A name that nobody knows now may still have a history; only one that never had any is refused,
-with what may have been meant. What is too old goes here as well, but never what is not over.
+A name that is not in the inventory may still have a history; only a name that never had one is
+refused, with a suggestion. Records are pruned by age, but never those of events that are not over.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from forewarn.support import guard
 from forewarn.support.suggest import instead_of
 from forewarn.support.text import listing
 
-HISTORY: Duration = 90 * DAY  # how long it is kept, unless somebody says otherwise
-HISTORY_LEAST: Duration = 24 * HOUR  # what may be said
-PRUNE_EVERY = 600.0  # seconds of guard time between two looks for what is too old
+HISTORY: Duration = 90 * DAY  # how long it is kept by default
+HISTORY_LEAST: Duration = 24 * HOUR  # the shortest time that can be configured
+PRUNE_EVERY = 600.0  # seconds of guard time between two prunings
 EXPORT_PAGE = 500  # records of an export in memory at a time
-SHOWN_ID = 40  # characters of what somebody took for an id
-MEANT_AT_MOST = 10  # events that are named when an id is cut too short
+SHOWN_ID = 40  # characters of an unknown id in a message
+MEANT_AT_MOST = 10  # events that are named if the beginning of an id is ambiguous
 
 
 _ID = re.compile(r"[0-9A-F-]{1,36}", re.ASCII)  # or the beginning of one
@@ -38,7 +38,7 @@ _ID = re.compile(r"[0-9A-F-]{1,36}", re.ASCII)  # or the beginning of one
 
 class HistoryPage(msgspec.Struct, frozen=True):
     records: Sequence[Record]
-    next: Mark | None = None  # where the next page goes on; None: there is none
+    next: Mark | None = None  # where the next page starts; None on the last page
 
 
 class History:
@@ -52,48 +52,50 @@ class History:
         self._store = store
         self._machine_index = machine_index
         self._writer = writer
-        self.pruned = 0  # records, since the process began
+        self.pruned = 0  # records, since the process started
         self._kept = kept
 
     def keep(self, kept: Duration | None) -> None:
-        """For another time from now on; None: for ever."""
+        """Change how long the history is kept; None for ever."""
         self._kept = kept
 
-    async def page(self, wanted: HistoryQuery) -> HistoryPage | Refused:
-        found = await self._meant(wanted)
-        if isinstance(found, Refused):
-            return found
-        records = await self._store.history(found)
-        if not records and (nobody := await self._nobody(found)):
-            return nobody
-        more = len(records) == wanted.limit
+    async def page(self, query: HistoryQuery) -> HistoryPage | Refused:
+        resolved = await self._resolve(query)
+        if isinstance(resolved, Refused):
+            return resolved
+        query = resolved
+        records = await self._store.history(query)
+        if not records and (refused := await self._unknown_name(query)):
+            return refused
+        more = len(records) == query.limit
         return HistoryPage(records, (records[-1].at, records[-1].seq) if more else None)
 
-    async def export(self, wanted: HistoryQuery) -> AsyncIterator[Record] | Refused:
-        """All that matches and has happened by now, the oldest first, a page at a time."""
-        found = await self._meant(wanted)
-        if isinstance(found, Refused):
-            return found
+    async def export(self, query: HistoryQuery) -> AsyncIterator[Record] | Refused:
+        """Return all matching records up to now, the oldest first, read a page at a time."""
+        resolved = await self._resolve(query)
+        if isinstance(resolved, Refused):
+            return resolved
+        query = resolved
         until = self._writer.now().at + 1
-        if found.until is not None:
-            until = min(until, found.until)
-        found = msgspec.structs.replace(
-            found, until=until, newest_first=False, before=None, limit=EXPORT_PAGE
+        if query.until is not None:
+            until = min(until, query.until)
+        query = msgspec.structs.replace(
+            query, until=until, newest_first=False, before=None, limit=EXPORT_PAGE
         )
-        first = await self._store.history(found)
-        if not first and (nobody := await self._nobody(found)):
-            return nobody
-        return self._pages(found, first)
+        first = await self._store.history(query)
+        if not first and (refused := await self._unknown_name(query)):
+            return refused
+        return self._pages(query, first)
 
-    async def _pages(self, wanted: HistoryQuery, page: Sequence[Record]) -> AsyncIterator[Record]:
+    async def _pages(self, query: HistoryQuery, page: Sequence[Record]) -> AsyncIterator[Record]:
         while page:
             for record in page:
                 yield record
-            if len(page) < wanted.limit:
+            if len(page) < query.limit:
                 return
-            wanted = msgspec.structs.replace(wanted, after=(page[-1].at, page[-1].seq))
-            await guard.pause(0)  # the engine may not have let anybody else have a turn
-            page = await self._store.history(wanted)
+            query = msgspec.structs.replace(query, after=(page[-1].at, page[-1].seq))
+            await guard.pause(0)  # the store may have answered without yielding to the loop
+            page = await self._store.history(query)
 
     async def prune(self) -> int:
         """Remove records that are older than the history is kept, and return how many. While the
@@ -113,41 +115,43 @@ class History:
         return records
 
     def _keeps(self) -> Callable[[Event], bool]:
-        """A rollout reads its progress off the events it caused: they stay as long as it does."""
+        """Return which events are kept: those from which a stored rollout reads its progress."""
         rollouts = frozenset(self._store.registry.rollouts)
         return lambda event: caused(event.cause) in rollouts
 
-    async def _meant(self, wanted: HistoryQuery) -> HistoryQuery | Refused:
-        """With the whole id of the event of which the beginning was said."""
-        if wanted.event is None:
-            return wanted
-        said = wanted.event.strip().upper()
-        if not said:
+    async def _resolve(self, query: HistoryQuery) -> HistoryQuery | Refused:
+        """Complete the id of an event of which only the beginning is given."""
+        if query.event is None:
+            return query
+        prefix = query.event.strip().upper()
+        if not prefix:
             return invalid("give the id of an event, or its first characters")
-        ids = await self._store.ids(said, MEANT_AT_MOST + 1) if _ID.fullmatch(said) else ()
+        ids = await self._store.ids(prefix, MEANT_AT_MOST + 1) if _ID.fullmatch(prefix) else ()
         if not ids:
             return unknown(
-                f"no event '{wanted.event[:SHOWN_ID]}' in the history"
+                f"no event '{query.event[:SHOWN_ID]}' in the history"
                 " (forewarn event list --all; what ended long ago may have been forgotten)"
             )
-        if len(ids) > 1 and said not in ids:
-            return conflict(f"'{wanted.event}' could be {listing(ids)}")
-        return msgspec.structs.replace(wanted, event=said if said in ids else ids[0])
+        if len(ids) > 1 and prefix not in ids:
+            return conflict(f"'{query.event}' could be {listing(ids)}")
+        return msgspec.structs.replace(query, event=prefix if prefix in ids else ids[0])
 
-    async def _nobody(self, wanted: HistoryQuery) -> Refused | None:
-        """Is there one among the names that is not known now and has no history at all?"""
-        known = self._machine_index
+    async def _unknown_name(self, query: HistoryQuery) -> Refused | None:
+        """Refuse a query for a name that is not in the inventory and has no history at all."""
+        index = self._machine_index
         hosts = self._store.registry.hosts
-        machine, group, host = wanted.machine, wanted.group, wanted.host
-        doubts: list[tuple[str, HistoryQuery]] = []
-        if machine is not None and known.machine(machine) is None:
-            doubts.append((known.unknown_machine(machine), HistoryQuery(machine=machine, limit=1)))
-        if group is not None and known.group(group) is None:
-            doubts.append((known.unknown_group(group), HistoryQuery(group=group, limit=1)))
+        machine, group, host = query.machine, query.group, query.host
+        unknown_names: list[tuple[str, HistoryQuery]] = []
+        if machine is not None and index.machine(machine) is None:
+            unknown_names.append(
+                (index.unknown_machine(machine), HistoryQuery(machine=machine, limit=1))
+            )
+        if group is not None and index.group(group) is None:
+            unknown_names.append((index.unknown_group(group), HistoryQuery(group=group, limit=1)))
         if host is not None and host not in hosts:
-            says = f"no host '{host}'; {instead_of(host, list(hosts))}"
-            doubts.append((says, HistoryQuery(host=host, limit=1)))
-        for says, alone in doubts:
-            if not await self._store.history(alone):
-                return unknown(f"nothing is in the history, and there is {says}")
+            message = f"no host '{host}'; {instead_of(host, list(hosts))}"
+            unknown_names.append((message, HistoryQuery(host=host, limit=1)))
+        for message, name_query in unknown_names:
+            if not await self._store.history(name_query):
+                return unknown(f"nothing is in the history, and there is {message}")
         return None
