@@ -14,7 +14,7 @@ from forewarn.traces.exchanges import Exchange, Stamp, apart, passed
 from forewarn.traces.lines import printable
 from forewarn.verdict.documents import ShownDocument
 from forewarn.verdict.rules import CHANCE, HAMMERED, HAMMERING, LEAST_INTERVALS
-from forewarn.verdict.verdict import Conduct
+from forewarn.verdict.values import Conduct
 
 KEPT_INTERVALS = 64  # of which the median is taken
 MAX_VERSIONS = 16  # that are told apart; of what else a machine makes up, only the number

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from forewarn.verdict.rules import RULES, WRONG
-from forewarn.verdict.verdict import Complaint
+from forewarn.verdict.values import Complaint
 
 MAX_COMPLAINTS = 20  # of one rule about one machine, by event; the others are counted
 MAX_COMPLAINED = 10_000  # of all rules and machines together

@@ -14,7 +14,7 @@ from forewarn.verdict.clients import Client
 from forewarn.verdict.event_courses import STARTED, EventCourse, MachineCourse
 from forewarn.verdict.known import Known
 from forewarn.verdict.rules import CHANCE, GIVEN_UP, RESTARTING, RULES, SELDOM
-from forewarn.verdict.verdict import Complaint
+from forewarn.verdict.values import Complaint
 from forewarn.wire.versions import DELETING
 
 PREEMPT = 30.0  # seconds of notice, the shortest that is promised

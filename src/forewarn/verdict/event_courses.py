@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from forewarn.traces.exchanges import Exchange, Stamp
 from forewarn.verdict.clients import Client
-from forewarn.verdict.verdict import Course
+from forewarn.verdict.values import Course
 
 SCHEDULED, STARTED = "Scheduled", "Started"
 WITHDRAWN, FINISHED = "withdrawn", "finished"

@@ -18,7 +18,7 @@ from forewarn.verdict.rendering import (
     event_line,
 )
 from forewarn.verdict.rules import WRONG
-from forewarn.verdict.verdict import Complaint, Verdict
+from forewarn.verdict.values import Complaint, VerdictData
 
 SUITE = "forewarn"
 CONDUCT = "conduct"
@@ -27,7 +27,7 @@ CONDUCT = "conduct"
 _UNSAYABLE = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 
 
-def junit(verdict: Verdict, name: str = SUITE) -> bytes:
+def junit(verdict: VerdictData, name: str = SUITE) -> bytes:
     cases: list[Xml.Element] = []
     left: dict[tuple[str, str], list[Complaint]] = {}
     for one in verdict.complaints:

@@ -12,7 +12,7 @@ from typing import Any
 from forewarn.traces import lines
 from forewarn.verdict.clients import Client
 from forewarn.verdict.event_courses import EventCourse, MachineCourse
-from forewarn.verdict.verdict import Unannounced
+from forewarn.verdict.values import Unannounced
 
 MAX_CLIENTS = 20_000  # machines that are kept account of
 MAX_COURSES = 50_000  # machines' ways through events; half of them of machines that only look on

@@ -22,7 +22,8 @@ from forewarn.verdict.documents import Documents, ShownDocument
 from forewarn.verdict.event_courses import FINISHED, STARTED, WITHDRAWN, EventCourse
 from forewarn.verdict.known import Known
 from forewarn.verdict.request_rules import RequestRules
-from forewarn.verdict.verdict import Unannounced, Verdict
+from forewarn.verdict.values import Unannounced
+from forewarn.verdict.verdict import Verdict
 from forewarn.wire import extensions, requests
 from forewarn.wire.versions import NEWEST
 

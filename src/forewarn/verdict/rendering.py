@@ -7,16 +7,16 @@ from datetime import UTC, datetime
 
 from forewarn.traces.lines import printable
 from forewarn.verdict.rules import WRONG
-from forewarn.verdict.verdict import Complaint, Conduct, Course, Unannounced, Verdict
+from forewarn.verdict.values import Complaint, Conduct, Course, Unannounced, VerdictData
 
 MAX_RENDERED = 50  # complaints, courses or machines in one text; JSON has all of them
 
 
-def render(verdict: Verdict) -> str:
+def render(verdict: VerdictData) -> str:
     return "\n".join(_lines(verdict))
 
 
-def headline(verdict: Verdict) -> str:
+def headline(verdict: VerdictData) -> str:
     events = len({one.event for one in verdict.courses} | {e.event for e in verdict.unannounced})
     wrong, notes = len(verdict.wrong), len(verdict.notes)
     judged = f"{count(len(verdict.conducts), 'machine')}, {count(events, 'event')}"
@@ -93,14 +93,14 @@ def conduct_cells(conduct: Conduct) -> tuple[str, ...]:
     )
 
 
-def by_event(verdict: Verdict) -> dict[str, list[Course]]:
+def by_event(verdict: VerdictData) -> dict[str, list[Course]]:
     found: dict[str, list[Course]] = {}
     for course in verdict.courses:
         found.setdefault(course.event, []).append(course)
     return found
 
 
-def _lines(verdict: Verdict) -> Iterator[str]:
+def _lines(verdict: VerdictData) -> Iterator[str]:
     yield headline(verdict)
     for one in verdict.complaints[:MAX_RENDERED]:
         yield "  " + complaint(one).replace("\n", "\n  ")

@@ -1,8 +1,6 @@
-"""A verdict: what each machine did about each event, and what was wrong with it.
+"""`Verdict`: narrowing a verdict down, checking it in an assertion, and showing it.
 
-Values, how to narrow them down for an assertion, and nothing else: what they look like as text is
-`rendering.py`, as JUnit XML `junit.py`. Times are seconds since 1970 on the service's clock, as in
-a trace; lengths are seconds.
+What it holds is `values.py`, its text `rendering.py`, and its JUnit XML `junit.py`.
 """
 
 from __future__ import annotations
@@ -11,105 +9,19 @@ from typing import Any
 
 import msgspec
 
-from forewarn.verdict.rules import WRONG
+from forewarn.verdict import rendering
+from forewarn.verdict.values import Complaint, Conduct, Course, VerdictData
 
 SHOWN_IN_REPR = 3  # complaints
 MAX_REPR = 160  # characters of what is wrong: pytest cuts what is longer than 240 in the middle
 
 
-class Complaint(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a client did wrong, or may come to grief with."""
-
-    rule: str
-    severity: str = WRONG  # or note
-    machine: str
-    group: str = ""
-    event: str = ""
-    at: float  # the first time
-    times: int = 1
-    says: str  # what was seen, and what would have been right
-
-
-class Course(msgspec.Struct, frozen=True, kw_only=True):
-    """One event, as one machine of its group went through it."""
-
-    machine: str
-    group: str = ""
-    event: str
-    type: str
-    source: str = ""
-    concerned: bool = True  # is the machine one of its Resources?
-    visible: float  # from when on the machine could have seen it
-    not_before: float | None = None
-    notice: float | None = None  # from visible to not_before
-    seen: float | None = None  # when the machine was first shown it
-    seen_after: float | None = None  # after it was visible
-    statuses: tuple[str, ...] = ()  # that it was shown, in that order
-    polls: int = 0  # of this machine while the event was there
-    prepared: float | None = None  # when it said that it is ready
-    approved: float | None = None  # when somebody of the group, or an operator, did
-    approved_by: str = ""
-    margin: float | None = None  # from that approval to not_before
-    started: float | None = None
-    started_by: str = ""  # approval, not-before or failure
-    impact: float | None = None  # when something was really done to the machines
-    over: float | None = None
-    ending: str = ""  # finished or withdrawn; empty: it is not known, or not over
-    in_time: bool | None = None  # seen before it started; None: there was nothing to be in time for
-
-
-class Unannounced(msgspec.Struct, frozen=True, kw_only=True):
-    """An event that was carried out without being shown to guests, so that none could prepare."""
-
-    event: str
-    group: str = ""
-    type: str = ""
-    source: str = ""
-    machines: tuple[str, ...] = ()
-    at: float  # when it was asked for
-    impact: float | None = None  # when something was really done to the machines
-    over: float | None = None
-
-
-class Conduct(msgspec.Struct, frozen=True, kw_only=True):
-    """How one machine asked."""
-
-    machine: str
-    group: str = ""
-    polls: int = 0  # for the document, however they were answered
-    waits: int = 0  # of these, long-polls
-    approvals: int = 0  # requests that approve
-    every: float | None = None  # real seconds between two polls: the median of the last
-    longest: float | None = None  # and the longest of all
-    on_clock: float | None = None  # the median on the service's clock, which may be wound
-    first: float | None = None  # poll
-    last: float | None = None  # poll
-    versions: dict[str, int] = {}  # that it asked with
-    approval_versions: dict[str, int] = {}  # that it approved with
-    headers: dict[str, str] = {}  # telling ones that it sent, as it last did
-    statuses: dict[str, int] = {}  # that it was answered
-    faults: dict[str, int] = {}  # that it met
-
-
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    at: float | None = None  # the last that was heard
-    courses: tuple[Course, ...] = ()
-    conducts: tuple[Conduct, ...] = ()
-    unannounced: tuple[Unannounced, ...] = ()
-    complaints: tuple[Complaint, ...] = ()  # what is wrong first
-    remarks: tuple[str, ...] = ()  # what this verdict does not know, or has forgotten
+class Verdict(VerdictData, frozen=True, kw_only=True):
+    """What each machine did about each event, and what was wrong with it."""
 
     @property
     def ok(self) -> bool:
         return not self.wrong
-
-    @property
-    def wrong(self) -> tuple[Complaint, ...]:
-        return tuple(one for one in self.complaints if one.severity == WRONG)
-
-    @property
-    def notes(self) -> tuple[Complaint, ...]:
-        return tuple(one for one in self.complaints if one.severity != WRONG)
 
     def check(self, *, strict: bool = False) -> Verdict:
         """Return the verdict, or raise AssertionError with all findings; `strict` counts notes."""
@@ -166,9 +78,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         return name in known
 
     def render(self) -> str:
-        from forewarn.verdict.rendering import render
-
-        return render(self)
+        return rendering.render(self)
 
     def _where(self, fits: Any) -> Verdict:
         return Verdict(

@@ -10,7 +10,8 @@ import pytest
 from forewarn.traces import exchanges
 from forewarn.verdict import complaints, known
 from forewarn.verdict.rules import RULES
-from forewarn.verdict.verdict import Complaint, Conduct, Course, Verdict
+from forewarn.verdict.values import Complaint, Conduct, Course
+from forewarn.verdict.verdict import Verdict
 from helpers.paths import ROOT
 
 DOCS = ROOT / "docs"

@@ -13,7 +13,8 @@ import pytest
 from forewarn.verdict.files import hear_files
 from forewarn.verdict.junit import junit
 from forewarn.verdict.rendering import MAX_RENDERED, length, moment
-from forewarn.verdict.verdict import Complaint, Verdict
+from forewarn.verdict.values import Complaint
+from forewarn.verdict.verdict import Verdict
 from helpers.verdict_world import World
 
 

@@ -18,7 +18,8 @@ from forewarn.testing.timeline.drawing.style import COLOURS, PAGE, PICTURE
 from forewarn.testing.timeline.lanes import Lanes
 from forewarn.testing.timeline.values import EventBar, Picture, Sighting
 from forewarn.verdict.rules import WRONG
-from forewarn.verdict.verdict import Complaint, Verdict
+from forewarn.verdict.values import Complaint
+from forewarn.verdict.verdict import Verdict
 
 MAX_ROWS = 1_000  # machines' courses in the table
 MAX_COMPLAINTS = 500  # on a page

@@ -19,7 +19,8 @@ from forewarn.testing.timeline import Lanes, html, live, svg, text
 from forewarn.testing.timeline.choose_lanes import MAX_DRAWN
 from forewarn.testing.timeline.drawing.lane import LEFT, RIGHT
 from forewarn.testing.timeline.terminal_lane import SHAPES
-from forewarn.verdict.verdict import Complaint, Verdict
+from forewarn.verdict.values import Complaint
+from forewarn.verdict.verdict import Verdict
 from helpers.paths import ROOT
 from helpers.timeline_traces import (
     FREEZE,
