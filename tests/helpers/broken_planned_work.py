@@ -176,7 +176,7 @@ PLANNED: dict[str, list[Build]] = {
         ),
         lambda: windowed(T0 - 1, DUE - 60).see(DUE - 30, 5, event()).impact(DUE + 1),
     ],
-    "silent-shown": [
+    "unannounced-shown": [
         lambda: (
             Recording()
             .unannounced(T0, A, ["web_0"])

@@ -1,4 +1,4 @@
-"""The judge: reads recorded traffic and says which promises were broken.
+"""The judge: reads recorded traffic and reports which promises were broken.
 
 It is derived from what the endpoint promises and shares no code with the service, so that the
 two cannot be wrong together. It accuses only where the recording is proof: what overlaps has

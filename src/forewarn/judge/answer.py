@@ -34,8 +34,8 @@ def header(headers: Pairs, name: str) -> str | None:
 class Answers:
     """Checks answers one by one, in any order."""
 
-    def __init__(self, docket: Findings, complete: bool) -> None:
-        self._docket = docket
+    def __init__(self, findings: Findings, complete: bool) -> None:
+        self._findings = findings
         self._one_recorder = complete
         self._ids: dict[str, Exchange] = {}
         self._tag_of: dict[tuple[str, str, bytes], str] = {}
@@ -53,7 +53,7 @@ class Answers:
                 self._check_endpoint_headers(exchange, headers, request, caller)
         elif exchange.status == 200 and request.version is not None:
             if caller.standing == "unknown":
-                self._say_stranger(exchange, caller)
+                self._accuse_stranger(exchange, caller)
             if headers is not None:
                 self._check_endpoint_headers(exchange, headers, request, caller)
         elif request.not_found:
@@ -62,8 +62,8 @@ class Answers:
         if shows and exchange.method == "GET" and exchange.status == 304:
             self._check_304(exchange, header(headers or (), "etag"), request, caller)
 
-    def _say(self, rule: str, says: str, exchange: Exchange, caller: Caller) -> None:
-        self._docket.add(rule, says, t=exchange.t, group=caller.group, machine=caller.machine)
+    def _accuse(self, rule: str, message: str, exchange: Exchange, caller: Caller) -> None:
+        self._findings.add(rule, message, t=exchange.t, group=caller.group, machine=caller.machine)
 
     # Headers that every answer has, on whatever path.
 
@@ -73,41 +73,41 @@ class Answers:
         given = dict(headers)
         date = given.get("date")
         if date is None:
-            self._say("date-header", "An answer has no Date.", exchange, caller)
+            self._accuse("date-header", "An answer has no Date.", exchange, caller)
         elif read_rfc1123(date) is None:
-            self._say("date-header", f"Date is {date!r}, not RFC 1123.", exchange, caller)
+            self._accuse("date-header", f"Date is {date!r}, not RFC 1123.", exchange, caller)
         server = given.get("server")
         if server is None or not server.startswith("IMDS/"):
-            self._say("server-header", f"Server is {server!r}, not IMDS/….", exchange, caller)
+            self._accuse("server-header", f"Server is {server!r}, not IMDS/….", exchange, caller)
         length = given.get("content-length")
         if length is None:
             # On other paths an answer may come in chunks.
             if exchange.status == 200 and (request.about_events or request.version is not None):
-                self._say("content-length", "A 200 has no Content-Length.", exchange, caller)
+                self._accuse("content-length", "A 200 has no Content-Length.", exchange, caller)
         elif length != str(len(exchange.answer)) and not _may_leave_out_body(exchange):
-            says = f"Content-Length is {length}, the body has {len(exchange.answer)} bytes."
-            self._say("content-length", says, exchange, caller)
+            message = f"Content-Length is {length}, the body has {len(exchange.answer)} bytes."
+            self._accuse("content-length", message, exchange, caller)
         self._check_request_id(exchange, given.get("x-ms-request-id"), caller)
 
     def _check_request_id(self, exchange: Exchange, given: str | None, caller: Caller) -> None:
         if not given:
-            self._say("request-id", "An answer has no x-ms-request-id.", exchange, caller)
+            self._accuse("request-id", "An answer has no x-ms-request-id.", exchange, caller)
             return
         other = self._ids.setdefault(given, exchange)
         if other is exchange:
             return
         if not self._one_recorder and _same_exchange(other, exchange):
             return
-        says = "An x-ms-request-id was given to two requests."
-        self._say("request-id", says, exchange, caller)
+        message = "An x-ms-request-id was given to two requests."
+        self._accuse("request-id", message, exchange, caller)
 
-    def _say_stranger(self, exchange: Exchange, caller: Caller) -> None:
-        says = f"A caller from {exchange.source}, no machine of the fleet, got a 200."
-        self._say("unknown-caller", says, exchange, caller)
+    def _accuse_stranger(self, exchange: Exchange, caller: Caller) -> None:
+        message = f"A caller from {exchange.source}, no machine of the fleet, got a 200."
+        self._accuse("unknown-caller", message, exchange, caller)
 
-    def say_failed(self, exchange: Exchange, caller: Caller) -> None:
-        says = f"A {exchange.method} was answered {exchange.status}."
-        self._say("server-error", says, exchange, caller)
+    def accuse_failed(self, exchange: Exchange, caller: Caller) -> None:
+        message = f"A {exchange.method} was answered {exchange.status}."
+        self._accuse("server-error", message, exchange, caller)
 
     # What the endpoint itself promises.
 
@@ -122,26 +122,26 @@ class Answers:
             return  # the connection was over the limit
         if caller.standing == "unknown":
             if status == 200:
-                self._say_stranger(exchange, caller)
+                self._accuse_stranger(exchange, caller)
             elif status != 404:
-                says = f"A caller that is no machine of the fleet got {status}, not 404."
-                self._say("wrong-status", says, exchange, caller)
+                message = f"A caller that is no machine of the fleet got {status}, not 404."
+                self._accuse("wrong-status", message, exchange, caller)
             else:
                 self._check_error_body(exchange, request, caller)
             return
         if exchange.method == "POST" and status in (304, 412):
-            says = f"A POST was answered {status}; If-None-Match means nothing there."
-            self._say("post-precondition", says, exchange, caller)
+            message = f"A POST was answered {status}; If-None-Match means nothing there."
+            self._accuse("post-precondition", message, exchange, caller)
             return
         if status == 500 and exchange.method == "GET":
             self.failed.append((exchange, caller))
             return
         if status >= 500 and not (status == 500 and exchange.method == "POST"):
-            self.say_failed(exchange, caller)
+            self.accuse_failed(exchange, caller)
             return
         if status in (404, 429):
             if status == 404 and caller.standing == "known":
-                self._say("wrong-status", "A machine of the fleet got 404.", exchange, caller)
+                self._accuse("wrong-status", "A machine of the fleet got 404.", exchange, caller)
             else:
                 self._check_error_body(exchange, request, caller)
             return
@@ -150,13 +150,15 @@ class Answers:
             return
         if status not in deserved.statuses:
             wanted = " or ".join(str(s) for s in sorted(deserved.statuses) if s not in (408, 413))
-            says = f"A {exchange.method} was answered {status}, not {wanted}: {deserved.why}."
-            self._say("wrong-status", says, exchange, caller)
+            message = f"A {exchange.method} was answered {status}, not {wanted}: {deserved.why}."
+            self._accuse("wrong-status", message, exchange, caller)
         elif status == 400:
             self._check_error_body(exchange, request, caller)
         elif status == 200 and exchange.method == "POST" and exchange.answer:
-            says = f"An accepted approval was answered with {len(exchange.answer)} bytes of body."
-            self._say("approval-body", says, exchange, caller)
+            message = (
+                f"An accepted approval was answered with {len(exchange.answer)} bytes of body."
+            )
+            self._accuse("approval-body", message, exchange, caller)
 
     def _check_not_found(self, exchange: Exchange, request: Request, caller: Caller) -> None:
         status = exchange.status
@@ -168,8 +170,8 @@ class Answers:
             and status < 500
             and not (request.malformed and status in _MALFORMED_STATUSES)
         ):
-            says = f"A {exchange.method} was answered {status}, not 404: nothing has this path."
-            self._say("wrong-status", says, exchange, caller)
+            message = f"A {exchange.method} was answered {status}, not 404: nothing has this path."
+            self._accuse("wrong-status", message, exchange, caller)
 
     def _check_error_body(self, exchange: Exchange, request: Request, caller: Caller) -> None:
         answer = exchange.answer
@@ -187,7 +189,7 @@ class Answers:
             fits = answer in deserved.errors or (deserved.any_error and other)
         if not fits:
             shown = answer[:120].decode("utf-8", "replace")
-            self._say("error-body", f"A {exchange.status} says {shown!r}.", exchange, caller)
+            self._accuse("error-body", f"A {exchange.status} says {shown!r}.", exchange, caller)
 
     def _check_endpoint_headers(
         self, exchange: Exchange, headers: Pairs, request: Request, caller: Caller
@@ -201,13 +203,13 @@ class Answers:
             else:
                 wrong = kind != CONTENT_TYPE and kind.lower() != CONTENT_TYPE
             if wrong:
-                says = f"A {status} has Content-Type {kind!r}."
-                self._say("content-type", says, exchange, caller)
+                message = f"A {status} has Content-Type {kind!r}."
+                self._accuse("content-type", message, exchange, caller)
         if status == 405:
             verbs = {verb.strip() for verb in (header(headers, "allow") or "").split(",")}
             if not {"GET", "POST"} <= verbs:
-                says = "A 405 does not name GET and POST in Allow."
-                self._say("allow-header", says, exchange, caller)
+                message = "A 405 does not name GET and POST in Allow."
+                self._accuse("allow-header", message, exchange, caller)
         if exchange.method == "GET" and status == 200 and request.version is not None:
             self._check_tag(exchange, header(headers, "etag"), request, caller)
 
@@ -215,35 +217,35 @@ class Answers:
         self, exchange: Exchange, tag: str | None, request: Request, caller: Caller
     ) -> None:
         if tag is None or len(tag) < 3 or tag[0] != '"' or tag[-1] != '"' or '"' in tag[1:-1]:
-            self._say("etag-form", f"A document's ETag is {tag!r}.", exchange, caller)
+            self._accuse("etag-form", f"A document's ETag is {tag!r}.", exchange, caller)
             return
         if request.tags is not None and tag[1:-1] in request.tags:
-            says = "If-None-Match named the tag of the document, which was sent all the same."
-            self._say("missed-304", says, exchange, caller)
+            message = "If-None-Match named the tag of the document, which was sent all the same."
+            self._accuse("missed-304", message, exchange, caller)
         if caller.key is None:
             return
         assert request.version is not None
         place = (caller.key, request.version.name)
         if self._tag_of.setdefault((*place, exchange.answer), tag) != tag:
-            says = "The same document was served under two ETags."
-            self._say("etag-mismatch", says, exchange, caller)
+            message = "The same document was served under two ETags."
+            self._accuse("etag-mismatch", message, exchange, caller)
         if self._body_of.setdefault((*place, tag[1:-1]), exchange.answer) != exchange.answer:
-            says = f"Two documents were served under the ETag {tag}."
-            self._say("etag-mismatch", says, exchange, caller)
+            message = f"Two documents were served under the ETag {tag}."
+            self._accuse("etag-mismatch", message, exchange, caller)
 
     def _check_304(
         self, exchange: Exchange, tag: str | None, request: Request, caller: Caller
     ) -> None:
         if exchange.answer:
-            self._say("wrong-304", "A 304 has a body.", exchange, caller)
+            self._accuse("wrong-304", "A 304 has a body.", exchange, caller)
         if request.tags is None:
-            self._say("wrong-304", "A 304 answers no If-None-Match.", exchange, caller)
+            self._accuse("wrong-304", "A 304 answers no If-None-Match.", exchange, caller)
         elif "0" in request.tags and len(request.tags) == 1:
             # What clients send first, before they know any tag; no hash is that short.
-            self._say("wrong-304", "A 304 answers If-None-Match: 0.", exchange, caller)
+            self._accuse("wrong-304", "A 304 answers If-None-Match: 0.", exchange, caller)
         elif tag is not None and plain_tag(tag) not in request.tags and "*" not in request.tags:
-            says = "A 304 carries an ETag that If-None-Match does not name."
-            self._say("wrong-304", says, exchange, caller)
+            message = "A 304 carries an ETag that If-None-Match does not name."
+            self._accuse("wrong-304", message, exchange, caller)
 
 
 def _closes(exchange: Exchange) -> bool:

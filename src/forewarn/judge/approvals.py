@@ -27,6 +27,40 @@ APPROVAL_GRACE = 5.0
 NOT_BEFORE_GRACE = 120.0
 # Who approved, what is over: kept for the history's retention, which is a day at the least.
 RETENTION = 24 * 3600.0
+# Responses after which an approval has, or may have, taken effect.
+_EFFECTIVE = frozenset({200, 500, None})
+
+
+class EarliestApprovals:
+    """When each event may first have been approved.
+
+    An approval without a response may have arrived, and so may one that could not be read.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self._blur = trace.backstep
+        self._doubt = trace.doubt
+        self._approved: dict[str, float] = {}  # the earliest moment it may have been
+        slack = 0.0 if trace.complete else RECORD_SLACK
+        for approval in trace.approvals:
+            self._may_approve(approval.event, approval.t - slack)
+
+    def note(self, exchange: Exchange, request: Request) -> None:
+        """A POST, whatever came of it. A fault may hide an answer, not undo what was asked."""
+        if exchange.status in _EFFECTIVE or exchange.fault:
+            for id in request.mentions:
+                self._may_approve(id, exchange.asked)
+
+    def _may_approve(self, id: str, t: float) -> None:
+        self._approved[id] = min(t, self._approved.get(id, math.inf))
+
+    def named(self, id: str) -> bool:
+        """Whether an approval of it is in the recording."""
+        return id in self._approved
+
+    def none(self, id: str, t: float) -> bool:
+        """Whether nobody can have approved the event by then."""
+        return t + self._blur < min(self._approved.get(id, math.inf), self._doubt)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -66,7 +100,7 @@ class Waits:
         fleets: Fleets,
         facts: Facts,
         holds: Holds,
-        docket: Findings,
+        findings: Findings,
     ) -> None:
         self._holds = holds
         self._breaks = trace.breaks
@@ -75,7 +109,7 @@ class Waits:
         self._order = order
         self._fleets = fleets
         self._facts = facts
-        self._docket = docket
+        self._findings = findings
         self._acknowledged: dict[str, dict[str | None, Exchange]] = {}
         self._first: dict[tuple[Period, int], Exchange] = {}
         self._free: dict[tuple[str, str], _Free] = {}
@@ -145,15 +179,15 @@ class Waits:
 
     def _judge_due(self, event: Event, cleared: float, sighting: Sighting) -> None:
         if self._waited(("due", event.id), cleared, sighting) > NOT_BEFORE_GRACE:
-            says = "NotBefore has long passed, nothing holds it, and it is still Scheduled."
-            self._say("late-start", says, sighting, event)
+            message = "NotBefore has long passed, nothing holds it, and it is still Scheduled."
+            self._findings.add_seen("late-start", message, sighting, event.id)
 
     def _judge_approved(self, event: Event, cleared: float, sighting: Sighting) -> None:
         assert sighting.period is not None
         assert sighting.document.incarnation is not None
         if self._waited(("approved", event.id), cleared, sighting) > APPROVAL_GRACE:
-            says = "It was approved long since, nothing holds it, and it is still Scheduled."
-            self._say("lost-approval", says, sighting, event)
+            message = "It was approved long since, nothing holds it, and it is still Scheduled."
+            self._findings.add_seen("lost-approval", message, sighting, event.id)
             return
         machine = sighting.caller.machine
         approval = self._acknowledged[event.id].get(machine) if machine is not None else None
@@ -168,8 +202,10 @@ class Waits:
             return
         # The array was the same before the approval as it is now, so nothing held it then.
         if not self._coupled(event, sighting.document, approval):
-            says = "It was approved, nothing holds it, and the approver's next GET shows Scheduled."
-            self._say("lost-approval", says, sighting, event)
+            message = (
+                "It was approved, nothing holds it, and the approver's next GET shows Scheduled."
+            )
+            self._findings.add_seen("lost-approval", message, sighting, event.id)
 
     def _waited(self, key: tuple[str, str], cleared: float, sighting: Sighting) -> float:
         """How long it certainly was free and served, up to this sighting: it and all that start
@@ -240,16 +276,6 @@ class Waits:
             return True
         return False
 
-    def _say(self, rule: str, says: str, sighting: Sighting, event: Event) -> None:
-        self._docket.add(
-            rule,
-            says,
-            t=sighting.exchange.t,
-            event=event.id,
-            group=sighting.caller.group,
-            machine=sighting.caller.machine,
-        )
-
 
 def judge_accepted(
     post: Post,
@@ -257,7 +283,7 @@ def judge_accepted(
     fleets: Fleets,
     hidden: UnannouncedEvents,
     gapless: bool,
-    docket: Findings,
+    findings: Findings,
 ) -> None:
     """Accuse a 200 for an id that the group cannot have been shown."""
     group, machine = post.caller.group, post.caller.machine
@@ -267,15 +293,15 @@ def judge_accepted(
         known = facts.known.get(id)
         shown = known.groups if known is not None else {}
         if not GUID.fullmatch(id):
-            says = f"An approval of {id[:60]!r}, which is no EventId, was accepted."
+            message = f"An approval of {id[:60]!r}, which is no EventId, was accepted."
         elif group is not None and machine not in fleets.moved and shown and group not in shown:
-            says = f"An approval from {group} of an event of {min(shown)} was accepted."
+            message = f"An approval from {group} of an event of {min(shown)} was accepted."
         elif id in hidden.ids and known is None:
-            says = "An approval of an event that nobody is shown was accepted."
+            message = "An approval of an event that nobody is shown was accepted."
         elif gapless and known is None:
-            says = "An approval of an event that was never shown was accepted."
+            message = "An approval of an event that was never shown was accepted."
         else:
             continue
-        docket.add(
-            "approval-accepted", says, t=post.exchange.t, event=id, group=group, machine=machine
+        findings.add(
+            "approval-accepted", message, t=post.exchange.t, event=id, group=group, machine=machine
         )

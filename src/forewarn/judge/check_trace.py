@@ -8,11 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from .answer import Answers, header
-from .approvals import Holds, Post, judge_accepted
+from .approvals import EarliestApprovals, Holds, Post, judge_accepted
 from .coupling import Couplings
 from .dialect import Version
 from .document import Document, read_document
-from .earliest_approvals import EarliestApprovals
 from .event_course import EventCourse
 from .facts import Facts
 from .failed_polls import judge_failed
@@ -26,7 +25,7 @@ from .order import Order, Periods, Sighting
 from .pauses import Pauses
 from .records import Exchange, Pairs, Trace
 from .request import Request, plain_tag, read_request
-from .sights import Sightings
+from .sightings import Sightings
 from .trace import read_lines, read_trace
 from .unannounced import UnannouncedEvents, judge_shown
 from .windows import Windows
@@ -48,7 +47,7 @@ def judge_files(paths: Sequence[Path]) -> Judgement:
 class _TraceCheck:
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        self._docket = Findings()
+        self._findings = Findings()
         self._fleets = Fleets(trace)
         self._order = Order(trace)
         self._requests: dict[tuple[str, str, Pairs, bytes], Request] = {}
@@ -56,43 +55,43 @@ class _TraceCheck:
         self._tagged: dict[tuple[str, Version, str], Document | None] = {}
 
     def judge(self) -> Judgement:
-        trace, docket = self._trace, self._docket
-        assents = EarliestApprovals(trace)
+        trace, findings = self._trace, self._findings
+        approvals = EarliestApprovals(trace)
         joints, windows, hidden = Joints(trace), Windows(trace), UnannouncedEvents(trace)
-        sights = Sightings()
-        couplings = Couplings(trace, self._order, assents, docket)
-        answers = Answers(docket, trace.complete)
-        posts, reads, unclear = self._judge_answers(answers, assents)
-        sightings = self._sightings(reads)
-        facts = Facts(self._fleets, docket)
-        for sighting in sightings:
+        sightings = Sightings()
+        couplings = Couplings(trace, self._order, approvals, findings)
+        answers = Answers(findings, trace.complete)
+        posts, reads, unclear = self._judge_answers(answers, approvals)
+        seen = self._seen(reads)
+        facts = Facts(self._fleets, findings)
+        for sighting in seen:
             facts.look(sighting)
-            sights.note(sighting)
+            sightings.note(sighting)
             couplings.note(sighting)
-        sights.finish()
-        facts.finish(sights.first_scheduled, trace.short_notices)
+        sightings.finish()
+        facts.finish(sightings.first_scheduled, trace.short_notices)
         holds = Holds(Company(joints), windows, hidden)
         course = EventCourse(
-            trace, self._order, self._fleets, facts, holds, assents, sights, docket
+            trace, self._order, self._fleets, facts, holds, approvals, sightings, findings
         )
-        located = [s for s in sightings if s.caller.key is not None]
+        located = [sighting for sighting in seen if sighting.caller.key is not None]
         course.walk([*located, *(post for post in posts if post.caller.key is not None)])
         judge_failed(answers, located, trace, self._order)
-        judge_complete(trace, located, unclear, self._order, facts, docket)
-        judge_unchanged(trace, located, docket)
+        judge_complete(trace, located, unclear, self._order, facts, findings)
+        judge_unchanged(trace, located, findings)
         gapless = trace.gapless
         for post in posts:
-            judge_accepted(post, facts, self._fleets, hidden, gapless, docket)
+            judge_accepted(post, facts, self._fleets, hidden, gapless, findings)
         pauses = Pauses(trace)
-        timing = Timing(trace, assents, pauses, joints, docket)
-        timing.judge(trace.impacts, sights, facts, course.gone())
-        together = HostMaintenance(trace, self._order, assents, pauses, docket)
-        together.judge(joints, sights, trace.impacts, facts)
+        timing = Timing(trace, approvals, pauses, joints, findings)
+        timing.judge(trace.impacts, sightings, facts, course.gone())
+        together = HostMaintenance(trace, self._order, approvals, pauses, findings)
+        together.judge(joints, sightings, trace.impacts, facts)
         couplings.judge(trace.impacts)
-        windows.judge(sights, trace.impacts, docket)
-        judge_shown(hidden, facts, docket)
+        windows.judge(sightings, trace.impacts, findings)
+        judge_shown(hidden, facts, findings)
         return Judgement(
-            docket.findings(),
+            findings.all(),
             exchanges=len(trace.exchanges),
             events=len(facts.known.keys() | {impact.event for impact in trace.impacts}),
             machines=len(
@@ -103,7 +102,7 @@ class _TraceCheck:
         )
 
     def _judge_answers(
-        self, answers: Answers, assents: EarliestApprovals
+        self, answers: Answers, approvals: EarliestApprovals
     ) -> tuple[list[Post], list[_Read], list[Exchange]]:
         """Judge each answer by itself. Returns approvals, documents, and answers that should be
         documents and are not."""
@@ -113,7 +112,7 @@ class _TraceCheck:
         for exchange in self._trace.exchanges:
             request = self._request(exchange)
             if exchange.method == "POST":
-                assents.note(exchange, request)
+                approvals.note(exchange, request)
             if exchange.fault or exchange.status is None:
                 continue
             caller = self._fleets.caller(exchange)
@@ -147,9 +146,9 @@ class _TraceCheck:
             document = read_document(exchange.answer, version)
             self._documents[exchange.answer, version] = document
         for flaw in document.flaws:
-            self._docket.add(
+            self._findings.add(
                 flaw.rule,
-                flaw.says,
+                flaw.message,
                 t=exchange.t,
                 event=flaw.event,
                 group=caller.group,
@@ -165,7 +164,7 @@ class _TraceCheck:
         if self._tagged.setdefault(key, document) is not document:
             self._tagged[key] = None  # two documents under one tag: it stands for neither
 
-    def _sightings(self, reads: list[_Read]) -> list[Sighting]:
+    def _seen(self, reads: list[_Read]) -> list[Sighting]:
         periods = Periods(self._trace)
         sightings: list[Sighting] = []
         for exchange, request, caller, document in sorted(reads, key=lambda read: read[0].asked):
@@ -178,7 +177,7 @@ class _TraceCheck:
         return sightings
 
     def _meant(self, exchange: Exchange, request: Request, caller: Caller) -> Document | None:
-        """The document that a 304 says is still the current one."""
+        """Return the document that a 304 declares to be current."""
         given = header(exchange.answer_headers or (), "etag")
         tags = request.tags or ()
         if given is not None and plain_tag(given) in tags:

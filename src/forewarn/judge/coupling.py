@@ -8,7 +8,7 @@ later the one Started (or carried out) while the other is still Scheduled.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .earliest_approvals import EarliestApprovals
+from .approvals import EarliestApprovals
 from .findings import Findings
 from .fleet import RECORD_SLACK
 from .order import TOLERANCE, Order, Period, Sighting
@@ -29,11 +29,11 @@ class _View:
 
 class Couplings:
     def __init__(
-        self, trace: Trace, order: Order, assents: EarliestApprovals, docket: Findings
+        self, trace: Trace, order: Order, approvals: EarliestApprovals, findings: Findings
     ) -> None:
         self._order = order
-        self._assents = assents
-        self._docket = docket
+        self._approvals = approvals
+        self._findings = findings
         self._margin = TOLERANCE + trace.backstep
         self._slack = 0.0 if trace.complete else RECORD_SLACK
         self._views: dict[_Place, dict[object, _View | None]] = {}
@@ -76,12 +76,12 @@ class Couplings:
 
     def _judge_start(self, id: str, view: _View, before: Iterable[_View]) -> None:
         exchange = view.seen.exchange
-        if self._assents.none(id, exchange.t):
+        if self._approvals.none(id, exchange.t):
             return  # then it started early, which is another matter
         held = {
             other
             for other, due in view.due.items()
-            if exchange.t + self._margin < due and self._assents.none(other, exchange.t)
+            if exchange.t + self._margin < due and self._approvals.none(other, exchange.t)
         }
         if not held:
             return
@@ -89,34 +89,28 @@ class Couplings:
             if self._order.before(earlier.seen.exchange, exchange):
                 for other in _no_later(id, earlier):
                     if other in held and exchange.t + self._margin < earlier.due[other]:
-                        self._say("It started", id, other, view.seen, exchange.t)
+                        self._accuse("It started", id, other, view.seen, exchange.t)
                         return
 
     def _judge_impact(
         self, impact: Impact, before: Iterable[_View], last: dict[str, float]
     ) -> None:
         margin = self._margin + self._slack
-        if self._assents.none(impact.event, impact.t):
+        if self._approvals.none(impact.event, impact.t):
             return
         for earlier in before:
             if earlier.seen.exchange.t + margin >= impact.t:
                 continue
             for other in _no_later(impact.event, earlier):
-                if impact.t + margin < min(earlier.due[other], last[other]) and self._assents.none(
-                    other, impact.t + self._slack
-                ):
-                    self._say("It was carried out", impact.event, other, earlier.seen, impact.t)
+                if impact.t + margin < min(
+                    earlier.due[other], last[other]
+                ) and self._approvals.none(other, impact.t + self._slack):
+                    self._accuse("It was carried out", impact.event, other, earlier.seen, impact.t)
                     return
 
-    def _say(self, what: str, id: str, other: str, sighting: Sighting, t: float) -> None:
-        self._docket.add(
-            "coupling",
-            f"{what}, though {other}, due no later, was neither approved nor expired.",
-            t=t,
-            event=id,
-            group=sighting.caller.group,
-            machine=sighting.caller.machine,
-        )
+    def _accuse(self, what: str, id: str, other: str, sighting: Sighting, t: float) -> None:
+        message = f"{what}, though {other}, due no later, was neither approved nor expired."
+        self._findings.add_seen("coupling", message, sighting, id, t=t)
 
 
 def _view(sighting: Sighting) -> _View | None:

@@ -8,17 +8,16 @@ that would contain a withdrawal and does not.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .approvals import Waits
+from .approvals import EarliestApprovals, Waits
 from .dialect import NEVER_SUDDEN
 from .document import Document, Event
-from .earliest_approvals import EarliestApprovals
 from .facts import Facts
 from .findings import Findings
 from .fleet import RECORD_SLACK
 from .notice import Notices
 from .order import TOLERANCE, Order, Sighting
 from .records import Trace
-from .sights import Sightings
+from .sightings import Sightings
 
 _MADE = frozenset({"raise", "strike"})  # the moves that create an event
 _COMPARED = ("description", "source", "duration")
@@ -30,23 +29,23 @@ class Evidence:
 
     trace: Trace
     order: Order
-    assents: EarliestApprovals
-    sights: Sightings
+    approvals: EarliestApprovals
+    sightings: Sightings
     facts: Facts
 
 
 class Disappearances:
     """Follows the events of one group."""
 
-    def __init__(self, found: Evidence, notices: Notices, waits: Waits, docket: Findings) -> None:
+    def __init__(self, found: Evidence, notices: Notices, waits: Waits, findings: Findings) -> None:
         self._trace = found.trace
         self._order = found.order
-        self._assents = found.assents
-        self._sights = found.sights
+        self._approvals = found.approvals
+        self._sightings = found.sightings
         self._facts = found.facts
         self._notices = notices
         self._waits = waits
-        self._docket = docket
+        self._findings = findings
         # Whether a withdrawal would be known: every document, or every step, was recorded.
         self._told = bool(found.trace.moves)
         self._closed = found.trace.gapless or self._told
@@ -70,8 +69,8 @@ class Disappearances:
             if old:
                 found.add(event.id)
                 self._renamed.add(old)
-                says = f"It replaced {old}, which is the same event under another id."
-                self._say("changed-id", says, event.id, sighting)
+                message = f"It replaced {old}, which is the same event under another id."
+                self._findings.add_seen("changed-id", message, sighting, event.id)
         for id in gone:
             if self._lost(id, sighting):
                 self._vanished.setdefault(id, sighting)
@@ -86,20 +85,20 @@ class Disappearances:
     def finish(self) -> None:
         for id, sighting in self._vanished.items():
             if id not in self._renamed:
-                says = "It was approved and is gone without having been Started or withdrawn."
-                self._say("vanished", says, id, sighting)
+                message = "It was approved and is gone without having been Started or withdrawn."
+                self._findings.add_seen("vanished", message, sighting, id)
 
     def _moves(self, id: str) -> frozenset[str]:
         return self._trace.moves.get(id, frozenset())
 
     def _unstarted(self, id: str, sighting: Sighting) -> bool:
         """Whether it was last seen Scheduled, in the same enabled period, and not withdrawn."""
-        last = self._sights.last_scheduled.get(id)
+        last = self._sightings.last_scheduled.get(id)
         return (
             last is not None
             and last.period is not None
             and last.period == sighting.period
-            and id not in self._sights.started
+            and id not in self._sightings.started
             and id not in self._renamed
             and "withdraw" not in self._moves(id)
         )
@@ -108,12 +107,12 @@ class Disappearances:
 
     def _began(self, id: str, event: Event, sighting: Sighting) -> bool:
         """Whether the Started newcomer can only be the event that is gone."""
-        last, known = self._sights.last_scheduled[id].exchange, self._facts.known[id]
-        if event.id in self._sights.first_scheduled or not self._same(id, event):
+        last, known = self._sightings.last_scheduled[id].exchange, self._facts.known[id]
+        if event.id in self._sightings.first_scheduled or not self._same(id, event):
             return False
         if _MADE & self._moves(event.id):
             return False
-        if event.id in self._trace.short_notices or self._assents.named(event.id):
+        if event.id in self._trace.short_notices or self._approvals.named(event.id):
             return False
         t = sighting.exchange.t
         lived = t - last.asked + TOLERANCE + self._order.blur
@@ -154,7 +153,7 @@ class Disappearances:
     def _lost(self, id: str, sighting: Sighting) -> bool:
         if not self._closed or not self._waits.approved(id, sighting):
             return False
-        last = self._sights.last_scheduled[id]
+        last = self._sightings.last_scheduled[id]
         if not self._trace.gapless:
             carried_out = any(impact.event == id for impact in self._trace.impacts)
             interrupted = any(
@@ -179,14 +178,4 @@ class Disappearances:
             for id, other in self._facts.known.items()
             if id != event.id
             for names in other.machines()
-        )
-
-    def _say(self, rule: str, says: str, id: str, sighting: Sighting) -> None:
-        self._docket.add(
-            rule,
-            says,
-            t=sighting.exchange.t,
-            event=id,
-            group=sighting.caller.group,
-            machine=sighting.caller.machine,
         )

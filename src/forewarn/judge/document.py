@@ -23,7 +23,7 @@ _Noter = Callable[[str, str], None]
 @dataclass(frozen=True, slots=True)
 class Flaw:
     rule: str
-    says: str
+    message: str
     event: str | None = None
 
 
@@ -118,8 +118,8 @@ def _read_event(entry: object, version: Version, flaws: list[Flaw]) -> Event | N
     given = values.get("EventId")
     name = given if isinstance(given, str) else None
 
-    def flaw(rule: str, says: str) -> None:
-        flaws.append(Flaw(rule, says, name))
+    def flaw(rule: str, message: str) -> None:
+        flaws.append(Flaw(rule, message, name))
 
     if sorted(keys) != sorted(version.keys):
         extra = [key for key in keys if key not in version.keys]

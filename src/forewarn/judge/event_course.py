@@ -6,12 +6,11 @@ incarnations and waiting events be judged on the same walk.
 
 from collections.abc import Iterable
 
-from .approvals import RETENTION, Holds, Post, Waits
+from .approvals import RETENTION, EarliestApprovals, Holds, Post, Waits
 from .deletions import Deletions
 from .dialect import SIGHT
 from .disappearances import Disappearances, Evidence
 from .document import Document, Event
-from .earliest_approvals import EarliestApprovals
 from .facts import Facts
 from .findings import Findings
 from .fleet import Fleets
@@ -20,7 +19,7 @@ from .joints import Company
 from .notice import Notices
 from .order import Order, Sighting
 from .records import Trace
-from .sights import Sightings
+from .sightings import Sightings
 
 
 class EventCourse:
@@ -31,79 +30,85 @@ class EventCourse:
         fleets: Fleets,
         facts: Facts,
         holds: Holds,
-        assents: EarliestApprovals,
-        sights: Sightings,
-        docket: Findings,
+        approvals: EarliestApprovals,
+        sightings: Sightings,
+        findings: Findings,
     ) -> None:
         self._holds = holds
         self._trace = trace
         self._order = order
         self._fleets = fleets
         self._facts = facts
-        self._assents = assents
-        self._sights = sights
-        self._docket = docket
-        self._lines: dict[str, _Line] = {}
+        self._approvals = approvals
+        self._sightings = sightings
+        self._findings = findings
+        self._groups: dict[str, _GroupCourse] = {}
 
     def walk(self, items: Iterable[Sighting | Post]) -> None:
         for step in self._order.sweep(items):
             item = step.item
-            line = self._line(item.caller.key or "")
+            group = self._group(item.caller.key or "")
             match item:
                 case Sighting() if step.what == "judge":
-                    line.incarnations.judge(item)
-                    line.waits.judge(item)
-                    line.judge(item)
+                    group.incarnations.judge(item)
+                    group.waits.judge(item)
+                    group.judge(item)
                 case Sighting():
-                    line.incarnations.settle(item)
-                    line.waits.settle(item)
-                    line.settle(item)
+                    group.incarnations.settle(item)
+                    group.waits.settle(item)
+                    group.settle(item)
                 case Post() if step.what == "judge":
-                    line.judge_refused(item)
+                    group.judge_refused(item)
                 case Post():
-                    line.waits.settle_post(item)
-        for line in self._lines.values():
-            line.identities.finish()
+                    group.waits.settle_post(item)
+        for group in self._groups.values():
+            group.disappearances.finish()
 
-    def _line(self, key: str) -> "_Line":
-        line = self._lines.get(key)
-        if line is None:
+    def _group(self, key: str) -> "_GroupCourse":
+        group = self._groups.get(key)
+        if group is None:
             waits = Waits(
-                self._trace, self._order, self._fleets, self._facts, self._holds, self._docket
+                self._trace, self._order, self._fleets, self._facts, self._holds, self._findings
             )
-            found = Evidence(self._trace, self._order, self._assents, self._sights, self._facts)
-            notices = Notices(self._trace, self._order, self._assents, self._sights, self._docket)
-            identities = Disappearances(found, notices, waits, self._docket)
+            found = Evidence(
+                self._trace, self._order, self._approvals, self._sightings, self._facts
+            )
+            notices = Notices(
+                self._trace, self._order, self._approvals, self._sightings, self._findings
+            )
+            disappearances = Disappearances(found, notices, waits, self._findings)
             company = self._holds.company
-            line = self._lines[key] = _Line(self._docket, waits, notices, identities, company)
-        return line
+            group = self._groups[key] = _GroupCourse(
+                self._findings, waits, notices, disappearances, company
+            )
+        return group
 
     def gone(self) -> dict[str, float]:
         """When each event was certainly gone, for those that certainly were."""
         found: dict[str, float] = {}
-        for line in self._lines.values():
-            for id, t in line.gone.items():
+        for group in self._groups.values():
+            for id, t in group.gone.items():
                 found[id] = min(t, found.get(id, t))
         return found
 
 
-class _Line:
+class _GroupCourse:
     """What is certain about the events of one group so far."""
 
     def __init__(
         self,
-        docket: Findings,
+        findings: Findings,
         waits: Waits,
         notices: Notices,
-        identities: Disappearances,
+        disappearances: Disappearances,
         company: Company,
     ) -> None:
-        self._docket = docket
+        self._findings = findings
         self._company = company
         self.waits = waits
-        self.identities = identities
+        self.disappearances = disappearances
         self._notices = notices
-        self.incarnations = Incarnations(docket)
+        self.incarnations = Incarnations(findings)
         self._deletions = Deletions()
         self.gone: dict[str, float] = {}
         self._listed: dict[str, int] = {}  # the widest sight of a version that listed it
@@ -123,16 +128,17 @@ class _Line:
         agreed = True
         for event in document.events:
             if event.id in self.gone:
-                self._say("came-back", "The event was gone and is listed again.", sighting, event)
+                message = "The event was gone and is listed again."
+                self._findings.add_seen("came-back", message, sighting, event.id)
                 agreed = False
             elif not event.started and event.id in self._started:
-                says = "The event was Started and is Scheduled again."
-                self._say("backwards", says, sighting, event)
+                message = "The event was Started and is Scheduled again."
+                self._findings.add_seen("backwards", message, sighting, event.id)
                 agreed = False
         newcomer = self._newcomer_ahead(document)
         if newcomer is not None:
-            says = "A new event stands before one that was there already."
-            self._say("events-order", says, sighting, newcomer)
+            message = "A new event stands before one that was there already."
+            self._findings.add_seen("events-order", message, sighting, newcomer.id)
             agreed = False
         missing = tuple(
             id
@@ -140,12 +146,12 @@ class _Line:
             if id not in document.ids and SIGHT[kind] <= document.version.sight
         )
         for event in self._deletions.outlived(document, missing):
-            says = (
+            message = (
                 "It is still Scheduled, though its machines were deleted by an event that is over."
             )
-            self._say("outlived", says, sighting, event)
+            self._findings.add_seen("outlived", message, sighting, event.id)
         newcomers = [event for event in document.events if event.id not in self._listed]
-        renamed = self.identities.judge(sighting, missing, newcomers)
+        renamed = self.disappearances.judge(sighting, missing, newcomers)
         for event in newcomers:
             if event.id not in renamed:
                 self._notices.judge(event, sighting)
@@ -171,7 +177,7 @@ class _Line:
         self._last = max(self._last, sighting.exchange.t)
         missing = self._missing.pop(sighting.exchange.index, ())
         self._notices.settle(sighting)
-        self.identities.settle(sighting, missing)
+        self.disappearances.settle(sighting, missing)
         if not missing and document in self._settled:
             return
         self._settled.add(document)
@@ -197,21 +203,11 @@ class _Line:
             over = self.gone.get(id, exchange.asked)
             if id not in self._listed or exchange.asked - over > RETENTION:
                 return
-        self._docket.add(
+        self._findings.add(
             "approval-refused",
             "An approval was refused, though the group was shown every event it names.",
             t=exchange.t,
             event=post.request.approves[0],
             group=post.caller.group,
             machine=post.caller.machine,
-        )
-
-    def _say(self, rule: str, says: str, sighting: Sighting, event: Event) -> None:
-        self._docket.add(
-            rule,
-            says,
-            t=sighting.exchange.t,
-            event=event.id,
-            group=sighting.caller.group,
-            machine=sighting.caller.machine,
         )

@@ -47,9 +47,9 @@ class Known:
 
 
 class Facts:
-    def __init__(self, fleets: Fleets, docket: Findings) -> None:
+    def __init__(self, fleets: Fleets, findings: Findings) -> None:
         self._fleets = fleets
-        self._docket = docket
+        self._findings = findings
         self._looked: set[tuple[str | None, bool | None, str | None, Document]] = set()
         self._ranks: dict[str, _Ranks] = {}
         self._beside = _SideBySide()
@@ -74,19 +74,9 @@ class Facts:
             ids = tuple(event.id for event in document.events)
             clash = self._ranks.setdefault(caller.key, _Ranks()).clash(ids)
             if clash is not None:
-                says = f"{clash[0]} and {clash[1]} have changed places."
-                self._say("events-order", says, sighting, clash[0])
+                message = f"{clash[0]} and {clash[1]} have changed places."
+                self._findings.add_seen("events-order", message, sighting, clash[0])
         self._beside.look(sighting)
-
-    def _say(self, rule: str, says: str, sighting: Sighting, event: str) -> None:
-        self._docket.add(
-            rule,
-            says,
-            t=sighting.exchange.t,
-            event=event,
-            group=sighting.caller.group,
-            machine=sighting.caller.machine,
-        )
 
     def _compare(self, event: Event, known: Known, sighting: Sighting) -> None:
         for name, title in _NAMES.items():
@@ -95,8 +85,8 @@ class Facts:
                 continue
             before = known.facts.setdefault(name, value)
             if before != value:
-                says = f"{title} was {before!r} and is {value!r}."
-                self._say("changed-facts", says, sighting, event.id)
+                message = f"{title} was {before!r} and is {value!r}."
+                self._findings.add_seen("changed-facts", message, sighting, event.id)
         preview = sighting.document.version.preview
         shown = bare(event.resources, preview, sighting.caller.cloud_service)
         if preview and sighting.caller.cloud_service is None:
@@ -113,16 +103,18 @@ class Facts:
             other = known.resources
             fits = known.preview_resources in (known.resources, with_mark)
         if not fits:
-            says = f"Resources were {_list(other)} and are {_list(shown)}."
-            self._say("changed-facts", says, sighting, event.id)
+            message = f"Resources were {_list(other)} and are {_list(shown)}."
+            self._findings.add_seen("changed-facts", message, sighting, event.id)
 
     def _keep_apart(self, event: Event, known: Known, group: str, sighting: Sighting) -> None:
         machine = sighting.caller.machine
         assert machine is not None
         for other, witness in known.groups.items():
             if other != group:
-                says = f"The event was shown to {witness} of {other} and to {machine} of {group}."
-                self._say("leak-event", says, sighting, event.id)
+                message = (
+                    f"The event was shown to {witness} of {other} and to {machine} of {group}."
+                )
+                self._findings.add_seen("leak-event", message, sighting, event.id)
         known.groups.setdefault(group, machine)
         preview = sighting.document.version.preview
         if preview and sighting.caller.cloud_service is None:
@@ -131,12 +123,12 @@ class Facts:
         for name in names:
             seat = self._fleets.seats.get(name)
             if seat is not None and seat.group != group and name not in self._fleets.moved:
-                says = f"{machine} of {group} was shown {name} of {seat.group}."
-                self._say("leak-resource", says, sighting, event.id)
+                message = f"{machine} of {group} was shown {name} of {seat.group}."
+                self._findings.add_seen("leak-resource", message, sighting, event.id)
         domains = self._fleets.domain(names)
         if domains is not None and len(domains) > 1:
-            says = f"{_list(names)} lie in {len(domains)} update domains."
-            self._say("domain-split", says, sighting, event.id)
+            message = f"{_list(names)} lie in {len(domains)} update domains."
+            self._findings.add_seen("domain-split", message, sighting, event.id)
 
     def _check_names(self, event: Event, sighting: Sighting) -> None:
         cloud, version = sighting.caller.cloud_service, sighting.document.version
@@ -152,8 +144,8 @@ class Facts:
                     and name.removeprefix("_") in self._fleets.seats
                 )
             if wrong:
-                says = f"A machine is named {name} in {version.name}."
-                self._say("resource-name", says, sighting, event.id)
+                message = f"A machine is named {name} in {version.name}."
+                self._findings.add_seen("resource-name", message, sighting, event.id)
 
     def finish(self, scheduled: Container[str], sudden: Container[str]) -> None:
         """Accuse events that started beside one they had to wait for.
@@ -186,8 +178,8 @@ class Facts:
         shared = [name for name in mine if name in theirs]
         if shared:
             how = "It started while" if known_order else "It is Started while"
-            says = f"{how} {early.id} was Started on {shared[0]} too."
-            self._say("machine-overlap", says, sighting, late.id)
+            message = f"{how} {early.id} was Started on {shared[0]} too."
+            self._findings.add_seen("machine-overlap", message, sighting, late.id)
             return
         # Users do not wait for the domain slot. Where the order of the two is not known, neither
         # of them may be a user's.
@@ -196,8 +188,8 @@ class Facts:
         one, other = self._fleets.domain(mine), self._fleets.domain(theirs)
         if one is not None and other is not None and one != other:
             how = "It started while" if known_order else "It is Started while"
-            says = f"{how} {early.id} was Started in another update domain."
-            self._say("domain-overlap", says, sighting, late.id)
+            message = f"{how} {early.id} was Started in another update domain."
+            self._findings.add_seen("domain-overlap", message, sighting, late.id)
 
     def _by_platform(self, event: Event) -> bool:
         """Whether the platform asked for it. EventSource is shown from 2019-08-01 on."""

@@ -27,7 +27,7 @@ def judge_failed(
             order.before(earlier, exchange) and _enabled(earlier, exchange, caller, trace)
             for earlier in shown.get(caller.key, ())
         ):
-            answers.say_failed(exchange, caller)
+            answers.accuse_failed(exchange, caller)
 
 
 def _interrupted(exchange: Exchange, trace: Trace) -> bool:

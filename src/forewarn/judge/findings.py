@@ -1,12 +1,13 @@
-"""What the judge hands back: findings, and the judgement that holds them.
+"""What the judge returns: findings, and the judgement that holds them.
 
-The docket collects findings while judging. The same sentence about the same thing is kept
-once, at its first occurrence: a service that is wrong at every poll is wrong once.
+`Findings` collects them. The same message about the same thing is kept once, at its first
+occurrence: a service that is wrong at every poll is wrong once.
 """
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from .order import Sighting
 from .rules import RULES
 
 
@@ -15,7 +16,7 @@ class Finding:
     """One broken promise. `times` counts how often the same was seen; the rest is the first."""
 
     rule: str
-    says: str
+    message: str
     t: float | None = None
     event: str | None = None
     group: str | None = None
@@ -25,7 +26,7 @@ class Finding:
     def as_dict(self) -> dict[str, object]:
         return {
             "rule": self.rule,
-            "says": self.says,
+            "message": self.message,
             "t": self.t,
             "event": self.event,
             "group": self.group,
@@ -34,7 +35,7 @@ class Finding:
         }
 
     def render(self) -> str:
-        about = [f"{self.rule}: {_printable(self.says)}"]
+        about = [f"{self.rule}: {_printable(self.message)}"]
         where = [
             f"{name} {_printable(str(value))}"
             for name, value in (
@@ -53,7 +54,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What was read, and what was found."""
+    """What was read, and all findings."""
 
     findings: tuple[Finding, ...]
     exchanges: int
@@ -103,7 +104,7 @@ class Findings:
     def add(
         self,
         rule: str,
-        says: str,
+        message: str,
         *,
         t: float | None = None,
         event: str | None = None,
@@ -112,12 +113,31 @@ class Findings:
     ) -> None:
         if rule not in RULES:
             raise KeyError(rule)
-        self._found.setdefault((rule, says, event, group, machine), []).append(t)
+        self._found.setdefault((rule, message, event, group, machine), []).append(t)
 
-    def findings(self) -> tuple[Finding, ...]:
+    def add_seen(
+        self,
+        rule: str,
+        message: str,
+        sighting: Sighting,
+        event: str | None = None,
+        *,
+        t: float | None = None,
+    ) -> None:
+        """Add a finding that a document shows, by default at the time of its response."""
+        self.add(
+            rule,
+            message,
+            t=sighting.exchange.t if t is None else t,
+            event=event,
+            group=sighting.caller.group,
+            machine=sighting.caller.machine,
+        )
+
+    def all(self) -> tuple[Finding, ...]:
         found = [
-            Finding(rule, says, _first(times), event, group, machine, len(times))
-            for (rule, says, event, group, machine), times in self._found.items()
+            Finding(rule, message, _first(times), event, group, machine, len(times))
+            for (rule, message, event, group, machine), times in self._found.items()
         ]
         return tuple(sorted(found, key=lambda f: (f.t is None, f.t or 0.0)))
 

@@ -24,14 +24,11 @@ _Array = tuple[tuple[str, str, str], ...]
 class Incarnations:
     """Of one group."""
 
-    def __init__(self, docket: Findings) -> None:
-        self._docket = docket
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
         self._looked: set[tuple[Period, Document]] = set()
         self._arrays: dict[tuple[Period, int], dict[int, _Array]] = {}
         self._highest: dict[Period, int] = {}
-
-    def _say(self, rule: str, says: str, sighting: Sighting) -> None:
-        _say(self._docket, rule, says, sighting)
 
     def judge(self, sighting: Sighting) -> None:
         period, document = sighting.period, sighting.document
@@ -40,8 +37,8 @@ class Incarnations:
             return
         highest = self._highest.get(period)
         if highest is not None and incarnation < highest:
-            says = f"The incarnation went down from {highest} to {incarnation}."
-            self._say("incarnation-down", says, sighting)
+            message = f"The incarnation went down from {highest} to {incarnation}."
+            self._findings.add_seen("incarnation-down", message, sighting)
         if (period, document) in self._looked:
             return
         self._looked.add((period, document))
@@ -50,8 +47,8 @@ class Incarnations:
         for other, array in arrays.items():
             both = min(sight, other)
             if _visible(array, both) != _visible(document.array, both):
-                says = f"Incarnation {incarnation} stood for two different arrays of events."
-                self._say("incarnation-same", says, sighting)
+                message = f"Incarnation {incarnation} stood for two different arrays of events."
+                self._findings.add_seen("incarnation-same", message, sighting)
                 break
         arrays.setdefault(sight, document.array)
 
@@ -71,7 +68,7 @@ def judge_complete(
     unclear: Sequence[Exchange],
     order: Order,
     facts: Facts,
-    docket: Findings,
+    findings: Findings,
 ) -> None:
     """Judge what only a trace without gaps can prove: that nothing happened in between. `unclear`
     are polls whose answers cannot be read."""
@@ -86,22 +83,22 @@ def judge_complete(
     for group in by_group.values():
         for one, other in pairwise(_apart(group, order)):
             if _idle(one, other):
-                says = (
+                message = (
                     f"The incarnation went from {one.document.incarnation} to "
                     f"{other.document.incarnation}, but the events are the same."
                 )
-                _say(docket, "incarnation-idle", says, other)
+                findings.add_seen("incarnation-idle", message, other)
         named = group[0].caller.group
         if named is None:
             continue
-        _judge_start(None, group, others, order, docket)
+        _judge_start(None, group, others, order, findings)
         for disabled in trace.disabled:
             if disabled.group == named:
-                _judge_start(disabled, group, others, order, docket)
-        _judge_pending(group, facts, docket)
+                _judge_start(disabled, group, others, order, findings)
+        _judge_pending(group, facts, findings)
 
 
-def judge_unchanged(trace: Trace, sightings: Iterable[Sighting], docket: Findings) -> None:
+def judge_unchanged(trace: Trace, sightings: Iterable[Sighting], findings: Findings) -> None:
     """Where every step of an event is recorded and none was taken since a group was disabled, its
     document is still the first one, whoever asked for it before."""
     if not trace.moves or trace.unreadable or trace.steps:
@@ -115,8 +112,8 @@ def judge_unchanged(trace: Trace, sightings: Iterable[Sighting], docket: Finding
         disabled = [line.t for line in trace.disabled if line.group == group][period[0] - 1]
         changes = (*trace.changes.get(group, ()), *trace.changes.get(None, ()))
         if not any(disabled - slack <= t <= sighting.exchange.t + slack for t in changes):
-            says = f"No event has changed since the group was disabled; it is {incarnation}."
-            _say(docket, "incarnation-start", says, sighting)
+            message = f"No event has changed since the group was disabled; it is {incarnation}."
+            findings.add_seen("incarnation-start", message, sighting)
 
 
 def _apart(group: Sequence[Sighting], order: Order) -> Iterable[Sighting]:
@@ -148,7 +145,7 @@ def _judge_start(
     group: Sequence[Sighting],
     others: Sequence[Exchange],
     order: Order,
-    docket: Findings,
+    findings: Findings,
 ) -> None:
     """Judge the first document after a disabling, or, with None, the first of all."""
     after = [s for s in group if disabled is None or _follows(disabled, s.exchange)]
@@ -166,11 +163,11 @@ def _judge_start(
     if 1 in firsts or None in firsts:
         return
     when = "the group was disabled" if disabled is not None else "the service began"
-    says = f"The first document after {when} has incarnation {first.document.incarnation}."
-    _say(docket, "incarnation-start", says, first)
+    message = f"The first document after {when} has incarnation {first.document.incarnation}."
+    findings.add_seen("incarnation-start", message, first)
 
 
-def _judge_pending(group: Sequence[Sighting], facts: Facts, docket: Findings) -> None:
+def _judge_pending(group: Sequence[Sighting], facts: Facts, findings: Findings) -> None:
     """What a user asks for while the group is not enabled happens at once and is never shown, so
     the first document of a period has no user's event but those that an earlier one showed."""
     listed: dict[str, Period] = {}
@@ -186,22 +183,9 @@ def _judge_pending(group: Sequence[Sighting], facts: Facts, docket: Findings) ->
                 and facts.known[event.id].facts.get("source") == "User"
                 and sighting.exchange.t - sighting.exchange.asked <= AT_ONCE
             ):
-                says = "A user asked for it while the group was not enabled, but it is shown."
-                _say(docket, "silent-shown", says, sighting, event.id)
+                message = "A user asked for it while the group was not enabled, but it is shown."
+                findings.add_seen("unannounced-shown", message, sighting, event.id)
 
 
 def _follows(disabled: Disabled, exchange: Exchange) -> bool:
     return disabled.t <= exchange.asked and disabled.place < exchange.place
-
-
-def _say(
-    docket: Findings, rule: str, says: str, sighting: Sighting, event: str | None = None
-) -> None:
-    docket.add(
-        rule,
-        says,
-        t=sighting.exchange.t,
-        event=event,
-        group=sighting.caller.group,
-        machine=sighting.caller.machine,
-    )

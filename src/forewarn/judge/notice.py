@@ -7,14 +7,14 @@ document after enabling may have been pending for a long time.
 
 import math
 
+from .approvals import EarliestApprovals
 from .dialect import FULL_SIGHT, NEVER_SUDDEN, NOTICE, SIGHT
 from .document import Event
-from .earliest_approvals import EarliestApprovals
 from .findings import Findings
 from .fleet import RECORD_SLACK
 from .order import TOLERANCE, Order, Period, Sighting
 from .records import Trace
-from .sights import Sightings
+from .sightings import Sightings
 
 # Seconds: in a complete trace, every document is requested within this time after each change. A
 # busy machine may need a moment.
@@ -28,9 +28,9 @@ class Notices:
         self,
         trace: Trace,
         order: Order,
-        assents: EarliestApprovals,
-        sights: Sightings,
-        docket: Findings,
+        approvals: EarliestApprovals,
+        sightings: Sightings,
+        findings: Findings,
     ) -> None:
         # A recorder beside an endpoint knows its time only from the Date header, in whole seconds.
         beside = not trace.fleets or trace.partial
@@ -38,9 +38,9 @@ class Notices:
         self._gapless = trace.gapless
         self._on_purpose = trace.short_notices
         self._speed = trace.speed
-        self._assents = assents
-        self._sights = sights
-        self._docket = docket
+        self._approvals = approvals
+        self._sightings = sightings
+        self._findings = findings
         self._accused: set[str] = set()
         # By enabled period and sight: when the latest document was asked for that could show
         # events of that sight.
@@ -69,26 +69,19 @@ class Notices:
                 absent = max(absent, sighting.exchange.asked - PROMPT)
             if event.not_before + self._margin < absent + minimum:
                 most = max(0.0, event.not_before - absent)
-                says = (
+                message = (
                     f"A {event.type} was announced at most {most:.0f} s before its NotBefore,"
                     f" not {minimum:g} s."
                 )
-                self._say("short-notice", says, event, sighting)
-        elif event.type in NEVER_SUDDEN and event.id not in self._sights.first_scheduled:
+                self._accuse("short-notice", message, event, sighting)
+        elif event.type in NEVER_SUDDEN and event.id not in self._sightings.first_scheduled:
             t = sighting.exchange.t
             # Had it been raised after that document, it could not have become due yet.
             undue = self._gapless or t + self._margin < absent + minimum
-            if undue and self._assents.none(event.id, t):
-                says = f"A {event.type} is Started that was never Scheduled."
-                self._say("unscheduled-start", says, event, sighting)
+            if undue and self._approvals.none(event.id, t):
+                message = f"A {event.type} is Started that was never Scheduled."
+                self._accuse("unscheduled-start", message, event, sighting)
 
-    def _say(self, rule: str, says: str, event: Event, sighting: Sighting) -> None:
+    def _accuse(self, rule: str, message: str, event: Event, sighting: Sighting) -> None:
         self._accused.add(event.id)
-        self._docket.add(
-            rule,
-            says,
-            t=sighting.exchange.t,
-            event=event.id,
-            group=sighting.caller.group,
-            machine=sighting.caller.machine,
-        )
+        self._findings.add_seen(rule, message, sighting, event.id)

@@ -72,7 +72,7 @@ _COURSE = {
     "approval-refused": "An approval of an event that the group was shown is accepted.",
     "approval-accepted": "An approval of an event that was never listed for the group is refused.",
     "outlived": "An event that names only deleted machines is gone with them.",
-    "silent-shown": "An event that is carried out unannounced is never listed in a document.",
+    "unannounced-shown": "An event that is carried out unannounced is never listed in a document.",
     "leak-event": "An event is shown to the machines of one group only.",
     "leak-resource": "A document names no machine of another group.",
     "domain-split": "The machines of one event lie in one update domain.",

@@ -52,9 +52,9 @@ def _may_be_of(line: Unannounced, group: str | None) -> bool:
     return line.group is None or group is None or line.group == group
 
 
-def judge_shown(hidden: UnannouncedEvents, facts: Facts, docket: Findings) -> None:
+def judge_shown(hidden: UnannouncedEvents, facts: Facts, findings: Findings) -> None:
     """Accuse documents that list what nobody was to be shown."""
     for id in sorted(hidden.ids & facts.known.keys()):
         group = min(facts.known[id].groups, default=None)
-        says = "It was to be carried out unannounced, and a document lists it."
-        docket.add("silent-shown", says, t=facts.known[id].seen, event=id, group=group)
+        message = "It was to be carried out unannounced, and a document lists it."
+        findings.add("unannounced-shown", message, t=facts.known[id].seen, event=id, group=group)

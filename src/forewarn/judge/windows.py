@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from .findings import Findings
 from .order import TOLERANCE
 from .records import Impact, Trace, Window
-from .sights import Sightings
+from .sightings import Sightings
 
 
 class Windows:
@@ -29,19 +29,19 @@ class Windows:
             for window in self._of.get(id, ())
         )
 
-    def judge(self, sights: Sightings, impacts: Iterable[Impact], docket: Findings) -> None:
+    def judge(self, sightings: Sightings, impacts: Iterable[Impact], findings: Findings) -> None:
         if not self._of:
             return
         for impact in impacts:
-            wrong = self._wrong(impact.event, impact.t, sights)
+            wrong = self._wrong(impact.event, impact.t, sightings)
             if wrong:
                 machine = impact.machines[0] if impact.machines else None
-                says = f"It was carried out {wrong}."
-                docket.add("window", says, t=impact.t, event=impact.event, machine=machine)
-        for id, sighting in sights.started.items():
-            wrong = self._wrong(id, sighting.exchange.t, sights)
+                message = f"It was carried out {wrong}."
+                findings.add("window", message, t=impact.t, event=impact.event, machine=machine)
+        for id, sighting in sightings.started.items():
+            wrong = self._wrong(id, sighting.exchange.t, sightings)
             if wrong:
-                docket.add(
+                findings.add(
                     "window",
                     f"It was Started {wrong}.",
                     t=sighting.exchange.t,
@@ -50,12 +50,12 @@ class Windows:
                     machine=sighting.caller.machine,
                 )
 
-    def _wrong(self, id: str, t: float, sights: Sightings) -> str:
+    def _wrong(self, id: str, t: float, sightings: Sightings) -> str:
         """What proves that it did not start in a window, having done so by `t`; empty if none."""
         windows = self._of.get(id, ())
         if windows and all(t + self._margin < window.opens for window in windows):
             return "before its window opened"
-        scheduled = sights.last_scheduled.get(id)
+        scheduled = sightings.last_scheduled.get(id)
         if not windows or scheduled is None or t <= scheduled.exchange.asked:
             return ""
         asked = scheduled.exchange.asked

@@ -671,7 +671,7 @@ def variants() -> Iterator[Any]:
 def test_a_broken_promise_is_found_by_its_name_and_no_other(rule: str, build: Build) -> None:
     judgement = judge(build().records)
     assert {finding.rule for finding in judgement.findings} == {rule}, judgement.render()
-    assert all(finding.says.endswith(".") for finding in judgement.findings)
+    assert all(finding.message.endswith(".") for finding in judgement.findings)
 
 
 def test_every_rule_has_a_service_that_breaks_it() -> None:

@@ -164,4 +164,4 @@ def test_one_finding_names_one_of_many() -> None:
         recording.see(T0 + 2 + poll, 6, started(ONE), *many)
     (finding,) = judge(recording.records).findings
     assert (finding.rule, finding.event, finding.t) == ("coupling", A, T0 + 2)
-    assert many[0]["EventId"] in finding.says
+    assert many[0]["EventId"] in finding.message

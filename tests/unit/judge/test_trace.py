@@ -142,7 +142,7 @@ def test_what_is_wrong_at_every_poll_is_one_finding() -> None:
     assert judge(recording.records).findings == (
         Finding(
             rule="server-header",
-            says="Server is 'nginx', not IMDS/….",
+            message="Server is 'nginx', not IMDS/….",
             t=T0,
             group="web",
             machine="web_0",
