@@ -103,8 +103,20 @@ class Mute:
         self.line = line
 
     @classmethod
-    async def connected(cls, control: Control, number: int, **other: Any) -> Mute:
+    async def dialled(cls, control: Control) -> Mute:
+        """Connected, but without a word so far."""
         reader, writer = await dialler(control.path)()
+        line: MessageStream[ToWorker] = MessageStream(reader, writer, ToWorker)
+        cls.lines.append(line)
+        return cls(line)
+
+    @classmethod
+    async def connected(cls, control: Control, number: int, **other: Any) -> Mute:
+        mute = await cls.dialled(control)
+        mute.greet(control, number, **other)
+        return mute
+
+    def greet(self, control: Control, number: int, **other: Any) -> None:
         said: dict[str, Any] = {
             "protocol": PROTOCOL,
             "version": __version__,
@@ -114,10 +126,7 @@ class Mute:
             "service": control.service,
             **other,
         }
-        line: MessageStream[ToWorker] = MessageStream(reader, writer, ToWorker)
-        line.say(Hello(**said))
-        cls.lines.append(line)
-        return cls(line)
+        self.line.say(Hello(**said))
 
     async def until(self, kind: type[Any]) -> Any:
         while not isinstance(message := await self.line.hear(), kind):

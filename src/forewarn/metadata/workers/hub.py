@@ -235,6 +235,8 @@ class Hub:
                 line.say(Unwelcome(wrong))
                 await line.drain()
                 raise BrokenConnection(wrong)
+            if self._closing:  # it would never hear a goodbye
+                raise BrokenConnection("control is stopping")
             assert isinstance(hello, Hello)
             member = self._enter(line, hello, pid)
             informing = self._tasks.start(self._inform(member), f"informing worker {hello.worker}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from forewarn.metadata.workers.messages import (
     News,
     Shown,
     Unwelcome,
+    Welcome,
 )
 from forewarn.metadata.workers.remote_upstream import NotWelcome, RemoteUpstream
 from forewarn.node import Config, Node
@@ -146,6 +148,30 @@ def test_a_new_control_replaces_all_that_a_worker_knew(tmp_path: Path) -> None:
                 await until(lambda: "db" in face.of and face.of["web"].machines == ())
                 assert [m.name for m in face.of["db"].machines] == ["db_0", "db_1"]
                 assert not face.of["web"].view.enabled
+
+    play(body)
+
+
+def test_a_worker_that_says_hello_while_control_stops_is_hung_up_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = Control(tmp_path, 1)
+
+    async def body() -> None:
+        async with control() as node:
+            assert node.hub is not None
+            attended, attend = asyncio.Event(), node.hub.attend
+
+            async def note(*line: Any) -> None:
+                attended.set()
+                await attend(*line)
+
+            monkeypatch.setattr(node.hub, "attend", note)
+            late = await Mute.dialled(control)
+            await attended.wait()
+        late.greet(control, 0)
+        with pytest.raises(BrokenConnection):
+            await late.until(Welcome)
 
     play(body)
 
