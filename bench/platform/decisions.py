@@ -92,12 +92,12 @@ class Callers:
         platform = self._node.platform
         raised = await platform.schedule(type=type, machines=(machine,), by="bench")
         if isinstance(raised, Refused):
-            raise Failed(raised.says)
+            raise Failed(raised.message)
         event = raised.event
         ends = self._ends[event.id] = asyncio.get_running_loop().create_future()
         approved = await self._node.guests.approve(machine, event.group, [event.id])
         if isinstance(approved, Refused):
-            raise Failed(approved.says)
+            raise Failed(approved.message)
         await ends
 
     def _told(self, commit: Commit, changed: Mapping[str, Group]) -> None:

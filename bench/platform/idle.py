@@ -60,7 +60,7 @@ def _node(state: Path) -> Node:
 async def _apply(node: Node, machines: int) -> None:
     done = await node.fleet_apply.text(apply.fleet(machines, world.address), by="bench")
     if isinstance(done, Refused):
-        raise SystemExit(done.says)
+        raise SystemExit(done.message)
     for name in list(node.store.groups)[::LISTENING]:
         await node.writer.submit(name, Enable())
 

@@ -88,7 +88,7 @@ class Serving:
             type=EventType.FREEZE, machines=(machine,), by="bench"
         )
         if isinstance(done, Refused):
-            raise Failed(done.says)
+            raise Failed(done.message)
         return done.event.id
 
 

@@ -48,13 +48,13 @@ async def busy(node: Node) -> None:
 
 async def schedule(node: Node, type: EventType, machine: str, **details: Any) -> str:
     done = await node.platform.schedule(type=type, machines=(machine,), by="test", **details)
-    assert not isinstance(done, Refused), done.says
+    assert not isinstance(done, Refused), done.message
     return done.event.id
 
 
 async def approve(node: Node, event: str) -> None:
     done = await node.platform.approve(event, "test")
-    assert not isinstance(done, Refused), done.says
+    assert not isinstance(done, Refused), done.message
 
 
 def event_id(number: int) -> str:

@@ -100,7 +100,7 @@ class Referee:
         """Whoever may be answered is; whoever may not is refused, and told why."""
         refused = isinstance(decision, Refused)
         if isinstance(decision, Refused):
-            assert len(decision.says) > 10
+            assert len(decision.message) > 10
         active = {event.id: event for event in before.events}
         match command:
             case commands.Approve(ids=ids):

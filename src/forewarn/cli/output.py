@@ -24,6 +24,26 @@ Url = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
+# What a hint of the service means to whoever types a command.
+HINTS: dict[str, str] = {
+    "force": "pass --force to override",
+    "short-notice": "pass --short-notice to override",
+    "select": "pass --group NAME, --label KEY=VALUE or --host NAME",
+    "evacuate": "run 'forewarn machine redeploy {about}' first, or pass --evacuate",
+    "accept-clock": "if the wall clock is right, run 'forewarn clock accept'",
+    "schedule-preempt": "to evict it all the same, run 'forewarn event schedule Preempt {about}'",
+    "explain-host": "'forewarn host explain {about}' names that event",
+    "repair-host": "run 'forewarn host repair {about}', or move the machine with 'forewarn apply'",
+    "create-token": "run 'forewarn token create'",
+    "create-admin-token": "run 'forewarn token create NAME --role admin'",
+    "revoke-token": "run 'forewarn token revoke {about}'",
+    "clear-faults": "run 'forewarn fault clear'",
+    "list-events": "'forewarn event list --all' lists those that are over, too",
+    "configure-gates": "set [gates] in the file of 'forewarn serve', or pass --gate NAME=PROGRAM to"
+    " 'forewarn dev'",
+}
+
+
 def say(line: str, *, err: bool = False) -> None:
     """One line, in which there may be words of guests, drivers and files."""
     typer.echo(visible(line), err=err)
@@ -55,8 +75,28 @@ def service(url: str | None) -> Iterator[ControlClient]:
         if in_the_clear(found):
             say(f"note: the token goes to {found.url} in the clear; use https://", err=True)
         yield ControlClient(found)
-    except (ControlError, CredentialError, NotFound) as error:
+    except ControlError as error:
+        fail(refusal(error))
+    except (CredentialError, NotFound) as error:
         fail(str(error))
+
+
+def refusal(error: ControlError, file: str = "") -> str:
+    """Say why the service refused, where in the file, and what to do about it."""
+    problem = error.problem
+    if problem is None:
+        return str(error)
+    place = file
+    if problem.line is not None:
+        place = f"{file}:{problem.line}" if file else f"line {problem.line}"
+    message = f"{place}: {error}" if place else str(error)
+    hint = problem.hint
+    return f"{message}; {hint_text(hint.kind, hint.about)}" if hint is not None else message
+
+
+def hint_text(kind: str, about: str) -> str:
+    """Say what a hint means on the command line."""
+    return HINTS.get(kind, kind).format(about=about)
 
 
 def parsed(parse: Callable[[str], Any], text: str | None) -> Any:

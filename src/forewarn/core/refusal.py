@@ -1,37 +1,94 @@
-"""Why a command was refused: a reason for programs, a sentence for people."""
+"""Refusals: why a command was not carried out, as values.
+
+The message is a sentence that names no option, command or file of any interface; what the caller
+could do about it is a `Hint`, which each interface puts into words of its own.
+"""
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Collection, Mapping
+from typing import TypedDict, Unpack
 
 import msgspec
+
+from forewarn.support.suggest import instead_of, nearest, shortened
 
 
 class Reason(enum.Enum):
     INVALID = "invalid"  # the request itself makes no sense
-    UNKNOWN = "unknown"  # it names something that is not there
+    UNKNOWN = "unknown"  # it names something that does not exist
     CONFLICT = "conflict"  # it makes sense, but not now
     STALE = "stale"  # it was meant for something that has changed since
 
 
+class Hint(enum.Enum):
+    """What the caller could do about a refusal. `Refused.about` names whatever it is about."""
+
+    FORCE = "force"
+    SHORT_NOTICE = "short-notice"
+    SELECT = "select"  # name groups, labels or hosts
+    EVACUATE = "evacuate"  # or redeploy this machine first
+    ACCEPT_CLOCK = "accept-clock"
+    SCHEDULE_PREEMPT = "schedule-preempt"  # for this machine
+    EXPLAIN_HOST = "explain-host"  # this host
+    REPAIR_HOST = "repair-host"  # this host, or put the machine on another one
+    CREATE_TOKEN = "create-token"
+    CREATE_ADMIN_TOKEN = "create-admin-token"
+    REVOKE_TOKEN = "revoke-token"  # this token
+    CLEAR_FAULTS = "clear-faults"
+    LIST_EVENTS = "list-events"  # also those that are over
+    CONFIGURE_GATES = "configure-gates"
+
+
 class Refused(msgspec.Struct, frozen=True):
-    """An answer, not an exception: the core never raises for what a caller may have said."""
+    """An answer, not an exception: the core never raises for what a caller may have asked for."""
 
     reason: Reason
-    says: str
+    message: str
+    hint: Hint | None = None
+    about: str = ""  # what the hint is about: the name or id of a machine, host or token
+    field: str = ""  # where in a file or body, as `groups[2].name`
+    line: int | None = None  # of a file
+    suggestion: str = ""  # the name that was probably meant
+
+    def __str__(self) -> str:
+        """The message with its place, and without the hint."""
+        line = "" if self.line is None else f"line {self.line}"
+        return ": ".join(part for part in (line, self.field, self.message) if part)
+
+    def in_words(self, words: Mapping[Hint, str]) -> str:
+        """The message with its place, and the hint in the words of an interface."""
+        if self.hint is None or self.hint not in words:
+            return str(self)
+        return f"{self}; {words[self.hint].format(about=self.about)}"
 
 
-def invalid(says: str) -> Refused:
-    return Refused(Reason.INVALID, says)
+class Values(TypedDict, total=False):
+    hint: Hint
+    about: str
+    field: str
+    line: int | None
+    suggestion: str
 
 
-def unknown(says: str) -> Refused:
-    return Refused(Reason.UNKNOWN, says)
+def invalid(message: str, **values: Unpack[Values]) -> Refused:
+    return Refused(Reason.INVALID, message, **values)
 
 
-def conflict(says: str) -> Refused:
-    return Refused(Reason.CONFLICT, says)
+def unknown(message: str, **values: Unpack[Values]) -> Refused:
+    return Refused(Reason.UNKNOWN, message, **values)
 
 
-def stale(says: str) -> Refused:
-    return Refused(Reason.STALE, says)
+def conflict(message: str, **values: Unpack[Values]) -> Refused:
+    return Refused(Reason.CONFLICT, message, **values)
+
+
+def stale(message: str, **values: Unpack[Values]) -> Refused:
+    return Refused(Reason.STALE, message, **values)
+
+
+def unknown_name(kind: str, name: str, known: Collection[str]) -> Refused:
+    """Refuse a name that nothing of this kind has, and suggest the nearest one."""
+    message = f"no {kind} '{shortened(name)}'; {instead_of(name, known)}"
+    return unknown(message, suggestion=nearest(name, known) or "")

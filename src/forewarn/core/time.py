@@ -20,7 +20,6 @@ from forewarn.support.text import Duration as Duration
 Time: TypeAlias = int  # microseconds since 1970-01-01T00:00:00Z
 
 LAST: Time = LONGEST  # 9000-01-01: no clock is wound further
-ACCEPT_CLOCK = "forewarn clock accept"  # the command with which an operator trusts the wall clock
 MIN_SPEED, MAX_SPEED = 0.01, 100_000.0
 
 
@@ -83,5 +82,5 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
         return (
             f"the service had reached {reached} when the wall clock showed {wall}:"
             " either the clock is wrong now, or it was wrong before. Nothing starts until the two"
-            f" agree again; if the clock is right now, run '{ACCEPT_CLOCK}'"
+            " agree again, or an admin accepts the wall clock as right"
         )

@@ -126,7 +126,7 @@ async def apply_fleet(config: Config, fleet_apply: FleetApply, machines: Machine
     if isinstance(outcome, Refused):
         log.warning(
             "the fleet file is not applied, the inventory stays as it was",
-            why=outcome.says,
+            why=outcome.message,
             run=f"forewarn apply {config.fleet_file or 'FLEET.yaml'} --plan",
         )
     elif removed := outcome.machines.removed + outcome.hosts.removed:

@@ -1,5 +1,5 @@
-"""What somebody may have meant: the nearest known name, whatever its letter case; and a library's
-complaint about a value in our own words, with the place it is about."""
+"""Suggestions for wrong names: the nearest known one, whatever its letter case; and errors of
+msgspec about values in our own words, with the place they are about."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import string
 from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from heapq import nsmallest
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -21,7 +21,7 @@ _CHOICE = re.compile(r"Invalid enum value (.*)")
 _EXPECTED = re.compile(r"Expected `([^`]*)`, got `([^`]*)`")
 _AT = re.compile(r" - at (?:`key` in )?`(\$[^`]*)`")
 _STEP = re.compile(r"\.([A-Za-z_]\w*)|\[(\d+)\]|\[(\.\.\.)\]")
-IN_WORDS = {  # a library's names of kinds of values
+IN_WORDS = {  # msgspec's names of kinds of values
     "str": "text",
     "int": "a whole number",
     "float": "a number",
@@ -41,7 +41,8 @@ _SCALARS = {"int", "float", "bool", "date", "datetime"}
 
 
 def nearest(name: str, known: Collection[str]) -> str | None:
-    """Guests wait while this is looked for: of many, few are compared."""
+    """Return the known name that is most like this one, if any is. Of many names only few are
+    compared: guests wait meanwhile."""
     if len(name) > MAX_NAME:
         return None
     by_case = {candidate.lower(): candidate for candidate in _alike(name, known)}
@@ -50,26 +51,26 @@ def nearest(name: str, known: Collection[str]) -> str | None:
 
 
 def _alike(name: str, known: Collection[str]) -> Collection[str]:
-    """Of more than can be compared, those that are one slip away; if there are none, the first
-    that begin alike and are about as long."""
+    """Return the names to compare: all, if they are few; else those that are one typing error away;
+    if there are none, the first that begin alike and are about as long."""
     if len(known) <= MAX_COMPARED:
         return known
     every = known if isinstance(known, Mapping | Set) else frozenset(known)
-    if slips := [slip for said in {name, name.lower()} for slip in _slips(said) if slip in every]:
-        return slips[:MAX_COMPARED]
+    if typos := [typo for text in {name, name.lower()} for typo in _typos(text) if typo in every]:
+        return typos[:MAX_COMPARED]
     least, most = len(name) - 2, len(name) + 2
     half = len(name) // 2 or 1
     begin = name[:half].lower()
     scanned = islice(known, MAX_SCANNED)
-    alike = (one for one in scanned if least <= len(one) <= most and one[:half].lower() == begin)
+    alike = (n for n in scanned if least <= len(n) <= most and n[:half].lower() == begin)
     return list(islice(alike, MAX_COMPARED))
 
 
-def _slips(said: str) -> Iterator[str]:
-    """Itself, and all that is one letter more, less, another, or two in the other order."""
-    yield said
-    for at in range(len(said) + 1):
-        before, after = said[:at], said[at:]
+def _typos(text: str) -> Iterator[str]:
+    """Yield the text, and all with a letter more or less, another letter, or two exchanged."""
+    yield text
+    for at in range(len(text) + 1):
+        before, after = text[:at], text[at:]
         if after:
             yield before + after[1:]
         if len(after) > 1:
@@ -85,7 +86,7 @@ def shortened(name: str) -> str:
 
 
 def instead_of(name: str, known: Collection[str]) -> str:
-    """`did you mean 'web_0'?`, or all there are."""
+    """Return `did you mean 'web_0'?`, or a list of all names."""
     near = nearest(name, known)
     if near:
         return f"did you mean '{near}'?"
@@ -96,52 +97,51 @@ def instead_of(name: str, known: Collection[str]) -> str:
     return f"there are {listing(shown)}{f' and {rest} more' if rest else ''}"
 
 
-def helped(complaint: str, fields: Iterable[str], choices: Iterable[str] = ()) -> str:
-    """A library's complaint about a file in one line, with what would have been right."""
-    said = " ".join(complaint.split())
-    if found := _UNKNOWN.search(said):
-        return f"{said}; {instead_of(found[1], list(fields))}"
-    allowed = list(choices)
-    if "Invalid enum value" in said and allowed:
-        return f"{said}; there are {listing(allowed)}"
-    return said
+class ValueProblem(NamedTuple):
+    """What is wrong with a value: where in it, and the name that was probably meant."""
+
+    message: str
+    steps: tuple[str | int, ...]
+    suggestion: str = ""
 
 
-def complaint(
-    said: str, raw: Any, kind: Any, choices: Mapping[str, Iterable[str]] | None = None
-) -> tuple[str, tuple[str | int, ...]]:
-    """What is wrong with `raw`, which was to be of this kind, and at which steps into it.
+def value_problem(
+    error: str, raw: Any, kind: Any, choices: Mapping[str, Iterable[str]] | None = None
+) -> ValueProblem:
+    """Put msgspec's error about `raw`, which should be of this kind, into our own words.
 
-    `choices` says, by key, what may stand there where not everything may."""
-    steps = list(_steps(said, raw))
-    if said.startswith("Expected `str`") and (wrong_key := _wrong_key(_walked(raw, steps))):
-        return wrong_key, tuple(steps)
-    if found := _UNKNOWN.search(said):
+    `choices` has, by key, the values that are allowed there if not all are."""
+    steps = list(_steps(error, raw))
+    if error.startswith("Expected `str`") and (wrong_key := _wrong_key(_walked(raw, steps))):
+        return ValueProblem(wrong_key, tuple(steps))
+    if match := _UNKNOWN.search(error):
+        key = match[1]
         known = [field.name for field in msgspec.structs.fields(_kind_at(kind, steps))]
-        return f"unknown key; {instead_of(found[1], known)}", (*steps, found[1])
-    if found := _MISSING.search(said):
-        return f"key '{found[1]}' is missing", tuple(steps)
-    if found := _CHOICE.search(said):
+        near = nearest(key, known) or ""
+        return ValueProblem(f"unknown key; {instead_of(key, known)}", (*steps, key), near)
+    if match := _MISSING.search(error):
+        return ValueProblem(f"key '{match[1]}' is missing", tuple(steps))
+    if _CHOICE.search(error):
         key = next(step for step in reversed(steps) if isinstance(step, str))
         allowed = list((choices or {}).get(key, ()))
         wrong = _walked(raw, steps)
-        near = nearest(str(wrong), allowed)
+        near = nearest(str(wrong), allowed) or ""
         meant = f"; did you mean '{near}'?" if near else ""
-        return f"'{wrong}' is none of {listing(allowed)}{meant}", tuple(steps)
-    if found := _EXPECTED.search(said):
-        wanted = [word.strip() for word in found[1].split("|")]
+        return ValueProblem(f"'{wrong}' is none of {listing(allowed)}{meant}", tuple(steps), near)
+    if match := _EXPECTED.search(error):
+        wanted = [word.strip() for word in match[1].split("|")]
         words = " or ".join(IN_WORDS.get(word, word) for word in wanted if word != "null")
-        got = IN_WORDS.get(found[2], found[2])
-        quotes = "; write it in quotes" if "str" in wanted and found[2] in _SCALARS else ""
-        return f"{words} is expected, not {got}{quotes}", tuple(steps)
-    return " ".join(said.split(" - at `")[0].split()), tuple(steps)
+        got = IN_WORDS.get(match[2], match[2])
+        quotes = "; write it in quotes" if "str" in wanted and match[2] in _SCALARS else ""
+        return ValueProblem(f"{words} is expected, not {got}{quotes}", tuple(steps))
+    return ValueProblem(" ".join(error.split(" - at `")[0].split()), tuple(steps))
 
 
-def _steps(said: str, raw: Any) -> Iterable[str | int]:
-    """A library's path. Where it says [...] it means one of a mapping's values or keys."""
-    found = _AT.search(said)
+def _steps(error: str, raw: Any) -> Iterable[str | int]:
+    """Yield the steps of msgspec's path. [...] is one of a mapping's values or keys."""
+    match = _AT.search(error)
     value = raw
-    for name, index, some in _STEP.findall(found[1] if found else ""):
+    for name, index, some in _STEP.findall(match[1] if match else ""):
         step: str | int = name or (int(index) if index else "")
         if some and isinstance(value, dict):
             step = next((str(k) for k, v in value.items() if not isinstance(v, str)), "")
@@ -152,7 +152,7 @@ def _steps(said: str, raw: Any) -> Iterable[str | int]:
 
 
 def _wrong_key(value: Any) -> str:
-    """What is wrong with the first key of a mapping that is not text; empty if all are."""
+    """Say what is wrong with the first key of a mapping that is not text; empty if all are."""
     keys = value if isinstance(value, dict) else {}
     for key in keys:
         if not isinstance(key, str):
@@ -173,7 +173,7 @@ def _walked(value: Any, steps: Iterable[str | int]) -> Any:
 
 
 def _kind_at(kind: Any, steps: Iterable[str | int]) -> Any:
-    """The struct that is expected there."""
+    """Return the struct that is expected there."""
     for step in steps:
         if isinstance(step, str):
             hints = {field.name: field.type for field in msgspec.structs.fields(kind)}

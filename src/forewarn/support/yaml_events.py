@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 from yaml.constructor import SafeConstructor
 
-from forewarn.support.yaml_positions import FleetError, Loader, Slices, unreadable
+from forewarn.support.yaml_positions import Loader, Slices, YamlError, unreadable
 
 MAX_DEPTH = 32  # of lists and mappings within each other
 MAX_ALIASED = 2_000_000  # values that stand in a file only by way of its aliases
@@ -45,7 +45,9 @@ MERGE = object()  # what a plain << means where a key is expected
 class Events:
     """The events of one document, read once from front to back."""
 
-    def __init__(self, text: str, empty: str = "it is empty; a fleet has at least groups") -> None:
+    def __init__(self, text: str, kind: str, empty: str) -> None:
+        """`kind` and `empty` are for errors: `a fleet`, and what an empty text should have."""
+        self._kind = kind
         self._length = max(len(text), 1)
         self._anchors: dict[str, tuple[Any, int]] = {}  # the value, and of how many it is made
         self._named: set[str] = set()  # anchors, also those that are not whole yet
@@ -74,13 +76,15 @@ class Events:
         self.next()  # the stream begins
         event = self.next()
         if type(event) is yaml.StreamEndEvent:
-            raise FleetError(empty, line=1)
+            raise YamlError(empty, line=1)
 
     def finish(self) -> None:
         self.next()  # the document ends
         event = self.next()
         if type(event) is not yaml.StreamEndEvent:
-            raise FleetError("there is a second document; a fleet is one", mark=event.start_mark)
+            raise YamlError(
+                f"there is a second document; {self._kind} is one", mark=event.start_mark
+            )
 
     def items(self) -> Iterator[Any]:
         """The events with which the items of a list begin, whose own event was taken already;
@@ -100,7 +104,7 @@ class Events:
             key = self._key(event)
             if key in seen:
                 shown = "<<" if key is MERGE else key
-                raise FleetError(f"key '{shown}' stands twice", mark=event.start_mark)
+                raise YamlError(f"key '{shown}' stands twice", mark=event.start_mark)
             seen.add(key)
             yield key, self.next()
         self._depth -= 1
@@ -109,7 +113,7 @@ class Events:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             mark = None if event is None else event.start_mark
-            raise FleetError(f"it is nested too deeply (more than {MAX_DEPTH})", mark=mark)
+            raise YamlError(f"it is nested too deeply (more than {MAX_DEPTH})", mark=mark)
 
     def value(self, event: Any) -> Any:
         """What begins with this event, taken whole."""
@@ -124,7 +128,7 @@ class Events:
         if kind is yaml.AliasEvent:
             return self._alias(event)
         if event.tag not in _COLLECTIONS:
-            raise FleetError(f"tag '{event.tag}' has no meaning here", mark=event.start_mark)
+            raise YamlError(f"tag '{event.tag}' has no meaning here", mark=event.start_mark)
         before = self._made
         if event.anchor:
             self._name(event)  # it means this once it is whole
@@ -135,20 +139,20 @@ class Events:
 
     def _name(self, event: Any) -> None:
         if event.anchor in self._named:
-            raise FleetError(f"anchor '&{event.anchor}' stands twice", mark=event.start_mark)
+            raise YamlError(f"anchor '&{event.anchor}' stands twice", mark=event.start_mark)
         self._named.add(event.anchor)
 
     def _alias(self, event: Any) -> Any:
         found = self._anchors.get(event.anchor)
         if found is None:
-            raise FleetError(
+            raise YamlError(
                 f"alias '*{event.anchor}' comes before its anchor", mark=event.start_mark
             )
         made, size = found
         self._made += size
         self._aliased += size
         if self._aliased > MAX_ALIASED:
-            raise FleetError(
+            raise YamlError(
                 f"its aliases stand for more than {MAX_ALIASED:,} values", mark=event.start_mark
             )
         return made
@@ -169,13 +173,13 @@ class Events:
             key = self._key(event)
             if key is MERGE:
                 if merged is not None:
-                    raise FleetError("key '<<' stands twice", mark=event.start_mark)
+                    raise YamlError("key '<<' stands twice", mark=event.start_mark)
                 merged = self.merged(self.next())
             elif key in made:
-                raise FleetError(f"key '{key}' stands twice", mark=event.start_mark)
+                raise YamlError(f"key '{key}' stands twice", mark=event.start_mark)
             elif len(made) == MAX_KEYS:
                 says = f"a mapping has at most {MAX_KEYS:,} keys, and this one has more"
-                raise FleetError(says, mark=event.start_mark)
+                raise YamlError(says, mark=event.start_mark)
             else:
                 made[key] = self.value(self.next())
         self._depth -= 1
@@ -186,7 +190,7 @@ class Events:
         found = self.value(event)
         several = found if isinstance(found, list) else [found]
         if not all(isinstance(one, dict) for one in several):
-            raise FleetError("<< takes a mapping or a list of mappings", mark=event.start_mark)
+            raise YamlError("<< takes a mapping or a list of mappings", mark=event.start_mark)
         made: dict[Any, Any] = {}
         for one in reversed(several):
             made.update(one)
@@ -201,7 +205,7 @@ class Events:
             found := self._alias(event), dict | list
         ):
             return found
-        raise FleetError("a key is a plain value, not a list or mapping", mark=event.start_mark)
+        raise YamlError("a key is a plain value, not a list or mapping", mark=event.start_mark)
 
     def _scalar(self, event: Any) -> Any:
         text = event.value
@@ -229,7 +233,7 @@ def _text(event: Any) -> str:
     text: str = event.value
     if len(text) > MAX_TEXT:
         says = f"the value has {len(text):,} characters; at most {MAX_TEXT:,} are allowed"
-        raise FleetError(says, mark=event.start_mark)
+        raise YamlError(says, mark=event.start_mark)
     return text
 
 
@@ -253,6 +257,6 @@ def _constructed(tag: str, event: Any) -> Any:
         raise _wrong(event, f"is no {_KINDS.get(tag, tag.removeprefix(_TAG))}") from error
 
 
-def _wrong(event: Any, says: str) -> FleetError:
+def _wrong(event: Any, says: str) -> YamlError:
     shown = event.value if len(event.value) <= MAX_SHOWN else f"{event.value[:MAX_SHOWN]}…"
-    return FleetError(f"'{shown}' {says}", mark=event.start_mark)
+    return YamlError(f"'{shown}' {says}", mark=event.start_mark)

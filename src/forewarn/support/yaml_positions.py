@@ -1,10 +1,10 @@
-"""Places in a text: a path into what it says, the line where that stands, and the error that tells
+"""Positions in a YAML text: the path into its values, the line of a path, and the error that has
 both."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import yaml
 
@@ -31,17 +31,27 @@ class Slices:
         return self._text[begin : self._at]
 
 
-class FleetError(Exception):
-    """The text cannot be used: where, and what would be right. Prefix it with the file's name."""
+class YamlError(Exception):
+    """A text that cannot be used: what is wrong, and where, as values.
+
+    Readers of a particular kind of file derive their own error from it.
+    """
 
     def __init__(
-        self, says: str, path: Where = (), line: int | None = None, mark: Any = None
+        self,
+        message: str,
+        path: Where = (),
+        line: int | None = None,
+        mark: Any = None,
+        suggestion: str = "",
     ) -> None:
-        super().__init__(says)
-        self.says = says
+        super().__init__(message)
+        self.message = message
         self.path = path
         self.line = mark.line + 1 if mark is not None else line
+        self.column: int | None = mark.column + 1 if mark is not None else None
         self.index: int | None = mark.index if mark is not None else None
+        self.suggestion = suggestion  # the name that was probably meant
 
     @property
     def field(self) -> str:
@@ -54,7 +64,10 @@ class FleetError(Exception):
         """`fleet.yaml:17: groups[2].name: …`; without a file `line 17: …`."""
         if self.line is not None:
             file = f"{file}:{self.line}" if file else f"line {self.line}"
-        return ": ".join(part for part in (file, self.field, self.says) if part)
+        return ": ".join(part for part in (file, self.field, self.message) if part)
+
+
+E = TypeVar("E", bound=YamlError)
 
 
 def written(path: Where) -> str:
@@ -69,24 +82,26 @@ def line_of(event: Any) -> int:
     return line + 1
 
 
-def unreadable(error: yaml.YAMLError) -> FleetError:
-    """The parser's complaint in one line, and where."""
+def unreadable(error: yaml.YAMLError) -> YamlError:
+    """Return the parser's error as one of ours: in one line, with its position."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     parts = [getattr(error, "context", None), getattr(error, "problem", None)]
-    says = ", ".join(part for part in parts if part) or " ".join(str(error).split())
-    return FleetError(f"not YAML: {says}", line=1, mark=mark)
+    message = ", ".join(part for part in parts if part) or " ".join(str(error).split())
+    return YamlError(f"not YAML: {message}", line=1, mark=mark)
 
 
-def placed(error: FleetError, text: str) -> FleetError:
-    """The error with both line and field, whichever of them it knew."""
+def placed(error: YamlError, text: str, kind: type[E]) -> E:
+    """Return the error as one of this kind, with both line and field, whichever of them it has."""
     if error.index is not None:
-        return FleetError(error.says, path_to(text, error.index), error.line)
-    line = error.line if error.line is not None else locate(text, error.path)[0]
-    return FleetError(error.says, error.path, line)
+        path, line = path_to(text, error.index), error.line
+    else:
+        path = error.path
+        line = error.line if error.line is not None else locate(text, path)[0]
+    return kind(error.message, path, line, suggestion=error.suggestion)
 
 
 def path_to(text: str, index: int) -> Where:
-    """What stands at this character of the text, as far as it can be read."""
+    """Return the path to what is at this character of the text, as far as it can be read."""
     events = Loader(Slices(text)).get_event
     steps: list[str | int] = []  # into each collection that is open
     keyed: list[bool | None] = []  # is a key expected there? None: it is a list
@@ -115,53 +130,55 @@ def path_to(text: str, index: int) -> Where:
 
 
 def locate(text: str, path: Where) -> tuple[int, int]:
-    """The line of what stands at the path, and how many steps of it were found: what came by way
-    of an alias or a merge has the line of that. For errors: it reads the text once more."""
+    """Return the line of what is at the path, and how many steps of the path exist in the text.
+
+    What came from an alias or a merge has the line of that. Meant for errors: it reads the text
+    once more."""
     events = Loader(Slices(text)).get_event
     try:
         events(), events()  # the stream and the document begin
         event = events()
         line = line_of(event)
-        for found, step in enumerate(path):
-            there = _step(events, event, step)
-            if there is None:
-                return line, found
-            line, event = there
+        for steps, step in enumerate(path):
+            value = _step(events, event, step)
+            if value is None:
+                return line, steps
+            line, event = value
         return line, len(path)
     except yaml.YAMLError as error:
         return unreadable(error).line or 1, 0
 
 
 def lines(text: str, depth: int) -> dict[Where, int]:
-    """The lines of all that is at most so many steps into a text that could be read."""
+    """Return the lines of all paths of at most `depth` steps. The text is valid YAML."""
     events = Loader(Slices(text)).get_event
     events(), events()  # the stream and the document begin
-    found: dict[Where, int] = {}
-    _collect(events, events(), (), depth, found)
-    return found
+    lines_by_path: dict[Where, int] = {}
+    _collect(events, events(), (), depth, lines_by_path)
+    return lines_by_path
 
 
 def _collect(
-    events: Callable[[], Any], event: Any, path: Where, depth: int, found: dict[Where, int]
+    events: Callable[[], Any], event: Any, path: Where, depth: int, lines: dict[Where, int]
 ) -> None:
     if depth == 0:
         _skip(events, event)
     elif type(event) is yaml.SequenceStartEvent:
         index = 0
         while type(event := events()) is not yaml.SequenceEndEvent:
-            found[*path, index] = line_of(event)
-            _collect(events, event, (*path, index), depth - 1, found)
+            lines[*path, index] = line_of(event)
+            _collect(events, event, (*path, index), depth - 1, lines)
             index += 1
     elif type(event) is yaml.MappingStartEvent:
         while type(key := events()) is not yaml.MappingEndEvent:
             _skip(events, key)
             here = (*path, getattr(key, "value", "?"))
-            found[here] = line_of(key)
-            _collect(events, events(), here, depth - 1, found)
+            lines[here] = line_of(key)
+            _collect(events, events(), here, depth - 1, lines)
 
 
 def _step(events: Callable[[], Any], event: Any, step: str | int) -> tuple[int, Any] | None:
-    """One step into what begins with this event."""
+    """Take one step into the value that begins with this event: its line and first event."""
     if isinstance(step, int):
         if type(event) is not yaml.SequenceStartEvent:
             return None

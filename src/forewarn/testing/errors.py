@@ -5,14 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 from forewarn.core import Refused
+from forewarn.core.refusal import Hint
 
 
 class RefusedByService(Exception):
     """The service, or the kit, refused to do it; the message is what an operator would read."""
 
 
+# What a hint of the service means to a test.
+HINTS: dict[Hint, str] = {
+    Hint.FORCE: "pass force=True to override",
+    Hint.SHORT_NOTICE: "pass short_notice=True to override",
+    Hint.EVACUATE: "or pass evacuate=True",
+    Hint.CLEAR_FAULTS: "clear some first",
+}
+
+
+def refusal(refused: Refused) -> str:
+    return refused.in_words(HINTS)
+
+
 def allowed(outcome: Any) -> Any:
     """Return the outcome, or raise RefusedByService if it is a refusal."""
     if isinstance(outcome, Refused):
-        raise RefusedByService(outcome.says)
+        raise RefusedByService(refusal(outcome))
     return outcome

@@ -184,7 +184,7 @@ class Session:
         place = self.call(machine_index.machine, machine)
         if place is None:
             hint = 'there are none yet; make some: service.scale_set("web", 3)'
-            message = machine_index.unknown_machine(machine)
+            message = machine_index.unknown_machine(machine).message
             raise RefusedByService(
                 message if machine_index.count else f"no machine '{machine}': {hint}"
             )

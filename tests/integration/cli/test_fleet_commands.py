@@ -188,7 +188,7 @@ def test_a_delete_is_announced_where_the_scale_set_asked_for_it(service: Service
 @pytest.mark.parametrize(
     ("machine", "witness", "why"),
     [
-        ("batch_2", "batch_0", "not asked to be told"),
+        ("batch_2", "batch_0", "sets no terminate notice"),
         ("batch_1", "batch_0", "spot"),
         ("db-b", "db-a", "only members of scale sets"),
     ],
@@ -307,7 +307,7 @@ def test_a_host_with_two_domains_of_one_group_is_refused_by_name(service: Servic
         says = refused(service, "host", "maintain", "h3", "--type", how)
         assert "'split-0' of 0 and 'split-1' of 1" in says
         assert "machine redeploy split-1" in says
-        assert "(evacuate)" in says
+        assert "pass --evacuate" in says
     assert told(service, "event", "list") == []
 
 

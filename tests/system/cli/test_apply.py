@@ -163,7 +163,7 @@ def test_removing_a_machine_with_an_event_is_refused_unless_forced(
     assert refused.exit_code == 1
     assert "machine 'web_1'" in refused.stderr
     assert event.id in refused.stderr
-    assert "set force to override" in refused.stderr
+    assert "pass --force to override" in refused.stderr
     assert service.get("web_1").status == 200
     assert "- machine web_1 in web" in said(service, "apply", file, "--force")
     assert typed(service, "machine", "show", "web_1").exit_code == 1

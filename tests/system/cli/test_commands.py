@@ -169,7 +169,7 @@ def test_an_evicted_machine_is_listed_as_gone_and_can_be_restored(service: Servi
         ("event schedule Reboot web_0 web_1", "one update domain"),
         ("event schedule Reboot web_0 web_0", "named twice"),
         ("event schedule Explode web_0", "there are Freeze, Reboot, Redeploy, Preempt, Terminate"),
-        ("event schedule Reboot web_0 --notice 5m", "set short_notice"),
+        ("event schedule Reboot web_0 --notice 5m", "pass --short-notice to override"),
         ("event schedule Reboot web_0 --notice 1000d", "at most 90 d"),
         ("event schedule Reboot web_0 --not-before 2020-01-01T00:00:00Z", "in the past"),
         ("event schedule Reboot web_0 --not-before 2099-01-01T00:00:00Z", "too far"),

@@ -85,7 +85,8 @@ def test_explain_says_what_it_waits_for_since_when_until_when_and_who_could_move
     assert typed(service, "pause", id, "--reason", "it is late").exit_code == 0
     said = typed(service, "explain", id).stdout
     assert "- paused: paused by operator because it is late" in said
-    assert f"can be moved by an operator: forewarn rollout resume {id[:8]}" in said
+    assert "can be moved by an operator, by resuming or aborting the rollout" in said
+    assert f"to resume it, run: forewarn rollout resume {id[:8]}" in said
 
 
 def test_pausing_and_aborting_say_what_goes_on(service: Service) -> None:
@@ -118,7 +119,10 @@ def test_a_rollout_over_nothing_is_wrong_usage(service: Service, verb: str) -> N
         (("--type", "Reboot", "--label", "=x"), "is no name of a label"),
         (("--type", "Reboot", "--label", ""), "an empty selector"),
         (("--type", "Reboot", "--group", "web", "--window", "sat"), "is no window"),
-        (("--type", "Reboot", "--group", "web", "--notice", "1m"), "set short_notice"),
+        (
+            ("--type", "Reboot", "--group", "web", "--notice", "1m"),
+            "pass --short-notice to override",
+        ),
         (("--type", "Reboot", "--group", "web", "--gate-command", "sh"), "no gate command 'sh'"),
         (("--type", "Reboot", "--group", "web", "--gate-timeout", "1m"), "needs a gate"),
     ],

@@ -20,6 +20,7 @@ REFUSED = {"conflict", "invalid", "unknown", "stale", "fail", "Refused", "BadPar
 FOUND = {"_wrong", "fatal", "warning", "Finding", "Pair"}  # by a look at the settings
 ANSWERED = {"answer", "problem", "HTTPException", "PermissionDeniedException", "Veto"}
 ANSWERED |= {"NotAuthorizedException", "Changes", "Outcomes", "announce_all"}  # with notes
+ANSWERED |= {"ValueProblem"}  # about values in files
 ANSWERED |= {"Unknown", "Failed", "Unclear", "Answer"}  # by drivers, gates and control
 ANSWERED |= {"Problem"}  # of /healthz
 TELLING = {
@@ -39,6 +40,7 @@ WORDING = {  # files whose functions put into words what others tell
     "control/http/parameters.py",
     "core/deciding/removals.py",
     "core/labels.py",
+    "core/time.py",
     "drivers/command/driver.py",
     "drivers/command/options.py",
     "node/node.py",
@@ -68,7 +70,6 @@ PASSING = {  # what looks like a message to us, and why it is none
     "there is none": "a part of others",
     "did you mean '…'?": "a part of others",
     "there are ……": "a part of others",
-    "…; there are …": "a part of others",
     "… records in …": "what was written, and where",
     "token … for '…', ……, valid …": "what was made",
 }
@@ -173,6 +174,9 @@ def _said_to(node: ast.Call) -> list[ast.expr]:
         case ast.Attribute(value=ast.Name(id=name), attr="append"):
             return node.args if name in NOTED else []
         case ast.Name(id=name) | ast.Attribute(attr=name):
+            if name == "unknown_name":
+                kind = ast.literal_eval(node.args[0])
+                return [ast.Constant(f"no {kind} '…'; …", lineno=node.lineno)]
             if name in ("say", "echo"):
                 return node.args[:1] if any(k.arg == "err" for k in node.keywords) else []
             told = REFUSED | FOUND | ANSWERED | TELLING | {"ValueError", "__init__"} | _errors()

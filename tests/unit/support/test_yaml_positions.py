@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from forewarn.support.yaml_events import Events
-from forewarn.support.yaml_positions import FleetError, locate, path_to, placed
+from forewarn.support.yaml_positions import YamlError, locate, path_to, placed
 
 PLAIN = [
     "null",
@@ -108,7 +108,7 @@ STRICTER = ("stands twice", "before its anchor", "a key is a plain", "is empty",
 
 
 def read(text: str) -> Any:
-    events = Events(text)
+    events = Events(text, "a fleet", "it is empty; a fleet has at least groups")
     value = events.value(events.next())
     events.finish()
     return value
@@ -117,7 +117,7 @@ def read(text: str) -> Any:
 def attempted(text: str) -> tuple[Any, str]:
     try:
         return read(text), ""
-    except FleetError as error:
+    except YamlError as error:
         return None, str(error)
 
 
@@ -130,7 +130,7 @@ def test_a_scalar_means_what_it_means_to_safe_loading(plain: str, form: str) -> 
     try:
         expected = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, AttributeError, TypeError):
-        with pytest.raises(FleetError):
+        with pytest.raises(YamlError):
             read(text)
     else:
         assert repr(read(text)) == repr(expected)
@@ -216,24 +216,24 @@ all: [*base, *base]
     ],
 )
 def test_what_cannot_be_read_is_refused_by_line_and_field(text: str, says: str) -> None:
-    with pytest.raises(FleetError) as refusal:
+    with pytest.raises(YamlError) as refusal:
         read(text)
-    assert says in str(placed(refusal.value, text))
+    assert says in str(placed(refusal.value, text, YamlError))
 
 
 def test_aliases_without_end_are_refused_before_anything_grows() -> None:
     text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
     for n in range(1, 100):
         text += f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n"
-    with pytest.raises(FleetError, match="aliases stand for more than 2,000,000 values"):
+    with pytest.raises(YamlError, match="aliases stand for more than 2,000,000 values"):
         read(text)
 
 
 @pytest.mark.parametrize("text", ["[", "{a: ", "- ", "a: ["])
 def test_nesting_without_end_is_refused(text: str) -> None:
-    with pytest.raises(FleetError, match=r"nested too deeply|not YAML"):
+    with pytest.raises(YamlError, match=r"nested too deeply|not YAML"):
         read(text * 1_000_000)
-    with pytest.raises(FleetError, match="nested too deeply"):
+    with pytest.raises(YamlError, match="nested too deeply"):
         read("[" * 33 + "]" * 33)
     assert read("[" * 32 + "]" * 32)
 

@@ -9,14 +9,14 @@ import msgspec
 
 from forewarn.agent.config.model import STAGES, Stage
 from forewarn.agent.hooks import KINDS, stages_of
-from forewarn.support.suggest import complaint
+from forewarn.support.suggest import ValueProblem, value_problem
 
 
 def kinds() -> tuple[str, ...]:
     return tuple(KINDS)
 
 
-def problem(kind: str, raw: dict[str, Any]) -> tuple[str, tuple[str | int, ...]] | None:
+def problem(kind: str, raw: dict[str, Any]) -> ValueProblem | None:
     """What is wrong with its options, and at which steps into them; None if nothing is."""
     shape = KINDS[kind].options
     try:
@@ -25,7 +25,7 @@ def problem(kind: str, raw: dict[str, Any]) -> tuple[str, tuple[str | int, ...]]
         said = str(error)
         if isinstance(error.__cause__, ValueError):
             said = str(error.__cause__)
-        return complaint(said, raw, shape, dict(_choices(shape)))
+        return value_problem(said, raw, shape, dict(_choices(shape)))
     return None
 
 

@@ -77,8 +77,8 @@ def _what(
         (kind,) = kinds
         if (wrong := hook_options.problem(kind, said[kind])) is None:
             return kind, hook_options.stages(kind, said[kind])
-        says, steps = wrong
-        reader.wrong("".join([f"{place}.{kind}", *map(_step, steps)]), says)
+        path = "".join([f"{place}.{kind}", *map(_step, wrong.steps)])
+        reader.wrong(path, wrong.message)
     elif not set(raw) & {*STAGES, *kinds}:
         reader.wrong(
             place,

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from forewarn.support.suggest import complaint, instead_of, nearest
+from forewarn.support.suggest import instead_of, nearest, value_problem
 from forewarn.support.text import SECOND, listing, parse_duration
 
 
@@ -41,7 +41,7 @@ class Reader:
             try:
                 good[key] = msgspec.convert(value, shape[key])
             except msgspec.ValidationError as error:
-                says, _ = complaint(str(error), value, shape[key])
+                says = value_problem(str(error), value, shape[key]).message
                 self.wrong(at, says)
         return good
 

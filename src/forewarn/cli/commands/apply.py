@@ -5,7 +5,6 @@ The text is sent as it is: reading it takes packages that only the service has.
 
 from __future__ import annotations
 
-import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from forewarn.cli.output import Json, Url, as_json, fail, notes, say, service
+from forewarn.cli.output import Json, Url, as_json, fail, notes, refusal, say, service
 from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.control.schema.fleet import MAX_FLEET_BYTES, FleetCounts, FleetDifference, FleetItem
 
@@ -62,17 +61,11 @@ def apply(
                 wanted = if_match.strip('"') if if_match else None
                 found = client.apply(text, plan=plan, force=force, if_match=wanted)
         except ControlError as error:
-            fail(_in_file(file, str(error)))
+            fail(refusal(error, str(file) if error.problem and error.problem.line else ""))
     if json:
         as_json(found)
     else:
         _show(found, file)
-
-
-def _in_file(file: Path, says: str) -> str:
-    """`line 17: …` as `fleet.yaml:17: …`; a refusal that is about no line stays as it is."""
-    found = re.match(r"line (\d+): ", says)
-    return f"{file}:{found[1]}: {says[found.end() :]}" if found else says
 
 
 def _show(found: FleetDifference, file: Path) -> None:

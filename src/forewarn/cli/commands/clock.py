@@ -114,7 +114,7 @@ def _accept_offline(state: Path, url: str | None, json: bool) -> None:
     except OSError as error:
         fail(f"{error.filename or state}: {error.strerror}")
     if isinstance(accepted, Refused):
-        fail(accepted.says)
+        fail(accepted.message)
     notes(accepted.notes)
     before, now = s.time_of(accepted.before), s.time_of(accepted.now)
     if json:

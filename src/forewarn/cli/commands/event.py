@@ -183,6 +183,9 @@ def explained(found: s.Explanation) -> None:
     elif event.approved and event.status == "Scheduled":
         say(f"approved by {event.approved.by} at {moment(event.approved.at)}, but waits")
     waiting(found.holds)
+    if event.status == "Started":
+        say(f"if it did not happen, run: forewarn event retry {event.id}")
+        say(f"if it is over, run: forewarn event finish {event.id} --reason …")
 
 
 def waiting(holds: list[s.Hold]) -> None:

@@ -249,6 +249,8 @@ def explain(id: Id, json: Json = False, url: Url = None) -> None:
                 for hold in detail.holds:
                     say(f"    - {hold.kind}: {hold.message}")
                     when_and_who(hold, "      ")
+        if any(wait.kind in ("paused", "cancelled") for wait in found.waits):
+            say(f"to resume it, run: forewarn rollout resume {rollout.id[:8]}")
         pace(client)
 
 

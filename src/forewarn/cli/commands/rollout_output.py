@@ -120,8 +120,8 @@ def when_and_who(wait: Any, indent: str) -> None:
         say(f"{indent}since {moment(wait.since)}{_until(wait.until, unset='')}")
         return
     say(f"{indent}since {moment(wait.since)}{_until(wait.until)}")
-    if wait.movers:
-        say(f"{indent}can be moved by {wait.movers}")
+    if wait.unblocked_by:
+        say(f"{indent}can be moved by {wait.unblocked_by}")
 
 
 def _until(until: datetime | None, unset: str = ", no time is set") -> str:

@@ -12,11 +12,13 @@ from typing import Any
 
 import msgspec
 
+from forewarn.cli.output import HINTS
 from forewarn.control.http.errors import RefusedError
 from forewarn.control.routes.tokens import view, wanted
 from forewarn.control.schema import tokens as t
 from forewarn.core import Refused
 from forewarn.core.access import Token
+from forewarn.core.refusal import Hint
 from forewarn.service.access.offline import opened
 from forewarn.service.access.tokens import LOCAL_NAME, Tokens
 from forewarn.service.engine.writer import Writer
@@ -43,7 +45,7 @@ class OfflineTokens:
         try:
             made = _allowed(await self._tokens.create(wanted(request), LOCAL_NAME))
         except RefusedError as error:
-            raise Refusal(str(error)) from error
+            raise Refusal(_text(error.refused)) from error
         fields = msgspec.structs.asdict(self._shown(made.token))
         return t.CreatedToken(**fields, token=made.secret.text, notes=list(made.notes))
 
@@ -64,5 +66,9 @@ def listed(state: Path) -> list[t.Token]:
 
 def _allowed(done: Any) -> Any:
     if isinstance(done, Refused):
-        raise Refusal(done.says)
+        raise Refusal(_text(done))
     return done
+
+
+def _text(refused: Refused) -> str:
+    return refused.in_words({hint: HINTS[hint.value] for hint in Hint})

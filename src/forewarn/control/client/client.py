@@ -341,9 +341,10 @@ class ControlClient:
 
     def _refusal(self, status: int, path: str, answer: bytes) -> ControlError:
         try:
-            return ControlError(msgspec.json.decode(answer, type=s.Problem).detail)
+            problem = msgspec.json.decode(answer, type=s.Problem)
         except msgspec.MsgspecError:
             return ControlError(f"{self.url}{path} answered {status}")
+        return ControlError(problem.detail, problem)
 
     def _connection(self) -> http.client.HTTPConnection:
         return self._door.connection(self.timeout)
@@ -417,7 +418,12 @@ def _lines(response: http.client.HTTPResponse) -> Iterator[bytes]:
 def _under_way(told: tuple[int, Message, bytes]) -> bool:
     """Is the same request, from before the connection broke, not answered yet?"""
     status, _, answer = told
-    return status == 409 and b"#problem-under-way" in answer
+    if status != 409:
+        return False
+    try:
+        return msgspec.json.decode(answer, type=s.Problem).type.endswith(s.UNDER_WAY)
+    except msgspec.MsgspecError:
+        return False
 
 
 def _once_only(path: str) -> bool:

@@ -13,11 +13,20 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from forewarn.control.schema.core import Problem
+
 _TOKEN = re.compile(r"[!-~]{1,200}", re.ASCII)
 
 
 class ControlError(Exception):
-    """The service refused, or is not there; the message is one clear line."""
+    """The service refused, or is not there; the message is one clear line.
+
+    If it refused, `problem` is what it answered.
+    """
+
+    def __init__(self, message: str, problem: Problem | None = None) -> None:
+        super().__init__(message)
+        self.problem = problem
 
 
 class Unreachable(ControlError):

@@ -40,7 +40,7 @@ log = logger("forewarn.control")
 
 class RefusedError(Exception):
     def __init__(self, refused: Refused) -> None:
-        super().__init__(refused.says)
+        super().__init__(str(refused))
         self.refused = refused
 
 
@@ -128,7 +128,8 @@ async def aside(build: Callable[[], object]) -> Response[bytes]:
 
 
 def refused(_request: object, error: RefusedError) -> Response[s.Problem]:
-    return answer(_KINDS[error.refused.reason], error.refused.says)
+    made = problems.of_refusal(_KINDS[error.refused.reason], error.refused)
+    return Response(made, status_code=made.status, media_type=MEDIA_TYPE)
 
 
 def refused_here(_request: object, error: ProblemError) -> Response[s.Problem]:
@@ -197,17 +198,18 @@ def answer(
     *,
     status: int | None = None,
     headers: Mapping[str, str] | None = None,
+    suggestion: str = "",
 ) -> Response[s.Problem]:
-    made = problems.described(kind, detail, errors, status)
+    made = problems.described(kind, detail, errors, status, suggestion=suggestion)
     return Response(made, status_code=made.status, media_type=MEDIA_TYPE, headers=headers)
 
 
 def problem(
-    status: int, detail: str, headers: Mapping[str, str] | None = None
+    status: int, detail: str, headers: Mapping[str, str] | None = None, *, suggestion: str = ""
 ) -> Response[s.Problem]:
-    """For those who know the status only."""
+    """Answer with a problem of which only the status is known."""
     kind = BY_STATUS.get(status, BY_NAME["failed" if status >= 500 else "invalid"])
-    return answer(kind, detail, status=status, headers=headers)
+    return answer(kind, detail, status=status, headers=headers, suggestion=suggestion)
 
 
 _KINDS = {

@@ -84,7 +84,9 @@ def known_only(request: Request[Any, Any, Any]) -> Response[s.Problem] | None:
         return problem(400, wrong)
     for name in given:
         if name not in known:
-            return problem(400, _unknown(name, known))
+            shown = name[:MAX_SHOWN_PARAMETER]
+            near = nearest(shown, known) or ""
+            return problem(400, _unknown(shown, known, near), suggestion=near)
     return None
 
 
@@ -99,11 +101,9 @@ def _value_problem(request: Request[Any, Any, Any], known: list[str]) -> str:
     return ""
 
 
-def _unknown(name: str, known: list[str]) -> str:
-    shown = name[:MAX_SHOWN_PARAMETER]
+def _unknown(shown: str, known: list[str], near: str) -> str:
     if not known:
         return f"no parameter '{shown}': this call takes none"
-    near = nearest(shown, known)
     meant = f"did you mean '{near}'?" if near else f"there are {', '.join(known)}"
     return f"no parameter '{shown}'; {meant}"
 

@@ -11,6 +11,7 @@ from contextvars import ContextVar
 import msgspec
 
 from forewarn.control.schema import core as s
+from forewarn.core.refusal import Hint, Refused
 
 PAGE = "/docs"  # which lists the kinds; a problem's type is a place on it
 DOCUMENT_PATH = "/schema/openapi.json"
@@ -146,18 +147,34 @@ BY_STATUS: dict[int, Kind] = {}
 for _kind in KINDS:
     BY_STATUS.setdefault(_kind.status, _kind)
 
-_MEANT = re.compile(r"did you mean '([^']+)'\?")
-_LINE = re.compile(r"line (\d+): ")
+# What a hint of the core means to a caller of this API.
+HINTS: dict[Hint, str] = {
+    Hint.FORCE: "set force to true to override",
+    Hint.SHORT_NOTICE: 'set "short_notice" to true to override',
+    Hint.SELECT: 'name "groups", "labels" or "hosts"',
+    Hint.EVACUATE: 'POST /v1/machines/{about}/redeploy first, or set "evacuate" to true',
+    Hint.ACCEPT_CLOCK: "if the wall clock is right, POST /v1/clock/accept",
+    Hint.SCHEDULE_PREEMPT: "to evict it all the same, POST a Preempt for it to /v1/events",
+    Hint.EXPLAIN_HOST: "GET /v1/hosts/{about}/explain names that event",
+    Hint.REPAIR_HOST: "POST /v1/hosts/{about}/repair",
+    Hint.CREATE_TOKEN: "POST /v1/tokens",
+    Hint.CREATE_ADMIN_TOKEN: 'POST it with "role": "admin"',
+    Hint.REVOKE_TOKEN: "POST /v1/tokens/{about}/revoke",
+    Hint.CLEAR_FAULTS: "DELETE /v1/faults",
+    Hint.LIST_EVENTS: "GET /v1/events?past=true lists those that are over, too",
+    Hint.CONFIGURE_GATES: "gate commands are named in the service's settings",
+}
 _PLACE = re.compile(r"at `\$?([^`]*)`")
 
 
 def described(
-    kind: Kind, detail: str, errors: list[s.Mistake] | None = None, status: int | None = None
+    kind: Kind,
+    detail: str,
+    errors: list[s.Mistake] | None = None,
+    status: int | None = None,
+    *,
+    suggestion: str = "",
 ) -> s.Problem:
-    """With what programs may want to know of the sentence for people."""
-    meant, line, place = _MEANT.search(detail), _LINE.match(detail), _PLACE.search(detail)
-    if not errors and kind.status == 400 and place:
-        errors = [s.Mistake(pointer=pointer(place[1]), detail=detail)]
     about = request_id.get()
     return s.Problem(
         type=kind.type,
@@ -165,10 +182,26 @@ def described(
         status=status or kind.status,
         detail=detail,
         instance=f"urn:uuid:{about}" if about else "",
-        did_you_mean=meant[1] if meant else "",
-        line=int(line[1]) if line else None,
-        errors=errors or [],
+        did_you_mean=suggestion,
+        errors=errors or library_mistakes(kind, detail),
     )
+
+
+def of_refusal(kind: Kind, refused: Refused) -> s.Problem:
+    """Return the problem document of a refusal of the core, with all its values."""
+    detail = f"{refused.field}: {refused.message}" if refused.field else refused.message
+    made = described(kind, detail, suggestion=refused.suggestion)
+    made.line = refused.line
+    if refused.hint is not None:
+        words = HINTS[refused.hint].format(about=refused.about)
+        made.hint = s.ProblemHint(kind=refused.hint.value, about=refused.about, detail=words)
+    return made
+
+
+def library_mistakes(kind: Kind, detail: str) -> list[s.Mistake]:
+    """Return the place of which msgspec's error speaks; it has no other way of telling it."""
+    place = _PLACE.search(detail) if kind.status == 400 else None
+    return [s.Mistake(pointer=pointer(place[1]), detail=detail)] if place else []
 
 
 def pointer(place: str) -> str:

@@ -162,4 +162,4 @@ def _unmet(expectation: Expectation | None) -> Any:
     if expectation is None or expectation.checked:
         return None
     refused = expectation.now()
-    return problems.described(problems.BY_NAME["stale"], refused.says) if refused else None
+    return problems.of_refusal(problems.BY_NAME["stale"], refused) if refused else None

@@ -35,7 +35,6 @@ from forewarn.control.http.preconditions import event_tag
 from forewarn.control.schema import core as s
 from forewarn.control.views import core
 from forewarn.core import Event, EventType, Source, Status
-from forewarn.core.refusal import unknown
 
 MAX_LISTED = 1_000  # events in one answer, and how many are unless somebody says
 
@@ -259,8 +258,8 @@ async def explain_event(call: Call, id: Id) -> s.Explanation:
 def _require_known(group: str | None, machine: str | None, host: str | None) -> None:
     machine_index = context().platform.machine_index
     if group is not None and machine_index.group(group) is None:
-        raise RefusedError(unknown(machine_index.unknown_group(group)))
+        raise RefusedError(machine_index.unknown_group(group))
     if machine is not None and machine_index.machine(machine) is None:
-        raise RefusedError(unknown(machine_index.unknown_machine(machine)))
+        raise RefusedError(machine_index.unknown_machine(machine))
     if host is not None:
         allowed(context().hosts.host(host))

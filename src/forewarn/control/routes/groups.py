@@ -25,13 +25,12 @@ from forewarn.control.http.preconditions import group_tag
 from forewarn.control.schema import core as s
 from forewarn.control.views import core
 from forewarn.core import EventType, Group, GroupKind, Policy
-from forewarn.core.refusal import unknown
 
 
 def known_group(name: str) -> Group:
     found = context().platform.machine_index.group(name)
     if found is None:
-        raise RefusedError(unknown(context().platform.machine_index.unknown_group(name)))
+        raise RefusedError(context().platform.machine_index.unknown_group(name))
     return found
 
 

@@ -22,7 +22,6 @@ from forewarn.control.schema import core as s
 from forewarn.control.views import core
 from forewarn.core import EventType
 from forewarn.core.fleet import Health
-from forewarn.core.refusal import unknown
 
 
 @get(
@@ -99,7 +98,7 @@ async def list_machines(
 def one_machine(name: str) -> s.Machine:
     found = context().platform.machine_index.machine(name)
     if found is None:
-        raise RefusedError(unknown(context().platform.machine_index.unknown_machine(name)))
+        raise RefusedError(context().platform.machine_index.unknown_machine(name))
     return core.machine(
         *found, context().platform.poll_index.polls(name), context().metadata_url_of
     )

@@ -10,7 +10,7 @@ from forewarn.control.http.context import Call, CallContext, context
 from forewarn.control.http.errors import RefusedError, allowed
 from forewarn.control.http.operation import Operation
 from forewarn.control.http.parameters import ByEvent, ByMachine
-from forewarn.core.refusal import conflict, unknown
+from forewarn.core.refusal import conflict
 from forewarn.verdict.observer import Observer
 from forewarn.verdict.verdict import Verdict
 
@@ -39,7 +39,7 @@ async def get_verdict(call: Call, machine: ByMachine = None, event: ByEvent = No
         authorization.machines(call, machine)
         machine_index = context().platform.machine_index
         if machine_index.machine(machine) is None and not found.knows(machine):
-            raise RefusedError(unknown(machine_index.unknown_machine(machine)))
+            raise RefusedError(machine_index.unknown_machine(machine))
         found = found.of(machine)
     if event is not None:
         id = await authorization.event(call, event)

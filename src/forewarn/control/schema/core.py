@@ -309,6 +309,17 @@ class Mistake(msgspec.Struct, kw_only=True):
     detail: str
 
 
+UNDER_WAY = "#problem-under-way"  # how the type of that problem ends
+
+
+class ProblemHint(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What the caller could do about a problem."""
+
+    kind: str  # force, short-notice, …
+    about: str = ""  # the machine, host or token that it is about
+    detail: str = ""  # in the terms of this API
+
+
 class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
     """RFC 9457. What does not apply is left out."""
 
@@ -320,6 +331,7 @@ class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
     did_you_mean: str = ""
     line: Annotated[int | None, doc("Line of the fleet file.")] = None
     errors: list[Mistake] = []
+    hint: ProblemHint | None = None
 
 
 def time_of(at: int) -> datetime:

@@ -26,7 +26,7 @@ from forewarn.core.events import (
 from forewarn.core.fleet import GroupKind
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
-from forewarn.core.refusal import Refused, conflict, invalid, unknown
+from forewarn.core.refusal import Hint, Refused, conflict, invalid, unknown
 from forewarn.core.time import SECOND, Duration, Now, Time, ceil_second
 from forewarn.support.text import either_of, in_words, listing
 
@@ -35,7 +35,7 @@ TIGHT_NOTICE: Duration = 5 * SECOND  # below this a client that asks once a seco
 UNANNOUNCED_AGAIN = "it is unannounced and starts as soon as the machine is free"
 KEEPS_NOT_BEFORE = (
     "it was announced before the group stopped listening and keeps its NotBefore;"
-    " forewarn event approve starts it now"
+    " an operator's approval starts it now"
 )
 
 
@@ -318,6 +318,7 @@ def _not_before(command: c.Raise, now: Now) -> Time | Refused:
     if notice < promised and not command.short_notice:
         return invalid(
             f"a {command.type.value} promises at least {in_words(promised)} of notice,"
-            f" this is {in_words(notice)}; set short_notice to override"
+            f" this is {in_words(notice)}",
+            hint=Hint.SHORT_NOTICE,
         )
     return when

@@ -46,7 +46,7 @@ from forewarn.core.events import (
 )
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
-from forewarn.core.refusal import Refused, conflict, invalid, unknown
+from forewarn.core.refusal import Hint, Refused, conflict, invalid, unknown
 from forewarn.core.time import MINUTE, SECOND, Duration, Now
 from forewarn.support.text import listing
 
@@ -124,7 +124,7 @@ def decide_and_apply(group: Group, command: c.Command, now: Now) -> tuple[Change
 
 def _decide(group: Group, command: c.Command, now: Now) -> Changes | Refused:
     if now.untrusted is not None and isinstance(command, IMPACTS):
-        return conflict(now.clock_problem)
+        return conflict(now.clock_problem, hint=Hint.ACCEPT_CLOCK)
     match command:
         case c.Tick():
             return _tick(group, command, now)
@@ -316,8 +316,10 @@ def follows(event: Event) -> bool:
 
 def _carried_out_with_its_lead(event: Event) -> Refused:
     return conflict(
-        f"event {event.id} is carried out with the others on host '{event.host}';"
-        " say this of the one that leads (forewarn host explain)"
+        f"event {event.id} is carried out with the others on host '{event.host}'; do this to the"
+        " event that leads them",
+        hint=Hint.EXPLAIN_HOST,
+        about=event.host,
     )
 
 

@@ -17,7 +17,7 @@ from forewarn.core.changes import (
 from forewarn.core.deciding.finish import moot, put_elsewhere
 from forewarn.core.fleet import Machine
 from forewarn.core.group import Group
-from forewarn.core.refusal import Refused, conflict
+from forewarn.core.refusal import Hint, Refused, conflict
 from forewarn.core.time import Now
 from forewarn.support.text import listing
 
@@ -67,7 +67,8 @@ def _busy(group: Group, names: set[str]) -> Refused | None:
     return conflict(
         f"of group '{group.name}' these would be removed or change their update domain, but have"
         " an active event:"
-        f" {listing(found)}; wait, cancel the events, or set force to override"
+        f" {listing(found)}; wait, or cancel the events",
+        hint=Hint.FORCE,
     )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from forewarn.core.events import Event, Status
-from forewarn.core.time import ACCEPT_CLOCK, Now, Time
+from forewarn.core.time import Now, Time
 from forewarn.support.text import listing
 
 NEVER: Time = -1  # before every NotBefore
@@ -53,7 +53,7 @@ def with_clock(holds: Iterable[Hold], now: Now) -> tuple[Hold, ...]:
             kind=HoldKind.CLOCK,
             says=now.clock_problem,
             since=now.untrusted.since,
-            movers=f"whoever sets the wall clock right, or an admin ({ACCEPT_CLOCK})",
+            movers="whoever sets the wall clock right, or an admin, by accepting it",
         ),
         *(msgspec.structs.replace(hold, until=None) for hold in holds),
     )

@@ -13,7 +13,7 @@ from forewarn.core.events import Approval, Event, EventType, Source, Status, typ
 from forewarn.core.fleet import GroupKind, Machine, Policy
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
-from forewarn.core.refusal import Refused, conflict
+from forewarn.core.refusal import Hint, Refused, conflict
 from forewarn.core.time import MINUTE, Duration, Now, ceil_second
 from forewarn.support.text import in_words, listing
 
@@ -27,8 +27,9 @@ def evict(group: Group, command: c.Evict, now: Now) -> Changes | Refused:
         return machine
     if not machine.spot:
         return conflict(
-            f"machine '{machine.name}' is not spot, and only spot machines are evicted; to pretend"
-            f" that it is: forewarn event schedule Preempt {machine.name}"
+            f"machine '{machine.name}' is not spot, and only spot machines are evicted",
+            hint=Hint.SCHEDULE_PREEMPT,
+            about=machine.name,
         )
     if known := _same(group, EventType.PREEMPT, machine.name):
         return Changes((), known.id, ("it is being evicted already; this is the same event",))
@@ -78,10 +79,7 @@ def _not_told(group: Group, machine: Machine) -> str:
     if machine.spot:
         return "spot machines are not told of a delete"
     if group.policy.terminate_notice is None:
-        return (
-            f"group '{group.name}' has not asked to be told of deletes"
-            f" (forewarn group policy {group.name} --terminate-notice 5m)"
-        )
+        return f"the policy of group '{group.name}' sets no terminate notice"
     return ""
 
 

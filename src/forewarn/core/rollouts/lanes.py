@@ -16,7 +16,7 @@ from forewarn.core.events import EventType, types_that
 from forewarn.core.fleet import Host, Machine
 from forewarn.core.group import Group
 from forewarn.core.labels import Selector, labels_of, matches
-from forewarn.core.refusal import Refused, conflict, invalid, unknown
+from forewarn.core.refusal import Hint, Refused, conflict, invalid, unknown
 from forewarn.core.rollouts.model import Lane, Step, prefix
 from forewarn.support.text import listing
 
@@ -51,7 +51,7 @@ def lanes(
 ) -> tuple[Lane, ...] | Refused:
     named = len(selection.groups) + len(selection.labels) + len(selection.hosts)
     if not named:
-        return invalid("a rollout needs a selection: groups, labels or hosts")
+        return invalid("a rollout needs a selection of groups, labels or hosts", hint=Hint.SELECT)
     if named > MAX_SELECTED:
         return invalid(f"a selection names at most {MAX_SELECTED} groups, labels and hosts")
     if type.traits.deletes:

@@ -24,7 +24,7 @@ from forewarn.core.rollouts.progress import (
     what,
 )
 from forewarn.core.rollouts.windows import LOOK_AHEAD, next_span
-from forewarn.core.time import ACCEPT_CLOCK, SECOND, Duration, Now, Time, ceil_second
+from forewarn.core.time import SECOND, Duration, Now, Time, ceil_second
 from forewarn.support.text import in_words
 
 GATE_EVERY: Duration = 10 * SECOND
@@ -134,7 +134,7 @@ class _NextStep:
                 lane="",
                 says=self.now.clock_problem,
                 since=self.now.untrusted.since,
-                movers=f"whoever sets the wall clock right, or an admin ({ACCEPT_CLOCK})",
+                movers="whoever sets the wall clock right, or an admin, by accepting it",
             )
         )
         return self._told()
@@ -309,5 +309,5 @@ def paused_wait(rollout: Rollout) -> Wait:
         lane="",
         says=f"paused by {paused.by}{because}; nothing new is announced, what is announced goes on",
         since=paused.at,
-        movers=f"an operator: forewarn rollout resume {rollout.id[:8]}, or abort",
+        movers="an operator, by resuming or aborting the rollout",
     )

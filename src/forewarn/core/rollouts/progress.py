@@ -112,8 +112,7 @@ class LaneProgress(msgspec.Struct, frozen=True, kw_only=True):
             says=f"{what(busy.step)}: its event was cancelled"
             + (f" by {listing([e.cancelled_by for e in cancelled])}" if cancelled else ""),
             since=busy.ended_at,
-            movers=f"an operator: forewarn rollout resume {rollout.id[:8]} announces it again;"
-            " or abort the rollout",
+            movers="an operator, by resuming the rollout, which announces it again, or aborting it",
         )
 
 

@@ -228,7 +228,7 @@ async def _apply_fleet(node: Node, made: Config) -> list[str]:
     done = await node.fleet_apply.fleet(made.fleet, by="reload")
     if isinstance(done, Refused):
         return [
-            f"fleet: {made.fleet_file} is not applied, the inventory stays as it was: {done.says};"
+            f"fleet: {made.fleet_file} is not applied, the inventory stays as it was: {done};"
             f" look at forewarn apply {made.fleet_file} --plan"
         ]
     if removed := done.machines.removed + done.hosts.removed:

@@ -36,7 +36,7 @@ from forewarn.node.settings.model import (
     Source,
 )
 from forewarn.node.settings.toml_lines import lines
-from forewarn.support.suggest import complaint, instead_of
+from forewarn.support.suggest import instead_of, value_problem
 
 MAX_SETTINGS_BYTES = 1024 * 1024  # of a settings file
 
@@ -269,7 +269,7 @@ def _assemble(layer: Layer, problems: list[str]) -> LoadedSettings:
         try:
             converted = msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
-            message, steps = complaint(str(error), value, kind)
+            message, steps, _ = value_problem(str(error), value, kind)
             place = key + "".join(f"[{step}]" for step in steps)
             problems.append(origin.before(f"{place}: {message}"))
             of_wrong_type.add(key)

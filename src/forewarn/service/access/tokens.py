@@ -15,7 +15,7 @@ import msgspec
 from forewarn.core import Group, Refused, Time
 from forewarn.core.access import Limit, Role, Token, forgettable
 from forewarn.core.fleet import MAX_NAME
-from forewarn.core.refusal import conflict, invalid, unknown
+from forewarn.core.refusal import Hint, conflict, invalid, unknown
 from forewarn.core.registry import TokenPut, TokenRemoved
 from forewarn.core.time import DAY, Duration
 from forewarn.service.access import secret
@@ -23,7 +23,7 @@ from forewarn.service.access.secret import Secret
 from forewarn.service.engine.writer import CommitPlan, Writer
 from forewarn.service.indexes.polls import PollIndex
 from forewarn.store.port import States, Store
-from forewarn.support.suggest import instead_of
+from forewarn.support.suggest import instead_of, nearest
 from forewarn.support.text import in_words, listing
 
 MAX_TOKENS = 1_000  # in all; the oldest that are no longer valid are removed for new ones
@@ -127,10 +127,12 @@ class Tokens:
             ids = listing([token.id for token in named])
             return invalid(f"'{secret.hidden(id_or_name)}' could be {ids}; say which by its id")
         known = [name for token in tokens.values() for name in (token.name, token.id)]
-        existing = (
-            instead_of(id_or_name, known) if known else "there is none yet (forewarn token create)"
-        )
-        return unknown(f"no token '{secret.hidden(id_or_name[:MAX_TOKEN_NAME])}'; {existing}")
+        shown = secret.hidden(id_or_name[:MAX_TOKEN_NAME])
+        if not known:
+            return unknown(f"no token '{shown}'; there is none yet", hint=Hint.CREATE_TOKEN)
+        suggestion = nearest(id_or_name, known) or ""
+        message = f"no token '{shown}'; {instead_of(id_or_name, known)}"
+        return unknown(message, suggestion=suggestion)
 
     async def create(self, wanted: NewToken, by: str) -> Created | Refused:
         created: list[Created] = []
@@ -184,10 +186,10 @@ class Tokens:
                 )
             if [admin.id for admin in _admins(tokens.values(), now)] == [token.id] and not force:
                 return conflict(
-                    f"token {token.id} ({token.name}) is the last of an admin: without it a token"
-                    " can be made only where the state file is (forewarn token create --state"
-                    " FILE, while no service runs). Create another one first, or set force to"
-                    " override"
+                    f"token {token.id} ({token.name}) is the last one of an admin: without it,"
+                    " tokens can be created only with the state file, while no service runs. Create"
+                    " another one first",
+                    hint=Hint.FORCE,
                 )
             revoked = msgspec.structs.replace(token, revoked_at=now, revoked_by=by)
             return CommitPlan(puts=[TokenPut(revoked, "revoked", by)])
@@ -257,7 +259,9 @@ def _name_problem(
         if token.name.lower() == name and token.valid(now):
             return conflict(
                 f"there is a token of that name, {token.id} ({token.name}); choose another name, or"
-                f" revoke it first (forewarn token revoke {token.id})"
+                " revoke it first",
+                hint=Hint.REVOKE_TOKEN,
+                about=token.id,
             )
     machines = (machine.name for group in states.values() for machine in group.machines)
     if called := next((machine for machine in machines if machine.lower() == name), None):
@@ -267,8 +271,9 @@ def _name_problem(
         )
     if wanted.role is not Role.ADMIN and not _admins(tokens.values(), now):
         return conflict(
-            "the first token is an admin's: as soon as there is one, nobody is let in without, and"
-            " only an admin can make another (forewarn token create NAME --role admin)"
+            "the first token must be an admin's: as soon as there is one, nobody is let in without"
+            " a token, and only an admin can create another one",
+            hint=Hint.CREATE_ADMIN_TOKEN,
         )
     return None
 

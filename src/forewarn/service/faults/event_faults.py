@@ -141,7 +141,7 @@ class EventFaults:
                 "a fault could not withdraw its event",
                 fault=fault.id,
                 event_id=event,
-                why=done.says,
+                why=done.message,
             )
 
     # For the metadata endpoint.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import count
 
 from forewarn.core import Group, Now, Refused
-from forewarn.core.refusal import conflict, unknown
+from forewarn.core.refusal import Hint, conflict, unknown
 from forewarn.service.faults.kinds import KINDS, Kind
 from forewarn.service.faults.model import STATES, Account, ActiveFault, Fault
 from forewarn.service.faults.validate import NewFault, wrong
@@ -59,7 +59,7 @@ class Faults:
             return refused
         if len(self._all) >= MAX_FAULTS:
             return conflict(
-                f"there are {MAX_FAULTS} faults, the most; clear some (forewarn fault clear)"
+                f"there are {MAX_FAULTS} faults, the most there can be", hint=Hint.CLEAR_FAULTS
             )
         number, now = next(self._numbers), self._now().at
         kind = Kind(wanted.kind)

@@ -8,11 +8,11 @@ import msgspec
 
 from forewarn.core import Duration, Refused
 from forewarn.core.events import MAX_NOTICE
-from forewarn.core.refusal import invalid, unknown
+from forewarn.core.refusal import invalid
 from forewarn.core.time import SECOND
 from forewarn.service.faults.kinds import KINDS, MAX_HELD, Nature
 from forewarn.service.indexes.machines import MachineIndex
-from forewarn.support.suggest import instead_of
+from forewarn.support.suggest import instead_of, nearest
 from forewarn.support.text import listing
 
 MAX_FAULT_TIMES = 1_000_000  # of `times` and `skip`
@@ -51,7 +51,8 @@ def wrong_in_itself(wanted: NewFault) -> Refused | None:
     nature = known.get(wanted.kind)
     if nature is None:
         return invalid(
-            f"'{wanted.kind[:40]}' is no kind of fault; {instead_of(wanted.kind, known)}"
+            f"'{wanted.kind[:40]}' is no kind of fault; {instead_of(wanted.kind, known)}",
+            suggestion=nearest(wanted.kind, known) or "",
         )
     return (
         _wrong_count(wanted)
@@ -70,10 +71,10 @@ def _wrong_whom(wanted: NewFault, machine_index: MachineIndex) -> Refused | None
         )
     for machine in wanted.machines:
         if machine_index.group_of(machine) is None:
-            return unknown(machine_index.unknown_machine(machine))
+            return machine_index.unknown_machine(machine)
     for group in wanted.groups:
         if machine_index.group(group) is None:
-            return unknown(machine_index.unknown_group(group))
+            return machine_index.unknown_group(group)
     return None
 
 

@@ -20,10 +20,9 @@ from forewarn.core.refusal import conflict, invalid
 from forewarn.service.engine.writer import Check, CommitPlan, Decided, Writer
 from forewarn.service.fleet import read as fleetfile
 from forewarn.service.fleet import recheck
-from forewarn.service.fleet.build import Fleet
+from forewarn.service.fleet.build import Fleet, FleetError
 from forewarn.service.fleet.diff import Difference, Found, compare, declared, with_carried
 from forewarn.store.port import States, Store
-from forewarn.support.yaml_positions import FleetError
 
 READ, COMPARED, DECIDED = 0.4, 0.5, 0.65  # how much of the work is done then, as a rule
 
@@ -179,7 +178,9 @@ class FleetApply:
             if self._prepare is not None:
                 fleet = self._prepare(fleet, groups)
         except FleetError as error:
-            return invalid(str(error))
+            return invalid(
+                error.message, field=error.field, line=error.line, suggestion=error.suggestion
+            )
         tell = self._part("comparing", READ, COMPARED)
         tell(0)
         found = compare(groups, hosts, fleet, tell)

@@ -25,7 +25,7 @@ from forewarn.core.labels import wrong_labels
 from forewarn.service.fleet import shapes as e
 from forewarn.service.fleet.shapes import MAX_ADDRESSES, MAX_DOMAIN, MAX_TAGS
 from forewarn.support.text import in_words, parse_duration
-from forewarn.support.yaml_positions import FleetError, Where
+from forewarn.support.yaml_positions import Where, YamlError
 
 DEFAULT_DOMAINS = 5  # over which machines are spread that name none
 MAX_PLACEMENT_GROUP = 100  # machines in one placement group of a scale set
@@ -35,6 +35,10 @@ PLACED = ("location", "resource_group", "subscription")
 
 _NAME = re.compile(NAME)
 _GUID = re.compile(e.GUID)
+
+
+class FleetError(YamlError):
+    """A fleet that cannot be used: what is wrong, where, and what would be right."""
 
 
 class Fleet(msgspec.Struct, frozen=True):

@@ -9,10 +9,9 @@ from typing import TypeAlias
 import msgspec
 
 from forewarn.core import Refused
-from forewarn.core.refusal import conflict, unknown
+from forewarn.core.refusal import conflict, unknown_name
 from forewarn.service.fleet.build import Fleet
 from forewarn.service.fleet.read import parse_group, parse_host
-from forewarn.support.suggest import instead_of
 from forewarn.support.text import listing
 
 Change: TypeAlias = Callable[[Fleet], Fleet | Refused]
@@ -29,7 +28,7 @@ def put_group(name: str, text: str) -> Change:
 def remove_group(name: str) -> Change:
     def change(fleet: Fleet) -> Fleet | Refused:
         if name not in fleet.groups:
-            return unknown(f"no group '{name}'; {instead_of(name, list(fleet.groups))}")
+            return unknown_name("group", name, list(fleet.groups))
         rest = {known: define for known, define in fleet.groups.items() if known != name}
         return Fleet(rest, fleet.hosts)
 
@@ -51,7 +50,7 @@ def remove_host(name: str, now: Callable[[str], str] = lambda _: "") -> Change:
     def change(fleet: Fleet) -> Fleet | Refused:
         names = [host.name for host in fleet.hosts]
         if name not in names:
-            return unknown(f"no host '{name}'; {instead_of(name, names)}")
+            return unknown_name("host", name, names)
         there = [machine.name for machine in fleet.machines if machine.host == name]
         for machine in there:
             if (actual := now(machine)) and actual != name:
@@ -79,6 +78,6 @@ def remove_machine(name: str) -> Change:
                 without = msgspec.structs.replace(define, machines=rest)
                 return Fleet({**fleet.groups, group: without}, fleet.hosts)
         names = [machine.name for machine in fleet.machines]
-        return unknown(f"no machine '{name}'; {instead_of(name, names)}")
+        return unknown_name("machine", name, names)
 
     return change

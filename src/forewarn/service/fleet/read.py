@@ -23,13 +23,14 @@ from forewarn.service.fleet.build import (
     PLACED,
     Fleet,
     FleetBuilder,
+    FleetError,
     host_of,
     named,
 )
 from forewarn.service.fleet.shapes import MAX_DOMAIN
-from forewarn.support.suggest import complaint
+from forewarn.support.suggest import value_problem
 from forewarn.support.yaml_events import MAX_DEPTH, MERGE, Events, streams
-from forewarn.support.yaml_positions import FleetError, Where, placed
+from forewarn.support.yaml_positions import Where, YamlError, placed
 
 __all__ = [
     "MAX_DEPTH",
@@ -52,7 +53,9 @@ _CHOICES = {
     "auto_approve": [type.value for type in types_that(lambda traits: traits.by_user)],
     "kind": [kind.value for kind in GroupKind],
 }
+_KINDS = {e.GroupEntry: "a group", e.HostEntry: "a host"}
 _EMPTY = {
+    e.FleetEntry: "it is empty; a fleet has at least groups",
     e.GroupEntry: "it is empty; a group has at least kind and machines",
     e.HostEntry: "it is empty; a host without labels is {}",
 }
@@ -71,7 +74,7 @@ def load(path: Path) -> Fleet:
 
 def parse(text: str, progress: Callable[[float], None] = lambda _: None) -> Fleet:
     """The fleet that the text says, read group by group. `progress` hears how much is read."""
-    return _located(text, lambda: _read(Events(text), progress))
+    return _located(text, lambda: _read(Events(text, "a fleet", _EMPTY[e.FleetEntry]), progress))
 
 
 def parse_group(text: str, name: str, among: Fleet) -> Define:
@@ -100,7 +103,7 @@ def parse_host(text: str, name: str) -> Host:
 
 
 def _about(text: str, name: str, kind: Any) -> Any:
-    events = Events(text, _EMPTY[kind])
+    events = Events(text, _KINDS[kind], _EMPTY[kind])
     raw = events.value(events.next())
     events.finish()
     if not isinstance(raw, dict):
@@ -116,8 +119,8 @@ def _located(text: str, read: Callable[[], T]) -> T:
     """Whatever is wrong is said with its line, which is looked for only then."""
     try:
         return read()
-    except FleetError as error:
-        raise placed(error, text) from error
+    except YamlError as error:
+        raise placed(error, text, FleetError) from error
 
 
 def _read(events: Events, progress: Callable[[float], None]) -> Fleet:
@@ -182,8 +185,8 @@ def _converted(raw: Any, kind: Any, at: Where) -> Any:
     try:
         return msgspec.convert(raw, kind)
     except msgspec.ValidationError as error:
-        says, steps = complaint(str(error), raw, kind, _CHOICES)
-        raise FleetError(says, (*at, *steps)) from error
+        message, steps, suggestion = value_problem(str(error), raw, kind, _CHOICES)
+        raise FleetError(message, (*at, *steps), suggestion=suggestion) from error
 
 
 def _hosts(entry: e.FleetEntry) -> Iterator[Host]:

@@ -14,7 +14,7 @@ from forewarn.core import Group, Machine, Refused
 from forewarn.core.commands import Define
 from forewarn.core.deciding.define import placed
 from forewarn.core.fleet import Host
-from forewarn.core.refusal import conflict
+from forewarn.core.refusal import Hint, conflict
 from forewarn.core.registry import HostPut, HostRemoved, Put
 from forewarn.service.fleet.diff import BlockingEvent, about_hosts
 from forewarn.service.platform.host_state import unhealthy_warning
@@ -76,8 +76,8 @@ def _afterwards(group: Group, define: Define | None) -> Iterator[Machine]:
 def blocked_by(found: Collection[BlockingEvent]) -> Refused:
     return conflict(
         "these would be removed or change their update domain, but have an active event:"
-        f" {listing([str(one) for one in found])}; wait, cancel the"
-        " events, or set force to override"
+        f" {listing([str(one) for one in found])}; wait, or cancel the events",
+        hint=Hint.FORCE,
     )
 
 

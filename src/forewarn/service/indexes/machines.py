@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from forewarn.core import Group, Machine
+from forewarn.core.refusal import Refused, unknown_name
 from forewarn.store.port import Commit, Store
-from forewarn.support.suggest import instead_of, shortened
 
 
 class MachineIndex:
@@ -39,12 +39,11 @@ class MachineIndex:
     def groups(self) -> Iterator[Group]:
         return (group for group in self._store.groups.values() if group.machines)
 
-    def unknown_machine(self, name: str) -> str:
-        return f"no machine '{shortened(name)}'; {instead_of(name, self._group_of)}"
+    def unknown_machine(self, name: str) -> Refused:
+        return unknown_name("machine", name, self._group_of)
 
-    def unknown_group(self, name: str) -> str:
-        names = [group.name for group in self.groups()]
-        return f"no group '{shortened(name)}'; {instead_of(name, names)}"
+    def unknown_group(self, name: str) -> Refused:
+        return unknown_name("group", name, [group.name for group in self.groups()])
 
     def _on_commit(self, _commit: Commit, changed: Mapping[str, Group]) -> None:
         for group in changed.values():

@@ -34,16 +34,13 @@ def under_way(event: Event) -> tuple[Hold, ...]:
             _driver(
                 f"it is carried out with the others on host '{event.host}'",
                 since,
-                f"whatever moves the one that leads: forewarn host explain {event.host}",
+                "whatever moves the one that leads them",
             ),
         )
-    operator = (
-        f"an operator: forewarn event retry {event.id} if it did not happen,"
-        f" forewarn event finish {event.id} --reason … if it did"
-    )
+    operator = "an operator, by retrying the event if it did not happen, or finishing it if it did"
     if attempt.open:
         says = f"the driver is at work (attempt {attempt.number})"
-        ends = f"the driver; an operator can end it: forewarn event finish {event.id} --reason …"
+        ends = "the driver, or an operator, by finishing the event"
         return (_driver(says, attempt.at, ends),)
     if attempt.stuck:
         says = f"nobody knows whether it happened (attempt {attempt.number}: {attempt.note})"

@@ -18,7 +18,7 @@ from forewarn.core.deciding.holds import Hold
 from forewarn.core.events import UNKNOWN_DURATION, Joint, Span
 from forewarn.core.fleet import Health, Host
 from forewarn.core.labels import Selector, matches
-from forewarn.core.refusal import conflict, unknown
+from forewarn.core.refusal import Hint, conflict, unknown_name
 from forewarn.core.registry import Put
 from forewarn.core.time import DAY, Duration
 from forewarn.service.engine.writer import Check, RequestContext
@@ -37,7 +37,6 @@ from forewarn.service.platform.host_state import (
 )
 from forewarn.service.platform.platform import Outcomes, Platform
 from forewarn.store.port import States, Store
-from forewarn.support.suggest import instead_of
 from forewarn.support.text import listing
 
 DEGRADED_NOTICE: Duration = 7 * DAY
@@ -91,7 +90,7 @@ class Hosts:
 
     def host(self, name: str) -> Host | Refused:
         hosts = self._store.registry.hosts
-        return hosts.get(name) or unknown(f"no host '{name}'; {instead_of(name, list(hosts))}")
+        return hosts.get(name) or unknown_name("host", name, list(hosts))
 
     def hosts(self, selector: Selector | None = None) -> list[Host]:
         hosts = self._store.registry.hosts.values()
@@ -185,9 +184,10 @@ class Hosts:
                 return conflict(
                     f"host '{template.host}' is worked on once, but of group '{group.name}' it has"
                     f" machines of two update domains: '{first.name}' of {first.update_domain}"
-                    f" and '{move.name}' of {move.update_domain}. Move '{move.name}' away first"
-                    f" (forewarn machine redeploy {move.name}), or empty the host machine by"
-                    " machine (evacuate)"
+                    f" and '{move.name}' of {move.update_domain}. Move '{move.name}' away first, or"
+                    " empty the host machine by machine",
+                    hint=Hint.EVACUATE,
+                    about=move.name,
                 )
         joint = Joint(template.cause, tuple(group.name for group, _ in affected))
         return [

@@ -35,7 +35,7 @@ from forewarn.core.deciding.removals import policy_wrong
 from forewarn.core.events import MAX_EVENT_MACHINES, UNKNOWN_DURATION
 from forewarn.core.fleet import Health
 from forewarn.core.lifecycle import Move
-from forewarn.core.refusal import conflict, invalid, unknown
+from forewarn.core.refusal import Hint, conflict, invalid, unknown
 from forewarn.core.registry import Put
 from forewarn.core.time import Duration, Time
 from forewarn.service.engine.executor import Executor
@@ -144,7 +144,7 @@ class Platform:
         def plan(states: States) -> CommitPlan | Refused:
             group = states[name]
             if not group.machines:
-                return unknown(self.machine_index.unknown_group(name))
+                return self.machine_index.unknown_group(name)
             policy = change(group.policy)
             if wrong := policy_wrong(group.kind, policy):
                 return invalid(f"group '{name}': {wrong}")
@@ -167,8 +167,9 @@ class Platform:
             if host is not None and host.health is Health.FAILED:
                 return conflict(
                     f"machine '{machine}' would be there again on host '{host.name}', which has"
-                    f" failed; repair the host (forewarn host repair {host.name}), or put the"
-                    " machine on another one (forewarn apply)"
+                    " failed; repair the host, or put the machine on another one",
+                    hint=Hint.REPAIR_HOST,
+                    about=host.name,
                 )
             notes = () if host is None or host.healthy else (unhealthy_warning(host, [machine]),)
             return CommitPlan([(name, c.Restore(machine=machine, by=by))], notes=notes)
@@ -207,7 +208,7 @@ class Platform:
     async def disable(self, name: str, by: str) -> Changes | Refused:
         group = self.machine_index.group(name)
         if group is None:
-            return unknown(self.machine_index.unknown_group(name))
+            return self.machine_index.unknown_group(name)
         return await self.writer.submit(name, c.Disable(by=by))
 
     # Queries.
@@ -367,7 +368,7 @@ class Platform:
         for name in machines:
             group = self.machine_index.group_of(name)
             if group is None:
-                return unknown(self.machine_index.unknown_machine(name))
+                return self.machine_index.unknown_machine(name)
             groups.setdefault(group, name)
         if not groups:
             return invalid("name at least one machine")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from forewarn.core import EventType, Group, GroupKind, Refused
 from forewarn.core import commands as c
-from forewarn.core.refusal import conflict, invalid, unknown
+from forewarn.core.refusal import conflict, invalid
 from forewarn.service.engine.writer import RequestContext
 from forewarn.service.platform.platform import Outcome, Outcomes, Platform
 from forewarn.support.text import listing
@@ -101,4 +101,4 @@ class Removals:
     def _groups_named(self, name: str) -> list[Group] | Refused:
         """Return the group of this name, or all placement groups of the scale set of this name."""
         groups = [g for g in self._machine_index.groups() if name in (g.name, g.place.scale_set)]
-        return groups or unknown(self._machine_index.unknown_group(name))
+        return groups or self._machine_index.unknown_group(name)

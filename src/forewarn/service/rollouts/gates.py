@@ -19,7 +19,7 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from forewarn.core import Refused
-from forewarn.core.refusal import invalid, unknown
+from forewarn.core.refusal import Hint, invalid, unknown
 from forewarn.core.rollouts.model import Gate
 from forewarn.core.time import DAY, SECOND, Duration
 from forewarn.support import program
@@ -63,8 +63,8 @@ class Gates:
         if gate.command not in self._commands:
             known = listing(sorted(self._commands)) if self._commands else "none"
             return unknown(
-                f"no gate command '{gate.command}'; the service's settings name {known}"
-                " ([gates] in the file of forewarn serve, --gate NAME=PROGRAM of forewarn dev)"
+                f"no gate command '{gate.command}'; the service's settings name {known}",
+                hint=Hint.CONFIGURE_GATES,
             )
         return None
 

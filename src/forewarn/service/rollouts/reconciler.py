@@ -240,7 +240,7 @@ class RolloutReconciler:
                     continue
                 case AnnounceResult.OVERTAKEN:
                     self._again.add(rollout.id)
-                case Refused(says=says):
+                case Refused(message=says):
                     name = wanted.host or wanted.group
                     await self._pause(rollout, f"{name} could not go on: {says}")
             return

@@ -11,7 +11,7 @@ from forewarn.core.events import (
     MAX_NOTICE,
     UNKNOWN_DURATION,
 )
-from forewarn.core.refusal import invalid
+from forewarn.core.refusal import Hint, invalid
 from forewarn.core.rollouts.lanes import Selection, lanes
 from forewarn.core.rollouts.model import Gate, Rollout
 from forewarn.core.rollouts.next_step import appointment
@@ -95,7 +95,8 @@ def _wrong(wanted: RolloutRequest, now: Now) -> Refused | None:
     if notice < promised and not wanted.short_notice:
         return invalid(
             f"a {wanted.type.value} promises at least {in_words(promised)} of notice,"
-            f" this is {in_words(notice)}; set short_notice to override"
+            f" this is {in_words(notice)}",
+            hint=Hint.SHORT_NOTICE,
         )
     if not 1 <= wanted.at_once <= MAX_AT_ONCE:
         return invalid(f"from 1 to {MAX_AT_ONCE} can go at once, not {wanted.at_once}")

@@ -14,7 +14,7 @@ import msgspec
 from forewarn.core import Event, Refused
 from forewarn.core.access import forgettable
 from forewarn.core.history import Record
-from forewarn.core.refusal import conflict, invalid, unknown
+from forewarn.core.refusal import Hint, conflict, invalid, unknown, unknown_name
 from forewarn.core.registry import Put, RolloutRemoved, TokenRemoved
 from forewarn.core.rollouts.model import caused
 from forewarn.core.time import DAY, HOUR, Duration
@@ -22,7 +22,6 @@ from forewarn.service.engine.writer import CommitPlan, Writer
 from forewarn.service.indexes.machines import MachineIndex
 from forewarn.store.port import HistoryQuery, Mark, Store
 from forewarn.support import guard
-from forewarn.support.suggest import instead_of
 from forewarn.support.text import listing
 
 HISTORY: Duration = 90 * DAY  # how long it is kept by default
@@ -129,8 +128,9 @@ class History:
         ids = await self._store.ids(prefix, MEANT_AT_MOST + 1) if _ID.fullmatch(prefix) else ()
         if not ids:
             return unknown(
-                f"no event '{query.event[:SHOWN_ID]}' in the history"
-                " (forewarn event list --all; what ended long ago may have been forgotten)"
+                f"no event '{query.event[:SHOWN_ID]}' in the history; what ended long ago may have"
+                " been forgotten",
+                hint=Hint.LIST_EVENTS,
             )
         if len(ids) > 1 and prefix not in ids:
             return conflict(f"'{query.event}' could be {listing(ids)}")
@@ -141,7 +141,7 @@ class History:
         index = self._machine_index
         hosts = self._store.registry.hosts
         machine, group, host = query.machine, query.group, query.host
-        unknown_names: list[tuple[str, HistoryQuery]] = []
+        unknown_names: list[tuple[Refused, HistoryQuery]] = []
         if machine is not None and index.machine(machine) is None:
             unknown_names.append(
                 (index.unknown_machine(machine), HistoryQuery(machine=machine, limit=1))
@@ -149,9 +149,10 @@ class History:
         if group is not None and index.group(group) is None:
             unknown_names.append((index.unknown_group(group), HistoryQuery(group=group, limit=1)))
         if host is not None and host not in hosts:
-            message = f"no host '{host}'; {instead_of(host, list(hosts))}"
-            unknown_names.append((message, HistoryQuery(host=host, limit=1)))
-        for message, name_query in unknown_names:
+            refused = unknown_name("host", host, list(hosts))
+            unknown_names.append((refused, HistoryQuery(host=host, limit=1)))
+        for refused, name_query in unknown_names:
             if not await self._store.history(name_query):
-                return unknown(f"nothing is in the history, and there is {message}")
+                message = f"nothing is in the history, and there is {refused.message}"
+                return unknown(message, suggestion=refused.suggestion)
         return None

@@ -12,7 +12,7 @@ from forewarn.core import Duration, Refused
 from forewarn.service.faults.model import Account
 from forewarn.service.faults.validate import NewFault
 from forewarn.support.text import parse_duration
-from forewarn.testing.errors import RefusedByService
+from forewarn.testing.errors import RefusedByService, refusal
 from forewarn.testing.kit.machines import Group, Machine
 from forewarn.testing.session import Session
 
@@ -114,7 +114,7 @@ class Faults:
 
         account = self._session.call(self._session.node.faults.add, new, "test")
         if isinstance(account, Refused):
-            raise RefusedByService(account.says)
+            raise RefusedByService(refusal(account))
         fault = self._handles[account.fault.id] = Fault(self, account)
         return fault
 

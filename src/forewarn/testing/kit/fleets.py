@@ -16,9 +16,14 @@ from forewarn.core.commands import Define
 from forewarn.core.fleet import Host
 from forewarn.core.refusal import conflict, invalid
 from forewarn.service.fleet import shapes as e
-from forewarn.service.fleet.build import MAX_PLACEMENT_GROUP, Fleet, FleetBuilder, host_of
+from forewarn.service.fleet.build import (
+    MAX_PLACEMENT_GROUP,
+    Fleet,
+    FleetBuilder,
+    FleetError,
+    host_of,
+)
 from forewarn.support.text import listing
-from forewarn.support.yaml_positions import FleetError
 from forewarn.testing.kit.events import event_type
 
 MAX_MACHINES = 10_000  # of one scale set in a test

@@ -211,7 +211,8 @@ class Machine:
     def _place(self) -> tuple[CoreGroup, CoreMachine]:
         place = self._session.call(self._session.node.machine_index.machine, self.name)
         if place is None:
-            raise RefusedByService(self._session.node.machine_index.unknown_machine(self.name))
+            refused = self._session.node.machine_index.unknown_machine(self.name)
+            raise RefusedByService(refused.message)
         return place
 
     def __eq__(self, other: object) -> bool:

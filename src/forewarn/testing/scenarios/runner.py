@@ -100,7 +100,7 @@ def _apply_fleet(session: Session, scenario: Scenario) -> None:
     if not present:
         outcome = session.run(session.node.fleet_apply.fleet(scenario.fleet, by=verbs.BY))
         if isinstance(outcome, Refused):
-            raise RefusedByService(outcome.says)
+            raise RefusedByService(str(outcome))
     elif missing := sorted(wanted - present):
         raise RefusedByService(
             f"scenario '{scenario.name}' is about machines that this service does not have:"

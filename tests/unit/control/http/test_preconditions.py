@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from forewarn.control.http.preconditions import bytes_tag, matching
-from forewarn.control.http.problems import BY_NAME, described, pointer
+from forewarn.control.http.problems import BY_NAME, described, of_refusal, pointer
+from forewarn.core.refusal import Hint, invalid, unknown_name
 
 TAG = bytes_tag(b"it")
 
@@ -38,8 +39,13 @@ def test_a_place_in_a_body_is_pointed_at(place: str, points: str) -> None:
 
 
 def test_a_problem_tells_programs_what_its_sentence_tells_people() -> None:
-    made = described(BY_NAME["unknown"], "no machine 'a'; did you mean 'b'?")
-    assert (made.did_you_mean, made.line, made.errors) == ("b", None, [])
-    assert described(BY_NAME["invalid"], "line 12: x: unknown key").line == 12
+    refused = unknown_name("machine", "aa", ["aaa"])
+    made = of_refusal(BY_NAME["unknown"], refused)
+    assert (made.did_you_mean, made.line, made.errors) == ("aaa", None, [])
+    refused = invalid("unknown key", line=12, field="x", hint=Hint.FORCE)
+    made = of_refusal(BY_NAME["invalid"], refused)
+    assert (made.line, made.detail) == (12, "x: unknown key")
+    assert made.hint is not None
+    assert (made.hint.kind, made.hint.detail) == ("force", "set force to true to override")
     made = described(BY_NAME["invalid"], "Expected `int`, got `str` - at `$.duration`")
     assert [error.pointer for error in made.errors] == ["/duration"]

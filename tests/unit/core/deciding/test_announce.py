@@ -16,6 +16,7 @@ from forewarn.core import (
     commands,
 )
 from forewarn.core.events import types_that
+from forewarn.core.refusal import Hint
 from forewarn.core.time import MINUTE, SECOND, ceil_second
 from helpers.group_world import START, World, world
 
@@ -79,9 +80,9 @@ def test_short_notice_is_given_only_to_who_means_it() -> None:
     w = world()
     said = w.refused(raising(w, notice=MINUTE))
     assert said.reason is Reason.INVALID
-    assert "15 min" in said.says
-    assert "1 min" in said.says
-    assert "short_notice" in said.says
+    assert "15 min" in said.message
+    assert "1 min" in said.message
+    assert said.hint is Hint.SHORT_NOTICE
     meant = w.do(raising(w, notice=MINUTE, short_notice=True))
     assert w.event(meant.event).not_before == ceil_second(START + MINUTE)
     assert meant.notes == ()
@@ -167,8 +168,8 @@ def test_the_limit_of_user_events_refuses_the_next_and_names_those_pending() -> 
     first, second = w.maintained(REBOOT, "m0"), w.maintained(REBOOT, "m1")
     said = w.refused(restart(w, "m2"))
     assert said.reason is Reason.CONFLICT
-    assert "2 user events" in said.says
-    assert f"{first}, {second}" in said.says
+    assert "2 user events" in said.message
+    assert f"{first}, {second}" in said.message
     assert w.maintained(REBOOT, "m0") == first  # the same again is not one more
     w.approve(first)
     assert w.maintained(REBOOT, "m2")  # only Scheduled ones count
@@ -206,8 +207,8 @@ def test_a_user_can_ask_for_a_restart_or_a_redeploy_only(type: EventType) -> Non
     w = world()
     said = w.refused(restart(w, type=type))
     assert said.reason is Reason.INVALID
-    assert "Reboot" in said.says
-    assert "Redeploy" in said.says
+    assert "Reboot" in said.message
+    assert "Redeploy" in said.message
 
 
 def test_the_promises_are_those_of_the_public_table() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from forewarn.core import EventType, Group, Reason, Refused, Source, commands, decide
 from forewarn.core.events import MAX_ACTIVE_EVENTS
+from forewarn.core.refusal import Hint
 from forewarn.core.time import DAY, MINUTE, SECOND
 from helpers.group_world import START, World, world
 
@@ -41,7 +42,7 @@ def test_an_event_needs_a_machine() -> None:
     for command in three_ways(w):
         said = w.refused(command)
         assert said.reason is Reason.INVALID
-        assert "at least one machine" in said.says
+        assert "at least one machine" in said.message
 
 
 def test_a_machine_is_named_once() -> None:
@@ -49,8 +50,8 @@ def test_a_machine_is_named_once() -> None:
     for command in three_ways(w, "m0", "m1", "m0"):
         said = w.refused(command)
         assert said.reason is Reason.INVALID
-        assert "twice" in said.says
-        assert "m0, m1, m0" in said.says
+        assert "twice" in said.message
+        assert "m0, m1, m0" in said.message
 
 
 def test_an_unknown_machine_is_refused_with_the_names_there_are() -> None:
@@ -58,8 +59,8 @@ def test_an_unknown_machine_is_refused_with_the_names_there_are() -> None:
     for command in three_ways(w, "db"):
         said = w.refused(command)
         assert said.reason is Reason.UNKNOWN
-        assert "'db'" in said.says
-        assert "m0, m1, m2, m3" in said.says
+        assert "'db'" in said.message
+        assert "m0, m1, m2, m3" in said.message
 
 
 def test_a_machine_that_is_gone_is_refused_with_what_became_of_it() -> None:
@@ -70,7 +71,7 @@ def test_a_machine_that_is_gone_is_refused_with_what_became_of_it() -> None:
     for command in three_ways(w, "m0"):
         said = w.refused(command)
         assert said.reason is Reason.CONFLICT
-        assert "evicted" in said.says
+        assert "evicted" in said.message
 
 
 def test_a_machine_that_is_being_deleted_is_refused_with_the_event_that_does_it() -> None:
@@ -81,8 +82,8 @@ def test_a_machine_that_is_being_deleted_is_refused_with_the_event_that_does_it(
     for command in [*three_ways(w, "m0"), *three_ways(w, "m0", "m1")]:
         said = w.refused(command)
         assert said.reason is Reason.CONFLICT
-        assert "being deleted" in said.says
-        assert delete in said.says
+        assert "being deleted" in said.message
+        assert delete in said.message
     assert w.raised(REBOOT, "m1")
 
 
@@ -91,8 +92,8 @@ def test_machines_of_two_domains_are_refused_with_the_advice_to_split() -> None:
     for command in three_ways(w, "m0", "m2"):
         said = w.refused(command)
         assert said.reason is Reason.INVALID
-        assert "'m0' is in 0, 'm2' is in 1" in said.says
-        assert "one event for each domain" in said.says
+        assert "'m0' is in 0, 'm2' is in 1" in said.message
+        assert "one event for each domain" in said.message
 
 
 def test_a_group_holds_so_many_active_events_and_no_more() -> None:
@@ -105,7 +106,7 @@ def test_a_group_holds_so_many_active_events_and_no_more() -> None:
     said = decide(full, raising(w), w.now)
     assert isinstance(said, Refused)
     assert said.reason is Reason.CONFLICT
-    assert str(MAX_ACTIVE_EVENTS) in said.says
+    assert str(MAX_ACTIVE_EVENTS) in said.message
 
 
 # Words that make no sense.
@@ -125,8 +126,8 @@ def test_a_group_holds_so_many_active_events_and_no_more() -> None:
         ({"notice": -1, "short_notice": True}, ["negative"]),
         ({"notice": 91 * DAY}, ["91 d", "at most 90 d"]),
         ({"not_before": START + 91 * DAY}, ["91 d", "at most 90 d"]),
-        ({"type": REDEPLOY, "notice": MINUTE}, ["Redeploy", "at least 10 min", "short_notice"]),
-        ({"not_before": START + MINUTE}, ["Reboot", "at least 15 min", "short_notice"]),
+        ({"type": REDEPLOY, "notice": MINUTE}, ["Redeploy", "at least 10 min"]),
+        ({"not_before": START + MINUTE}, ["Reboot", "at least 15 min"]),
     ],
 )
 def test_a_refusal_says_what_would_have_been_right(
@@ -136,7 +137,8 @@ def test_a_refusal_says_what_would_have_been_right(
     said = w.refused(raising(w, **fields))
     assert said.reason is Reason.INVALID
     for word in words:
-        assert word in said.says
+        assert word in said.message
+    assert (said.hint is Hint.SHORT_NOTICE) == ("at least" in said.message)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def test_a_machine_changes_its_word_so_often_and_no_more() -> None:
         assert w.do(said(id, f"{n}")).items
     refused = w.refused(said(id, "once more"))
     assert refused.reason is Reason.CONFLICT
-    assert f"{MAX_READY_CHANGES} times" in refused.says
+    assert f"{MAX_READY_CHANGES} times" in refused.message
     event = w.group.event(id)
     assert event is not None
     assert [ready.note for ready in event.ready] == [f"{MAX_READY_CHANGES - 1}"]

@@ -226,8 +226,8 @@ def test_an_unknown_id_refuses_the_whole_request() -> None:
     for ids in ((id, "nobody"), ("nobody", id)):
         said = w.refused(w.approval(*ids))
         assert said.reason is Reason.UNKNOWN
-        assert "nobody" in said.says
-        assert "ever listed" in said.says
+        assert "nobody" in said.message
+        assert "ever listed" in said.message
         assert w.event(id).approved is None
 
 
@@ -284,7 +284,7 @@ def test_an_operator_cannot_decide_on_an_event_that_is_not_active(
     w = world()
     said = w.refused(command(id="E9", by="ops"))
     assert said.reason is Reason.UNKNOWN
-    assert "E9 is not active" in said.says
+    assert "E9 is not active" in said.message
 
 
 def test_a_scheduled_event_can_be_cancelled_and_a_started_one_cannot() -> None:
@@ -295,7 +295,7 @@ def test_a_scheduled_event_can_be_cancelled_and_a_started_one_cannot() -> None:
     assert w.ending(scheduled) == "cancelled by ann"
     said = w.refused(commands.Cancel(id=started, by="ann"))
     assert said.reason is Reason.CONFLICT
-    assert "only a Scheduled event can" in said.says
+    assert "only a Scheduled event can" in said.message
 
 
 # The document.

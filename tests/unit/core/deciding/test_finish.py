@@ -107,7 +107,7 @@ def test_an_attempt_under_way_cannot_be_retried() -> None:
     id = w.struck("m0")
     said = w.refused(commands.Retry(id=id, by="ops"))
     assert said.reason is Reason.CONFLICT
-    assert "attempt 1 is still under way" in said.says
+    assert "attempt 1 is still under way" in said.message
 
 
 def test_only_a_started_event_can_be_retried_or_finished() -> None:
@@ -116,10 +116,10 @@ def test_only_a_started_event_can_be_retried_or_finished() -> None:
     for name in (id, "E9"):
         said = w.refused(commands.Retry(id=name, by="ops"))
         assert said.reason is Reason.UNKNOWN
-        assert "nothing to retry" in said.says
+        assert "nothing to retry" in said.message
         said = w.refused(commands.Finish(id=name, by="ops", reason="seen"))
         assert said.reason is Reason.UNKNOWN
-        assert "nothing to finish" in said.says
+        assert "nothing to finish" in said.message
 
 
 def test_an_operator_who_finishes_an_event_gives_a_reason() -> None:
@@ -127,7 +127,7 @@ def test_an_operator_who_finishes_an_event_gives_a_reason() -> None:
     id = w.struck("m0")
     said = w.refused(commands.Finish(id=id, by="ops", reason="  "))
     assert said.reason is Reason.INVALID
-    assert "say why" in said.says
+    assert "say why" in said.message
     w.do(commands.Finish(id=id, by="ops", reason="it answers again"))
     assert w.ending(id) == "finished by ops: it answers again"
 
@@ -160,10 +160,10 @@ def test_only_a_machine_that_is_gone_can_be_restored() -> None:
     w = world()
     said = w.refused(commands.Restore(machine="m0", by="ops"))
     assert said.reason is Reason.CONFLICT
-    assert "only one that is gone" in said.says
+    assert "only one that is gone" in said.message
     said = w.refused(commands.Restore(machine="db", by="ops"))
     assert said.reason is Reason.UNKNOWN
-    assert "no machine 'db'" in said.says
+    assert "no machine 'db'" in said.message
 
 
 def test_a_moved_machine_stays_where_it_is_until_the_inventory_says_otherwise() -> None:

@@ -245,12 +245,12 @@ def test_one_alone_cannot_be_cancelled_retried_or_finished() -> None:
     b = fleet.events(joint)["b"].id
     refused = fleet.ask(("b", c.Cancel(id=b, by="ops")))
     assert isinstance(refused, Refused)
-    assert "together" in refused.says
+    assert "together" in refused.message
     fleet.approve(joint, "a", "b")
     for command in (c.Retry(id=b, by="ops"), c.Finish(id=b, by="ops", reason="done")):
         refused = fleet.ask(("b", command))
         assert isinstance(refused, Refused)
-        assert "leads" in refused.says
+        assert "leads" in refused.message
 
 
 def test_they_are_cancelled_together() -> None:

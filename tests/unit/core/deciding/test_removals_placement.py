@@ -175,7 +175,7 @@ def test_an_update_domain_is_not_changed_under_an_active_event_unless_forced(fle
     define = c.Define(kind=GroupKind.SCALE_SET, machines=machines, by="ann")
     refused = decide_all(fleet.groups, [("a", define)], fleet.now)
     assert isinstance(refused, Refused)
-    assert "'a1' (Reboot E1, Scheduled)" in refused.says
+    assert "'a1' (Reboot E1, Scheduled)" in refused.message
     fleet.do(("a", msgspec.structs.replace(define, force=True)))
     after = fleet.groups["a"].machine("a1")
     assert after is not None

@@ -54,7 +54,7 @@ def revoked(service: Service, said: str, *, force: bool = False) -> Token | Refu
 
 def says(done: object) -> str:
     assert isinstance(done, Refused), done
-    return done.says
+    return done.message
 
 
 def test_a_secret_has_256_bits_and_a_form_that_scanners_know() -> None:
@@ -137,7 +137,7 @@ def test_a_token_ends_when_it_is_revoked(service: Service) -> None:
 
 def test_the_last_admin_goes_only_if_that_is_meant(service: Service) -> None:
     first = created(service)
-    assert "the last of an admin" in says(revoked(service, "alice"))
+    assert "the last one of an admin" in says(revoked(service, "alice"))
     assert service.node.tokens.of(first.secret.text) is not None
     created(service, "carol")
     assert isinstance(revoked(service, "alice"), Token)
@@ -149,12 +149,12 @@ def test_an_admin_that_expires_is_the_last_one_only_while_it_is_valid(service: S
     created(service, lasts=DAY)
     created(service, "carol")
     service.clock.advance("1d")
-    assert "the last of an admin" in says(revoked(service, "carol"))
+    assert "the last one of an admin" in says(revoked(service, "carol"))
 
 
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR])
 def test_the_first_token_is_an_admins(service: Service, role: Role) -> None:
-    assert "the first token is an admin's" in says(asked(service, "bot", role))
+    assert "the first token must be an admin's" in says(asked(service, "bot", role))
     assert not service.node.tokens.needed
 
 

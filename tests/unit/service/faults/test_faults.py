@@ -214,18 +214,18 @@ def test_there_is_a_limit_to_how_many_there_are(
     service.faults.add("gone", times=1)
     service.faults.add("gone", times=1)
     assert statuses(service, 2) == [410, 410]
-    with pytest.raises(RefusedByService, match="there are 2 faults, the most; clear some"):
+    with pytest.raises(RefusedByService, match="2 faults, the most there can be; clear some"):
         service.faults.add("gone")
 
 
 def test_one_that_is_not_there_cannot_be_found_or_cleared(service: Service) -> None:
     found = service.node.faults.find("f0")
     assert isinstance(found, Refused)
-    assert found.says == "no fault 'f0'; there are none"
+    assert found.message == "no fault 'f0'; there are none"
     made = service.faults.add("gone")
     cleared = service.node.faults.clear("f0")
     assert isinstance(cleared, Refused)
-    assert cleared.says == f"no fault 'f0'; there are {made.id}"
+    assert cleared.message == f"no fault 'f0'; there are {made.id}"
 
 
 def test_where_they_are_not_allowed_none_is_added_and_nothing_stands_in_the_way() -> None:
@@ -234,7 +234,7 @@ def test_where_they_are_not_allowed_none_is_added_and_nothing_stands_in_the_way(
             assert isinstance(node.app, MetadataApp)
             done = node.faults.add(NewFault(kind="gone"), "test")
             assert isinstance(done, Refused)
-            return done.says
+            return done.message
 
     assert asyncio.run(refused()).startswith("faults are not allowed here: they are for tests")
 

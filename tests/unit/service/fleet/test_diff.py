@@ -59,7 +59,7 @@ class Applied:
         done = self.refused_or_done(text, **more)
         assert isinstance(done, Refused)
         assert self.node.store.seq == before
-        return done.says
+        return str(done)
 
     def machine(self, name: str) -> Machine:
         found = self.node.machine_index.machine(name)
@@ -242,7 +242,7 @@ def test_a_second_apply_is_refused_while_one_is_under_way(applied: Applied) -> N
     assert isinstance(first, Difference)
     assert isinstance(second, Refused)
     assert second.reason is Reason.CONFLICT
-    assert "another fleet is being applied" in second.says
+    assert "another fleet is being applied" in second.message
     assert applied.node.fleet_apply.progress.stage == ""
     assert not applied(FLEET).nothing  # and afterwards it is free again
 
@@ -263,7 +263,7 @@ def test_what_a_group_decided_meanwhile_is_not_lost(
     monkeypatch.setattr(node.fleet_apply, "_decided", slow)
     done = applied.refused_or_done(text)
     assert isinstance(done, Refused)
-    assert "'w1'" in done.says
+    assert "'w1'" in done.message
     assert applied.machine("w1").alive
 
 
@@ -281,7 +281,7 @@ def test_many_differences_are_counted_and_some_are_told() -> None:
 def test_one_thing_at_a_time_is_checked_like_a_whole_fleet(applied: Applied) -> None:
     def change(wanted: edit.Change, **more: Any) -> Any:
         done = applied.service.run(applied.node.fleet_apply.change(wanted, by="test", **more))
-        return done.says if isinstance(done, Refused) else told(done)
+        return str(done) if isinstance(done, Refused) else told(done)
 
     assert change(edit.put_group("g", "kind: standalone\nmachines: [{name: w0}]")) == (
         "line 2: machines[0].name: machine 'w0' stands twice: group 'web' has it"

@@ -10,6 +10,7 @@ import pytest
 
 from forewarn.core import Event, Refused
 from forewarn.core.fleet import Health, Host
+from forewarn.core.refusal import Hint
 from forewarn.drivers.port import Checked, Task
 from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
 from forewarn.service.fleet.diff import Difference
@@ -60,7 +61,7 @@ class Watched:
     def refused(self, work: Any) -> str:
         done = self.service.run(work)
         assert isinstance(done, Refused), done
-        return done.says
+        return done.message
 
     def done(self, work: Any) -> Any:
         done = self.service.run(work)
@@ -175,8 +176,8 @@ def test_a_host_is_not_removed_under_a_maintenance_that_was_just_announced(
     watched.while_applying(lambda: watched.done(maintain("h1", MaintenanceMode.REBOOT, "ann")))
     done = watched.apply(WITHOUT_H1)
     assert isinstance(done, Refused)
-    assert "host 'h1' (Reboot " in done.says
-    assert "--force" in done.says
+    assert "host 'h1' (Reboot " in done.message
+    assert done.hint is Hint.FORCE
     assert "h1" in watched.node.store.registry.hosts
     assert len(watched.events()) == 2
 
@@ -203,7 +204,7 @@ def test_a_host_is_not_removed_under_a_machine_that_has_just_come(watched: Watch
     watched.while_applying(moves)
     done = watched.apply(FLEET.replace(", h3]", "]"), force=True)
     assert isinstance(done, Refused)
-    assert "to which these were moved: w1" in done.says
+    assert "to which these were moved: w1" in done.message
     assert "h3" in watched.node.store.registry.hosts
 
 
@@ -215,7 +216,7 @@ def test_nor_under_one_that_has_come_and_changes_groups(watched: Watched) -> Non
     text += "  - {name: new, kind: standalone, machines: [{name: w1, host: h2}]}\n"
     done = watched.apply(text, force=True)
     assert isinstance(done, Refused)
-    assert "to which these were moved: w1" in done.says
+    assert "to which these were moved: w1" in done.message
 
 
 def test_machines_that_come_to_a_host_that_is_not_well_are_warned_of(watched: Watched) -> None:

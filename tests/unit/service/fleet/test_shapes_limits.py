@@ -14,10 +14,10 @@ from forewarn.core.events import MAX_EVENT_MACHINES
 from forewarn.core.fleet import GroupKind, Machine
 from forewarn.core.time import Now
 from forewarn.service.fleet import read as fleetfile
+from forewarn.service.fleet.read import FleetError
 from forewarn.service.fleet.shapes import MAX_ADDRESSES, MAX_TAGS, schema
 from forewarn.support import suggest, yaml_events, yaml_positions
 from forewarn.support.yaml_events import MAX_TEXT
-from forewarn.support.yaml_positions import FleetError
 from forewarn.testing import Service
 from forewarn.testing.errors import RefusedByService
 

@@ -140,7 +140,7 @@ def test_a_machine_that_comes_while_the_driver_is_asked_is_not_forgotten() -> No
 
         done = service.run(meanwhile())
     assert isinstance(done, Refused)
-    assert "changed in this very moment" in done.says
+    assert "changed in this very moment" in done.message
 
 
 def test_of_two_plans_for_one_host_one_is_refused(service: Service) -> None:

@@ -118,7 +118,7 @@ def active(service: Service) -> list[Event]:
 
 def delete(service: Service, machine: str) -> None:
     done = service.run(service.node.removals.delete(machine, "test"))
-    assert not isinstance(done, Refused), done.says
+    assert not isinstance(done, Refused), done.message
     service.settle()
 
 
@@ -354,7 +354,7 @@ def test_a_notice_that_is_too_long_at_this_speed_is_refused() -> None:
     with Service(FLEET, rules=Durations(silence=None, speed=0.5)) as service:
         report = service.run(service.node.rollouts.start(wanted(notice=60 * DAY)))
         assert isinstance(report, Refused)
-        assert "speed of 0.5 a notice of 60 d takes 120 d; at most 90 d" in report.says
+        assert "speed of 0.5 a notice of 60 d takes 120 d; at most 90 d" in report.message
         start(service, notice=45 * DAY)
         assert len(active(service)) == 1
 

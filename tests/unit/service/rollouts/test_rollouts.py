@@ -108,7 +108,7 @@ def wanted(**fields: Any) -> RolloutRequest:
 
 def start(service: Service, **fields: Any) -> str:
     report = service.run(service.node.rollouts.start(wanted(**fields)))
-    assert not isinstance(report, Refused), report.says
+    assert not isinstance(report, Refused), report.message
     service.settle()
     return report.rollout.id
 
@@ -116,7 +116,7 @@ def start(service: Service, **fields: Any) -> str:
 def refused(service: Service, **fields: Any) -> str:
     report = service.run(service.node.rollouts.start(wanted(**fields)))
     assert isinstance(report, Refused)
-    return report.says
+    return report.message
 
 
 def state(service: Service, id: str) -> str:
@@ -590,4 +590,4 @@ def test_who_switched_what_is_on_record(service: Service) -> None:
     ]
     again = service.run(service.node.rollouts.resume(id, "test"))
     assert isinstance(again, Refused)
-    assert "start a new one" in again.says
+    assert "start a new one" in again.message

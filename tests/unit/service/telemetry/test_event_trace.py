@@ -42,7 +42,7 @@ def said(path: Path, *kinds: str) -> list[dict[str, Any]]:
 
 def submit(service: Service, *commands: tuple[str, c.Command]) -> None:
     outcome = service.run(service.node.writer.commit(CommitPlan(list(commands))))
-    assert not isinstance(outcome, Refused), outcome.says
+    assert not isinstance(outcome, Refused), outcome.message
     service.settle()
 
 

@@ -94,7 +94,7 @@ async def start_rollout(node: Node, **fields: Any) -> str:
     selection = Selection(groups=("web",))
     wanted = RolloutRequest(type=EventType.REBOOT, by="test", selection=selection, **fields)
     report = await node.rollouts.start(wanted)
-    assert not isinstance(report, Refused), report.says
+    assert not isinstance(report, Refused), report.message
     await node.ledger.idle()
     return report.rollout.id
 

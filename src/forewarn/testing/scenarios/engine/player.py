@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from forewarn.core import Refused
+from forewarn.core.refusal import Hint
 from forewarn.core.time import SECOND, Duration, Time
 from forewarn.support import guard
 from forewarn.support.text import in_words
@@ -22,6 +23,12 @@ from forewarn.testing.scenarios.result import Ended, Played, Result
 from forewarn.testing.session import Session
 
 LEAST_WITHIN: Duration = 2 * SECOND  # at any speed, since clients poll once a second
+
+# What a hint of the service means to whoever writes a scenario.
+HINTS = {
+    Hint.SHORT_NOTICE: "write short_notice: true to override",
+    Hint.EVACUATE: "or write evacuate: true",
+}
 
 
 class Player:
@@ -117,8 +124,9 @@ class Player:
         done = self._session.run(verbs.do(node, step, about, self._paced, faults))
         self._session.settle()
         if isinstance(done, Refused):
-            self._on_step(f"{text}: refused: {done.says}")
-            played = Played(line=step.line, step=text, at=at, refused=done.says)
+            refused = done.in_words(HINTS)
+            self._on_step(f"{text}: refused: {refused}")
+            played = Played(line=step.line, step=text, at=at, refused=refused)
         else:
             self._on_step(text)
             played = Played(line=step.line, step=text, at=at, notes=done.notes)

@@ -16,7 +16,7 @@ import msgspec
 from forewarn.core.time import Duration
 from forewarn.support.suggest import IN_WORDS, instead_of, nearest
 from forewarn.support.text import listing, parse_duration
-from forewarn.support.yaml_positions import FleetError, Where
+from forewarn.support.yaml_positions import Where, YamlError
 
 E = TypeVar("E", bound=msgspec.Struct)
 
@@ -28,10 +28,10 @@ _EXPECTED = re.compile(r"Expected `([^`]*)`, got `([^`]*)`")
 def mapping(raw: Any, at: Where, what: str) -> dict[str, Any]:
     """A mapping whose keys are text."""
     if not isinstance(raw, dict):
-        raise FleetError(f"{what} is a mapping", at)
+        raise YamlError(f"{what} is a mapping", at)
     for key in raw:
         if not isinstance(key, str):
-            raise FleetError(f"a key is text, which {key!r} is not; write it in quotes", at)
+            raise YamlError(f"a key is text, which {key!r} is not; write it in quotes", at)
     return raw
 
 
@@ -41,10 +41,10 @@ def entry(raw: Any, kind: type[E], at: Where, what: str, also: Collection[str] =
     fields = _fields(kind)
     for key in said:
         if key not in fields and key not in also:
-            raise FleetError(f"unknown key; {instead_of(key, list(fields))}", (*at, key))
+            raise YamlError(f"unknown key; {instead_of(key, list(fields))}", (*at, key))
     for name, field in fields.items():
         if field.required and name not in said:
-            raise FleetError(f"{what} needs '{name}'", at)
+            raise YamlError(f"{what} needs '{name}'", at)
     try:
         made = msgspec.convert(said, kind)
     except msgspec.ValidationError as error:
@@ -81,10 +81,10 @@ def _bound(value: float, bounds: Mapping[str, Any], at: Where) -> None:
         expected = f"at least {least}"
     else:
         expected = f"from {least} to {most}"
-    raise FleetError(f"{expected} is expected, not {value}", at)
+    raise YamlError(f"{expected} is expected, not {value}", at)
 
 
-def _wrong(complaint: str, raw: Any, kind: Any, at: Where) -> FleetError:
+def _wrong(complaint: str, raw: Any, kind: Any, at: Where) -> YamlError:
     """A library's complaint in our own words, and where."""
     found = _AT.search(complaint)
     steps = [
@@ -97,12 +97,12 @@ def _wrong(complaint: str, raw: Any, kind: Any, at: Where) -> FleetError:
     if inner is not None and isinstance(wrong, dict):
         try:
             entry(wrong, inner, (*at, *steps), f"'{steps[-1]}'")
-        except FleetError as error:
+        except YamlError as error:
             return error
     if choices := _choices(kind, steps):
         near = nearest(str(wrong), choices)
         meant = f"; did you mean '{near}'?" if near else ""
-        return FleetError(f"'{wrong}' is none of {listing(choices)}{meant}", (*at, *steps))
+        return YamlError(f"'{wrong}' is none of {listing(choices)}{meant}", (*at, *steps))
     says = complaint.split(" - at `")[0]
     if expected := _EXPECTED.search(complaint):
         wanted = [word.strip() for word in expected[1].split("|")]
@@ -110,7 +110,7 @@ def _wrong(complaint: str, raw: Any, kind: Any, at: Where) -> FleetError:
         says = f"{words} is expected, not {IN_WORDS.get(expected[2], expected[2])}"
         if "str" in wanted and expected[2] in ("int", "float", "bool"):
             says += "; write it in quotes"
-    return FleetError(says, (*at, *steps))
+    return YamlError(says, (*at, *steps))
 
 
 def _kind_at(kind: Any, steps: list[Any]) -> Any:
@@ -139,26 +139,26 @@ def _parts(type: Any) -> list[Any]:
 
 def duration(value: Any, at: Where) -> Duration:
     if isinstance(value, bool):
-        raise FleetError("a duration is expected, for example 30s", at)
+        raise YamlError("a duration is expected, for example 30s", at)
     try:
         if isinstance(value, float):
             value = f"{value:f}"
         return parse_duration(str(value))
     except ValueError as error:
-        raise FleetError(str(error), at) from error
+        raise YamlError(str(error), at) from error
 
 
 def known(name: str, names: Collection[str], at: Where, what: str) -> str:
     if name not in names:
         if not names:
-            raise FleetError(f"there is no {what} '{name}', nor any other", at)
-        raise FleetError(f"there is no {what} '{name}'; {instead_of(name, names)}", at)
+            raise YamlError(f"there is no {what} '{name}', nor any other", at)
+        raise YamlError(f"there is no {what} '{name}'; {instead_of(name, names)}", at)
     return name
 
 
 def named(name: str, pattern: re.Pattern[str], most: int, at: Where) -> str:
     if len(name) > most or not pattern.fullmatch(name):
-        raise FleetError(
+        raise YamlError(
             f"'{name[:most]}' is no name: up to {most} letters, digits, '.', '_' or '-', which"
             " begins with a letter or digit",
             at,

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from forewarn.service.fleet import read
-from forewarn.service.fleet.read import MAX_PLACEMENT_GROUP, Fleet, FleetError
+from forewarn.service.fleet.read import MAX_PLACEMENT_GROUP, Fleet
 from forewarn.support.text import listing
-from forewarn.support.yaml_positions import Where
+from forewarn.support.yaml_positions import Where, YamlError
 from forewarn.testing.scenarios.file.convert import mapping
 from forewarn.testing.scenarios.file.shapes import MAX_COUNT
 
@@ -25,22 +25,22 @@ def fleet(raw: Any, beside: Path | None) -> Fleet:
     counted = _counted(said)
     try:
         made = read.parse(msgspec.json.encode(counted).decode())
-    except FleetError as error:
-        raise FleetError(error.says, ("fleet", *error.path)) from error
+    except YamlError as error:
+        raise YamlError(error.message, ("fleet", *error.path)) from error
     except (TypeError, msgspec.EncodeError) as error:
-        raise FleetError(f"a fleet is made of text and numbers: {error}", ("fleet",)) from error
+        raise YamlError(f"a fleet is made of text and numbers: {error}", ("fleet",)) from error
     if not made.machines:
-        raise FleetError("the fleet has no machines", ("fleet", "groups"))
+        raise YamlError("the fleet has no machines", ("fleet", "groups"))
     return made
 
 
 def _from_file(name: str, beside: Path | None) -> Fleet:
     if beside is None:
-        raise FleetError("only a scenario that is a file can name another file", ("fleet",))
+        raise YamlError("only a scenario that is a file can name another file", ("fleet",))
     try:
         return read.load(beside / name)
-    except FleetError as error:
-        raise FleetError(str(error), ("fleet",)) from error
+    except YamlError as error:
+        raise YamlError(str(error), ("fleet",)) from error
 
 
 def _counted(said: dict[str, Any]) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def _counted(said: dict[str, Any]) -> dict[str, Any]:
 def _groups(group: dict[str, Any], machines: dict[str, Any], at: Where) -> list[dict[str, Any]]:
     count = machines.get("count")
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_COUNT:
-        raise FleetError(
+        raise YamlError(
             f"machines are listed, or their number is said: 3, or {{count: 3, spot: true}}, up to"
             f" {MAX_COUNT}",
             at,
@@ -71,11 +71,11 @@ def _groups(group: dict[str, Any], machines: dict[str, Any], at: Where) -> list[
     alike = {k: v for k, v in machines.items() if k != "count" and k not in _SPREAD}
     domains, hosts = machines.get("update_domains"), machines.get("hosts", [])
     if domains is not None and (not isinstance(domains, int) or domains is True or domains < 1):
-        raise FleetError("update_domains is how many there are, 1 or more", (*at, "update_domains"))
+        raise YamlError("update_domains is how many there are, 1 or more", (*at, "update_domains"))
     if not isinstance(hosts, list):
-        raise FleetError("hosts is a list of those they are spread over", (*at, "hosts"))
+        raise YamlError("hosts is a list of those they are spread over", (*at, "hosts"))
     if "name" in alike:
-        raise FleetError("machines that are counted are named by their group", (*at, "name"))
+        raise YamlError("machines that are counted are named by their group", (*at, "name"))
     name, kind = group.get("name"), group.get("kind")
     pattern = _NAMES.get(str(kind), "{}-{}")
     listed = []

@@ -11,9 +11,9 @@ from forewarn.core.fleet import MAX_NAME, NAME
 from forewarn.core.labels import parse as parse_selector
 from forewarn.service.faults.kinds import Kind
 from forewarn.service.faults.validate import wrong_in_itself
-from forewarn.service.fleet.read import Fleet, FleetError
+from forewarn.service.fleet.read import Fleet
 from forewarn.support.yaml_events import Events
-from forewarn.support.yaml_positions import Where, lines, locate, placed
+from forewarn.support.yaml_positions import Where, YamlError, lines, locate, placed
 from forewarn.testing.scenarios.file import fleets
 from forewarn.testing.scenarios.file import shapes as e
 from forewarn.testing.scenarios.file import timeline_shapes as d
@@ -51,13 +51,12 @@ def parse(text: str, file: str = "", beside: Path | None = None) -> Scenario:
     are that it names."""
     try:
         return _read(text, beside)
-    except FleetError as error:
-        found = placed(error, text).named(file)
-        raise ScenarioError(found.replace("; a fleet is one", "; a scenario is one")) from error
+    except YamlError as error:
+        raise ScenarioError(placed(error, text, YamlError).named(file)) from error
 
 
 def _read(text: str, beside: Path | None) -> Scenario:
-    events = Events(text, _EMPTY)
+    events = Events(text, "a scenario", _EMPTY)
     raw = events.value(events.next())
     events.finish()
     said = entry(raw, e.ScenarioEntry, (), "a scenario")
@@ -65,14 +64,14 @@ def _read(text: str, beside: Path | None) -> Scenario:
     made = fleets.fleet(said.fleet, beside)
     reading = _Reading(text, made)
     if len(said.timeline) + len(said.faults) > e.MAX_STEPS:
-        raise FleetError(f"a timeline has at most {e.MAX_STEPS} lines, faults included")
+        raise YamlError(f"a timeline has at most {e.MAX_STEPS} lines, faults included")
     steps = [reading.fault(raw, ("faults", i)) for i, raw in enumerate(said.faults)]
     steps += [reading.step(raw, ("timeline", i)) for i, raw in enumerate(said.timeline)]
     if not steps:
-        raise FleetError("nothing happens; a timeline has at least one line", ("timeline",))
+        raise YamlError("nothing happens; a timeline has at least one line", ("timeline",))
     reading.finish()
     if len(said.expect) > e.MAX_EXPECTATIONS:
-        raise FleetError(f"at most {e.MAX_EXPECTATIONS} things are expected", ("expect",))
+        raise YamlError(f"at most {e.MAX_EXPECTATIONS} things are expected", ("expect",))
     return Scenario(
         name=said.scenario,
         about=said.about.strip(),
@@ -123,14 +122,14 @@ class _Reading:
             way.append(last[0])
         if last is not None:
             by_way = "".join(f", by way of '{one}'" for one in way[1:])
-            raise FleetError(f"'{name}' waits for itself{by_way}", self._waits[name][1])
+            raise YamlError(f"'{name}' waits for itself{by_way}", self._waits[name][1])
 
     def speakers(self, said: str | list[str] | None) -> tuple[str, ...]:
         if said is None:
             return (self._first,)
         found = [said] if isinstance(said, str) else said
         if not found:
-            raise FleetError("name at least one machine", ("as",))
+            raise YamlError("name at least one machine", ("as",))
         for name in found:
             known(name, self.machines, ("as",), "machine")
         return tuple(dict.fromkeys(found))
@@ -145,7 +144,7 @@ class _Reading:
         said = mapping(raw, at, "a line of the timeline")
         verb = said.get("do")
         if verb is None:
-            raise FleetError(f"it does not say what happens; do: {_some(d.VERBS)}", at)
+            raise YamlError(f"it does not say what happens; do: {_some(d.VERBS)}", at)
         known(str(verb), d.VERBS, (*at, "do"), "thing to do called")
         kind = d.VERBS[str(verb)]
         words = entry(said, kind, at, f"'{verb}'", also=("do",))
@@ -163,7 +162,7 @@ class _Reading:
         if repeat is not None:
             every, times = duration(repeat.every, (*at, "repeat", "every")), repeat.times
             if every <= 0:
-                raise FleetError("some time passes in between", (*at, "repeat", "every"))
+                raise YamlError("some time passes in between", (*at, "repeat", "every"))
         return Step(
             line=self.line(at),
             when=when,
@@ -178,23 +177,23 @@ class _Reading:
         at = (*at, "name")
         named(name, _NAME, MAX_NAME, at)
         if name in self.raised or name in self._faults:
-            raise FleetError(f"the name '{name}' is given twice", at)
+            raise YamlError(f"the name '{name}' is given twice", at)
         if verb == "fault":
             self._faults[name] = at
         elif verb in RAISING:
             self.raised[name] = at
         else:
-            raise FleetError(f"'{verb}' raises no event that could have a name", at)
+            raise YamlError(f"'{verb}' raises no event that could have a name", at)
 
     def _when(self, words: d.StepEntry, at: Where) -> When:
         said = [k for k in ("at", "after", "when_approved") if getattr(words, k) is not None]
         if len(said) != 1:
-            raise FleetError(
+            raise YamlError(
                 "say when, in one way: at: 10s, after: <name> started, or when-approved: <name>", at
             )
         if words.at is not None:
             if words.delay is not None:
-                raise FleetError("a delay is counted from something; at is a time", (*at, "delay"))
+                raise YamlError("a delay is counted from something; at is a time", (*at, "delay"))
             return When(at=duration(words.at, (*at, "at")))
         delay = 0 if words.delay is None else duration(words.delay, (*at, "delay"))
         if words.when_approved is not None:
@@ -206,14 +205,14 @@ class _Reading:
         moments = [moment.value for moment in Moment]
         found = _AFTER.fullmatch(said)
         if found is None:
-            raise FleetError(f"'{said}' is not '<name> <what>', where what is {_some(moments)}", at)
+            raise YamlError(f"'{said}' is not '<name> <what>', where what is {_some(moments)}", at)
         name, moment, by = found[1], found[2], found[3] or ""
         known(moment, moments, at, "moment called")
         self._mentioned.append((name, at))
         if by:
             known(by, self.machines, at, "machine")
             if Moment(moment) not in (Moment.SEEN, Moment.PREPARED, Moment.APPROVED):
-                raise FleetError(f"nobody is '{moment}' by a machine; leave 'by {by}' out", at)
+                raise YamlError(f"nobody is '{moment}' by a machine; leave 'by {by}' out", at)
         return When(name=name, moment=Moment(moment), by=by, delay=delay)
 
     def _check(self, words: Any, verb: str, at: Where) -> None:
@@ -239,25 +238,25 @@ class _Reading:
         if wanted := _EITHER.get(verb):
             said_of = [name for name in wanted if getattr(words, name, None) not in ("", [], None)]
             if len(said_of) != 1:
-                raise FleetError(f"'{verb}' needs one of {' and '.join(wanted)}", at)
+                raise YamlError(f"'{verb}' needs one of {' and '.join(wanted)}", at)
         if kind := getattr(words, "kind", ""):
             known(kind, [one.value for one in Kind], (*at, "kind"), "kind of fault called")
         for field in ("notice", "bake", "lost", "lasts", "held"):
             if (said := getattr(words, field, None)) is not None:
                 duration(said, (*at, field))
         if isinstance(words, d.FaultEntry) and (refused := wrong_in_itself(d.fault(words))):
-            raise FleetError(refused.says, at)
+            raise YamlError(refused.message, at)
         if isinstance(words, d.Rollout):
             self._check_rollout(words, at)
 
     def _check_rollout(self, words: d.Rollout, at: Where) -> None:
         if not (words.groups or words.labels or words.hosts):
-            raise FleetError("'rollout' needs groups, labels or hosts", at)
+            raise YamlError("'rollout' needs groups, labels or hosts", at)
         for index, label in enumerate(words.labels):
             try:
                 parse_selector(label)
             except ValueError as error:
-                raise FleetError(str(error), (*at, "labels", index)) from error
+                raise YamlError(str(error), (*at, "labels", index)) from error
         for index, host in enumerate(words.hosts):
             if not any(fnmatchcase(name, host) for name in self._hosts):
                 known(host, self._hosts, (*at, "hosts", index), "host")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from forewarn.support.yaml_positions import FleetError, Where
+from forewarn.support.yaml_positions import Where, YamlError
 from forewarn.testing.scenarios.file import shapes as e
 from forewarn.testing.scenarios.file.convert import duration, entry, known, mapping
 from forewarn.testing.scenarios.model import (
@@ -33,12 +33,12 @@ def expectation(
 ) -> Expectation:
     if isinstance(raw, str):
         if raw != e.NO_COMPLAINTS:
-            raise FleetError(f"'{raw}' is no expectation; write {_FORMS}", at)
+            raise YamlError(f"'{raw}' is no expectation; write {_FORMS}", at)
         return ComplaintsExpectation(line=line(at))
     said = mapping(raw, at, "an expectation")
     forms = [key for key in ("event", "command", "complaints") if key in said]
     if len(forms) != 1:
-        raise FleetError(f"an expectation is one of {_FORMS}", at)
+        raise YamlError(f"an expectation is one of {_FORMS}", at)
     if forms == ["complaints"]:
         found = entry(said, e.ComplaintsExpected, at, "an expectation")
         for index, rule in enumerate(found.complaints):
@@ -59,7 +59,7 @@ def expectation(
         expected.append(Expected(moment=Moment.APPROVED, never=True))
     if not expected and words.in_time is None:
         moments = ", ".join(moment.value for moment in Moment)
-        raise FleetError(f"it does not say what is expected of the event: {moments}, in-time", at)
+        raise YamlError(f"it does not say what is expected of the event: {moments}, in-time", at)
     return EventExpectation(
         line=line(at),
         event=words.event,
@@ -71,7 +71,7 @@ def expectation(
 
 def _command(words: e.CommandEntry, at: Where, line: Callable[[Where], int]) -> CommandExpectation:
     if words.exit is None and words.running is None and words.crashed is None:
-        raise FleetError("of a command exit, running or crashed is expected", (*at, "command"))
+        raise YamlError("of a command exit, running or crashed is expected", (*at, "command"))
     return CommandExpectation(
         line=line(at), exit=words.exit, running=words.running, crashed=words.crashed
     )
@@ -84,9 +84,9 @@ def _expected(moment: Moment, said: Any, at: Where, machines: Collection[str]) -
     if said.by is not None:
         by = (said.by,) if isinstance(said.by, str) else tuple(said.by)
         if not by:
-            raise FleetError("name at least one machine, or leave 'by' out", (*at, "by"))
+            raise YamlError("name at least one machine, or leave 'by' out", (*at, "by"))
         if moment not in (Moment.SEEN, Moment.PREPARED, Moment.APPROVED):
-            raise FleetError(f"'{moment.value}' is nobody's doing; leave 'by' out", (*at, "by"))
+            raise YamlError(f"'{moment.value}' is nobody's doing; leave 'by' out", (*at, "by"))
         for name in by:
             if name not in (ANY, EACH, OWN) or len(by) > 1:
                 known(name, machines, (*at, "by"), "machine")
