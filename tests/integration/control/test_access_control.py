@@ -280,7 +280,9 @@ def test_whoever_keeps_trying_has_to_wait_and_is_told_of(
         waits = guesser.get("/v1/status")
     assert waits.status == 429
     assert 0 < int(waits.headers["retry-after"]) <= token_attempts.FAILED_WINDOW + 1
-    told = [entry for entry in logs if "was refused" in entry["event"] and "attempts" in entry]
+    told = [
+        entry for entry in logs if "authentication failed" in entry["event"] and "attempts" in entry
+    ]
     assert [entry["attempts"] for entry in told] == [1, token_attempts.MAX_FAILED]
     assert all("xxx" not in str(entry) for entry in logs)
     # Whoever has a right one is let in: a neighbour's guesses are not held against it.

@@ -81,11 +81,11 @@ def test_explain_says_what_it_waits_for_since_when_until_when_and_who_could_move
     assert "- event: web: domain 0 (web_0, web_2): its Reboot is announced" in said
     assert "- notice: its notice has not passed and nobody has approved it" in said
     assert "since 2027-01-15 08:00:00Z, until 2027-01-15 08:15:00Z at most" in said
-    assert "can be moved by any machine of group 'web', or an operator, by approving it" in said
+    assert "unblocked by any machine of group 'web', or an operator, by approving it" in said
     assert typed(service, "pause", id, "--reason", "it is late").exit_code == 0
     said = typed(service, "explain", id).stdout
     assert "- paused: paused by operator because it is late" in said
-    assert "can be moved by an operator, by resuming or aborting the rollout" in said
+    assert "unblocked by an operator, by resuming or aborting the rollout" in said
     assert f"to resume it, run: forewarn rollout resume {id[:8]}" in said
 
 

@@ -197,7 +197,7 @@ def waiting(holds: list[s.Hold]) -> None:
         say(f"  since {moment(hold.since)}{until}")
         if hold.waits_for:
             say(f"  waits for {', '.join(hold.waits_for)}")
-        say(f"  can be moved by {hold.unblocked_by}")
+        say(f"  unblocked by {hold.unblocked_by}")
 
 
 def told(outcome: s.Outcome, json: bool, client: ControlClient) -> None:

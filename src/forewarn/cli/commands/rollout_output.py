@@ -121,7 +121,7 @@ def when_and_who(wait: Any, indent: str) -> None:
         return
     say(f"{indent}since {moment(wait.since)}{_until(wait.until)}")
     if wait.unblocked_by:
-        say(f"{indent}can be moved by {wait.unblocked_by}")
+        say(f"{indent}unblocked by {wait.unblocked_by}")
 
 
 def _until(until: datetime | None, unset: str = ", no time is set") -> str:

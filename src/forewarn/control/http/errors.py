@@ -1,6 +1,6 @@
-"""What handlers share: from what the platform says to answers, and from what callers say to values.
+"""What handlers share: exceptions and their problems (RFC 9457), and reading values of requests.
 
-Problems are RFC 9457; their kinds are in `problems.py`.
+The kinds of problems are in `problems.py`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from forewarn.support.logs import logger
 from forewarn.support.text import listing, parse_duration
 
 MAX_BODY = 1024 * 1024  # bytes, unless a call sets another limit; a body is read on the event loop
-SHOWN_VALUE = 40  # characters of a value that cannot be read
+SHOWN_VALUE = 40  # characters of an invalid value that a problem repeats
 
-_LEFT = "client disconnected prematurely"  # what the library says of one that did
+_DISCONNECTED = "client disconnected prematurely"  # Litestar's own words
 
 _ID = re.compile(r"[0-9A-Fa-f-]{1,36}", re.ASCII)
 
@@ -39,13 +39,15 @@ log = logger("forewarn.control")
 
 
 class RefusedError(Exception):
+    """A refusal by the platform."""
+
     def __init__(self, refused: Refused) -> None:
         super().__init__(str(refused))
         self.refused = refused
 
 
 class ProblemError(Exception):
-    """A refusal of the API itself, of a kind that the platform does not know."""
+    """A refusal by the API itself, of a kind that the platform does not know."""
 
     def __init__(self, kind: str, says: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(says)
@@ -53,31 +55,32 @@ class ProblemError(Exception):
         self.headers = dict(headers or {})
 
 
-def outcome(done: Outcome | Refused) -> s.Outcome:
-    return core.outcome(allowed(done))
+def outcome(result: Outcome | Refused) -> s.Outcome:
+    return core.outcome(allowed(result))
 
 
-def allowed(done: Any) -> Any:
-    if isinstance(done, Refused):
-        raise RefusedError(done)
-    return done
+def allowed(result: Any) -> Any:
+    """Return the result of a verb, or raise if the platform refused it."""
+    if isinstance(result, Refused):
+        raise RefusedError(result)
+    return result
 
 
-def named(enum: Any, what: str, said: str) -> Any:
-    """An enum member by its name in any letter case."""
+def named(enum: Any, what: str, text: str) -> Any:
+    """Return the member of an enumeration with this value, in any letter case."""
     for member in enum:
-        if member.value.lower() == said.lower():
+        if member.value.lower() == text.lower():
             return member
     raise RefusedError(
-        invalid(f"'{said}' is no {what}; there are {listing([m.value for m in enum])}")
+        invalid(f"'{text}' is no {what}; there are {listing([m.value for m in enum])}")
     )
 
 
-def id_of(key: str, said: str) -> str:
-    """An id, as it is written in the state."""
-    if _ID.fullmatch(said) is None:
-        raise RefusedError(invalid(f"{key}: '{said[:SHOWN_VALUE]}' is no id"))
-    return said.upper()
+def id_of(key: str, text: str) -> str:
+    """Return an id as it is stored, in upper case."""
+    if _ID.fullmatch(text) is None:
+        raise RefusedError(invalid(f"{key}: '{text[:SHOWN_VALUE]}' is no id"))
+    return text.upper()
 
 
 def instant(time: Any) -> Time:
@@ -87,20 +90,20 @@ def instant(time: Any) -> Time:
         raise RefusedError(invalid(str(error))) from error
 
 
-def when(key: str, said: str | None, now: Time) -> Time | None:
-    """An instant, or how long ago."""
-    if said is None:
+def when(key: str, text: str | None, now: Time) -> Time | None:
+    """Read a time, or how long ago."""
+    if text is None:
         return None
     try:
-        return instant(datetime.fromisoformat(said))
+        return instant(datetime.fromisoformat(text))
     except ValueError:
         pass
     try:
-        return now - parse_duration(said)  # which is never longer than any time there is
+        return now - parse_duration(text)  # which is never longer than any time there is
     except ValueError as error:
         raise RefusedError(
             invalid(
-                f"{key}: '{said[:SHOWN_VALUE]}' is neither a time nor how long ago;"
+                f"{key}: '{text[:SHOWN_VALUE]}' is neither a time nor how long ago;"
                 " write for example 2027-01-15T08:00:00Z or 2h"
             )
         ) from error
@@ -113,15 +116,15 @@ def length(what: str, seconds: float) -> Duration:
 
 
 def selector(text: str | None) -> Selector | None:
-    """Labels to select by, as a query says them."""
+    """Read a label selector of a query."""
     try:
         return None if text is None else parse(text)
     except SelectorError as error:
         raise RefusedError(invalid(str(error))) from error
 
 
-async def aside(build: Callable[[], object]) -> Response[bytes]:
-    """An answer that may be large, made and encoded in a thread, of values that cannot change:
+async def in_thread(build: Callable[[], object]) -> Response[bytes]:
+    """Build and encode a response that may be large in a thread, from immutable values, so that
     guests are answered meanwhile."""
     encoded = await asyncio.to_thread(lambda: msgspec.json.encode(build()))
     return Response(encoded, media_type="application/json")
@@ -147,12 +150,12 @@ def http_problem(_request: object, error: HTTPException) -> Response[s.Problem]:
     detail = error.detail
     mistakes: list[s.Mistake] = []
     if isinstance(error.extra, list):
-        mistakes = [_mistake(one) for one in error.extra]
+        mistakes = [_mistake(extra) for extra in error.extra]
         detail = f"{detail}: {'; '.join(f'{f.pointer} {f.detail}'.strip() for f in mistakes)}"
     status = error.status_code
     if status == 413 and "bytes" not in detail:
         detail = f"the body is too large; this call takes at most {MAX_BODY:,} bytes"
-    if isinstance(error, InternalServerException) and detail == _LEFT:
+    if isinstance(error, InternalServerException) and detail == _DISCONNECTED:
         says = "the connection ended before all of the body had been received"
         return answer(BY_NAME["invalid"], says)  # for the log: nobody is there to read it
     if status >= 500:
@@ -161,15 +164,15 @@ def http_problem(_request: object, error: HTTPException) -> Response[s.Problem]:
     return answer(kind, detail, mistakes, status=status, headers=error.headers)
 
 
-def _mistake(said: Mapping[str, Any]) -> s.Mistake:
-    message, key = str(said.get("message", "")), str(said.get("key", ""))
-    if said.get("source") == "body":
+def _mistake(extra: Mapping[str, Any]) -> s.Mistake:
+    message, key = str(extra.get("message", "")), str(extra.get("key", ""))
+    if extra.get("source") == "body":
         key = problems.pointer(f".{key.removeprefix('data.').removeprefix('data')}")
     return s.Mistake(pointer=key, detail=message)
 
 
 def surprise(request: Request[Any, Any, Any], error: Exception) -> Response[s.Problem]:
-    """A fault of ours: all of it is for the log, and whoever asked is told only that."""
+    """Answer an unexpected exception: the details go to the log, not to the caller."""
     if isinstance(error, RecursionError) and _while_decoding(error):
         return answer(BY_NAME["invalid"], "the body is nested too deeply")
     log.error(
@@ -183,12 +186,12 @@ def surprise(request: Request[Any, Any, Any], error: Exception) -> Response[s.Pr
 
 
 def _while_decoding(error: Exception) -> bool:
-    """Was it raised by what reads a body, not by what does something with it?"""
-    place = error.__traceback__
-    while place is not None and place.tb_next is not None:
-        place = place.tb_next
-    where = place.tb_frame.f_globals.get("__name__", "") if place is not None else ""
-    return str(where).startswith("litestar.serialization")
+    """Whether the error was raised while reading a body, not while doing something with it."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    module = traceback.tb_frame.f_globals.get("__name__", "") if traceback is not None else ""
+    return str(module).startswith("litestar.serialization")
 
 
 def answer(
@@ -200,14 +203,14 @@ def answer(
     headers: Mapping[str, str] | None = None,
     suggestion: str = "",
 ) -> Response[s.Problem]:
-    made = problems.described(kind, detail, errors, status, suggestion=suggestion)
-    return Response(made, status_code=made.status, media_type=MEDIA_TYPE, headers=headers)
+    problem = problems.described(kind, detail, errors, status, suggestion=suggestion)
+    return Response(problem, status_code=problem.status, media_type=MEDIA_TYPE, headers=headers)
 
 
 def problem(
     status: int, detail: str, headers: Mapping[str, str] | None = None, *, suggestion: str = ""
 ) -> Response[s.Problem]:
-    """Answer with a problem of which only the status is known."""
+    """Answer with the kind of problem that this status stands for."""
     kind = BY_STATUS.get(status, BY_NAME["failed" if status >= 500 else "invalid"])
     return answer(kind, detail, status=status, headers=headers, suggestion=suggestion)
 

@@ -1,9 +1,9 @@
-"""Idempotency keys: the same request again, under the name that its caller has for it, does nothing
-more and is answered the same.
+"""Idempotency keys: a request that is repeated under the same key does nothing more and gets the
+same response.
 
-The key is part of the commit, and the answer is kept beside it before it is sent. If the service
-died in between, the answer is made from what the commit brought about. A refusal is not kept:
-nothing has happened, and it may be tried again.
+The key is part of the commit, and the response is stored beside it before it is sent. If the
+service died in between, the response is built again from what the commit changed (`replay.py`). A
+refusal is not stored: nothing has happened, and the request may be tried again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logger("forewarn.control")
 
 
 class Replayed(Exception):
-    """It has been done already, and this was the answer."""
+    """Raised for a request that has been carried out already, with its response."""
 
     def __init__(self, status: int, answer: bytes, path: str) -> None:
         super().__init__("answered already")
@@ -50,27 +50,27 @@ def replayed(_request: object, error: Replayed) -> Response[bytes]:
 
 
 class IdempotencyKeys:
-    """Those of requests that are under way; all others are in the store."""
+    """The keys of requests that are under way; all others are in the store."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._under_way: dict[tuple[str, str], str] = {}  # what was asked
 
     async def take(self, request: Request[Any, Any, Any]) -> Key | None:
-        """The key of a request that is to be carried out; raises for one that is not."""
-        said = request.headers.getall(HEADER, [])
-        if not said:
+        """Return the key of a request that is to be carried out; raise for any other."""
+        values = request.headers.getall(HEADER, [])
+        if not values:
             return None
         operation = operation_of(request.route_handler)
         if not operation.keyed:
             raise ProblemError("invalid", f"this call takes no {HEADER}: {operation.keyless}")
-        if len(said) > 1 or re.match(PATTERN, said[0]) is None:
+        if len(values) > 1 or re.match(PATTERN, values[0]) is None:
             raise ProblemError(
                 "invalid",
                 f"one {HEADER} has 1 to {MAX_KEY} visible ASCII characters, for example a UUID",
             )
         caller = request.scope["state"]["caller"]
-        key = Key(caller.token or LOCAL, said[0], await _asked(request))
+        key = Key(caller.token or LOCAL, values[0], await _digest(request))
         other = self._under_way.get((key.owner, key.name))
         if other == key.asked:
             raise ProblemError(
@@ -82,10 +82,10 @@ class IdempotencyKeys:
             raise _reused(key)
         self._under_way[key.owner, key.name] = key.asked
         request.scope["state"]["key"] = key
-        await self._unless_done(key, request, operation)
+        await self._raise_if_done(key, request, operation)
         return key
 
-    async def _unless_done(
+    async def _raise_if_done(
         self, key: Key, request: Request[Any, Any, Any], operation: Operation
     ) -> None:
         kept = await self._context.store.keyed(key.owner, key.name)
@@ -99,18 +99,18 @@ class IdempotencyKeys:
         else:
             status = operation.status
             try:
-                made = await replay.answer(self._context, operation, kept, named)
+                response = await replay.answer(self._context, operation, kept, named)
             except StoreFailed as error:
                 raise ProblemError(
                     "unavailable",
                     f"it was done, and what came of it cannot be read now ({error}); ask again",
                 ) from error
-            answer = msgspec.json.encode(made)
+            answer = msgspec.json.encode(response)
             await self._answered(key, status, answer)
         call = self._context.call(request.scope["state"]["caller"], {})
-        said = msgspec.json.decode(answer)
+        body = msgspec.json.decode(answer)
         await authorization.answered(
-            call, operation.creates, said, path, str(next(iter(named.values()), ""))
+            call, operation.creates, body, path, str(next(iter(named.values()), ""))
         )
         self.release(request.scope)
         raise Replayed(status, answer, path)
@@ -119,12 +119,12 @@ class IdempotencyKeys:
         return scope["state"].get("key") is not None
 
     async def keep(self, scope: Any, status: int, answer: bytes) -> None:
-        """The answer, before it is sent. If it cannot be kept, it can still be made again."""
+        """Store the response before it is sent. If that fails, it can still be built again."""
         key: Key = scope["state"]["key"]
         store = self._context.store
         try:
             if await store.keyed(key.owner, key.name) is None:
-                # There was nothing to do; that it was asked is to be known all the same.
+                # Nothing was committed; the key is stored all the same.
                 writer = self._context.platform.writer.for_request(RequestContext(key))
                 await writer.commit(CommitPlan())
         except StoreFailed as error:
@@ -145,7 +145,7 @@ class IdempotencyKeys:
 
 
 def _not_kept(key: Key, error: StoreFailed) -> None:
-    """What was done was done; the answer is given all the same."""
+    """Log it; the request was carried out, and its response is sent all the same."""
     log.warning("an answer could not be kept", key=key.name, why=str(error))
 
 
@@ -156,10 +156,10 @@ def _reused(key: Key) -> ProblemError:
     )
 
 
-async def _asked(request: Request[Any, Any, Any]) -> str:
-    """A digest of all that says what is wanted."""
-    made = hashlib.sha256()
+async def _digest(request: Request[Any, Any, Any]) -> str:
+    """Return a digest of what the request asks for."""
+    digest = hashlib.sha256()
     query = request.scope.get("query_string", b"")
     for part in (request.method.encode(), request.url.path.encode(), query, await request.body()):
-        made.update(len(part).to_bytes(8, "big") + part)
-    return made.hexdigest()
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.hexdigest()

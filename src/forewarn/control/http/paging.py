@@ -1,6 +1,5 @@
-"""Lists in pages: where a page ends is said by what it ends with, never by a count, so that things
-may come and go in between. What a caller is given for the next page is a `Link`; what is in its
-`after` is no promise.
+"""Lists in pages: the next page is named by the last item of this one, never by a count, so that
+items may come and go in between. Callers follow the `Link`; the form of `after` is no promise.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from litestar.params import QueryParameter
 from forewarn.control.http.errors import RefusedError
 from forewarn.core.refusal import invalid
 
-MAX_PAGE = 1_000_000  # things in one answer, and how many are unless somebody says
+MAX_PAGE = 1_000_000  # items in one response, and the default
 BETWEEN = "~"  # which is in no name
 TIMED = r"^[01]~-?[0-9]{1,18}~[0-9A-F-]{1,36}$"
 
@@ -41,49 +40,49 @@ _TIMED = re.compile(r"([01])~(-?[0-9]{1,18})~([0-9A-F-]{1,36})", re.ASCII)
 
 
 def natural(name: str) -> tuple[Any, ...]:
-    """The order in which people count: web_2 before web_10."""
+    """Return a sort key in natural order: web_2 before web_10."""
     parts = _NUMBERS.split(name)
     return tuple(int(p) if n % 2 else p for n, p in enumerate(parts)), name
 
 
-def named_mark(said: str | None) -> tuple[str, str] | None:
-    """Where the page before ended, in a list that goes by one name, or by two. There need be
-    nothing of that name any more."""
-    if said is None:
+def named_mark(after: str | None) -> tuple[str, str] | None:
+    """Read where the page before ended, in a list ordered by one name, or by two. Nothing of that
+    name need exist any more."""
+    if after is None:
         return None
-    first, _, second = said.partition(BETWEEN)
+    first, _, second = after.partition(BETWEEN)
     return first, second
 
 
-def timed_mark(said: str | None) -> tuple[bool, int, str] | None:
-    """The same in a list that goes by: is it over, when was it made, its id."""
-    if said is None:
+def timed_mark(after: str | None) -> tuple[bool, int, str] | None:
+    """Read the same in a list ordered by: is it over, when was it created, its id."""
+    if after is None:
         return None
-    found = _TIMED.fullmatch(said)
-    if found is None:
+    match = _TIMED.fullmatch(after)
+    if match is None:
         wrong = "after: this is not what the Link of a page said; leave it out for the first page"
         raise RefusedError(invalid(wrong))
-    return found[1] == "1", int(found[2]), found[3]
+    return match[1] == "1", int(match[2]), match[3]
 
 
 def cursor(mark: Mark) -> str:
     return BETWEEN.join(str(int(p)) if isinstance(p, bool) else str(p) for p in mark)
 
 
-def cut(found: Iterable[T], limit: int) -> tuple[list[T], bool]:
-    """A page, and whether there is more."""
+def cut(items: Iterable[T], limit: int) -> tuple[list[T], bool]:
+    """Return a page, and whether there is more."""
     page: list[T] = []
-    for one in found:
+    for item in items:
         if len(page) == limit:
             return page, True
-        page.append(one)
+        page.append(item)
     return page, False
 
 
 def linked(
-    heads: MutableMapping[str, str], path: str, query: bytes, ends: Mark, key: str = "after"
+    headers: MutableMapping[str, str], path: str, query: bytes, ends: Mark, key: str = "after"
 ) -> None:
-    """The way to the next page, as a header of this one."""
-    said = [(k, v) for k, v in parse_qsl(query.decode("latin-1"), True) if k != key]
-    target = urlencode([*said, (key, cursor(ends))])
-    heads["Link"] = f'<{path}?{target}>; rel="next"'
+    """Add the Link to the next page to the headers of this one."""
+    query_items = [(k, v) for k, v in parse_qsl(query.decode("latin-1"), True) if k != key]
+    target = urlencode([*query_items, (key, cursor(ends))])
+    headers["Link"] = f'<{path}?{target}>; rel="next"'

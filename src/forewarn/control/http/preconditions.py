@@ -1,7 +1,7 @@
-"""Conditional requests: what a thing's state is called (its ETag), and whether it is still the one
-that a caller has seen (If-Match).
+"""Conditional requests: the ETag of a resource, and whether it still is the one that the caller has
+seen (If-Match).
 
-A tag covers what operators decide upon, not how often a machine has asked. It is compared inside
+A tag covers what operators decide upon, not how often a machine has polled. It is compared inside
 the transaction, with the state that is changed, and never only before.
 """
 
@@ -56,7 +56,7 @@ def event_tag(event: Event) -> str:
 
 
 def rollout_tag(rollout: Rollout, events: Iterable[Event]) -> str:
-    """With how far it has come: where its events stand."""
+    """Return the tag of a rollout, which covers the status of its events."""
     return _digest(rollout, sorted((event.id, event.status.value) for event in events))
 
 
@@ -68,34 +68,40 @@ def _digest(*parts: object) -> str:
     return bytes_tag(b"\0".join(map(msgspec.json.encode, parts)))
 
 
-def matching(said: str, tag: str, *, weakly: bool = False) -> bool:
-    if said.strip() == ANY:
+def matching(header: str, tag: str, *, weakly: bool = False) -> bool:
+    if header.strip() == ANY:
         return True
-    tags = _TAG.findall(said)
-    return tag in ([one.removeprefix("W/") for one in tags] if weakly else tags)
+    tags = _TAG.findall(header)
+    return tag in ([known.removeprefix("W/") for known in tags] if weakly else tags)
 
 
 class Expectation:
-    """What a caller has seen, or has not, asked of the states that its request is committed to."""
+    """If-Match and If-None-Match of a request, checked against the states it is committed to."""
 
-    def __init__(self, said: str, unlike: str, what: str, current: Current, store: Store) -> None:
-        self._said, self._unlike = said, unlike  # If-Match, If-None-Match
+    def __init__(
+        self, if_match: str, if_none_match: str, what: str, current: Current, store: Store
+    ) -> None:
+        self._if_match, self._if_none_match = if_match, if_none_match
         self._what, self._current, self._store = what, current, store
         self.checked = False
 
     def __call__(self, states: States) -> Refused | None:
         self.checked = True
         tag = self._current(states)
-        if self._unlike and tag is not None and matching(self._unlike, tag, weakly=True):
-            says = "is there already" if self._unlike == ANY else f"is {tag} now"
+        if (
+            self._if_none_match
+            and tag is not None
+            and matching(self._if_none_match, tag, weakly=True)
+        ):
+            says = "is there already" if self._if_none_match == ANY else f"is {tag} now"
+            shown = self._if_none_match[:SHOWN_TAG]
             return stale(
-                f"{self._what} {says}; If-None-Match says {self._unlike[:SHOWN_TAG]}: look at it"
-                " and decide anew"
+                f"{self._what} {says}; If-None-Match says {shown}: look at it and decide anew"
             )
-        if not self._said or (tag is not None and matching(self._said, tag)):
+        if not self._if_match or (tag is not None and matching(self._if_match, tag)):
             return None
         return stale(
-            f"{self._what} has changed since: If-Match says {self._said[:SHOWN_TAG]}, and it is"
+            f"{self._what} has changed since: If-Match says {self._if_match[:SHOWN_TAG]}, and it is"
             f" {tag or 'not as it was'} now; look at it again and decide anew"
         )
 
@@ -104,23 +110,24 @@ class Expectation:
 
 
 async def expected(context: Context, request: Request[Any, Any, Any]) -> Expectation | None:
-    """What If-Match says of the thing that the path names, and If-None-Match where it is put. Of
-    one that is not there, the call itself will tell; what is no tag is no state's name, either."""
-    said = ", ".join(request.headers.getall("if-match", []))
-    unlike = request.headers.getall("if-none-match", []) if request.method == "PUT" else []
-    if not said and not unlike:
+    """Return the preconditions of a request about the resource that its path names, if it has any.
+    A resource that does not exist is refused by the handler; what is no tag matches nothing."""
+    if_match = ", ".join(request.headers.getall("if-match", []))
+    values = request.headers.getall("if-none-match", []) if request.method == "PUT" else []
+    if_none_match = ", ".join(values).strip()
+    if not if_match and not values:
         return None
     if not operation_of(request.route_handler).conditional:
         raise ProblemError("invalid", "this call takes no If-Match: it changes no one thing")
     kind = request.scope["path_template"].split("/")[2]
     name = next(iter(request.path_params.values()), "")
-    found = await _CURRENT[kind](context, name)
-    if found is None:
+    resource = await _CURRENT[kind](context, name)
+    if resource is None:
         return None
-    what, current = found
-    made = Expectation(said, ", ".join(unlike).strip(), what, current, context.store)
-    request.scope["state"]["expects"] = made
-    return made
+    what, current = resource
+    expectation = Expectation(if_match, if_none_match, what, current, context.store)
+    request.scope["state"]["expects"] = expectation
+    return expectation
 
 
 async def _machine(context: Context, name: str) -> tuple[str, Current] | None:
@@ -129,9 +136,9 @@ async def _machine(context: Context, name: str) -> tuple[str, Current] | None:
         return None
 
     def current(states: States) -> str | None:
-        there = states[group]
-        machine = there.machine(name)
-        return None if machine is None else machine_tag(there, machine)
+        current_group = states[group]
+        machine = current_group.machine(name)
+        return None if machine is None else machine_tag(current_group, machine)
 
     return f"machine '{name}'", current
 
@@ -205,14 +212,14 @@ def _active(context: Context, states: States, rollout: Rollout) -> list[Event]:
 
 
 async def shown_rollout(context: Context, rollout: Rollout) -> str:
-    """The tag of a rollout as it is now."""
+    """Return the tag of a rollout as it is now."""
     over = await over_of(context.store, rollout)
     states = States({}, dict(context.store.groups), registry=context.store.registry)
     return rollout_tag(rollout, [*over, *_active(context, states, rollout)])
 
 
 async def _fleet(context: Context, _name: str) -> tuple[str, Current] | None:
-    """Too large to be told again in a transaction: there, it only has to be the one it was."""
+    """The fleet is too large to be encoded in a transaction: there, it only has to be unchanged."""
     groups, hosts = dict(context.store.groups), dict(context.store.registry.hosts)
     tag = await asyncio.to_thread(fleet_tag, groups, hosts)
 
@@ -228,7 +235,7 @@ def fleet_tag(groups: Mapping[str, Group], hosts: Mapping[str, Host]) -> str:
 
 
 def _same_groups(before: Mapping[str, Group], states: States) -> bool:
-    """A group that nothing has happened to is the very same value, so this takes no time."""
+    """Whether the inventory is the same. Unchanged groups are the identical value: it is fast."""
     committed = states.maps[-1]
     names = {name for name, group in committed.items() if before.get(name) is not group}
     nothing = Group(name="")

@@ -28,38 +28,38 @@ async def answer(
     name = str(next(iter(named.values()), ""))
     match operation.creates:
         case Creates.OUTCOME:
-            event = _asked_about(await platform.events(commit.about), operation, name)
-            return core.outcome(Outcome(_there(event, "its event"), commit.notes))
+            event = _event_of_path(await platform.events(commit.about), operation, name)
+            return core.outcome(Outcome(_existing(event, "its event"), commit.notes))
         case Creates.OUTCOMES:
             events = await platform.events(commit.about)
             return core.outcomes(Outcomes(tuple(events), commit.notes))
         case Creates.ROLLOUT:
             ids = [put.rollout.id for put in commit.puts if isinstance(put, RolloutPut)]
             report = await context.rollouts.report(ids[0] if ids else name)
-            return rollouts.report(_there(report, "its rollout"))
+            return rollouts.report(_existing(report, "its rollout"))
         case Creates.GROUP:
-            return core.group(_there(platform.machine_index.group(name), "its group"))
+            return core.group(_existing(platform.machine_index.group(name), "its group"))
         case _:
-            there, machine = _there(platform.machine_index.machine(name), "its machine")
+            group, machine = _existing(platform.machine_index.machine(name), "its machine")
             shown = core.machine(
-                there, machine, platform.poll_index.polls(name), context.metadata_url_of
+                group, machine, platform.poll_index.polls(name), context.metadata_url_of
             )
             return s.Restored(**msgspec.structs.asdict(shown), notes=notes)
 
 
-def _asked_about(events: list[Event], operation: Operation, name: str) -> Event | None:
-    """One that goes together with others is committed with them, in an order of their own: it is
-    the one that the path names."""
+def _event_of_path(events: list[Event], operation: Operation, name: str) -> Event | None:
+    """Return the event that the path names: one that belongs to a joint is committed with others,
+    in an order of their own."""
     if operation.tag == "events" and name:
         events = [event for event in events if event.id.startswith(name.strip().upper())]
     return events[0] if events else None
 
 
-def _there(found: Any, what: str) -> Any:
-    """What it was about, if it still is; else without a word about what else there is."""
-    if found is None or isinstance(found, Refused):
+def _existing(value: Any, what: str) -> Any:
+    """Return the value if it still exists; raise without naming anything else that does."""
+    if value is None or isinstance(value, Refused):
         raise RefusedError(unknown(f"it was done, and {what} has been forgotten since"))
-    return found
+    return value
 
 
 async def _commit(context: Context, kept: Keyed) -> Commit:

@@ -1,7 +1,7 @@
-"""Who keeps trying tokens that are none: counted by address, in guard time, and told in the log.
+"""Failed authentication attempts, counted by address in guard time, throttled and logged.
 
-A secret has 256 bits and is not guessed; this keeps the log readable and a broken program from
-hammering. Whoever has a valid token is let in whatever its neighbours at that address do.
+A secret has 256 bits and cannot be guessed; this keeps the log readable and stops a broken program
+from hammering. A valid token is accepted whatever its neighbours at that address do.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class TokenAttempts:
         self._failing: OrderedDict[str, _Failing] = OrderedDict()
 
     def wait(self, address: str) -> float:
-        """How long this address has to wait before it may try another token; 0: not at all."""
+        """Return the seconds that this address has to wait before it may try another token."""
         found = self._failing.get(network_of(address))
         if found is None or found.count < MAX_FAILED:
             return 0.0
         return max(0.0, found.since + FAILED_WINDOW - guard.monotonic())
 
     def failed(self, address: str, token: str) -> None:
-        """With a token that says it is this one, if it is one at all."""
+        """Count a failed attempt; `token` is the id that it claims, if it is a token at all."""
         network, now = network_of(address), guard.monotonic()
         found = self._failing.get(network)
         if found is None or now - found.since >= FAILED_WINDOW:
@@ -62,7 +62,7 @@ class TokenAttempts:
 
 
 def network_of(address: str) -> str:
-    """One IPv6 host has more addresses than one could count: its network stands for it."""
+    """Return what attempts are counted by: an IPv4 address, or the /64 of an IPv6 address."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:

@@ -11,7 +11,7 @@ from litestar.params import JSONBody
 
 from forewarn.control.http import authorization, filters
 from forewarn.control.http.context import Call, context
-from forewarn.control.http.errors import RefusedError, allowed, aside, length, named, selector
+from forewarn.control.http.errors import RefusedError, allowed, in_thread, length, named, selector
 from forewarn.control.http.operation import (
     FIRST_EVENT_LINKS,
     REPEATABLE,
@@ -75,7 +75,7 @@ async def list_groups(
             linked(call.headers, request.url.path, request.scope["query_string"], last)
         return [core.group(group) for group in found]
 
-    return await aside(page)
+    return await in_thread(page)
 
 
 @get(

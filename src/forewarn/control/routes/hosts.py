@@ -10,7 +10,7 @@ from litestar.params import JSONBody
 
 from forewarn.control.http import authorization, filters
 from forewarn.control.http.context import Call, context
-from forewarn.control.http.errors import allowed, aside, instant, length, named, selector
+from forewarn.control.http.errors import allowed, in_thread, instant, length, named, selector
 from forewarn.control.http.operation import FIRST_EVENT_LINKS, Creates, Operation, links_to
 from forewarn.control.http.paging import MAX_PAGE, After, Limit, cut, linked, named_mark
 from forewarn.control.http.parameters import ByHealth, ByLabel, Name
@@ -64,7 +64,7 @@ async def list_hosts(
             linked(call.headers, request.url.path, request.scope["query_string"], last)
         return core.hosts(found, groups)
 
-    return await aside(page)
+    return await in_thread(page)
 
 
 @get(

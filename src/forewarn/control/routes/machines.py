@@ -11,7 +11,7 @@ from litestar.params import JSONBody
 
 from forewarn.control.http import authorization, filters
 from forewarn.control.http.context import Call, context
-from forewarn.control.http.errors import RefusedError, allowed, aside, named, outcome, selector
+from forewarn.control.http.errors import RefusedError, allowed, in_thread, named, outcome, selector
 from forewarn.control.http.filters import MachineFilter
 from forewarn.control.http.operation import EVENT_LINKS, Creates, Operation, links_to
 from forewarn.control.http.paging import MAX_PAGE, After, Limit, cut, linked, named_mark
@@ -92,7 +92,7 @@ async def list_machines(
             linked(call.headers, request.url.path, request.scope["query_string"], last)
         return core.machines(found, context().platform.poll_index.polls, context().metadata_url_of)
 
-    return await aside(page)
+    return await in_thread(page)
 
 
 def one_machine(name: str) -> s.Machine:
