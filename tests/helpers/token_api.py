@@ -14,7 +14,7 @@ import msgspec
 
 from forewarn.core.access import Limit, Role
 from forewarn.core.labels import parse
-from forewarn.service.access.tokens import Created, NewToken
+from forewarn.service.access.tokens import CreatedToken, NewToken
 from forewarn.testing import Service
 
 # Words that have no part in common, so that any that leaks is seen.
@@ -102,11 +102,11 @@ def token(
     groups: tuple[str, ...] = (),
     label: str = "",
     **how: Any,
-) -> Created:
+) -> CreatedToken:
     limit = Limit(groups=groups, labels=parse(label))
     wanted = NewToken(name=name, role=role, limit=limit, **how)
     made = service.run(service.node.tokens.create(wanted, by="operator"))
-    assert isinstance(made, Created), made
+    assert isinstance(made, CreatedToken), made
     return made
 
 

@@ -58,7 +58,7 @@ def make_trace(
         trace = FileEventTrace(config.record, config.rules)
         stack.callback(trace.close)
         if observer is not None:
-            trace.tell(observer.add)
+            trace.add_sink(observer.add)
     elif observer is not None:
         trace = EventTrace(observer.add, config.rules)
     else:

@@ -19,7 +19,7 @@ from forewarn.control.http import authorization, token_attempts
 from forewarn.control.http.operation import operation_of
 from forewarn.control.routes import backup, history
 from forewarn.core.access import Role
-from forewarn.service.access.tokens import Created
+from forewarn.service.access.tokens import CreatedToken
 from forewarn.support import guard
 from forewarn.testing import Service
 from helpers.token_api import FLEET, Api, bearing, token
@@ -224,7 +224,7 @@ def test_it_is_said_when_a_token_was_last_used(service: Service) -> None:
     assert admin.get("/v1/tokens/bot").json()["last_used"] == "2027-01-15T08:05:00Z"
 
 
-def wrong(made: Created) -> list[str]:
+def wrong(made: CreatedToken) -> list[str]:
     text = made.secret.text
     return [
         "",

@@ -25,7 +25,7 @@ from forewarn.core.rollouts.progress import StepState, WaitKind
 from forewarn.core.rollouts.window_syntax import MAX_WINDOWS
 from forewarn.core.time import SECOND
 from forewarn.service.faults import validate
-from forewarn.service.faults.kinds import Kind as FaultKind
+from forewarn.service.faults.kinds import FaultKind as FaultKind
 from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.service.rollouts import gates, request
 from forewarn.testing import SAMPLE, Service

@@ -230,7 +230,7 @@ def test_every_second_event(service: Service) -> None:
 def test_it_is_shown_before_it_is_withdrawn_in_the_trace_too(service: Service) -> None:
     lines: list[dict[str, Any]] = []
     assert service.node.trace is not None
-    service.node.trace.tell(lines.append)
+    service.node.trace.add_sink(lines.append)
     service.faults.add("vanish", times=1)
     service.restart("web_0")
     service.get("web_0")
@@ -245,7 +245,7 @@ def test_the_trace_has_what_went_over_the_wire_and_says_that_it_was_spoiled(
 ) -> None:
     lines: list[dict[str, Any]] = []
     assert service.node.trace is not None
-    service.node.trace.tell(lines.append)
+    service.node.trace.add_sink(lines.append)
     marks = ["gone", "plain", "truncated", "reset"]
     for kind in marks:
         service.faults.add(kind, machine="web_0", times=1)
@@ -302,7 +302,7 @@ def test_without_the_mark_the_judge_would_accuse(service: Service) -> None:
     """The test above could fail."""
     lines: list[dict[str, Any]] = []
     assert service.node.trace is not None
-    service.node.trace.tell(lines.append)
+    service.node.trace.add_sink(lines.append)
     service.node.trace.fleet(service.node.store, service.node.writer.now().at)
     service.faults.add("no-events", machine="web_0", times=1)
     service.get("web_0")

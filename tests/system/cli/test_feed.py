@@ -30,7 +30,7 @@ from forewarn.control.schema.feed import FeedCommit, FeedHello
 from forewarn.core import Machine
 from forewarn.core.access import Limit, Role
 from forewarn.core.changes import MachinePut
-from forewarn.service.access.tokens import Created, NewToken
+from forewarn.service.access.tokens import CreatedToken, NewToken
 from forewarn.service.engine.feed import FEED_PAGE
 from forewarn.store.port import Batch, Entry
 from forewarn.testing import SAMPLE, Service
@@ -375,7 +375,7 @@ def test_a_limited_token_is_told_of_its_groups_until_it_is_revoked(service: Serv
     made = service.run(
         tokens.create(NewToken(name="dba", role=Role.VIEWER, limit=Limit(groups=("sql",))), "test")
     )
-    assert isinstance(made, Created), made
+    assert isinstance(made, CreatedToken), made
     bearer = {"Authorization": f"Bearer {made.secret.text}"}
     with closing(Stream(service.control_url)) as nobody:
         assert nobody.response.status == 401

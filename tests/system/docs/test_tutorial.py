@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from forewarn.service.faults.kinds import Kind
+from forewarn.service.faults.kinds import FaultKind
 from forewarn.testing import scenarios
 from helpers.doc_snippets import Broken, Reader, blocks, commands, differs, edited
 from helpers.netns import require
@@ -73,7 +73,7 @@ def test_commands_and_scenarios_that_are_only_named_exist(page: str) -> None:
 def test_the_recipes_name_every_kind_of_fault() -> None:
     text = (DOCS / "howto" / "pytest.md").read_text("utf-8")
     (told,) = re.findall(r"^\[All kinds\].*$", text, re.MULTILINE)
-    assert set(re.findall(r"`([a-z-]+)`", told)) == {kind.value for kind in Kind}
+    assert set(re.findall(r"`([a-z-]+)`", told)) == {kind.value for kind in FaultKind}
 
 
 BROKEN = {

@@ -22,7 +22,7 @@ from forewarn.cli.app import app
 from forewarn.control.client.client import ControlClient, ControlError
 from forewarn.control.schema.rollouts import RolloutRequest
 from forewarn.core.access import Role
-from forewarn.service.access.tokens import Created, NewToken
+from forewarn.service.access.tokens import CreatedToken, NewToken
 from forewarn.service.engine import otel
 from forewarn.testing import SAMPLE, Service
 from helpers.polls import until
@@ -173,7 +173,7 @@ def test_refusals_and_faults_are_seen_and_secrets_and_bodies_are_not(collector: 
         made = service.run(
             service.node.tokens.create(NewToken(name="root", role=Role.ADMIN), "test")
         )
-        assert isinstance(made, Created)
+        assert isinstance(made, CreatedToken)
         bearer = {"Authorization": f"Bearer {made.secret.text}"}
         body = {"type": "Reboot", "machines": ["web_0"], "description": "not for others"}
         post(service, "/v1/events", body, **bearer)

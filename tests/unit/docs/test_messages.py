@@ -21,7 +21,7 @@ FOUND = {"_wrong", "fatal", "warning", "Finding", "Pair"}  # by a look at the se
 ANSWERED = {"answer", "problem", "HTTPException", "PermissionDeniedException", "Veto"}
 ANSWERED |= {"NotAuthorizedException", "Changes", "Outcomes", "announce_all"}  # with notes
 ANSWERED |= {"ValueProblem"}  # about values in files
-ANSWERED |= {"Unknown", "Failed", "Unclear", "Answer"}  # by drivers, gates and control
+ANSWERED |= {"Unknown", "Failed", "Unclear", "Answer", "GateResult"}  # drivers, gates, control
 ANSWERED |= {"Problem"}  # of /healthz
 TELLING = {
     "_log",

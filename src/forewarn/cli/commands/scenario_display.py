@@ -37,7 +37,7 @@ class Display:
         """The service is there, and nothing has happened yet."""
         trace = service.node.trace
         assert trace is not None
-        service.call(trace.tell, self.lanes.add)
+        service.call(trace.add_sink, self.lanes.add)
         self._begun = service.node.writer.now().at / 1e6
         self.note(f"scenario {self._scenario.name}: {in_a_line(self._scenario.fleet)}")
         if by_hand:

@@ -22,7 +22,7 @@ from forewarn.core.access import Limit, Role
 from forewarn.core.deciding.holds import Hold
 from forewarn.core.rollouts.model import Rollout
 from forewarn.service.access.secret import hidden
-from forewarn.service.platform.explain import Explanation, says
+from forewarn.service.platform.explain import EventExplanation, says
 from forewarn.service.rollouts.request import RolloutRequest
 from forewarn.support.text import listing
 
@@ -237,7 +237,7 @@ async def answered(
         (host if path.startswith("/v1/hosts/") else scale_set)(call, name)
 
 
-def explained(call: CallContext, found: Explanation) -> Explanation:
+def explained(call: CallContext, found: EventExplanation) -> EventExplanation:
     """What an event waits for; where that has to do with others, without their names."""
     joint = found.event.joint
     if joint is None or all(map(call.sees, joint.groups)):

@@ -15,7 +15,7 @@ from forewarn.core.fleet import GroupKind, Health, Host
 from forewarn.core.labels import Selector, labels_of, matches
 from forewarn.core.rollouts.model import caused
 from forewarn.service.platform.platform import Platform
-from forewarn.service.rollouts.rollouts import Summary
+from forewarn.service.rollouts.rollouts import RolloutSummary
 
 PAST_AT_ONCE = 500  # events that are over, read from the store at a time
 
@@ -98,15 +98,15 @@ def hosts(
 
 
 def rollouts(
-    found: Iterable[Summary], state: str | None, ends: tuple[bool, int, str] | None
-) -> Iterator[Summary]:
+    found: Iterable[RolloutSummary], state: str | None, ends: tuple[bool, int, str] | None
+) -> Iterator[RolloutSummary]:
     """Those under way first, then the latest that are over."""
     for one in sorted(found, key=rollout_place):
         if (ends is None or rollout_place(one) > ends) and state in (None, one.state):
             yield one
 
 
-def rollout_place(one: Summary) -> tuple[bool, int, str]:
+def rollout_place(one: RolloutSummary) -> tuple[bool, int, str]:
     rollout = one.rollout
     return rollout.ended_at is not None, -rollout.created_at, rollout.id
 

@@ -48,7 +48,7 @@ VALUES: Mapping[str, Any] = {
     "StepState": values(StepState),
     "HoldKind": values(HoldKind),
     "WaitKind": values(WaitKind),
-    "FaultKind": values(kinds.Kind),
+    "FaultKind": values(kinds.FaultKind),
     "FaultState": list(model.STATES),
     "FaultMethod": ["", *validate.METHODS],
     "MAX_DESCRIPTION": MAX_DESCRIPTION,

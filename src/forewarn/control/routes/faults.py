@@ -16,7 +16,7 @@ from forewarn.control.http.parameters import Name
 from forewarn.control.schema import faults as f
 from forewarn.control.schema.core import time_of
 from forewarn.core.access import Role
-from forewarn.service.faults.model import Account
+from forewarn.service.faults.model import FaultAccount
 from forewarn.service.faults.validate import NewFault
 from forewarn.support.logs import logger
 
@@ -148,7 +148,7 @@ def wanted(data: f.FaultRequest) -> NewFault:
     )
 
 
-def view(account: Account) -> f.Fault:
+def view(account: FaultAccount) -> f.Fault:
     fault = account.fault
     return f.Fault(
         id=fault.id,

@@ -24,7 +24,7 @@ from forewarn.core.rollouts.lanes import MAX_SELECTED, Selection
 from forewarn.core.rollouts.model import GATE_TIMEOUT, Gate
 from forewarn.core.rollouts.window_syntax import parse_window
 from forewarn.service.rollouts.request import RolloutRequest
-from forewarn.service.rollouts.rollouts import STATES, Report
+from forewarn.service.rollouts.rollouts import STATES, RolloutReport
 from forewarn.support.text import listing
 
 
@@ -138,7 +138,7 @@ async def plan_rollout(call: Call, data: JSONBody[r.RolloutRequest]) -> r.Rollou
 )
 async def get_rollout(call: Call, id: Id) -> r.RolloutReport:
     id = await authorization.rollout(call, id)
-    report: Report = allowed(await context().rollouts.report(id))
+    report: RolloutReport = allowed(await context().rollouts.report(id))
     call.headers["ETag"] = await shown_rollout(context(), report.rollout)
     return views.report(report)
 

@@ -27,11 +27,11 @@ from forewarn.control.http.operation import Operation
 from forewarn.control.routes.clock import clock_of
 from forewarn.control.schema import core as s
 from forewarn.service.telemetry.health import with_ok
-from forewarn.service.telemetry.samples import Histograms, Kind, Sample
+from forewarn.service.telemetry.samples import Histograms, MetricKind, Sample
 
 CONTENT_TYPE = "text/plain; version=0.0.4"  # the charset is added when it is sent
 
-_FAMILIES = {Kind.COUNTER: CounterMetricFamily, Kind.GAUGE: GaugeMetricFamily}
+_FAMILIES = {MetricKind.COUNTER: CounterMetricFamily, MetricKind.GAUGE: GaugeMetricFamily}
 _PROCESS = ProcessCollector(registry=None)
 
 
@@ -122,7 +122,7 @@ class _Samples(Collector):
             if isinstance(sample, Histograms):
                 yield _histogram(sample)
                 continue
-            family = _FAMILIES[sample.kind](sample.name, sample.says, labels=sample.labels)
+            family = _FAMILIES[sample.kind](sample.name, sample.help, labels=sample.labels)
             for labels, value in sample.samples:
                 family.add_metric(labels, value)
             yield family
@@ -140,7 +140,7 @@ def exposition(samples: Iterable[Sample | Histograms], accept: str = "") -> tupl
 
 
 def _histogram(histograms: Histograms) -> Metric:
-    family = HistogramMetricFamily(histograms.name, histograms.says, labels=histograms.labels)
+    family = HistogramMetricFamily(histograms.name, histograms.help, labels=histograms.labels)
     for labels, histogram in histograms.samples:
         buckets = [(_bound(bound), float(n)) for bound, n in histogram.up_to()]
         family.add_metric(labels, buckets, histogram.sum)

@@ -13,15 +13,15 @@ from forewarn.core.deciding.holds import Hold
 from forewarn.core.fleet import Host
 from forewarn.core.labels import labels_of
 from forewarn.core.time import SECOND
-from forewarn.service.indexes.polls import Polls
+from forewarn.service.indexes.polls import MachinePolls
 from forewarn.service.platform import platform as p
-from forewarn.service.platform.explain import Explanation
+from forewarn.service.platform.explain import EventExplanation
 from forewarn.service.platform.hosts import HostReport
 
 
 def machines(
     found: Iterable[tuple[Group, Machine]],
-    polls: Callable[[str], Polls | None],
+    polls: Callable[[str], MachinePolls | None],
     url: Callable[[Machine], str],
 ) -> list[s.Machine]:
     """Those of a group stand together, and its events are looked through once."""
@@ -41,7 +41,7 @@ def machines(
 def machine(
     group: Group,
     machine: Machine,
-    polls: Polls | None,
+    polls: MachinePolls | None,
     url: Callable[[Machine], str],
     events: list[str] | None = None,
 ) -> s.Machine:
@@ -173,7 +173,7 @@ def host_explanation(report: HostReport) -> s.HostExplanation:
     )
 
 
-def explanation(explanation: Explanation) -> s.Explanation:
+def explanation(explanation: EventExplanation) -> s.Explanation:
     return s.Explanation(
         event=event(explanation.event),
         message=explanation.says,

@@ -11,14 +11,19 @@ from forewarn.core.rollouts.forecast import Forecast
 from forewarn.core.rollouts.model import Rollout, Switch
 from forewarn.core.rollouts.progress import StepProgress, Wait
 from forewarn.core.time import SECOND, Time
-from forewarn.service.rollouts.rollouts import Explained, Explanation, Report, Summary
+from forewarn.service.rollouts.rollouts import (
+    ExplainedWait,
+    RolloutExplanation,
+    RolloutReport,
+    RolloutSummary,
+)
 
 
-def rollout(summary: Summary) -> r.Rollout:
+def rollout(summary: RolloutSummary) -> r.Rollout:
     return r.Rollout(**_fields(summary))
 
 
-def report(report: Report) -> r.RolloutReport:
+def report(report: RolloutReport) -> r.RolloutReport:
     return r.RolloutReport(
         **_fields(report.summary),
         steps=[_step(lane.lane.name, step) for lane in report.next.lanes for step in lane.steps],
@@ -26,7 +31,7 @@ def report(report: Report) -> r.RolloutReport:
     )
 
 
-def explanation(explanation: Explanation) -> r.RolloutExplanation:
+def explanation(explanation: RolloutExplanation) -> r.RolloutExplanation:
     return r.RolloutExplanation(
         rollout=rollout(explanation.report.summary),
         message=explanation.says,
@@ -57,7 +62,7 @@ def plan(rollout: Rollout, forecast: Forecast) -> r.RolloutPlan:
     )
 
 
-def _fields(summary: Summary) -> dict[str, Any]:
+def _fields(summary: RolloutSummary) -> dict[str, Any]:
     rollout = summary.rollout
     return {
         "id": rollout.id,
@@ -82,7 +87,7 @@ def _fields(summary: Summary) -> dict[str, Any]:
     }
 
 
-def _explained(explained: Explained) -> r.WaitExplained:
+def _explained(explained: ExplainedWait) -> r.WaitExplained:
     details = [
         r.EventHolds(
             event=event.id,

@@ -27,14 +27,14 @@ from forewarn.metadata.endpoint.reply import (
 from forewarn.metadata.faults.delay import DelayedAnswers
 from forewarn.metadata.upstream import NotDurable
 from forewarn.service.faults.event_faults import EventFaults
-from forewarn.service.faults.kinds import MAX_HELD, Kind
+from forewarn.service.faults.kinds import MAX_HELD, FaultKind
 from forewarn.service.faults.model import Fault
 from forewarn.service.faults.registry import Faults
 from forewarn.wire import errors, extensions, fault_bodies, requests
 
 Asked: TypeAlias = requests.GetDocument | extensions.Wait | requests.PostApproval
 
-KEEP = frozenset({Kind.SLOW, Kind.INCARNATION})  # the answer itself is correct
+KEEP = frozenset({FaultKind.SLOW, FaultKind.INCARNATION})  # the answer itself is correct
 
 
 class FaultInjection:
@@ -72,11 +72,11 @@ class FaultInjection:
             _cut(scope)
 
     def _fault(self, caller: Caller, ask: Asked) -> Fault | None:
-        def suits(kind: Kind) -> bool:
+        def suits(kind: FaultKind) -> bool:
             """Return whether the answer contains what this fault corrupts."""
-            if kind is Kind.INCARNATION:
+            if kind is FaultKind.INCARNATION:
                 return caller.document.enabled
-            if kind is Kind.CONTROL_CHARACTERS:
+            if kind is FaultKind.CONTROL_CHARACTERS:
                 return caller.document.enabled and bool(caller.document.render(ask.version).events)
             return True
 
@@ -95,13 +95,13 @@ class FaultInjection:
         asks = not isinstance(ask, requests.PostApproval)
         if fault.kind not in KEEP:
             scope[FAULT] = fault.kind.value
-        if fault.kind is Kind.INCARNATION:
+        if fault.kind is FaultKind.INCARNATION:
             await self._event_faults.start_over(fault, caller.group)
             await self._app(scope, receive, send)
-        elif fault.kind is Kind.SLOW and isinstance(ask, requests.GetDocument):
+        elif fault.kind is FaultKind.SLOW and isinstance(ask, requests.GetDocument):
             async with self._delayed.until(fault.seconds or 0, scope, receive):
                 await self._app(scope, receive, send)
-        elif fault.kind is Kind.SLOW:
+        elif fault.kind is FaultKind.SLOW:
             answer = await self._carried_out(scope, receive)
             async with self._delayed.until(fault.seconds or 0, scope, receive):
                 for message in answer:
@@ -133,8 +133,8 @@ class FaultInjection:
         send: Send,
     ) -> None:
         """Answer a GET with something else than it should get."""
-        if fault.kind in (Kind.THROTTLED, Kind.GONE, Kind.ERROR, Kind.RESET):
-            if fault.kind is Kind.THROTTLED and caller.document.enabled:
+        if fault.kind in (FaultKind.THROTTLED, FaultKind.GONE, FaultKind.ERROR, FaultKind.RESET):
+            if fault.kind is FaultKind.THROTTLED and caller.document.enabled:
                 self._app.sign_of_life(caller)
             await self._refuse(fault, scope, receive, send)
             return
@@ -145,16 +145,16 @@ class FaultInjection:
             await self._app(scope, receive, send)
             return
         match fault.kind:
-            case Kind.EMPTY:
+            case FaultKind.EMPTY:
                 await self._answer(send, Reply(200))
-            case Kind.NO_EVENTS:
+            case FaultKind.NO_EVENTS:
                 await self._answer(send, Reply(200, fault_bodies.without_events(body)))
-            case Kind.PLAIN:
+            case FaultKind.PLAIN:
                 text = body if fault.body is None else fault.body.encode()
                 await self._answer(send, Reply(200, text, fault_bodies.PLAIN))
-            case Kind.CONTROL_CHARACTERS:
+            case FaultKind.CONTROL_CHARACTERS:
                 await self._answer(send, Reply(200, fault_bodies.with_control_characters(body)))
-            case Kind.TRUNCATED:
+            case FaultKind.TRUNCATED:
                 await self._answer(send, Reply(200, body), half=True)
                 _cut(scope)
             case _:
@@ -164,13 +164,13 @@ class FaultInjection:
     async def _refuse(self, fault: Fault, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with an error, or not at all."""
         match fault.kind:
-            case Kind.THROTTLED:
+            case FaultKind.THROTTLED:
                 await self._answer(send, Reply(429, errors.THROTTLED.body))
-            case Kind.GONE:
+            case FaultKind.GONE:
                 await self._answer(send, Reply(410, fault_bodies.GONE))
-            case Kind.STALLED:
+            case FaultKind.STALLED:
                 await self._stall(fault, scope, receive)
-            case Kind.RESET:
+            case FaultKind.RESET:
                 _cut(scope, hard=True)
             case _:
                 body = fault_bodies.ERROR if fault.body is None else fault.body.encode()
@@ -210,7 +210,7 @@ class DisappearingEvents:
             return
         caller = _caller(self._callers, scope)
         if caller is not None and await self._event_faults.shown(caller.name, caller.group):
-            self._faults.look_again()
+            self._faults.notify()
 
 
 def _caller(callers: Callers, scope: Scope) -> Caller | None:

@@ -43,7 +43,7 @@ from forewarn.metadata.workers.messages import (
 )
 from forewarn.metadata.workers.metrics import WorkerMetrics, of_workers
 from forewarn.service.engine.clock import STALL, Clock
-from forewarn.service.telemetry.samples import Histogram, Histograms, Sample, spread
+from forewarn.service.telemetry.samples import Histogram, Histograms, Sample, histogram
 from forewarn.store.port import Commit, Store
 from forewarn.support import guard
 from forewarn.support.logs import logger
@@ -117,7 +117,7 @@ class Hub:
             {number: max(0, self._store.seq - shown) for number, shown in said.items()},
             {m.number: self._tally.polls(m.instance) for m in joined},
         )
-        yield spread(
+        yield histogram(
             "forewarn_worker_wait_seconds",
             "How long a batch that was durable waited until all workers had heard of it",
             self._waits,

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from forewarn.service.telemetry.samples import Kind, Sample, counter, gauge
+from forewarn.service.telemetry.samples import MetricKind, Sample, counter, gauge
 
 POLLS = "forewarn_polls"
 
@@ -27,7 +27,7 @@ class WorkerMetrics:
 
     def note(self, instance: str, readings: Sequence[Sample]) -> None:
         if self._before.setdefault(instance, {}) is None:
-            counted = [r for r in readings if r.kind is not Kind.GAUGE]
+            counted = [r for r in readings if r.kind is not MetricKind.GAUGE]
             self._before[instance] = {
                 (r.name, labels): v for r in counted for labels, v in r.samples
             }
@@ -37,14 +37,14 @@ class WorkerMetrics:
         """Only these may ever say more."""
         for gone in self._last.keys() - set(instances):
             for reading in self._last.pop(gone):
-                if reading.kind is not Kind.GAUGE:
+                if reading.kind is not MetricKind.GAUGE:
                     for labels, value in self._since_met(gone, reading):
                         key = reading.name, labels
                         self._past[key] = self._past.get(key, 0.0) + value
             self._before.pop(gone, None)
 
     def _since_met(self, instance: str, reading: Sample) -> Samples:
-        if reading.kind is Kind.GAUGE:
+        if reading.kind is MetricKind.GAUGE:
             return reading.samples
         before = self._before.get(instance) or {}
         return [
@@ -64,7 +64,7 @@ class WorkerMetrics:
         for instance, readings in self._last.items():
             for reading in readings:
                 shapes.setdefault(reading.name, reading)
-                if reading.kind is Kind.GAUGE and instance not in present:
+                if reading.kind is MetricKind.GAUGE and instance not in present:
                     continue
                 into = sums.setdefault(reading.name, {})
                 for labels, value in self._since_met(instance, reading):
@@ -75,7 +75,7 @@ class WorkerMetrics:
                 into[labels] = into.get(labels, 0.0) + value
         for name, shape in shapes.items():
             samples = list(sums.get(name, {}).items())
-            yield Sample(name, shape.says, shape.kind, shape.labels, samples)
+            yield Sample(name, shape.help, shape.kind, shape.labels, samples)
 
 
 def of_workers(

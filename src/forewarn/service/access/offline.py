@@ -15,7 +15,7 @@ from forewarn.service.engine.ledger import Ledger
 from forewarn.service.engine.writer import Writer
 from forewarn.service.indexes.polls import PollIndex
 from forewarn.service.upkeep import after_restore
-from forewarn.service.upkeep.clock_acceptance import Accepted, ClockAcceptance
+from forewarn.service.upkeep.clock_acceptance import AcceptedClock, ClockAcceptance
 from forewarn.store import Store
 from forewarn.store.engines import store_for, stored_state
 
@@ -28,7 +28,7 @@ async def opened(path: Path) -> AsyncIterator[tuple[Tokens, Writer]]:
         yield Tokens(store, writer, poll_index), writer
 
 
-async def accept_clock(path: Path, by: str) -> Accepted | Refused:
+async def accept_clock(path: Path, by: str) -> AcceptedClock | Refused:
     """Set the time of a state file to the wall clock, however far apart the two are. Raises
     StoreUnusable and StoreFailed."""
     async with _opened_state(path, ClockLimits(step=0, downtime=0)) as (

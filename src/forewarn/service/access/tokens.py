@@ -46,7 +46,7 @@ class NewToken(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: Time | None = None  # or until then
 
 
-class Created(msgspec.Struct, frozen=True, kw_only=True):
+class CreatedToken(msgspec.Struct, frozen=True, kw_only=True):
     token: Token
     secret: Secret
     notes: tuple[str, ...] = ()
@@ -134,8 +134,8 @@ class Tokens:
         message = f"no token '{shown}'; {instead_of(id_or_name, known)}"
         return unknown(message, suggestion=suggestion)
 
-    async def create(self, wanted: NewToken, by: str) -> Created | Refused:
-        created: list[Created] = []
+    async def create(self, wanted: NewToken, by: str) -> CreatedToken | Refused:
+        created: list[CreatedToken] = []
 
         def plan(states: States) -> CommitPlan | Refused:
             created.clear()
@@ -162,7 +162,7 @@ class Tokens:
                 limit=wanted.limit,
                 expires_at=expires,
             )
-            created.append(Created(token=token, secret=shown, notes=_notes(wanted, states)))
+            created.append(CreatedToken(token=token, secret=shown, notes=_notes(wanted, states)))
             removed = [TokenRemoved(old.id) for old in surplus]
             return CommitPlan(puts=[*removed, TokenPut(token, "created", by)])
 

@@ -22,7 +22,7 @@ from forewarn.core.lifecycle import Move
 from forewarn.core.time import SECOND
 from forewarn.service.engine.scheduler import Scheduler
 from forewarn.service.engine.writer import Writer
-from forewarn.service.faults.kinds import Kind
+from forewarn.service.faults.kinds import FaultKind
 from forewarn.service.faults.model import Fault
 from forewarn.service.faults.registry import Faults
 from forewarn.service.indexes.polls import PollIndex
@@ -31,7 +31,7 @@ from forewarn.support.logs import logger
 
 log = logger("forewarn")
 
-ALONE = frozenset({Kind.SUDDEN, Kind.SHORT_NOTICE})  # not for events of several groups
+ALONE = frozenset({FaultKind.SUDDEN, FaultKind.SHORT_NOTICE})  # not for events of several groups
 
 
 class FaultedCommands:
@@ -78,7 +78,7 @@ class EventFaults:
             for fault, event in faulted.met:
                 if not faulted.announced:
                     self._faults.give_back(fault, event.resources)
-                elif fault.kind is Kind.VANISH:
+                elif fault.kind is FaultKind.VANISH:
                     self._vanish(fault, event)
 
     def _apply(self, faulted: FaultedCommands, now: Now) -> None:
@@ -106,7 +106,7 @@ class EventFaults:
         if event is None:
             return None
 
-        def suits(kind: Kind) -> bool:
+        def suits(kind: FaultKind) -> bool:
             return event.joint is None or kind not in ALONE
 
         fault = self._faults.for_event(event.resources, group.name, suits)
@@ -117,13 +117,13 @@ class EventFaults:
             self._faults.give_back(fault, event.resources)
             return None
         faulted.met.append((fault, event))
-        faulted.notes.append(f"fault {fault.id} ({fault.kind.value}): {fault.nature.says}")
+        faulted.notes.append(f"fault {fault.id} ({fault.kind.value}): {fault.traits.says}")
         return instead
 
     def _vanish(self, fault: Fault, event: Event) -> None:
         if fault.seconds is None:
             self._until_seen[event.id] = fault, event.group
-            self._faults.look_again()
+            self._faults.notify()
             return
         at = self._writer.now().at + round(fault.seconds * SECOND)
 
@@ -194,12 +194,12 @@ def _commands(fault: Fault, event: Event) -> list[c.Command] | None:
         span=event.span,
         moves=event.moves,
     )
-    if fault.kind is Kind.SHORT_NOTICE:
+    if fault.kind is FaultKind.SHORT_NOTICE:
         notice = round((fault.seconds or 0) * SECOND)
         return [msgspec.structs.replace(raised, not_before=None, notice=notice)]
-    if fault.kind is Kind.SUDDEN and event.traits.deletes:
+    if fault.kind is FaultKind.SUDDEN and event.traits.deletes:
         return [raised, c.OperatorApprove(id=event.id, by=f"fault {fault.id}")]
-    if fault.kind is Kind.SUDDEN:
+    if fault.kind is FaultKind.SUDDEN:
         failure = c.Fail(
             id=event.id,
             type=event.type,

@@ -1,7 +1,7 @@
-"""The kinds of faults that clients meet on the real service, and what may be said about each.
+"""The kinds of faults that clients meet on the real service, and the options of each.
 
-A table, and nothing that acts: who is met by a fault is `registry.py`, what an answer looks like
-then is `metadata/faults/inject.py`, and what becomes of an event is `event_faults.py`.
+A table only: which request or event meets a fault is `registry.py`, what the response is then is
+`metadata/faults/inject.py`, and what becomes of an event is `event_faults.py`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Mapping
 
 import msgspec
 
-MAX_HELD = 120.0  # that an answer is held: the real service's first may take as long
-SHORT_NOTICE = 5.0  # seconds, unless somebody says how many
+MAX_HELD = 120.0  # seconds of delay: the first response of the real service may take as long
+SHORT_NOTICE = 5.0  # seconds, by default
 
 
-class Kind(enum.Enum):
+class FaultKind(enum.Enum):
     SLOW = "slow"
     THROTTLED = "throttled"
     GONE = "gone"
@@ -33,46 +33,54 @@ class Kind(enum.Enum):
     SHORT_NOTICE = "short-notice"
 
 
-class Nature(msgspec.Struct, frozen=True, kw_only=True):
-    """What a kind is, and which words go with it."""
+class FaultTraits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a kind of fault does, and which options it takes."""
 
     says: str
-    methods: tuple[str, ...] = ("GET", "POST")  # of the requests that it can meet
-    of_events: bool = False  # it meets events that are raised, and no requests
-    seconds: float | None = None  # unless somebody says how many; with `timed`
-    timed: bool = False  # does it take seconds?
-    held: bool = False  # are they the seconds of an answer that is waited for?
-    takes_effect: bool | None = None  # an approval, unless somebody says; None: nobody can say
-    status: bool = False  # may one say with which status it answers?
-    body: bool = False  # and with which words?
+    methods: tuple[str, ...] = ("GET", "POST")  # requests that it can meet
+    of_events: bool = False  # meets events that are raised, not requests
+    seconds: float | None = None  # the default, with `timed`
+    timed: bool = False  # does it take the option `seconds`?
+    held: bool = False  # are they the delay of a response?
+    takes_effect: bool | None = None  # the default, for an approval; None: not an option
+    status: bool = False  # does it take the option `status`?
+    body: bool = False  # and `body`?
 
 
 GET_ONLY = ("GET",)
 
-KINDS: Mapping[Kind, Nature] = {
-    Kind.SLOW: Nature(says="the proper answer, late", seconds=MAX_HELD, timed=True, held=True),
-    Kind.THROTTLED: Nature(says="429, too many requests", takes_effect=False),
-    Kind.GONE: Nature(says="410, the service is being updated", takes_effect=False),
-    Kind.ERROR: Nature(says="500, or another 5xx", takes_effect=False, status=True, body=True),
-    Kind.EMPTY: Nature(says="200 with an empty body", methods=GET_ONLY),
-    Kind.NO_EVENTS: Nature(says="200 with a document without Events", methods=GET_ONLY),
-    Kind.PLAIN: Nature(says="200 as text/plain", methods=GET_ONLY, body=True),
-    Kind.CONTROL_CHARACTERS: Nature(
+KINDS: Mapping[FaultKind, FaultTraits] = {
+    FaultKind.SLOW: FaultTraits(
+        says="the proper answer, late", seconds=MAX_HELD, timed=True, held=True
+    ),
+    FaultKind.THROTTLED: FaultTraits(says="429, too many requests", takes_effect=False),
+    FaultKind.GONE: FaultTraits(says="410, the service is being updated", takes_effect=False),
+    FaultKind.ERROR: FaultTraits(
+        says="500, or another 5xx", takes_effect=False, status=True, body=True
+    ),
+    FaultKind.EMPTY: FaultTraits(says="200 with an empty body", methods=GET_ONLY),
+    FaultKind.NO_EVENTS: FaultTraits(says="200 with a document without Events", methods=GET_ONLY),
+    FaultKind.PLAIN: FaultTraits(says="200 as text/plain", methods=GET_ONLY, body=True),
+    FaultKind.CONTROL_CHARACTERS: FaultTraits(
         says="200 with raw control characters in a string", methods=GET_ONLY
     ),
-    Kind.TRUNCATED: Nature(says="half a document, then the connection is closed", methods=GET_ONLY),
-    Kind.STALLED: Nature(
+    FaultKind.TRUNCATED: FaultTraits(
+        says="half a document, then the connection is closed", methods=GET_ONLY
+    ),
+    FaultKind.STALLED: FaultTraits(
         says="the answer begins and does not go on", timed=True, held=True, takes_effect=True
     ),
-    Kind.RESET: Nature(says="the connection is cut without an answer", takes_effect=True),
-    Kind.INCARNATION: Nature(says="the incarnation starts over at 1", methods=GET_ONLY),
-    Kind.SUDDEN: Nature(says="an event is Started without having been Scheduled", of_events=True),
-    Kind.VANISH: Nature(
+    FaultKind.RESET: FaultTraits(says="the connection is cut without an answer", takes_effect=True),
+    FaultKind.INCARNATION: FaultTraits(says="the incarnation starts over at 1", methods=GET_ONLY),
+    FaultKind.SUDDEN: FaultTraits(
+        says="an event is Started without having been Scheduled", of_events=True
+    ),
+    FaultKind.VANISH: FaultTraits(
         says="a Scheduled event is gone again, once it was seen or after some seconds",
         of_events=True,
         timed=True,
     ),
-    Kind.SHORT_NOTICE: Nature(
+    FaultKind.SHORT_NOTICE: FaultTraits(
         says="an event has much less notice than is promised",
         of_events=True,
         timed=True,

@@ -1,6 +1,6 @@
-"""One fault, and the account of it: whom it has met so far, and whether it still will.
+"""One fault, and the account of what it has met so far.
 
-Which faults there are, and who asks them, is `registry.py`.
+All faults of a service are `registry.py`.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from collections.abc import Collection
 import msgspec
 
 from forewarn.core import Time
-from forewarn.service.faults.kinds import KINDS, Kind, Nature
+from forewarn.service.faults.kinds import KINDS, FaultKind, FaultTraits
 
 STATES = ("waiting", "active", "used up", "over")
-MAX_MET = 1_000  # machines of which one fault remembers how often it has met them
+MAX_MET = 1_000  # machines for which one fault counts how often it has met them
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is to go wrong, with every word that was left out filled in."""
+    """Something that is to go wrong, with defaults filled in."""
 
     id: str
-    kind: Kind
+    kind: FaultKind
     machines: tuple[str, ...]
-    groups: tuple[str, ...]  # neither: whoever it is
+    groups: tuple[str, ...]  # if both are empty: every machine
     method: str  # GET or POST; empty: either
     times: int | None  # None: until it is cleared
-    skip: int  # so many are spared first
+    skip: int  # matching requests or events before the first that it meets
     begins: Time
     ends: Time | None
     probability: float
@@ -39,7 +39,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     by: str
 
     @property
-    def nature(self) -> Nature:
+    def traits(self) -> FaultTraits:
         return KINDS[self.kind]
 
     @property
@@ -52,12 +52,12 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
         return any(machine in self.machines for machine in machines)
 
 
-class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """A fault, and what has come of it."""
+class FaultAccount(msgspec.Struct, frozen=True, kw_only=True):
+    """A fault, and what it has met so far."""
 
     fault: Fault
     state: str  # waiting, active, used up or over
-    matched: int  # requests or events that it was asked about
+    matched: int  # requests or events that it could have met
     consumed: int  # and those of them that it has met
     by_machine: dict[str, int]
     last_at: Time | None
@@ -73,11 +73,11 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ActiveFault:
-    """A fault in use: the only thing here that changes."""
+    """A fault with its counters: the only mutable thing here."""
 
     def __init__(self, fault: Fault) -> None:
         self.fault = fault
-        self.random = random.Random(fault.seed)  # to be repeated, not to be secret
+        self.random = random.Random(fault.seed)  # reproducible, not secret
         self.matched = self.consumed = 0
         self.by_machine: dict[str, int] = {}
         self.last_at: Time | None = None
@@ -91,7 +91,7 @@ class ActiveFault:
         return "waiting" if now < fault.begins else "active"
 
     def meets(self) -> bool:
-        """Asked of one that matches: is it this one's turn?"""
+        """Count a request or event that matches. Does the fault meet it?"""
         self.matched += 1
         if self.matched <= self.fault.skip:
             return False
@@ -112,8 +112,8 @@ class ActiveFault:
             else:
                 self.by_machine.pop(machine, None)
 
-    def account(self, now: Time) -> Account:
-        return Account(
+    def account(self, now: Time) -> FaultAccount:
+        return FaultAccount(
             fault=self.fault,
             state=self.state(now),
             matched=self.matched,

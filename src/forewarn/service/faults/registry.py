@@ -1,9 +1,7 @@
-"""Faults: what is to go wrong on purpose, for whom, how often, and what has come of it.
+"""The faults of a service: add, list and clear them, and find the one that applies.
 
-In memory, gone with the process. Whoever answers, or raises an event, asks here whether a fault
-meets it; of several that would, the one that was added first does, and the others do not hear
-of it. One of them is `model.py`; which kinds there are is `kinds.py`, what may be
-asked for `validate.py`.
+Of several faults that match, the one that was added first is met, and the others are not counted.
+One fault is `model.py`, their kinds are `kinds.py`, and what may be requested is `validate.py`.
 """
 
 from __future__ import annotations
@@ -14,15 +12,15 @@ from itertools import count
 
 from forewarn.core import Group, Now, Refused
 from forewarn.core.refusal import Hint, conflict, unknown
-from forewarn.service.faults.kinds import KINDS, Kind
-from forewarn.service.faults.model import STATES, Account, ActiveFault, Fault
-from forewarn.service.faults.validate import NewFault, wrong
+from forewarn.service.faults.kinds import KINDS, FaultKind
+from forewarn.service.faults.model import STATES, ActiveFault, Fault, FaultAccount
+from forewarn.service.faults.validate import NewFault, fault_problem
 from forewarn.service.indexes.machines import MachineIndex
 from forewarn.service.telemetry.samples import Sample, counter, gauge
 from forewarn.store.port import Commit, Store
 from forewarn.support.text import listing
 
-MAX_FAULTS = 1_000  # that are listed, those that are used up too
+MAX_FAULTS = 1_000  # including those that are used up
 
 FORBIDDEN = conflict(
     "faults are not allowed here: they are for tests; use forewarn dev, or set faults = true"
@@ -31,7 +29,7 @@ FORBIDDEN = conflict(
 
 
 class AllMachines(set[str]):
-    """A set of names that has them all."""
+    """A set that contains every name."""
 
     def __contains__(self, name: object) -> bool:
         return True
@@ -45,90 +43,90 @@ class Faults:
         self._now = now
         self._numbers = count(1)
         self._all: dict[str, ActiveFault] = {}
-        self._requests: tuple[ActiveFault, ...] = ()  # those that can still meet one
+        self._requests: tuple[ActiveFault, ...] = ()  # those that can still meet a request
         self._events: tuple[ActiveFault, ...] = ()
-        self._tell: list[Callable[[], None]] = []
-        self._consumed = 0  # by all that there ever were
+        self._listeners: list[Callable[[], None]] = []
+        self._consumed = 0  # by all faults since the start
         self.allowed = allowed
         store.attach(self._on_commit)
 
-    def add(self, wanted: NewFault, by: str) -> Account | Refused:
+    def add(self, wanted: NewFault, by: str) -> FaultAccount | Refused:
         if not self.allowed:
             return FORBIDDEN
-        if refused := wrong(wanted, self._machine_index):
+        if refused := fault_problem(wanted, self._machine_index):
             return refused
         if len(self._all) >= MAX_FAULTS:
             return conflict(
                 f"there are {MAX_FAULTS} faults, the most there can be", hint=Hint.CLEAR_FAULTS
             )
         number, now = next(self._numbers), self._now().at
-        kind = Kind(wanted.kind)
-        nature = KINDS[kind]
+        kind = FaultKind(wanted.kind)
+        traits = KINDS[kind]
         begins = now + (wanted.starts_in or 0)
         fault = Fault(
             id=f"f{number}",
             kind=kind,
             machines=tuple(dict.fromkeys(wanted.machines)),
             groups=tuple(dict.fromkeys(wanted.groups)),
-            method=nature.methods[0] if len(nature.methods) == 1 else wanted.method,
+            method=traits.methods[0] if len(traits.methods) == 1 else wanted.method,
             times=wanted.times,
             skip=wanted.skip,
             begins=begins,
             ends=None if wanted.lasts is None else begins + wanted.lasts,
             probability=wanted.probability,
             seed=number if wanted.seed is None else wanted.seed,
-            seconds=nature.seconds if wanted.seconds is None else wanted.seconds,
+            seconds=traits.seconds if wanted.seconds is None else wanted.seconds,
             status=wanted.status,
             body=wanted.body,
             takes_effect=(
-                bool(nature.takes_effect) if wanted.takes_effect is None else wanted.takes_effect
+                bool(traits.takes_effect) if wanted.takes_effect is None else wanted.takes_effect
             ),
             added_at=now,
             by=by,
         )
-        standing = self._all[fault.id] = ActiveFault(fault)
+        added = self._all[fault.id] = ActiveFault(fault)
         self._changed()
-        return standing.account(now)
+        return added.account(now)
 
-    def all(self) -> list[Account]:
-        """In the order in which they were added."""
+    def all(self) -> list[FaultAccount]:
+        """Return all faults in the order in which they were added."""
         now = self._now().at
-        return [standing.account(now) for standing in self._all.values()]
+        return [active.account(now) for active in self._all.values()]
 
-    def find(self, id: str) -> Account | Refused:
-        standing = self._all.get(id)
-        if standing is None:
+    def find(self, id: str) -> FaultAccount | Refused:
+        active = self._all.get(id)
+        if active is None:
             known = f"there are {listing(list(self._all))}" if self._all else "there are none"
             return unknown(f"no fault '{id[:40]}'; {known}")
-        return standing.account(self._now().at)
+        return active.account(self._now().at)
 
-    def clear(self, id: str | None = None) -> list[Account] | Refused:
-        """One, or all: they meet nobody any more. What they were, and what came of them."""
+    def clear(self, id: str | None = None) -> list[FaultAccount] | Refused:
+        """Remove one fault, or all, and return what has come of them."""
         if id is None:
-            found = self.all()
+            cleared = self.all()
         else:
-            one = self.find(id)
-            if isinstance(one, Refused):
-                return one
-            found = [one]
-        for account in found:
+            account = self.find(id)
+            if isinstance(account, Refused):
+                return account
+            cleared = [account]
+        for account in cleared:
             del self._all[account.fault.id]
         self._changed()
-        return found
+        return cleared
 
     def readings(self) -> Iterator[Sample]:
-        """For whoever watches a service that should have none."""
+        """Return the metrics."""
         now = self._now().at
-        states = Counter(one.state(now) for one in self._all.values())
+        states = Counter(fault.state(now) for fault in self._all.values())
         held: dict[tuple[str, ...], float] = {(state,): states[state] for state in STATES}
-        yield gauge("forewarn_faults", "What is to go wrong on purpose", held, "state")
-        says = "Requests and events that a fault has met"
-        yield counter("forewarn_faults_consumed", says, {(): self._consumed})
+        yield gauge("forewarn_faults", "Faults, by state", held, "state")
+        help = "Requests and events that a fault has met"
+        yield counter("forewarn_faults_consumed", help, {(): self._consumed})
 
     def known(self, id: str) -> bool:
         return id in self._all
 
-    # For those who answer, and those who raise events.
+    # For the metadata endpoint, and for the announcement of events.
 
     @property
     def meets_requests(self) -> bool:
@@ -138,77 +136,78 @@ class Faults:
     def meets_events(self) -> bool:
         return bool(self._events)
 
-    def on_change(self, tell: Callable[[], None]) -> None:
-        """Other machines may be met from now on."""
-        self._tell.append(tell)
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call a function whenever other machines may be met by a fault."""
+        self._listeners.append(listener)
 
     def for_request(
-        self, machine: str, group: str, method: str, suits: Callable[[Kind], bool]
+        self, machine: str, group: str, method: str, suits: Callable[[FaultKind], bool]
     ) -> Fault | None:
-        """What meets this request. `suits`: could a fault of this kind meet it at all?"""
-        for standing in self._live(self._requests):
-            fault = standing.fault
+        """Return the fault that this request meets, if any. `suits` says whether a kind of fault
+        applies to it."""
+        for active in self._live(self._requests):
+            fault = active.fault
             due = fault.method in ("", method) and fault.concerns((machine,), group)
-            if due and suits(fault.kind) and standing.meets():
-                return self._met(standing, (machine,))
+            if due and suits(fault.kind) and active.meets():
+                return self._met(active, (machine,))
         return None
 
     def for_event(
-        self, machines: Collection[str], group: str, suits: Callable[[Kind], bool]
+        self, machines: Collection[str], group: str, suits: Callable[[FaultKind], bool]
     ) -> Fault | None:
-        """What meets this event, which is about to be raised."""
-        for standing in self._live(self._events):
-            fault = standing.fault
-            if fault.concerns(machines, group) and suits(fault.kind) and standing.meets():
-                return self._met(standing, machines)
+        """Return the fault that an event meets that is about to be raised, if any."""
+        for active in self._live(self._events):
+            fault = active.fault
+            if fault.concerns(machines, group) and suits(fault.kind) and active.meets():
+                return self._met(active, machines)
         return None
 
     def give_back(self, fault: Fault, machines: Collection[str]) -> None:
-        """Nothing came of it after all; that it was met is counted for all."""
-        if standing := self._all.get(fault.id):
-            standing.give_back(machines)
+        """Undo that a fault was met, except in the metric."""
+        if active := self._all.get(fault.id):
+            active.give_back(machines)
             self._changed()
 
     def detours(self, also: Collection[str] = ()) -> set[str]:
-        """Machines that have to be asked about; `also` those of these groups."""
+        """Return the machines whose requests may meet a fault, and all of the groups `also`."""
         names: set[str] = set()
         groups = set(also)
-        for standing in self._requests:
-            if standing.fault.everybody:
+        for active in self._requests:
+            if active.fault.everybody:
                 return AllMachines()
-            names.update(standing.fault.machines)
-            groups.update(standing.fault.groups)
+            names.update(active.fault.machines)
+            groups.update(active.fault.groups)
         for name in groups:
             if group := self._machine_index.group(name):
                 names.update(machine.name for machine in group.machines)
         return names
 
-    def _live(self, standings: tuple[ActiveFault, ...]) -> list[ActiveFault]:
+    def _live(self, faults: tuple[ActiveFault, ...]) -> list[ActiveFault]:
         now = self._now().at
-        states = [(standing, standing.state(now)) for standing in standings]
+        states = [(active, active.state(now)) for active in faults]
         if any(state == "over" for _, state in states):
-            self._changed()  # and nobody takes the long way for those any more
-        return [standing for standing, state in states if state == "active"]
+            self._changed()  # so that their machines are no longer checked
+        return [active for active, state in states if state == "active"]
 
-    def _met(self, standing: ActiveFault, machines: Collection[str]) -> Fault:
-        standing.met(machines, self._now().at)
+    def _met(self, active: ActiveFault, machines: Collection[str]) -> Fault:
+        active.met(machines, self._now().at)
         self._consumed += 1
-        if standing.consumed == standing.fault.times:
+        if active.consumed == active.fault.times:
             self._changed()
-        return standing.fault
+        return active.fault
 
     def _changed(self) -> None:
         now = self._now().at
-        live = [one for one in self._all.values() if one.state(now) in ("active", "waiting")]
-        self._requests = tuple(one for one in live if not one.fault.nature.of_events)
-        self._events = tuple(one for one in live if one.fault.nature.of_events)
-        self.look_again()
+        live = [fault for fault in self._all.values() if fault.state(now) in ("active", "waiting")]
+        self._requests = tuple(fault for fault in live if not fault.fault.traits.of_events)
+        self._events = tuple(fault for fault in live if fault.fault.traits.of_events)
+        self.notify()
 
-    def look_again(self) -> None:
-        for tell in self._tell:
-            tell()
+    def notify(self) -> None:
+        for listener in self._listeners:
+            listener()
 
     def _on_commit(self, _commit: Commit, changed: Mapping[str, Group]) -> None:
-        """A group that a fault is for may have other machines now."""
-        if any(name in changed for one in self._requests for name in one.fault.groups):
-            self.look_again()
+        """Notify listeners if a group that a fault is for may have other machines now."""
+        if any(name in changed for active in self._requests for name in active.fault.groups):
+            self.notify()

@@ -1,4 +1,4 @@
-"""What somebody wants to go wrong, and whether it can: each refusal says what would be right."""
+"""Validation of a new fault: each refusal says what would be right."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from forewarn.core import Duration, Refused
 from forewarn.core.events import MAX_NOTICE
 from forewarn.core.refusal import invalid
 from forewarn.core.time import SECOND
-from forewarn.service.faults.kinds import KINDS, MAX_HELD, Nature
+from forewarn.service.faults.kinds import KINDS, MAX_HELD, FaultTraits
 from forewarn.service.indexes.machines import MachineIndex
 from forewarn.support.suggest import instead_of, nearest
 from forewarn.support.text import listing
 
 MAX_FAULT_TIMES = 1_000_000  # of `times` and `skip`
-MAX_FAULT_TARGETS = 1_000  # machines and groups that one fault may name
+MAX_FAULT_TARGETS = 1_000  # machines and groups that one fault can name
 MAX_FAULT_BODY = 64 * 1024  # characters
 MAX_SEED = 2**63 - 1
 METHODS = ("GET", "POST")
 
 
 class NewFault(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks for nothing in particular gets it for everybody, at once, until it is cleared."""
+    """A fault to be added. By default it is for every machine, at once, until it is cleared."""
 
     kind: str
     machines: tuple[str, ...] = ()
@@ -41,29 +41,29 @@ class NewFault(msgspec.Struct, frozen=True, kw_only=True):
     takes_effect: bool | None = None
 
 
-def wrong(wanted: NewFault, machine_index: MachineIndex) -> Refused | None:
-    return wrong_in_itself(wanted) or _wrong_whom(wanted, machine_index)
+def fault_problem(wanted: NewFault, machine_index: MachineIndex) -> Refused | None:
+    return option_problem(wanted) or _target_problem(wanted, machine_index)
 
 
-def wrong_in_itself(wanted: NewFault) -> Refused | None:
-    """Whoever is there."""
-    known = {kind.value: nature for kind, nature in KINDS.items()}
-    nature = known.get(wanted.kind)
-    if nature is None:
+def option_problem(wanted: NewFault) -> Refused | None:
+    """Refuse options that do not fit, whatever machines there are."""
+    known = {kind.value: traits for kind, traits in KINDS.items()}
+    traits = known.get(wanted.kind)
+    if traits is None:
         return invalid(
             f"'{wanted.kind[:40]}' is no kind of fault; {instead_of(wanted.kind, known)}",
             suggestion=nearest(wanted.kind, known) or "",
         )
     return (
-        _wrong_count(wanted)
-        or _wrong_when(wanted)
-        or _wrong_method(wanted, nature)
-        or _wrong_seconds(wanted, nature)
-        or _wrong_words(wanted, nature)
+        _count_problem(wanted)
+        or _time_problem(wanted)
+        or _method_problem(wanted, traits)
+        or _seconds_problem(wanted, traits)
+        or _response_problem(wanted, traits)
     )
 
 
-def _wrong_whom(wanted: NewFault, machine_index: MachineIndex) -> Refused | None:
+def _target_problem(wanted: NewFault, machine_index: MachineIndex) -> Refused | None:
     if len(wanted.machines) + len(wanted.groups) > MAX_FAULT_TARGETS:
         return invalid(
             f"a fault is for at most {MAX_FAULT_TARGETS} machines and groups; name fewer, or"
@@ -78,7 +78,7 @@ def _wrong_whom(wanted: NewFault, machine_index: MachineIndex) -> Refused | None
     return None
 
 
-def _wrong_count(wanted: NewFault) -> Refused | None:
+def _count_problem(wanted: NewFault) -> Refused | None:
     if wanted.times is not None and not 1 <= wanted.times <= MAX_FAULT_TIMES:
         return invalid(
             f"times is from 1 to {MAX_FAULT_TIMES}, not {wanted.times}; leave it out for a fault"
@@ -95,59 +95,59 @@ def _wrong_count(wanted: NewFault) -> Refused | None:
     return None
 
 
-def _wrong_when(wanted: NewFault) -> Refused | None:
+def _time_problem(wanted: NewFault) -> Refused | None:
     if wanted.lasts is not None and wanted.lasts <= 0:
         return invalid("it has to last for some time; leave that out for one that stays")
-    for said in (wanted.starts_in, wanted.lasts):
-        if said is not None and not 0 <= said <= MAX_NOTICE:
+    for duration in (wanted.starts_in, wanted.lasts):
+        if duration is not None and not 0 <= duration <= MAX_NOTICE:
             return invalid(f"a fault begins, and lasts, within {MAX_NOTICE // SECOND} seconds")
     return None
 
 
-def _wrong_method(wanted: NewFault, nature: Nature) -> Refused | None:
+def _method_problem(wanted: NewFault, traits: FaultTraits) -> Refused | None:
     if not wanted.method:
         return None
-    if nature.of_events:
+    if traits.of_events:
         return invalid(f"a fault '{wanted.kind}' meets events, not requests; leave the method out")
     if wanted.method not in METHODS:
         return invalid(f"a method is GET or POST, not '{wanted.method[:40]}'")
-    if wanted.method not in nature.methods:
+    if wanted.method not in traits.methods:
         return invalid(
             f"a fault '{wanted.kind}' is about documents, which only a GET is answered with"
         )
     return None
 
 
-def _wrong_seconds(wanted: NewFault, nature: Nature) -> Refused | None:
+def _seconds_problem(wanted: NewFault, traits: FaultTraits) -> Refused | None:
     seconds = wanted.seconds
     if seconds is None:
         return None
-    if not nature.timed:
-        timed = listing([kind.value for kind, one in KINDS.items() if one.timed])
+    if not traits.timed:
+        timed = listing([kind.value for kind, info in KINDS.items() if info.timed])
         return invalid(f"a fault '{wanted.kind}' takes no seconds; those that do are {timed}")
-    most = MAX_HELD if nature.held else MAX_NOTICE / SECOND
+    most = MAX_HELD if traits.held else MAX_NOTICE / SECOND
     if not math.isfinite(seconds) or not 0 <= seconds <= most:
         return invalid(f"a fault '{wanted.kind}' takes from 0 to {most:g} seconds, not {seconds:g}")
     return None
 
 
-def _wrong_words(wanted: NewFault, nature: Nature) -> Refused | None:
+def _response_problem(wanted: NewFault, traits: FaultTraits) -> Refused | None:
     if wanted.status is not None:
-        if not nature.status:
+        if not traits.status:
             return invalid(
                 f"a fault '{wanted.kind}' has a status of its own; only 'error' takes one"
             )
         if not 500 <= wanted.status <= 599:
             return invalid(f"an error is a status from 500 to 599, not {wanted.status}")
     if wanted.body is not None:
-        if not nature.body:
-            takes = listing([kind.value for kind, one in KINDS.items() if one.body])
+        if not traits.body:
+            takes = listing([kind.value for kind, info in KINDS.items() if info.body])
             return invalid(f"a fault '{wanted.kind}' takes no body; those that do are {takes}")
         if len(wanted.body) > MAX_FAULT_BODY:
             return invalid(f"the body of a fault has at most {MAX_FAULT_BODY} characters")
     if wanted.takes_effect is not None:
-        if nature.takes_effect is None:
-            takes = listing([k.value for k, one in KINDS.items() if one.takes_effect is not None])
+        if traits.takes_effect is None:
+            takes = listing([k.value for k, info in KINDS.items() if info.takes_effect is not None])
             return invalid(
                 f"whether an approval takes effect cannot be said of a fault '{wanted.kind}';"
                 f" it can of {takes}"

@@ -21,7 +21,7 @@ from forewarn.service.engine.writer import Check, CommitPlan, Decided, Writer
 from forewarn.service.fleet import read as fleetfile
 from forewarn.service.fleet import recheck
 from forewarn.service.fleet.build import Fleet, FleetError
-from forewarn.service.fleet.diff import Difference, Found, compare, declared, with_carried
+from forewarn.service.fleet.diff import Comparison, Difference, compare, declared, with_carried
 from forewarn.store.port import States, Store
 
 READ, COMPARED, DECIDED = 0.4, 0.5, 0.65  # how much of the work is done then, as a rule
@@ -121,7 +121,7 @@ class FleetApply:
             return await self._committed(found, groups, by=by, force=force, unless=unless)
 
     async def _committed(
-        self, found: Found, groups: Groups, *, by: str, force: bool, unless: Check | None
+        self, found: Comparison, groups: Groups, *, by: str, force: bool, unless: Check | None
     ) -> Difference | Refused:
         commands = {
             name: msgspec.structs.replace(define, force=force, by=by)
@@ -170,7 +170,7 @@ class FleetApply:
         wanted: Callable[[Groups, Mapping[str, Host]], Fleet | Refused],
         groups: Groups,
         hosts: Mapping[str, Host],
-    ) -> Found | Refused:
+    ) -> Comparison | Refused:
         try:
             fleet = wanted(groups, hosts)
             if isinstance(fleet, Refused):

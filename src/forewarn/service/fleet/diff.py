@@ -34,7 +34,7 @@ class FieldChange(msgspec.Struct, frozen=True):
     after: Any
 
 
-class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class DifferenceItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     what: str  # host, group or machine
     action: str  # added, changed, moved or removed
     name: str
@@ -68,7 +68,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     hosts: Counts
     groups: Counts
     machines: Counts
-    items: tuple[Item, ...] = ()  # as far as they are told one by one
+    items: tuple[DifferenceItem, ...] = ()  # as far as they are told one by one
     omitted: int = 0
     blocked_by: tuple[BlockingEvent, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Found(msgspec.Struct, frozen=True):
+class Comparison(msgspec.Struct, frozen=True):
     """A difference, and what would make it disappear. Groups that lose machines come first."""
 
     difference: Difference
@@ -96,7 +96,7 @@ def compare(
     hosts: Mapping[str, Host],
     fleet: Fleet,
     progress: Callable[[float], None] = lambda _: None,
-) -> Found:
+) -> Comparison:
     finding = _Finding(groups, fleet)
     puts = list(finding.hosts(hosts, fleet.hosts))
     count = max(len(fleet.groups), 1)
@@ -131,7 +131,7 @@ class _Finding:
         self._previous_group = {m.name: g.name for g in groups.values() for m in g.machines}
         self._stays = {m.name for define in fleet.groups.values() for m in define.machines}
         self._counts = {"host": Counts(), "group": Counts(), "machine": Counts()}
-        self._items: list[Item] = []
+        self._items: list[DifferenceItem] = []
         self._told: dict[str, int] = {}
         self._blocked_by: list[BlockingEvent] = []
         self._losing: dict[str, Define] = {}
@@ -237,9 +237,9 @@ class _Finding:
         setattr(counts, action, getattr(counts, action) + 1)
         told = self._told[what] = self._told.get(what, 0) + 1
         if told <= MAX_DETAILED:
-            self._items.append(Item(what=what, action=action, name=name, **more))
+            self._items.append(DifferenceItem(what=what, action=action, name=name, **more))
 
-    def found(self, puts: tuple[Put, ...]) -> Found:
+    def found(self, puts: tuple[Put, ...]) -> Comparison:
         difference = Difference(
             hosts=self._counts["host"],
             groups=self._counts["group"],
@@ -249,7 +249,7 @@ class _Finding:
             blocked_by=tuple(self._blocked_by),
         )
         defines = {**self._losing, **self._others}
-        return Found(difference, defines, puts, self._moved, tuple(self._stranded))
+        return Comparison(difference, defines, puts, self._moved, tuple(self._stranded))
 
 
 def emptied(group: Group) -> Define:

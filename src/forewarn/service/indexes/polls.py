@@ -22,7 +22,7 @@ SAVE_EVERY = 5.0  # seconds of guard time between two saves
 _NONE: dict[str, Time] = {}  # shared by all machines that were shown no event: most of a fleet
 
 
-class Polls:
+class MachinePolls:
     """The polls of one machine."""
 
     __slots__ = ("count", "first_sights", "incarnation", "last", "version")
@@ -38,7 +38,7 @@ class Polls:
 class PollIndex:
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._polls: dict[str, Polls] = {}
+        self._polls: dict[str, MachinePolls] = {}
         self._seen: dict[str, int] = {}
         self._unsaved: set[str] = set()
         self._shown: set[str] = set()  # active events that a machine has been shown
@@ -51,7 +51,7 @@ class PollIndex:
         """Return when a machine of the group last polled, in time served."""
         return self._seen.get(group, 0)
 
-    def polls(self, machine: str) -> Polls | None:
+    def polls(self, machine: str) -> MachinePolls | None:
         return self._polls.get(machine)
 
     def first_sights(self, event: str, machines: Collection[str]) -> dict[str, Time]:
@@ -94,7 +94,7 @@ class PollIndex:
         self._unsaved.add(group)
         polls = self._polls.get(machine)
         if polls is None:
-            polls = self._polls[machine] = Polls()
+            polls = self._polls[machine] = MachinePolls()
         polls.count += 1
         polls.last = at
         if polls.incarnation != incarnation or polls.version != version:

@@ -13,7 +13,7 @@ from forewarn.core.deciding.holds import Hold, HoldKind
 from forewarn.core.deciding.start import bound
 
 
-class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+class EventExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """Where an event stands, what it waits for, and who could move it."""
 
     event: Event

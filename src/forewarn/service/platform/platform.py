@@ -44,7 +44,7 @@ from forewarn.service.faults.event_faults import EventFaults
 from forewarn.service.indexes.events import ActiveEvents
 from forewarn.service.indexes.machines import MachineIndex
 from forewarn.service.indexes.polls import PollIndex
-from forewarn.service.platform.explain import Explanation, says, under_way
+from forewarn.service.platform.explain import EventExplanation, says, under_way
 from forewarn.service.platform.host_state import host_of_gone, unhealthy_warning
 from forewarn.store.port import States, Store
 from forewarn.support.text import listing
@@ -239,13 +239,13 @@ class Platform:
             return conflict(f"'{id}' could be {listing([event.id for event in events])}")
         return events[0]
 
-    async def explain(self, id: str) -> Explanation | Refused:
+    async def explain(self, id: str) -> EventExplanation | Refused:
         event = await self.event(id)
         if isinstance(event, Refused):
             return event
         group = self._store.groups[event.group]
         holds = self.holds(event)
-        return Explanation(
+        return EventExplanation(
             event=event,
             holds=holds,
             says=says(event, holds),

@@ -33,7 +33,7 @@ SHOWN_OUTPUT = 200  # characters of its last line
 MAX_STATUS_LINE = 8_192  # bytes
 
 
-class Answer(msgspec.Struct, frozen=True):
+class GateResult(msgspec.Struct, frozen=True):
     passed: bool
     says: str
 
@@ -68,7 +68,7 @@ class Gates:
             )
         return None
 
-    async def ask(self, gate: Gate) -> Answer:
+    async def ask(self, gate: Gate) -> GateResult:
         try:
             if not gate.http:
                 return await self._run(gate.command)
@@ -77,14 +77,16 @@ class Gates:
         except TimeoutError:
             return self._late()
         except NotStarted as error:
-            return Answer(False, str(error))
+            return GateResult(False, str(error))
         except (OSError, ValueError) as error:
-            return Answer(False, _trouble(error))
+            return GateResult(False, _trouble(error))
 
-    async def _run(self, name: str) -> Answer:
+    async def _run(self, name: str) -> GateResult:
         """What counts is how the command itself ends; what it leaves behind is killed then."""
         if name not in self._commands:
-            return Answer(False, f"the service's settings name no gate command '{name}' any more")
+            return GateResult(
+                False, f"the service's settings name no gate command '{name}' any more"
+            )
         with _nothing() as nothing:
             ended = await program.run(
                 self._commands[name],
@@ -97,17 +99,17 @@ class Gates:
             return self._late()
         lines = ended.said.splitlines()
         last = f": {_printable(lines[-1])}" if lines else ""
-        return Answer(ended.status == 0, f"exit code {ended.status}{last}")
+        return GateResult(ended.status == 0, f"exit code {ended.status}{last}")
 
-    def _late(self) -> Answer:
-        return Answer(False, f"no answer within {self._patience:g} s")
+    def _late(self) -> GateResult:
+        return GateResult(False, f"no answer within {self._patience:g} s")
 
 
 def _nothing() -> IO[bytes]:
     return Path(os.devnull).open("rb")
 
 
-async def _fetch(url: str) -> Answer:
+async def _fetch(url: str) -> GateResult:
     """One GET. No proxy is asked and no redirect followed: what is named is what is asked. Of
     what is answered nothing is told but the status: whoever named it may not be meant to read it.
     """
@@ -125,8 +127,8 @@ async def _fetch(url: str) -> Answer:
         writer.transport.abort()
     match = re.fullmatch(r"HTTP/1\.[01] (\d{3})(?: .*)?", line)
     if match is None:
-        return Answer(False, "not HTTP" if line else "closed without an answer")
-    return Answer(match[1][0] == "2", f"status {match[1]}")
+        return GateResult(False, "not HTTP" if line else "closed without an answer")
+    return GateResult(match[1][0] == "2", f"status {match[1]}")
 
 
 def _trouble(error: OSError | ValueError) -> str:

@@ -28,7 +28,7 @@ from forewarn.service.engine.writer import CommitPlan, Writer
 from forewarn.service.platform.hosts import Hosts
 from forewarn.service.platform.platform import Platform
 from forewarn.service.rollouts.announce import Announcer, AnnounceResult
-from forewarn.service.rollouts.gates import Answer, Gates
+from forewarn.service.rollouts.gates import GateResult, Gates
 from forewarn.service.rollouts.step_machines import StepMachines, Touched, touched_by
 from forewarn.store.port import Commit, States, Store, StoreFailed
 from forewarn.support import guard
@@ -219,12 +219,12 @@ class RolloutReconciler:
             self._asking.discard(id)
             self._ledger.release(_gate(id))
 
-    async def _answer(self, gate: Gate) -> Answer:
+    async def _answer(self, gate: Gate) -> GateResult:
         try:
             return await self._gates.ask(gate)
         except Exception as surprise:
             log.exception("unexpected error in a gate", gate=gate.named)
-            return Answer(False, f"it could not be asked: {surprise!r}")
+            return GateResult(False, f"it could not be asked: {surprise!r}")
 
     async def _announce(self, rollout: Rollout, steps: Sequence[Step]) -> None:
         """One after the other, for as long as the rollout wants it and nothing is in the way."""

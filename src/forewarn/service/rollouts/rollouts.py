@@ -36,7 +36,7 @@ KEPT_ROLLOUTS = 1_000  # in all; the oldest that are over are forgotten
 STATES = ("running", "paused", "blocked", "aborting", "aborted", "done")
 
 
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
+class RolloutSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A rollout, and how far it has come."""
 
     rollout: Rollout
@@ -44,15 +44,15 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     steps_over: int
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class RolloutReport(msgspec.Struct, frozen=True, kw_only=True):
     """A rollout, and where it stands."""
 
     rollout: Rollout
     next: Next
 
     @property
-    def summary(self) -> Summary:
-        return Summary(rollout=self.rollout, state=self.state, steps_over=self.steps_over)
+    def summary(self) -> RolloutSummary:
+        return RolloutSummary(rollout=self.rollout, state=self.state, steps_over=self.steps_over)
 
     @property
     def steps_over(self) -> int:
@@ -76,17 +76,17 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return "blocked" if blocked else "running"
 
 
-class Explained(msgspec.Struct, frozen=True, kw_only=True):
+class ExplainedWait(msgspec.Struct, frozen=True, kw_only=True):
     """One thing it waits for, and what the events that are part of it wait for."""
 
     wait: Wait
     events: tuple[tuple[Event, tuple[Hold, ...], str], ...] = ()
 
 
-class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    report: Report
+class RolloutExplanation(msgspec.Struct, frozen=True, kw_only=True):
+    report: RolloutReport
     says: str
-    waits: tuple[Explained, ...] = ()
+    waits: tuple[ExplainedWait, ...] = ()
 
 
 class Rollouts:
@@ -117,7 +117,7 @@ class Rollouts:
         # A pure function, and perhaps a long one: the service goes on meanwhile.
         return draft, await asyncio.to_thread(forecast, draft, self._writer.now(), typical)
 
-    async def start(self, wanted: RolloutRequest) -> Report | Refused:
+    async def start(self, wanted: RolloutRequest) -> RolloutReport | Refused:
         draft = self.draft(wanted)
         if isinstance(draft, Refused):
             return draft
@@ -139,7 +139,7 @@ class Rollouts:
         done = await self._writer.commit(plan)
         return done if isinstance(done, Refused) else await self._report(draft.id)
 
-    async def pause(self, id: str, by: str, why: str = "") -> Report | Refused:
+    async def pause(self, id: str, by: str, why: str = "") -> RolloutReport | Refused:
         def paused(rollout: Rollout, switch: Switch) -> RolloutPut | Refused:
             if rollout.paused is not None:
                 return conflict(f"rollout {rollout.id} is paused already, by {rollout.paused.by}")
@@ -147,7 +147,7 @@ class Rollouts:
 
         return await self._switch(id, by, why, paused)
 
-    async def resume(self, id: str, by: str) -> Report | Refused:
+    async def resume(self, id: str, by: str) -> RolloutReport | Refused:
         """Goes on after a pause, and announces again what somebody has cancelled."""
         found = await self.find(id)
         if isinstance(found, Refused):
@@ -163,7 +163,7 @@ class Rollouts:
 
         return await self._switch(found.id, by, "", resumed)
 
-    async def abort(self, id: str, by: str, why: str = "") -> Report | Refused:
+    async def abort(self, id: str, by: str, why: str = "") -> RolloutReport | Refused:
         """Withdraws what has not started, in one commit; what has started goes on to its end."""
         found = await self.find(id)
         if isinstance(found, Refused):
@@ -190,7 +190,7 @@ class Rollouts:
 
     # Looking.
 
-    async def list(self) -> Sequence[Summary]:
+    async def list(self) -> Sequence[RolloutSummary]:
         """Those under way first, then the latest that are over."""
         rollouts = self._store.registry.rollouts.values()
         order = sorted(rollouts, key=lambda r: (r.ended_at is not None, -r.created_at))
@@ -209,11 +209,11 @@ class Rollouts:
             return conflict(f"'{id}' could be {listing([rollout.id for rollout in found])}")
         return found[0]
 
-    async def report(self, id: str) -> Report | Refused:
+    async def report(self, id: str) -> RolloutReport | Refused:
         found = await self.find(id)
         return found if isinstance(found, Refused) else await self._report(found.id)
 
-    async def explain(self, id: str) -> Explanation | Refused:
+    async def explain(self, id: str) -> RolloutExplanation | Refused:
         """What it waits for: the very waits that `step` has found, and the holds of its events."""
         report = await self.report(id)
         if isinstance(report, Refused):
@@ -225,26 +225,26 @@ class Rollouts:
             for name in wait.events:
                 holds = self._platform.holds(active[name])
                 events.append((active[name], holds, says(active[name], holds)))
-            waits.append(Explained(wait=wait, events=tuple(events)))
-        return Explanation(report=report, says=_in_a_sentence(report), waits=tuple(waits))
+            waits.append(ExplainedWait(wait=wait, events=tuple(events)))
+        return RolloutExplanation(report=report, says=_in_a_sentence(report), waits=tuple(waits))
 
     def draft(self, wanted: RolloutRequest) -> Rollout | Refused:
         """What would be started. Nothing is kept of it."""
         now = self._writer.now()
         return drafted(wanted, self._platform.new_id(), self._store, self._gates, now)
 
-    async def _summary(self, rollout: Rollout) -> Summary:
+    async def _summary(self, rollout: Rollout) -> RolloutSummary:
         """Of one that is over nothing has to be read."""
         if rollout.ended_at is not None and rollout.steps_over is not None:
             state = WAS_ABORTED if rollout.aborted else DONE
-            return Summary(rollout=rollout, state=state, steps_over=rollout.steps_over)
+            return RolloutSummary(rollout=rollout, state=state, steps_over=rollout.steps_over)
         await guard.pause(0)  # each look takes a moment: others go on in between
-        report = Report(rollout=rollout, next=await self._reconciler.look(rollout))
+        report = RolloutReport(rollout=rollout, next=await self._reconciler.look(rollout))
         return report.summary
 
-    async def _report(self, id: str) -> Report:
+    async def _report(self, id: str) -> RolloutReport:
         rollout = self._store.registry.rollouts[id]
-        return Report(rollout=rollout, next=await self._reconciler.look(rollout))
+        return RolloutReport(rollout=rollout, next=await self._reconciler.look(rollout))
 
     async def _switch(
         self,
@@ -252,7 +252,7 @@ class Rollouts:
         by: str,
         why: str,
         change: Callable[[Rollout, Switch], RolloutPut | Refused],
-    ) -> Report | Refused:
+    ) -> RolloutReport | Refused:
         found = wrong_words(why) or await self.find(id)
         if isinstance(found, Refused):
             return found
@@ -273,7 +273,7 @@ def _over(rollout: Rollout) -> Refused:
     return conflict(f"rollout {rollout.id} {how}; start a new one")
 
 
-def _in_a_sentence(report: Report) -> str:
+def _in_a_sentence(report: RolloutReport) -> str:
     rollout, steps = report.rollout, report.rollout.steps
     far = f"{report.steps_over} of {len(steps)} steps are over"
     match report.state:

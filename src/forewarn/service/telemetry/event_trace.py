@@ -1,6 +1,6 @@
-"""Recording what happens, in the format the judge reads: one object per line.
+"""The event trace: what happens, in the format that the judge reads, one JSON object per line.
 
-Told as it happens and never waited for on disk: a trace is evidence, not state.
+Written as it happens, without waiting for the disk: a trace is evidence, not state.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ log = logger("forewarn")
 
 Sink: TypeAlias = Callable[[dict[str, Any]], None]
 
-STAGES = SHOWN | {Move.LIST}  # the moves that are told: what a guest could see, and from when on
+STAGES = SHOWN | {Move.LIST}  # the moves that are recorded: what a guest could see, and since when
 
 
 class EventTrace:
-    """`rules` are those of the service, where they are known: the judge asks for the grace."""
+    """`rules` are the durations of the service, if known: the judge needs the grace."""
 
     def __init__(self, emit: Sink, rules: Durations | None = None) -> None:
         self._sinks = [emit]
         self._rules = rules
 
-    def tell(self, sink: Sink) -> None:
-        """Somebody else who hears every line from now on."""
+    def add_sink(self, sink: Sink) -> None:
+        """Pass every line from now on to this function as well."""
         self._sinks.append(sink)
 
     def write(self, kind: str, at: Time, **fields: Any) -> None:
@@ -49,7 +49,7 @@ class EventTrace:
             sink(line)
 
     def follow(self, store: Store, clock: Clock) -> None:
-        """Record what commits say that no request shows, and first how things stand already."""
+        """Record what commits contain that no request shows, beginning with the current state."""
         if store.groups:
             at = clock.now(self._rules or Durations()).at
             self.fleet(store, at)
@@ -172,8 +172,8 @@ class EventTrace:
 
 
 def _approval(event: Event) -> dict[str, Any]:
-    """Who approved it: a guest's own request is told only when it has been answered, and that is
-    after what it brought about."""
+    """Return who approved an event. A guest's request is recorded only when it has been answered,
+    which is after its effects."""
     if event.approved is None:
         return {}
     return {"approved": event.approved.at / SECOND, "approved_by": event.approved.by}
@@ -192,9 +192,9 @@ class FileEventTrace(EventTrace):
         try:
             before = os.fstat(self._file.fileno()).st_size
             if self._file.write(line) != len(line):
-                self._file.truncate(before)  # what is recorded ends with a whole line
+                self._file.truncate(before)  # the trace ends with a whole line
                 raise OSError(errno.ENOSPC, "there is no room for the whole line")
-        except OSError as error:  # evidence is lost, but nobody is kept waiting for it
+        except OSError as error:  # evidence is lost, but the service goes on
             self._broken = True
             log.error(
                 "the event trace can no longer be written", file=self._file.name, why=str(error)

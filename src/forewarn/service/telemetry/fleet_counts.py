@@ -39,9 +39,9 @@ class FleetCounts:
         self._hosts: dict[str, Health] = {}
         self._health: Counter[Health] = Counter()
         self._rollouts: dict[str, str] = {}
-        self._events: dict[str, tuple[str, str]] = {}  # state and type of those that are active
+        self._events: dict[str, tuple[str, str]] = {}  # active ones: state and type
         self._active: Counter[tuple[str, str]] = Counter()
-        self._held: set[str] = set()  # wait for an operator's word
+        self._held: set[str] = set()  # wait for an operator
         self._deadlines: dict[str, list[tuple[Time, str]]] = {type: [] for type in TYPES}
         self._raised: Counter[tuple[str, str]] = Counter()
         self._ended: Counter[tuple[str, str]] = Counter()
@@ -53,14 +53,14 @@ class FleetCounts:
         for group in self._store.groups.values():
             self._count(group)
             for event in group.events:
-                self._stands(event)
+                self._count_event(event)
         for host in self._store.registry.hosts.values():
             self._host(host.name, host.health)
         for rollout in self._store.registry.rollouts.values():
             self._rollouts[rollout.id] = _state(rollout)
 
     def notice_left(self, now: Time) -> Iterator[tuple[str, float]]:
-        """By type, the seconds until the first NotBefore of those that are scheduled."""
+        """Yield the seconds until the first NotBefore of scheduled events, by type."""
         for type, heap in self._deadlines.items():
             while heap and self._events.get(heap[0][1]) != ("scheduled", type):
                 heapq.heappop(heap)
@@ -97,9 +97,9 @@ class FleetCounts:
             {(s,): list(self._rollouts.values()).count(s) for s in ROLLOUTS},
             "state",
         )
-        yield from self._of_events(now)
+        yield from self._event_metrics(now)
 
-    def _of_events(self, now: Time) -> Iterator[Sample | Histograms]:
+    def _event_metrics(self, now: Time) -> Iterator[Sample | Histograms]:
         yield gauge(
             "forewarn_events",
             "Events that are not over, by state and type",
@@ -173,9 +173,9 @@ class FleetCounts:
         given = item.what is Move.APPROVE or item.what is Move.RAISE
         if given and event.approved is not None:
             self._approvals[_approver(event.approved.by, group)] += 1
-        self._stands(event)
+        self._count_event(event)
 
-    def _stands(self, event: Event) -> None:
+    def _count_event(self, event: Event) -> None:
         before = self._events.get(event.id)
         if before is not None:
             self._active[before] -= 1
@@ -227,7 +227,7 @@ class FleetCounts:
 
 
 def _approver(by: str, group: Group) -> str:
-    """A machine may be called what it likes, so it is looked for first."""
+    """Return what kind of approver this is. A machine can have any name, so it is checked first."""
     if group.machine(by) is not None:
         return "guest"
     kind, _, _why = by.partition(":")  # as in `Approval("nobody: it is not announced")`

@@ -1,8 +1,8 @@
-"""What the service says of itself: one line for each thing that happens, to people or to programs.
+"""The log of the service: one line for each thing that happens, for people or for programs.
 
 A console line is to be read; a JSON line is to be searched, and has the same in fields. Nothing
-that somebody else wrote (a guest, a driver, a file) can end a line, forge one, or act upon a
-terminal; and a log that cannot be written never stops the service.
+from outside (a guest, a driver, a file) can end a line, forge one, or control a terminal; and a log
+that cannot be written never stops the service.
 """
 
 from __future__ import annotations
@@ -43,61 +43,61 @@ FORMATS = ("auto", "console", "json")
 LEVELS = ("debug", "info", "warning", "error")
 MAX_VALUE = 4_096  # characters of one value in a line
 
-_TOLD = "_on_commit"  # a change, in a line that says all of it
+_CHANGE = "_change"  # marks a line about a change, whose text says everything
 _encode = msgspec.json.Encoder(enc_hook=repr).encode
 
 log = structlog.get_logger("forewarn")
 
 
-def _dropped(lines: int) -> None:
+def _log_dropped(lines: int) -> None:
     log.warning("log lines were dropped because standard error was not read", lines=lines)
 
 
-_outlet = StderrWriter(_dropped)
+_stderr = StderrWriter(_log_dropped)
 
 
 def configure(format: str = "auto", level: str = "info", *, dates: bool = True) -> None:
-    """From here on, and again whenever the settings change. Without dates: a developer's, who
-    looks at it as it happens."""
+    """Set up logging; called again whenever the settings change. Without `dates` the log is for a
+    developer who reads it as it happens."""
     if format == "auto":
         format = "console" if sys.stderr is not None and sys.stderr.isatty() else "json"
     render = _json if format == "json" else _Console(dates)
-    mere_calls = [] if dates else [_without_calls]
+    drop_requests = [] if dates else [_drop_requests]
     number = logging.getLevelNamesMapping()[level.upper()]
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
-            *mere_calls,
-            _timed,
+            *drop_requests,
+            _add_timestamp,
             structlog.processors.format_exc_info,
-            _cleaned,
+            _clean,
             render,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         # A line is written in one piece: other processes may be writing there too.
-        logger_factory=structlog.WriteLoggerFactory(cast(TextIO, _outlet)),
+        logger_factory=structlog.WriteLoggerFactory(cast(TextIO, _stderr)),
         cache_logger_on_first_use=False,
     )
     root = logging.getLogger()
-    for handler in [one for one in root.handlers if isinstance(one, _Foreign)]:
+    for handler in [h for h in root.handlers if isinstance(h, _LibraryHandler)]:
         root.removeHandler(handler)
-    root.addHandler(_Foreign())
+    root.addHandler(_LibraryHandler())
     root.setLevel(logging.DEBUG if number <= logging.DEBUG else logging.WARNING)
     for name in ("uvicorn.error", "uvicorn.access", "asyncio", "urllib3", "sqlalchemy"):
         logging.getLogger(name).setLevel(logging.ERROR if "uvicorn" in name else logging.WARNING)
 
 
-class _Foreign(logging.Handler):
-    """What libraries say, in our words' form."""
+class _LibraryHandler(logging.Handler):
+    """Log the records of libraries in the format of this log."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            said = record.getMessage()
+            text = record.getMessage()
             level = record.levelname.lower()
-            tell = getattr(log, level if level in LEVELS else "error")
-            tell(said, logger=record.name, exc_info=record.exc_info or None)
-        except Exception:  # a library that cannot say it is no reason to stop
+            write = getattr(log, level if level in LEVELS else "error")
+            write(text, logger=record.name, exc_info=record.exc_info or None)
+        except Exception:  # a broken log record must not stop the service
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - not our name
@@ -106,7 +106,7 @@ class _Foreign(logging.Handler):
 
 
 class ServiceLog:
-    """One line for each visible change, as it is committed."""
+    """Log a line for each visible change when it is committed."""
 
     def __init__(self, store: Store) -> None:
         store.attach(self._on_commit)
@@ -114,8 +114,8 @@ class ServiceLog:
     def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         for entry in commit.entries:
             group = changed[entry.group]
-            moved: dict[str, EventMoved] = {}  # as each event stands after the whole commit
-            waiting: dict[str, Event] = {}  # approved
+            moved: dict[str, EventMoved] = {}  # each event, as it is after the whole commit
+            waiting: dict[str, Event] = {}  # approved, but not started
             for item in entry.items:
                 match item:
                     case EventMoved(what=what, event=event) if what in SHOWN:
@@ -123,26 +123,26 @@ class ServiceLog:
                     case EventMoved(what=Move.APPROVE, event=event):
                         waiting[event.id] = event
                     case Enabled():
-                        self._say(commit, f"{group.name}: listening, document 1", group=group.name)
+                        self._log(commit, f"{group.name}: listening, document 1", group=group.name)
                     case Disabled(why=why, by=by):
-                        says = f"{group.name}: no longer listening ({why})"
-                        self._say(commit, says, group=group.name, by=by)
+                        text = f"{group.name}: no longer listening ({why})"
+                        self._log(commit, text, group=group.name, by=by)
             for event in [e for id, e in waiting.items() if id not in moved]:
                 by = event.approved.by if event.approved else "nobody"
                 names = ", ".join(event.resources)
-                says = (
+                text = (
                     f"{group.name}: {event.type.value} of {names} is approved by {by}, but has to"
                     f" wait: forewarn event explain {event.id}"
                 )
-                self._say(commit, says, **log_fields(event), status=event.status.value, by=by)
+                self._log(commit, text, **log_fields(event), status=event.status.value, by=by)
             for item in moved.values():
                 event = item.event
                 fields = log_fields(event) | {"status": event.status.value, "by": _by(item)}
-                self._say(commit, _line(group, event), **fields)
+                self._log(commit, _line(group, event), **fields)
 
-    def _say(self, commit: Commit, says: str, **fields: Any) -> None:
+    def _log(self, commit: Commit, text: str, **fields: Any) -> None:
         known = {key: value for key, value in fields.items() if value != ""}
-        log.info(says, **{_TOLD: True}, at=_time(commit.at), commit=commit.seq, **known)
+        log.info(text, **{_CHANGE: True}, at=_time(commit.at), commit=commit.seq, **known)
 
 
 def _by(item: EventMoved) -> str:
@@ -168,27 +168,27 @@ def _line(group: Group, event: Event) -> str:
     return f"{group.name}: {status} {event.type.value} of {names} ({what}; {document}) {event.id}"
 
 
-# From here on, what becomes of a line.
+# Processing of a line.
 
 
 def _time(at: Time) -> datetime:
     return datetime.fromtimestamp(at // 1_000_000, UTC).replace(microsecond=at % 1_000_000)
 
 
-def _without_calls(_logger: object, _method: str, line: Any) -> Any:
-    """A developer sees what came of a call, and knows that there was one."""
+def _drop_requests(_logger: object, _method: str, line: Any) -> Any:
+    """Drop the lines about requests: a developer sees their effects."""
     if line["level"] == "info" and "request_id" in line:
         raise structlog.DropEvent
     return line
 
 
-def _timed(_logger: object, _method: str, line: Any) -> Any:
+def _add_timestamp(_logger: object, _method: str, line: Any) -> Any:
     line["timestamp"] = _time(guard.wall_us())
     return line
 
 
-def _cleaned(_logger: object, _method: str, line: Any) -> Any:
-    """No secret gets into a log, whoever said it, and no value fills it."""
+def _clean(_logger: object, _method: str, line: Any) -> Any:
+    """Hide secrets, and cut long values."""
     for key, value in line.items():
         if isinstance(value, str):
             line[key] = hidden(value if key == "exception" else value[:MAX_VALUE])
@@ -196,29 +196,29 @@ def _cleaned(_logger: object, _method: str, line: Any) -> Any:
 
 
 def _json(_logger: object, _method: str, line: Any) -> str:
-    line.pop(_TOLD, None)
+    line.pop(_CHANGE, None)
     first = {key: line.pop(key) for key in ("timestamp", "level", "event")}
     first["timestamp"] = first["timestamp"].isoformat().replace("+00:00", "Z")
     return escaped(_encode({**first, **line}).decode())
 
 
 class _Console:
-    """`2026-11-15 05:08:03Z  warning: what happened  key=value`; a change without its fields,
-    since its words say all of it, and at the time at which it happened."""
+    """Render `2026-11-15 05:08:03Z  warning: what happened  key=value`. A change is rendered
+    without its fields, since its text says everything, and with the time at which it happened."""
 
     def __init__(self, dates: bool) -> None:
         self._format = "%Y-%m-%d %H:%M:%SZ" if dates else "%H:%M:%S"
 
     def __call__(self, _logger: object, _method: str, line: Any) -> str:
-        said, level = line.pop("event"), line.pop("level")
+        event, level = line.pop("event"), line.pop("level")
         at, exception = line.pop("timestamp"), line.pop("exception", "")
-        if line.pop(_TOLD, False):
+        if line.pop(_CHANGE, False):
             at, line = line["at"], {}
         fields = "".join(f"  {key}={_value(value)}" for key, value in line.items())
         level = "" if level == "info" else f"{level}: "
-        text = visible(f"{at.strftime(self._format)}  {level}{said}{fields}")
-        told = exception.splitlines() if exception else []
-        return "\n".join([text, *(f"    {visible(one)}" for one in told)])
+        text = visible(f"{at.strftime(self._format)}  {level}{event}{fields}")
+        traceback = exception.splitlines() if exception else []
+        return "\n".join([text, *(f"    {visible(line)}" for line in traceback)])
 
 
 def _value(value: object) -> str:

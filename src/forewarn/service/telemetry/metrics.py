@@ -25,7 +25,14 @@ from forewarn.service.engine.feed import Feed
 from forewarn.service.engine.scheduler import Scheduler
 from forewarn.service.telemetry.fleet_counts import FleetCounts
 from forewarn.service.telemetry.health import ServiceHealth
-from forewarn.service.telemetry.samples import Histogram, Histograms, Sample, counter, gauge, spread
+from forewarn.service.telemetry.samples import (
+    Histogram,
+    Histograms,
+    Sample,
+    counter,
+    gauge,
+    histogram,
+)
 from forewarn.store.port import Store
 
 # Bounds in seconds.
@@ -95,11 +102,11 @@ class ServiceMetrics:
         yield gauge(
             "forewarn_build_info", "Version of forewarn and of Python", info, "version", "python"
         )
-        for name, says in (
+        for name, help in (
             ("healthy", "1 if the service is healthy, as /healthz reports"),
             ("ready", "1 if the service is ready, as /readyz reports"),
         ):
-            yield gauge(f"forewarn_{name}", says, {(): float(not health.failing(name))})
+            yield gauge(f"forewarn_{name}", help, {(): float(not health.failing(name))})
         yield from self.fleet_counts.readings(now.at)
         yield from self._of_commits()
         yield from self._of_calls()
@@ -148,10 +155,10 @@ class ServiceMetrics:
             "Batches that could not be made durable and had no effect",
             {(): self._failures},
         )
-        yield spread(
+        yield histogram(
             "forewarn_commit_seconds", "Time until a batch was durable", self._commit_times
         )
-        yield spread(
+        yield histogram(
             "forewarn_commit_batch", "Requests that were decided in one batch", self._batches
         )
         yield gauge(
@@ -167,7 +174,7 @@ class ServiceMetrics:
             {(result,): self._attempts[result] for result in RESULTS},
             "result",
         )
-        yield spread(
+        yield histogram(
             "forewarn_driver_seconds",
             "Time that the driver took for one attempt",
             self._attempt_times,
@@ -179,7 +186,7 @@ class ServiceMetrics:
             "method",
             "status",
         )
-        yield spread(
+        yield histogram(
             "forewarn_control_seconds",
             "Time that requests to the control API took",
             self._call_times,

@@ -1,4 +1,4 @@
-"""What the parts of a service tell about themselves in numbers, for whoever watches it."""
+"""Values of metrics, before they are rendered for a scrape."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from itertools import accumulate
 import msgspec
 
 
-class Kind(enum.Enum):
-    COUNTER = "counter"  # only grows
-    GAUGE = "gauge"  # as it is now
+class MetricKind(enum.Enum):
+    COUNTER = "counter"
+    GAUGE = "gauge"
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """One number, or one for each value of its labels."""
+    """A metric: one number, or one for each combination of label values."""
 
     name: str
-    says: str
-    kind: Kind
+    help: str
+    kind: MetricKind
     labels: tuple[str, ...]
     samples: Sequence[tuple[tuple[str, ...], float]]
 
 
 class Histogram:
-    """How often something was how large: counted by the first bound that it does not exceed."""
+    """Counts of values, by the first bound that a value does not exceed."""
 
     __slots__ = ("bounds", "counts", "sum")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = tuple(bounds)
-        self.counts = [0] * (len(self.bounds) + 1)  # the last: larger than all bounds
+        self.counts = [0] * (len(self.bounds) + 1)  # the last one for values above all bounds
         self.sum = 0.0
 
     def add(self, value: float) -> None:
@@ -40,26 +40,26 @@ class Histogram:
         self.sum += value
 
     def up_to(self) -> list[tuple[float, int]]:
-        """How many were not larger than each bound, and how many in all."""
+        """Return the number of values up to each bound, and up to infinity."""
         return list(zip((*self.bounds, float("inf")), accumulate(self.counts), strict=True))
 
 
 class Histograms(msgspec.Struct, frozen=True):
-    """How something is spread, or one such for each value of its labels."""
+    """A metric: one histogram, or one for each combination of label values."""
 
     name: str
-    says: str
+    help: str
     labels: tuple[str, ...]
     samples: Sequence[tuple[tuple[str, ...], Histogram]]
 
 
-def gauge(name: str, says: str, samples: Mapping[tuple[str, ...], float], *labels: str) -> Sample:
-    return Sample(name, says, Kind.GAUGE, labels, list(samples.items()))
+def gauge(name: str, help: str, samples: Mapping[tuple[str, ...], float], *labels: str) -> Sample:
+    return Sample(name, help, MetricKind.GAUGE, labels, list(samples.items()))
 
 
-def counter(name: str, says: str, samples: Mapping[tuple[str, ...], float], *labels: str) -> Sample:
-    return Sample(name, says, Kind.COUNTER, labels, list(samples.items()))
+def counter(name: str, help: str, samples: Mapping[tuple[str, ...], float], *labels: str) -> Sample:
+    return Sample(name, help, MetricKind.COUNTER, labels, list(samples.items()))
 
 
-def spread(name: str, says: str, of: Histogram) -> Histograms:
-    return Histograms(name, says, (), [((), of)])
+def histogram(name: str, help: str, values: Histogram) -> Histograms:
+    return Histograms(name, help, (), [((), values)])

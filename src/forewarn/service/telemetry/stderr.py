@@ -1,8 +1,8 @@
-"""Standard error as somewhere to tell things, whether or not anybody is there to read them.
+"""Non-blocking writes to standard error.
 
 A log that cannot be written (a closed pipe, a full disk, no standard error at all) does not stop
-the service, and neither does one that nobody reads any more. What can be written at once is, by
-whoever says it; what cannot waits for a thread of its own, up to a limit, and then it is counted.
+the service, and neither does one that nobody reads. What can be written at once is written by the
+caller; the rest waits for a thread, up to a limit, and lines beyond that are dropped and counted.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-MAX_WAITING = 1024 * 1024  # bytes of lines that wait until somebody reads
-LAST_WORDS = 2.0  # seconds that the end of the process waits for a reader
+MAX_WAITING = 1024 * 1024  # bytes of lines that wait to be written
+EXIT_TIMEOUT = 2.0  # seconds for which the end of the process waits for a reader
 
 _ATOMIC = select.PIPE_BUF  # bytes that a pipe takes as a whole or not at all
 
 
 class StderrWriter:
-    """`lost` is told how many lines nobody will ever read, when there is a reader again."""
+    """`on_dropped` is called with the number of dropped lines, once lines can be written again."""
 
-    def __init__(self, lost: Callable[[int], None]) -> None:
-        self._lost = lost
+    def __init__(self, on_dropped: Callable[[int], None]) -> None:
+        self._on_dropped = on_dropped
         self._waiting: deque[bytes] = deque()
         self._bytes = 0
         self._dropped = 0
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._quick: tuple[int, Quick] | None = None
+        self._file: tuple[int, NonBlockingFile] | None = None
 
     def write(self, text: str) -> int:
         with contextlib.suppress(AttributeError, OSError, ValueError):
@@ -43,46 +43,46 @@ class StderrWriter:
         return len(text)
 
     def flush(self) -> None:
-        """A line is written as it is said."""
+        """Do nothing: lines are not buffered."""
 
     def _write(self, text: str) -> None:
         err = sys.stderr
         try:
             number = err.fileno()
-        except (OSError, ValueError):  # not a file: somebody reads along
+        except (OSError, ValueError):  # not a file: captured by a test
             err.write(text)
             err.flush()
             return
-        if self._quick is None or self._quick[0] != number or not self._quick[1].still(number):
-            if self._quick is not None:
-                self._quick[1].close()
-            self._quick = number, Quick(number)
-        quick = self._quick[1]
+        if self._file is None or self._file[0] != number or not self._file[1].still(number):
+            if self._file is not None:
+                self._file[1].close()
+            self._file = number, NonBlockingFile(number)
+        file = self._file[1]
         err.flush()
         data = text.encode(errors="backslashreplace")
         with self._changed:
             if not self._waiting:
-                data = data[quick.write(data) :]
+                data = data[file.write(data) :]
             if data:
-                self._put_by(data)
+                self._queue(data)
 
-    def _put_by(self, data: bytes) -> None:
+    def _queue(self, data: bytes) -> None:
         if self._bytes + len(data) > MAX_WAITING:
             self._dropped += 1
             return
         self._waiting.append(data)
         self._bytes += len(data)
         if self._thread is None:
-            self._thread = threading.Thread(target=self._write_on, name="log", daemon=True)
+            self._thread = threading.Thread(target=self._write_queue, name="log", daemon=True)
             self._thread.start()
             atexit.register(self.wait)
 
-    def wait(self, seconds: float = LAST_WORDS) -> None:
-        """Until all is written, or until it is clear that nobody reads it."""
+    def wait(self, seconds: float = EXIT_TIMEOUT) -> None:
+        """Wait until everything is written, or for `seconds`."""
         with self._changed:
             self._changed.wait_for(lambda: not self._waiting, seconds)
 
-    def _write_on(self) -> None:
+    def _write_queue(self) -> None:
         while True:
             with self._changed:
                 if not self._waiting:
@@ -92,19 +92,19 @@ class StderrWriter:
             with contextlib.suppress(OSError, ValueError, AttributeError):
                 _write_all(sys.stderr.fileno(), data)
             with self._changed:
-                self._waiting.popleft()  # only now, so that nobody overtakes it
+                self._waiting.popleft()  # only now, so that no other line overtakes it
                 self._bytes -= len(data)
                 self._changed.notify_all()
         if dropped:
-            self._lost(dropped)
+            self._on_dropped(dropped)
 
 
-class Quick:
-    """What a file takes without letting anybody wait."""
+class NonBlockingFile:
+    """A file descriptor that is written without blocking."""
 
     def __init__(self, number: int) -> None:
         self._of = _identity(number)
-        self._own = -1  # a way of our own to it, which never waits
+        self._own = -1  # a descriptor of our own, which never blocks
         self._socket: socket.socket | None = None
         mode = os.fstat(number).st_mode
         self._waits = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(number)
@@ -120,7 +120,7 @@ class Quick:
         return _identity(number) == self._of
 
     def write(self, data: bytes) -> int:
-        """How many bytes of it were written."""
+        """Write what is possible, and return how many bytes that was."""
         if not self._waits:
             _write_all(self._number, data)
             return len(data)
@@ -143,14 +143,14 @@ class Quick:
 
 
 def _identity(number: int) -> tuple[int, int]:
-    found = os.fstat(number)
-    return found.st_dev, found.st_ino
+    status = os.fstat(number)
+    return status.st_dev, status.st_ino
 
 
 def _write_all(number: int, data: bytes) -> None:
-    """However long it takes."""
+    """Write everything, however long that takes."""
     while data:
         try:
             data = data[os.write(number, data) :]
-        except BlockingIOError:  # somebody who shares it has made it so
+        except BlockingIOError:  # another process that shares it has made it non-blocking
             select.select([], [number], [])

@@ -27,7 +27,7 @@ TRUSTED = "the wall clock is trusted already; there is nothing to accept"
 log = logger("forewarn")
 
 
-class Accepted(msgspec.Struct, frozen=True):
+class AcceptedClock(msgspec.Struct, frozen=True):
     before: Time  # the service's time until then
     now: Time
     announced: tuple[Event, ...] = ()  # announced by the wrong clock; they keep their NotBefore
@@ -51,7 +51,7 @@ class ClockAcceptance:
         self._clock = clock
         self._poll_index = poll_index
 
-    async def accept(self, by: str) -> Accepted | Refused:
+    async def accept(self, by: str) -> AcceptedClock | Refused:
         """Follow the wall clock from here on. Raises StoreFailed; nothing has changed then."""
         clock = self._clock
         if not isinstance(clock, RealClock):
@@ -60,7 +60,7 @@ class ClockAcceptance:
             return conflict(TRUSTED)
         # First sights are dated when they are noticed, but stored only from time to time.
         await self._poll_index.save(self._writer.now())
-        done: list[Accepted] = []
+        done: list[AcceptedClock] = []
         undo: list[Callable[[], None]] = []
 
         def work(states: States) -> Batch:
@@ -70,7 +70,7 @@ class ClockAcceptance:
             before = now.at
             undo.append(clock.accept())
             now = self._writer.now()
-            done.append(Accepted(before, now.at, announced_after(states.values(), now.at)))
+            done.append(AcceptedClock(before, now.at, announced_after(states.values(), now.at)))
             entries: list[Entry] = []
             puts: list[Put] = [ClockAccepted(before, by)]
             if before > now.at:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from forewarn.core import Duration, Refused
-from forewarn.service.faults.model import Account
+from forewarn.service.faults.model import FaultAccount
 from forewarn.service.faults.validate import NewFault
 from forewarn.support.text import parse_duration
 from forewarn.testing.errors import RefusedByService, refusal
@@ -21,17 +21,17 @@ class Fault:
     """One fault that was added. Its counters are read when used; once it has been cleared they
     stay as they were then."""
 
-    def __init__(self, faults: Faults, account: Account) -> None:
+    def __init__(self, faults: Faults, account: FaultAccount) -> None:
         self._faults = faults
         self._last = account
         self.id = account.fault.id
         self.kind = account.fault.kind.value
 
     @property
-    def account(self) -> Account:
+    def account(self) -> FaultAccount:
         return self.remember(self._faults.find(self.id))
 
-    def remember(self, account: Account | None) -> Account:
+    def remember(self, account: FaultAccount | None) -> FaultAccount:
         self._last = account or self._last
         return self._last
 
@@ -144,7 +144,7 @@ class Faults:
     def __len__(self) -> int:
         return len(self.list())
 
-    def find(self, id: str) -> Account | None:
+    def find(self, id: str) -> FaultAccount | None:
         account = self._session.call(self._session.node.faults.find, id)
         return None if isinstance(account, Refused) else account
 
@@ -152,7 +152,7 @@ class Faults:
         cleared = self._session.call(self._session.node.faults.clear, fault.id)
         fault.remember(None if isinstance(cleared, Refused) else cleared[0])
 
-    def _handle(self, account: Account) -> Fault:
+    def _handle(self, account: FaultAccount) -> Fault:
         return self._handles.setdefault(account.fault.id, Fault(self, account))
 
 

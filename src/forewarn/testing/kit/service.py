@@ -219,7 +219,7 @@ class Service(Requests):
     def _on_start(self) -> None:
         if self.node.trace is not None:
             self._report = FailureReport()
-            self.node.trace.tell(self._report.add)
+            self.node.trace.add_sink(self._report.add)
 
     def play_scenario(
         self,

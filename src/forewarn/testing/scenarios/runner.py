@@ -68,7 +68,7 @@ def play(
     if trace is None:
         raise RefusedByService("a scenario needs a service that is observed; use front=False")
     tracker = EventTracker()
-    session.call(trace.tell, tracker.add)
+    session.call(trace.add_sink, tracker.add)
     session.call(lambda: trace.fleet(session.node.store, session.node.writer.now().at))
 
     def ended_on() -> list[str]:

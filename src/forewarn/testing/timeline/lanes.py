@@ -125,7 +125,7 @@ def watch(session: Session, on_change: Callable[[float, str], None] | None = Non
     lanes = Lanes(on_change)
 
     def begin() -> None:  # in the service's loop, so that no line comes in between
-        trace.tell(lanes.add)
+        trace.add_sink(lanes.add)
         trace.fleet(node.store, node.writer.now().at)
 
     session.call(begin)

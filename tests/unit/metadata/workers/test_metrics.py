@@ -6,7 +6,7 @@ from forewarn.core import Now
 from forewarn.metadata.workers.availability import Availability
 from forewarn.metadata.workers.metrics import WorkerMetrics
 from forewarn.metadata.workers.poll_report import MAX_EARLIER, REPORT_SLICE, PollReport
-from forewarn.service.telemetry.samples import Kind, Sample
+from forewarn.service.telemetry.samples import MetricKind, Sample
 
 
 def at(second: int) -> Now:
@@ -14,11 +14,11 @@ def at(second: int) -> Now:
 
 
 def polls(n: float) -> Sample:
-    return Sample("polls", "Polls", Kind.COUNTER, ("v",), [(("x",), n)])
+    return Sample("polls", "Polls", MetricKind.COUNTER, ("v",), [(("x",), n)])
 
 
 def held(n: float) -> Sample:
-    return Sample("held", "Connections", Kind.GAUGE, (), [((), n)])
+    return Sample("held", "Connections", MetricKind.GAUGE, (), [((), n)])
 
 
 def sums(tally: WorkerMetrics, *there: str) -> dict[str, float]:

@@ -15,7 +15,7 @@ from forewarn.core.access import Limit, Role, Token
 from forewarn.core.labels import parse
 from forewarn.core.time import DAY, MINUTE
 from forewarn.service.access import secret, tokens
-from forewarn.service.access.tokens import Created, NewToken
+from forewarn.service.access.tokens import CreatedToken, NewToken
 from forewarn.store.memory import Disk, MemoryStore
 from forewarn.testing import Service
 
@@ -35,15 +35,17 @@ def service() -> Iterator[Service]:
         yield service
 
 
-def created(service: Service, name: str = "alice", role: Role = Role.ADMIN, **how: Any) -> Created:
+def created(
+    service: Service, name: str = "alice", role: Role = Role.ADMIN, **how: Any
+) -> CreatedToken:
     done = asked(service, name, role, **how)
-    assert isinstance(done, Created), done
+    assert isinstance(done, CreatedToken), done
     return done
 
 
 def asked(
     service: Service, name: str = "alice", role: Role = Role.ADMIN, **how: Any
-) -> Created | Refused:
+) -> CreatedToken | Refused:
     wanted = NewToken(name=name, role=role, **how)
     return service.run(service.node.tokens.create(wanted, by="operator"))
 
@@ -204,7 +206,7 @@ def test_of_two_who_want_the_same_name_at_once_one_gets_it(service: Service) -> 
     created(service)
     wanted = NewToken(name="bot", role=Role.VIEWER)
 
-    async def both() -> list[Created | Refused]:
+    async def both() -> list[CreatedToken | Refused]:
         make = service.node.tokens.create
         return list(await asyncio.gather(*(make(wanted, "operator") for _ in range(2))))
 

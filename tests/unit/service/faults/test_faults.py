@@ -12,7 +12,7 @@ from forewarn.core import Refused
 from forewarn.metadata.endpoint.app import MetadataApp
 from forewarn.node import Config, Node
 from forewarn.service.faults import kinds, registry
-from forewarn.service.faults.kinds import KINDS, Kind
+from forewarn.service.faults.kinds import KINDS, FaultKind
 from forewarn.service.faults.validate import NewFault
 from forewarn.testing import RefusedByService, Service
 
@@ -269,5 +269,5 @@ def test_when_its_time_is_over_nobody_takes_the_long_way_for_it(service: Service
 
 
 def test_every_kind_is_described() -> None:
-    assert [kind.value for kind in Kind] == [kind.value for kind in KINDS]
+    assert [kind.value for kind in FaultKind] == [kind.value for kind in KINDS]
     assert kinds.MAX_HELD == 120

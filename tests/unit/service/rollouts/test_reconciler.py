@@ -23,9 +23,9 @@ from forewarn.core.time import DAY, HOUR, MINUTE
 from forewarn.drivers.port import Checked, Observed, Performed, Task
 from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
 from forewarn.service.rollouts.announce import AnnounceResult
-from forewarn.service.rollouts.gates import Answer, Gates
+from forewarn.service.rollouts.gates import GateResult, Gates
 from forewarn.service.rollouts.request import RolloutRequest
-from forewarn.service.rollouts.rollouts import Report
+from forewarn.service.rollouts.rollouts import RolloutReport
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
 from forewarn.support import guard
@@ -85,14 +85,14 @@ def wanted(**fields: Any) -> RolloutRequest:
 
 def start(service: Service, **fields: Any) -> str:
     report = service.run(service.node.rollouts.start(wanted(**fields)))
-    assert isinstance(report, Report), report
+    assert isinstance(report, RolloutReport), report
     service.settle()
     return report.rollout.id
 
 
-def report_of(service: Service, id: str) -> Report:
+def report_of(service: Service, id: str) -> RolloutReport:
     report = service.run(service.node.rollouts.report(id))
-    assert isinstance(report, Report)
+    assert isinstance(report, RolloutReport)
     return report
 
 
@@ -100,7 +100,7 @@ def state(service: Service, id: str) -> str:
     return report_of(service, id).state
 
 
-def resume(service: Service, id: str) -> Report | Refused:
+def resume(service: Service, id: str) -> RolloutReport | Refused:
     found = service.run(service.node.rollouts.resume(id, "test"))
     service.settle()
     return found
@@ -131,7 +131,7 @@ def test_hosts_that_are_not_announced_yet_are_left_alone_once_it_is_switched_off
 ) -> None:
     async def switch() -> None:
         (id,) = service.node.store.registry.rollouts
-        assert isinstance(await getattr(service.node.rollouts, verb)(id, "test"), Report)
+        assert isinstance(await getattr(service.node.rollouts, verb)(id, "test"), RolloutReport)
 
     driver.meanwhile = switch
     start(service, selection=ALL_HOSTS, at_once=3)
@@ -285,7 +285,7 @@ def test_what_is_cancelled_after_a_resume_at_the_same_instant_stays_cancelled(
     id = start(service)
     first = active(service)[0]
     service.cancel(first)
-    assert isinstance(resume(service, id), Report)
+    assert isinstance(resume(service, id), RolloutReport)
     (second,) = active(service)
     assert second.id != first.id
     service.cancel(second)
@@ -316,7 +316,7 @@ def test_a_surprise_pauses_the_rollout_and_is_its_reason(service: Service) -> No
 
 def test_a_gate_that_raises_has_not_passed(service: Service) -> None:
     class Broken(Gates):
-        async def ask(self, gate: Gate) -> Answer:
+        async def ask(self, gate: Gate) -> GateResult:
             raise RuntimeError(f"no idea what {gate.named} is")
 
     service.node.reconciler._gates = Broken()
@@ -396,7 +396,7 @@ def test_a_command_that_leaves_a_child_behind_has_passed_and_the_child_is_gone(
     script = f"sleep 300 & echo $! > {tmp_path}/child; echo well; exit 0"
     gates = Gates({"leaves": ("/bin/sh", "-c", script)}, patience=20.0)
 
-    async def ask() -> tuple[Answer, int]:
+    async def ask() -> tuple[GateResult, int]:
         before = _open_files()
         answer = await gates.ask(Gate(command="leaves"))
         return answer, _open_files() - before

@@ -24,7 +24,7 @@ from forewarn.drivers.simulated import ImpactJournal, SimulatedDriver
 from forewarn.service.rollouts import rollouts as service_rollouts
 from forewarn.service.rollouts.gates import Gates
 from forewarn.service.rollouts.request import RolloutRequest
-from forewarn.service.rollouts.rollouts import Report
+from forewarn.service.rollouts.rollouts import RolloutReport
 from forewarn.store import MemoryStore
 from forewarn.store.memory import Disk
 from forewarn.support import guard
@@ -123,15 +123,15 @@ def state(service: Service, id: str) -> str:
     return report_of(service, id).state
 
 
-def report_of(service: Service, id: str) -> Report:
+def report_of(service: Service, id: str) -> RolloutReport:
     report = service.run(service.node.rollouts.report(id))
-    assert isinstance(report, Report)
+    assert isinstance(report, RolloutReport)
     return report
 
 
-def do(service: Service, verb: str, id: str, *words: str) -> Report:
+def do(service: Service, verb: str, id: str, *words: str) -> RolloutReport:
     report = service.run(getattr(service.node.rollouts, verb)(id, "test", *words))
-    assert isinstance(report, Report), report
+    assert isinstance(report, RolloutReport), report
     service.settle()
     return report
 
@@ -219,7 +219,7 @@ def test_aborting_withdraws_what_has_not_started_in_the_same_commit(service: Ser
     service.settle()
     before = service.node.store.seq
     report = service.run(service.node.rollouts.abort(id, "test", "not today"))
-    assert isinstance(report, Report)
+    assert isinstance(report, RolloutReport)
     assert [event.status for event in active(service)] == [Status.STARTED]
     assert report.rollout.aborted is not None
     service.settle()
@@ -290,7 +290,7 @@ def test_what_is_switched_while_a_driver_is_asked_counts(verb: str) -> None:
 
         async def switch_meanwhile() -> None:
             started = await service.node.rollouts.start(wanted())
-            assert isinstance(started, Report)
+            assert isinstance(started, RolloutReport)
             await driver.asked.wait()
             await getattr(service.node.rollouts, verb)(started.rollout.id, "test")
             driver.answer.set()

@@ -28,13 +28,13 @@ from forewarn.drivers.port import (
     Task,
 )
 from forewarn.node import Config, Node
-from forewarn.service.access.tokens import Created, NewToken
+from forewarn.service.access.tokens import CreatedToken, NewToken
 from forewarn.service.engine.clock import ClockLimits, RealClock
 from forewarn.service.engine.writer import CommitPlan, RequestContext
 from forewarn.service.fleet.read import parse
-from forewarn.service.rollouts.gates import Answer
+from forewarn.service.rollouts.gates import GateResult
 from forewarn.service.rollouts.request import RolloutRequest
-from forewarn.service.upkeep.clock_acceptance import Accepted
+from forewarn.service.upkeep.clock_acceptance import AcceptedClock
 from forewarn.store import MemoryStore, Store, StoreFailed
 from forewarn.store.memory import Disk
 from forewarn.store.port import Key
@@ -81,10 +81,10 @@ async def look(node: Node) -> None:
         await node.ledger.idle()
 
 
-async def accept(node: Node) -> Accepted:
+async def accept(node: Node) -> AcceptedClock:
     assert node.writer.now().untrusted is not None
     accepted = await node.clock_acceptance.accept("operator")
-    assert isinstance(accepted, Accepted)
+    assert isinstance(accepted, AcceptedClock)
     assert node.writer.now().untrusted is None
     await node.ledger.idle()
     return accepted
@@ -137,9 +137,9 @@ def test_a_gate_that_did_not_pass_by_a_wrong_clock_is_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def body() -> None:
-        world, answers = World(), [Answer(False, "not yet")]
+        world, answers = World(), [GateResult(False, "not yet")]
 
-        async def ask(_: Gate) -> Answer:
+        async def ask(_: Gate) -> GateResult:
             return answers[-1]
 
         world.error = 3 * HOUR
@@ -152,7 +152,7 @@ def test_a_gate_that_did_not_pass_by_a_wrong_clock_is_asked_again(
             world.error = 0
             await look(node)
             await accept(node)
-            answers.append(Answer(True, "now it does"))
+            answers.append(GateResult(True, "now it does"))
             await world.advance(node, 2 * MINUTE)
             assert announced(node) == [("web-1",)]
 
@@ -195,7 +195,7 @@ def test_an_attempt_that_was_under_way_is_repeated_when_its_driver_has_asked_for
             world.error = 0
             await look(node)
             assert node.writer.now().untrusted is not None
-            assert isinstance(await node.clock_acceptance.accept("operator"), Accepted)
+            assert isinstance(await node.clock_acceptance.accept("operator"), AcceptedClock)
             driver.let_go.set()
             await node.ledger.idle()
             assert [e.status for e in node.platform.active()] == [Status.STARTED]
@@ -249,10 +249,10 @@ def test_hosts_tokens_and_keys_are_dated_by_the_right_clock_and_last_as_long_as_
     asyncio.run(body())
 
 
-async def create(node: Node, name: str, lasts: Duration) -> Created:
+async def create(node: Node, name: str, lasts: Duration) -> CreatedToken:
     wanted = NewToken(name=name, role=Role.ADMIN, lasts=lasts)
     created = await node.tokens.create(wanted, by="operator")
-    assert isinstance(created, Created)
+    assert isinstance(created, CreatedToken)
     return created
 
 
@@ -303,7 +303,7 @@ def test_of_two_who_accept_it_at_once_one_finds_it_accepted_or_nobody_has(refuse
             await look(node)
             before = node.writer.now()
             store.refuses = refuses
-            both: list[Awaitable[Accepted | Refused]] = [
+            both: list[Awaitable[AcceptedClock | Refused]] = [
                 node.clock_acceptance.accept(by) for by in ("one", "other")
             ]
             found = await asyncio.gather(*both, return_exceptions=True)
@@ -315,7 +315,7 @@ def test_of_two_who_accept_it_at_once_one_finds_it_accepted_or_nobody_has(refuse
                 )
                 store.refuses = False
             else:
-                assert {type(answer) for answer in found} == {Accepted, Refused}
+                assert {type(answer) for answer in found} == {AcceptedClock, Refused}
                 assert now.untrusted is None
 
     asyncio.run(body())

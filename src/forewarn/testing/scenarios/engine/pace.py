@@ -143,7 +143,7 @@ def _fault_pending(faults: Faults, machines: set[str]) -> bool:
     return any(
         account.state == "active"
         and account.left is not None
-        and not account.fault.nature.of_events
+        and not account.fault.traits.of_events
         and account.fault.method != "POST"
         and (account.fault.everybody or machines.intersection(account.fault.machines))
         for account in faults.all()

@@ -9,8 +9,8 @@ from typing import Any
 
 from forewarn.core.fleet import MAX_NAME, NAME
 from forewarn.core.labels import parse as parse_selector
-from forewarn.service.faults.kinds import Kind
-from forewarn.service.faults.validate import wrong_in_itself
+from forewarn.service.faults.kinds import FaultKind
+from forewarn.service.faults.validate import option_problem
 from forewarn.service.fleet.read import Fleet
 from forewarn.support.yaml_events import Events
 from forewarn.support.yaml_positions import Where, YamlError, lines, locate, placed
@@ -240,11 +240,11 @@ class _Reading:
             if len(said_of) != 1:
                 raise YamlError(f"'{verb}' needs one of {' and '.join(wanted)}", at)
         if kind := getattr(words, "kind", ""):
-            known(kind, [one.value for one in Kind], (*at, "kind"), "kind of fault called")
+            known(kind, [one.value for one in FaultKind], (*at, "kind"), "kind of fault called")
         for field in ("notice", "bake", "lost", "lasts", "held"):
             if (said := getattr(words, field, None)) is not None:
                 duration(said, (*at, field))
-        if isinstance(words, d.FaultEntry) and (refused := wrong_in_itself(d.fault(words))):
+        if isinstance(words, d.FaultEntry) and (refused := option_problem(d.fault(words))):
             raise YamlError(refused.message, at)
         if isinstance(words, d.Rollout):
             self._check_rollout(words, at)

@@ -10,7 +10,7 @@ import msgspec
 from forewarn.core.events import EventType, types_that
 from forewarn.core.fleet import NAME
 from forewarn.core.time import Duration
-from forewarn.service.faults.kinds import Kind
+from forewarn.service.faults.kinds import FaultKind
 from forewarn.service.faults.validate import NewFault
 from forewarn.service.platform.hosts import MaintenanceMode
 from forewarn.support.text import parse_duration
@@ -18,7 +18,7 @@ from forewarn.testing.scenarios.file.shapes import MAX_REPEATS, Entry, Length, N
 
 MOMENTS = "raised|seen|prepared|approved|started|over|finished|withdrawn"
 AFTER = rf"^\s*{NAME}\s+({MOMENTS})(\s+by\s+{NAME})?\s*$"
-_KINDS = [kind.value for kind in Kind]
+_KINDS = [kind.value for kind in FaultKind]
 
 # Literals of names for a reader of the schema; for the type checker, text.
 if TYPE_CHECKING:
