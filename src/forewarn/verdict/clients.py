@@ -1,7 +1,7 @@
-"""One machine as whoever asks from it shows itself: how often, how, and what it was answered.
+"""The client on one machine: how often and how it polled, and what it was answered.
 
-Only counts and the last few of everything, so that a machine that asks for a year takes no more
-room than one that asks for a minute.
+Only counts and the last few of everything are kept, so that a client that polls for a year takes
+no more memory than one that polls for a minute.
 """
 
 from __future__ import annotations
@@ -19,23 +19,30 @@ from forewarn.verdict.values import Conduct
 KEPT_INTERVALS = 64  # of which the median is taken
 MAX_VERSIONS = 16  # that are told apart; of what else a machine makes up, only the number
 MAX_KINDS = 64  # kinds that are told apart
-LONG_ASKS = 16  # requests that took long, and so may have kept a client from asking again
+LONG_REQUESTS = 16  # requests that took long, and so may have kept a client from asking again
 OTHERS = "others"
-TELLING = ("metadata", "user-agent", "if-none-match", "connection", "content-type", "accept")
+RECORDED_HEADERS = (
+    "metadata",
+    "user-agent",
+    "if-none-match",
+    "connection",
+    "content-type",
+    "accept",
+)
 
 
 class Client:
-    """`asks` counts requests for the document, however they were answered."""
+    """`polls` counts requests for the document, however they were answered."""
 
     def __init__(self, machine: str, group: str) -> None:
         self.machine, self.group = machine, group
-        self.asks = self.waits = self.approvals = 0
+        self.polls = self.waits = self.approvals = 0
         self.first: Stamp | None = None
         self.asked: Stamp | None = None  # when it last did
         self.done: Stamp | None = None  # and was answered
         self.trouble = ""  # with the last answer, if it was of no use
-        self.sights: dict[str, ShownDocument] = {}  # what it was shown last, by version
-        self.long: deque[tuple[Stamp, Stamp]] = deque(maxlen=LONG_ASKS)
+        self.documents: dict[str, ShownDocument] = {}  # what it was shown last, by version
+        self.long: deque[tuple[Stamp, Stamp]] = deque(maxlen=LONG_REQUESTS)
         self.refused = 0  # in a row, for asking too often
         self.refused_since: Stamp | None = None
         self.hammered = 0.0  # polls a second, the most
@@ -53,32 +60,32 @@ class Client:
         self._statuses: dict[str, int] = {}
         self._faults: dict[str, int] = {}
 
-    def heard(self, it: Exchange) -> None:
+    def add(self, request: Exchange) -> None:
         """Whatever it asked for."""
-        for name in TELLING:
-            value = it.headers.get(name)
+        for name in RECORDED_HEADERS:
+            value = request.headers.get(name)
             if value is not None and self._headers.get(name) != value:
                 self._headers[name] = printable(value)
-        _more(self._statuses, "none" if it.status is None else str(it.status), MAX_KINDS)
-        if it.fault:
-            _more(self._faults, it.fault, MAX_KINDS)
-        if it.took >= CHANCE:
-            self.long.append((it.asked, it.done))
+        _more(self._statuses, "none" if request.status is None else str(request.status), MAX_KINDS)
+        if request.fault:
+            _more(self._faults, request.fault, MAX_KINDS)
+        if request.took >= CHANCE:
+            self.long.append((request.asked, request.done))
 
-    def polled(self, it: Exchange, *, waited: bool) -> None:
+    def polled(self, request: Exchange, *, waited: bool) -> None:
         """It asked for the document."""
-        self.asks += 1 + it.same
+        self.polls += 1 + request.same
         self.waits += waited
-        _more(self._versions, it.version or "none", MAX_VERSIONS, 1 + it.same)
+        _more(self._versions, request.version or "none", MAX_VERSIONS, 1 + request.same)
         if self.asked is not None and self.done is not None and not self.paused:
-            self._spaced(self.asked, self.done, it.asked, 1 + it.same)
-        self.first = self.first or it.asked
-        self.asked, self.done, self.paused = it.asked, it.done, False
-        self._hurry(it.asked, 1 + it.same)
+            self._spaced(self.asked, self.done, request.asked, 1 + request.same)
+        self.first = self.first or request.asked
+        self.asked, self.done, self.paused = request.asked, request.done, False
+        self._hurry(request.asked, 1 + request.same)
 
-    def approved(self, it: Exchange) -> None:
+    def approved(self, request: Exchange) -> None:
         self.approvals += 1
-        _more(self._approval_versions, it.version or "none", MAX_VERSIONS)
+        _more(self._approval_versions, request.version or "none", MAX_VERSIONS)
 
     def pause(self, now: Stamp) -> None:
         """The service was away, or its clock was stepped: what lies in between says nothing."""
@@ -100,7 +107,7 @@ class Client:
         return Conduct(
             machine=self.machine,
             group=self.group,
-            polls=self.asks,
+            polls=self.polls,
             waits=self.waits,
             approvals=self.approvals,
             every=_median(self._real),

@@ -1,4 +1,4 @@
-"""Complaints as they come up: each once, counted, and never more than there is room for."""
+"""Complaints as they are found: each once, counted, and no more than a bound."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ MAX_COMPLAINTS = 20  # of one rule about one machine, by event; the others are c
 MAX_COMPLAINED = 10_000  # of all rules and machines together
 
 
-class _Found:
-    __slots__ = ("at", "group", "says", "severity", "times")
+class _Kept:
+    __slots__ = ("at", "group", "message", "severity", "times")
 
-    def __init__(self, at: float, group: str, says: str, severity: str) -> None:
-        self.at, self.group, self.says, self.severity = at, group, says, severity
+    def __init__(self, at: float, group: str, message: str, severity: str) -> None:
+        self.at, self.group, self.message, self.severity = at, group, message, severity
         self.times = 0
 
 
 class Complaints:
     def __init__(self) -> None:
-        self._found: dict[tuple[str, str], dict[str, _Found]] = {}
+        self._found: dict[tuple[str, str], dict[str, _Kept]] = {}
         self._kept = 0
         self.left_out = 0
 
     def add(
         self,
         rule: str,
-        says: str,
+        message: str,
         *,
         at: float,
         machine: str,
@@ -40,10 +40,10 @@ class Complaints:
                 self.left_out += 1
                 return
             self._kept += 1
-            found = of_rule[event] = _Found(at, group, says, RULES[rule].severity)
+            found = of_rule[event] = _Kept(at, group, message, RULES[rule].severity)
         found.times += 1
 
-    def complaints(self) -> list[Complaint]:
+    def all(self) -> list[Complaint]:
         return [
             Complaint(
                 rule=rule,
@@ -53,7 +53,7 @@ class Complaints:
                 event=event,
                 at=found.at,
                 times=found.times,
-                says=found.says,
+                message=found.message,
             )
             for (rule, machine), of_rule in self._found.items()
             for event, found in of_rule.items()
@@ -61,7 +61,9 @@ class Complaints:
 
 
 def in_order(complaints: list[Complaint]) -> tuple[Complaint, ...]:
-    """What is wrong first, then by time."""
-    return tuple(
-        sorted(complaints, key=lambda one: (one.severity != WRONG, one.at, one.machine, one.rule))
-    )
+    """Sort complaints: those about what is wrong first, and then by time."""
+
+    def key(complaint: Complaint) -> tuple[bool, float, str, str]:
+        return complaint.severity != WRONG, complaint.at, complaint.machine, complaint.rule
+
+    return tuple(sorted(complaints, key=key))

@@ -1,8 +1,8 @@
-"""What only the whole shows: events that were missed, and how often a machine asked.
+"""The rules that only the whole trace shows broken: missed events, and how often a machine polled.
 
-Held against a client is only what it had a chance to do. Where time is wound, fifteen minutes may
-pass between two lines, and nobody could have asked; so a length counts by the clock that went
-less, the service's or a real one, and what is shorter than a CHANCE counts as nothing.
+A client is blamed only for what it had a chance to do. Where a virtual clock is moved, fifteen
+minutes may pass between two lines, and nobody could have polled; so a length counts by the clock
+that went less, the service's or a real one, and what is shorter than a CHANCE counts as nothing.
 """
 
 from __future__ import annotations
@@ -20,99 +20,102 @@ from forewarn.wire.versions import DELETING
 PREEMPT = 30.0  # seconds of notice, the shortest that is promised
 
 
-def complaints(register: Known, now: Stamp) -> list[Complaint]:
-    found: list[Complaint] = []
+def complaints(known: Known, now: Stamp) -> list[Complaint]:
+    result: list[Complaint] = []
     concerning: dict[str, list[EventCourse]] = {}
-    for one in register.happenings.values():
-        for machine in one.machines:
-            concerning.setdefault(machine, []).append(one)
-    for client in register.clients.values():
+    for event in known.events.values():
+        for machine in event.machines:
+            concerning.setdefault(machine, []).append(event)
+    for client in known.clients.values():
         about = concerning.get(client.machine, [])
-        for one in about:
-            way = one.ways.get(client.machine)
-            if way is not None and one.visible is not None:
-                found += _missed(client, one, way, about, register.outages)
-        found += _rate(client, about, client.machine in register.spot)
-        found += _silence(client, about, now)
-    if register.deserted:
-        found += _deserted(register)
-    return found
+        for event in about:
+            course = event.machine_courses.get(client.machine)
+            if course is not None and event.visible is not None:
+                result += _missed(client, event, course, about, known.outages)
+        result += _rate(client, about, client.machine in known.spot)
+        result += _silence(client, about, now)
+    if known.nobody_polled:
+        result += _nobody_polled(known)
+    return result
 
 
-def _deserted(register: Known) -> Iterator[Complaint]:
-    """Nothing else can be told of a client that never came, and so a test of it would pass."""
-    for one in register.happenings.values():
-        begun = one.started or (one.over if one.visible else None)
-        if begun is None or not one.machines:
+def _nobody_polled(known: Known) -> Iterator[Complaint]:
+    """Complain if no client polled at all, since a test of such a client would pass otherwise."""
+    for event in known.events.values():
+        begun = event.started or (event.over if event.visible else None)
+        if begun is None or not event.machines:
             continue
-        says = (
-            f"{one.type} {one.id[:8]} came, and no machine has asked for a document; is the client"
-            " asking here?"
+        message = (
+            f"{event.type} {event.id[:8]} came, and no machine has asked for a document; is the"
+            " client asking here?"
         )
         yield Complaint(
             rule="nobody-asked",
             severity=RULES["nobody-asked"].severity,
-            machine=one.machines[0],
-            group=one.group,
-            event=one.id,
+            machine=event.machines[0],
+            group=event.group,
+            event=event.id,
             at=begun.t,
-            says=says,
+            message=message,
         )
-        return  # once says it all
+        return  # one complaint is enough
 
 
 def _missed(
     client: Client,
-    one: EventCourse,
-    way: MachineCourse,
+    event: EventCourse,
+    course: MachineCourse,
     about: list[EventCourse],
     outages: Iterable[float],
 ) -> Iterator[Complaint]:
-    if way.seen is None and way.blind:
-        says = (
-            f"asks with {way.blind}, which does not show a {one.type}, and so never saw"
-            f" {one.id[:8]}; ask with a newer api-version"
+    if course.seen is None and course.blind:
+        message = (
+            f"asks with {course.blind}, which does not show a {event.type}, and so never saw"
+            f" {event.id[:8]}; ask with a newer api-version"
         )
-        yield _say("blind-version", says, client, _t(one.visible), one)
+        yield _complaint("blind-version", message, client, _t(event.visible), event)
         return
-    if not one.told or one.hidden or one.struck or way.blind or way.backing_off:
+    if not event.recorded or event.hidden or event.struck or course.blind or course.backing_off:
         return
-    until = one.started or one.over
-    visible = one.visible
+    until = event.started or event.over
+    visible = event.visible
     assert visible is not None
     if until is None or client.first is None or not before(client.first, visible):
         return
-    asks = way.asks_started if one.started is not None else way.asks_over
+    polls = course.polls_started if event.started is not None else course.polls_over
     chance = apart(visible, until)
-    if asks != way.asks_visible or chance < CHANCE or _excused(client, one, about, until):
+    if polls != course.polls_visible or chance < CHANCE or _excused(client, event, about, until):
         return
     if any(visible.t <= t <= until.t for t in outages):
         return  # it may be waiting for a service that was away
     if until.t - visible.t > chance + CHANCE and client.usual > chance:
         return  # the clock ran faster than it asks; whether that is often enough is `_rate`
-    if way.seen is None:
-        alive = client.asked is not None and one.over is not None and before(one.over, client.asked)
+    if course.seen is None:
+        alive = (
+            client.asked is not None and event.over is not None and before(event.over, client.asked)
+        )
         if alive:
-            says = (
-                f"was never shown {one.type} {one.id[:8]}: it asked before and after, but not in"
-                f" the {chance:.0f} s in which that was announced; ask once a second"
+            message = (
+                f"was never shown {event.type} {event.id[:8]}: it asked before and after, but not"
+                f" in the {chance:.0f} s in which that was announced; ask once a second"
             )
-            yield _say("never-seen", says, client, visible.t, one)
-    elif way.statuses[:1] == [STARTED] and not one.early:
-        says = (
-            f"first saw {one.type} {one.id[:8]} {way.seen.t - visible.t:.0f} s after it was"
+            yield _complaint("never-seen", message, client, visible.t, event)
+    elif course.statuses[:1] == [STARTED] and not event.early:
+        message = (
+            f"first saw {event.type} {event.id[:8]} {course.seen.t - visible.t:.0f} s after it was"
             " announced, when it had started; ask once a second"
         )
-        yield _say("seen-late", says, client, way.seen.t, one)
+        yield _complaint("seen-late", message, client, course.seen.t, event)
 
 
-def _excused(client: Client, one: EventCourse, about: list[EventCourse], until: Stamp) -> bool:
-    """Was it kept from asking: by a request that hung, or by what was done to its machine?"""
-    visible = one.visible
+def _excused(client: Client, event: EventCourse, about: list[EventCourse], until: Stamp) -> bool:
+    """Whether it could not poll: because of a request that hung, or of what its machine went
+    through."""
+    visible = event.visible
     assert visible is not None
     hung = any(asked.t <= until.t and done.t >= visible.t for asked, done in client.long)
     return hung or any(
-        other is not one
+        other is not event
         and other.started is not None
         and other.started.t <= until.t
         and _kept(other, visible.t)
@@ -120,64 +123,71 @@ def _excused(client: Client, one: EventCourse, about: list[EventCourse], until: 
     )
 
 
-def _kept(one: EventCourse, since: float) -> bool:
-    """Could its machine not ask after that, because of what this did to it?"""
-    if one.started is None:
+def _kept(event: EventCourse, since: float) -> bool:
+    """Whether the event kept its machines from polling after that time."""
+    if event.started is None:
         return False
-    return one.over is None or one.type in DELETING or one.over.t + RESTARTING >= since
+    return event.over is None or event.type in DELETING or event.over.t + RESTARTING >= since
 
 
 def _rate(client: Client, about: list[EventCourse], spot: bool) -> Iterator[Complaint]:
     if client.hammered:
-        says = f"asked {client.hammered:.0f} times a second for a while; once a second is enough"
-        yield _say("hammering", says, client, client.hammered_at)
+        message = f"asked {client.hammered:.0f} times a second for a while; once a second is enough"
+        yield _complaint("hammering", message, client, client.hammered_at)
     gap = client.gap
     if gap is None or client.asked is None:
         return
-    notices = [(one.notice, one.type) for one in about if one.notice is not None]
+    notices = [(event.notice, event.type) for event in about if event.notice is not None]
     shortest, type = min(notices, default=(PREEMPT, "Preempt"))
     if spot and shortest > PREEMPT:
         shortest, type = PREEMPT, "Preempt"
     if (notices or spot) and gap > max(CHANCE, shortest / 2):
-        says = (
+        message = (
             f"asks every {gap:.0f} s, but a {type} of its machine gives {shortest:.0f} s of notice;"
             " ask once a second"
         )
-        yield _say("polls-too-seldom", says, client, client.asked.t)
+        yield _complaint("polls-too-seldom", message, client, client.asked.t)
     elif gap > SELDOM:
-        says = f"asks every {gap:.0f} s; a Preempt gives {PREEMPT:.0f} s of notice, so ask oftener"
-        yield _say("polls-seldom", says, client, client.asked.t)
+        message = (
+            f"asks every {gap:.0f} s; a Preempt gives {PREEMPT:.0f} s of notice, so ask oftener"
+        )
+        yield _complaint("polls-seldom", message, client, client.asked.t)
 
 
 def _silence(client: Client, about: list[EventCourse], now: Stamp) -> Iterator[Complaint]:
     done = client.done
     if done is None or apart(done, now) < GIVEN_UP:
         return
-    if client.asked is None or any(_kept(one, client.asked.t) for one in about):
+    if client.asked is None or any(_kept(event, client.asked.t) for event in about):
         return  # its machine is being worked on, or has been taken away
     silent = f"has not asked for {apart(done, now):.0f} s"
     if client.trouble:
-        says = f"{silent}, since it was answered with {client.trouble}; ask again after a while"
-        yield _say("gave-up", says, client, done.t)
+        message = f"{silent}, since it was answered with {client.trouble}; ask again after a while"
+        yield _complaint("gave-up", message, client, done.t)
         return
-    for one in about:
-        way = one.ways.get(client.machine)
-        if way is not None and way.seen is None and one.visible and before(done, one.visible):
-            says = f"{silent}, and so has not seen {one.type} {one.id[:8]}"
-            yield _say("stopped-polling", says, client, done.t, one)
+    for event in about:
+        course = event.machine_courses.get(client.machine)
+        if (
+            course is not None
+            and course.seen is None
+            and event.visible
+            and before(done, event.visible)
+        ):
+            message = f"{silent}, and so has not seen {event.type} {event.id[:8]}"
+            yield _complaint("stopped-polling", message, client, done.t, event)
 
 
-def _say(
-    rule: str, says: str, client: Client, at: float, one: EventCourse | None = None
+def _complaint(
+    rule: str, message: str, client: Client, at: float, event: EventCourse | None = None
 ) -> Complaint:
     return Complaint(
         rule=rule,
         severity=RULES[rule].severity,
         machine=client.machine,
         group=client.group,
-        event=one.id if one else "",
+        event=event.id if event else "",
         at=at,
-        says=says,
+        message=message,
     )
 
 

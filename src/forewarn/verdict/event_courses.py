@@ -1,6 +1,6 @@
-"""Events as a trace tells of them, and each machine's way through one.
+"""The course of each event in a trace, and of each machine through it.
 
-Told by `event` lines where the service records; where only a client does, by the documents alone.
+Taken from `event` lines where the service records; where only a client does, from the documents.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ MAX_STATUSES = 4  # that one machine is shown of one event; there are two
 
 
 class MachineCourse:
-    """One machine's through one event. `asks_…` is how often it had asked by then."""
+    """One machine's course through one event. `polls_…` is how often it had polled by then."""
 
     __slots__ = (
         "approvals",
-        "asks_over",
-        "asks_started",
-        "asks_visible",
         "attempted",
         "backing_off",
         "blind",
         "concerned",
         "gone",
+        "last_shown",
         "machine",
+        "polls_over",
+        "polls_started",
+        "polls_visible",
         "prepared",
         "seen",
         "statuses",
-        "told",
     )
 
-    def __init__(self, machine: str, concerned: bool, asks: int) -> None:
+    def __init__(self, machine: str, concerned: bool, polls: int) -> None:
         self.machine, self.concerned = machine, concerned
-        self.asks_visible = asks
-        self.asks_started: int | None = None
-        self.asks_over: int | None = None
+        self.polls_visible = polls
+        self.polls_started: int | None = None
+        self.polls_over: int | None = None
         self.seen: Stamp | None = None
         self.statuses: list[str] = []
-        self.told: Stamp | None = None  # when it was shown the last of them
+        self.last_shown: Stamp | None = None  # when it was shown the last of them
         self.gone: Stamp | None = None  # when it was shown a document without it
         self.prepared: float | None = None
         self.approvals = 0
@@ -54,15 +54,15 @@ class MachineCourse:
         self.seen = self.seen or at
         if self.statuses[-1:] != [status] and len(self.statuses) < MAX_STATUSES:
             self.statuses.append(status)
-            self.told = at
+            self.last_shown = at
         self.gone = None
 
 
 class EventCourse:
-    """`told`: by event lines, so that what is not in them has not happened."""
+    """One event. `recorded` means by event lines, so that what is not in them has not happened."""
 
-    def __init__(self, id: str, group: str, *, told: bool) -> None:
-        self.id, self.group, self.told = id, group, told
+    def __init__(self, id: str, group: str, *, recorded: bool) -> None:
+        self.id, self.group, self.recorded = id, group, recorded
         self.type = self.source = ""
         self.machines: tuple[str, ...] = ()
         self.seconds: float | None = None
@@ -76,7 +76,7 @@ class EventCourse:
         self.impact: float | None = None
         self.over: Stamp | None = None
         self.ending = ""
-        self.ways: dict[str, MachineCourse] = {}
+        self.machine_courses: dict[str, MachineCourse] = {}
 
     @property
     def notice(self) -> float | None:
@@ -86,23 +86,29 @@ class EventCourse:
 
     @property
     def early(self) -> bool:
-        """Did it start because somebody wanted it to?"""
+        """Whether it started because it was approved."""
         return self.started is not None and self.approved is not None
 
-    def way(self, machine: str, client: Client | None) -> MachineCourse:
-        found = self.ways.get(machine)
-        if found is None:
-            asks = client.asks if client else 0
-            found = self.ways[machine] = MachineCourse(machine, machine in self.machines, asks)
-        return found
+    def machine_course(self, machine: str, client: Client | None) -> MachineCourse:
+        course = self.machine_courses.get(machine)
+        if course is None:
+            polls = client.polls if client else 0
+            course = self.machine_courses[machine] = MachineCourse(
+                machine, machine in self.machines, polls
+            )
+        return course
 
     def begin(self, at: Stamp, clients: dict[str, Client]) -> None:
         if self.started is not None:
             return
         self.started = at
-        for way in self.ways.values():
-            way.asks_started = _asks(way, clients)
-        tried = [(w.attempted, w.machine) for w in self.ways.values() if w.attempted is not None]
+        for course in self.machine_courses.values():
+            course.polls_started = _polls(course, clients)
+        tried = [
+            (w.attempted, w.machine)
+            for w in self.machine_courses.values()
+            if w.attempted is not None
+        ]
         early = self.not_before is not None and at.t < self.not_before and not self.struck
         if early and self.approved is None and tried:
             self.approved, self.approved_by = min(tried)
@@ -111,32 +117,34 @@ class EventCourse:
         if self.over is not None:
             return
         self.over, self.ending = at, ending
-        for way in self.ways.values():
-            way.asks_over = _asks(way, clients)
+        for course in self.machine_courses.values():
+            course.polls_over = _polls(course, clients)
 
     def approve(self, by: str, at: float) -> None:
         if self.approved is None and self.over is None and self.started is None:
             self.approved, self.approved_by = at, by
 
-    def course(self, way: MachineCourse, client: Client | None) -> Course | None:
+    def value(self, course: MachineCourse, client: Client | None) -> Course | None:
         if self.visible is None:
             return None
-        asks = way.asks_over if way.asks_over is not None else client.asks if client else 0
+        polls = (
+            course.polls_over if course.polls_over is not None else client.polls if client else 0
+        )
         return Course(
-            machine=way.machine,
+            machine=course.machine,
             group=self.group,
             event=self.id,
             type=self.type,
             source=self.source,
-            concerned=way.concerned,
+            concerned=course.concerned,
             visible=self.visible.t,
             not_before=self.not_before,
             notice=_length(self.visible.t, None if self.struck else self.not_before),
-            seen=way.seen.t if way.seen else None,
-            seen_after=_length(self.visible.t, way.seen.t if way.seen else None),
-            statuses=tuple(way.statuses),
-            polls=max(0, asks - way.asks_visible),
-            prepared=way.prepared,
+            seen=course.seen.t if course.seen else None,
+            seen_after=_length(self.visible.t, course.seen.t if course.seen else None),
+            statuses=tuple(course.statuses),
+            polls=max(0, polls - course.polls_visible),
+            prepared=course.prepared,
             approved=self.approved,
             approved_by=self.approved_by,
             margin=_length(self.approved, self.not_before),
@@ -145,7 +153,7 @@ class EventCourse:
             impact=self.impact,
             over=self.over.t if self.over else None,
             ending=self.ending,
-            in_time=self._in_time(way),
+            in_time=self._in_time(course),
         )
 
     def _started_by(self) -> str:
@@ -155,26 +163,26 @@ class EventCourse:
             return "failure"
         return "approval" if self.approved is not None else "not-before"
 
-    def _in_time(self, way: MachineCourse) -> bool | None:
-        if self.struck or not way.concerned:
+    def _in_time(self, course: MachineCourse) -> bool | None:
+        if self.struck or not course.concerned:
             return None
-        if way.statuses:
-            return way.statuses[0] == SCHEDULED
+        if course.statuses:
+            return course.statuses[0] == SCHEDULED
         return False if self.started is not None else None
 
 
-def after(it: Exchange, moment: Stamp | None) -> bool:
-    """Is it certain that the request was sent after that?"""
+def after(request: Exchange, moment: Stamp | None) -> bool:
+    """Return whether the request was certainly sent after that moment."""
     if moment is None:
         return False
-    if moment.real is None or it.asked.real is None:
-        return moment.t < it.asked.t
-    return moment.real <= it.asked.real
+    if moment.real is None or request.asked.real is None:
+        return moment.t < request.asked.t
+    return moment.real <= request.asked.real
 
 
-def _asks(way: MachineCourse, clients: dict[str, Client]) -> int:
-    client = clients.get(way.machine)
-    return client.asks if client else 0
+def _polls(course: MachineCourse, clients: dict[str, Client]) -> int:
+    client = clients.get(course.machine)
+    return client.polls if client else 0
 
 
 def _length(start: float | None, end: float | None) -> float | None:

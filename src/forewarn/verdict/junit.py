@@ -62,7 +62,9 @@ def _case(machine: str, name: str, about: Iterable[Complaint], told: list[str]) 
     wrong = [one for one in about if one.severity == WRONG]
     if wrong:  # one element: several are more than some readers expect
         rules = ", ".join(dict.fromkeys(one.rule for one in wrong))
-        failure = Xml.SubElement(case, "failure", {"message": _said(f"{rules}: {wrong[0].says}")})
+        failure = Xml.SubElement(
+            case, "failure", {"message": _said(f"{rules}: {wrong[0].message}")}
+        )
         failure.set("type", _said(rules))
         failure.text = _said("\n".join(complaint(one) for one in wrong))
     said += [complaint(one) for one in about if one.severity != WRONG]

@@ -1,6 +1,6 @@
-"""Who is who and what is going on: machines, clients and events, each within a bound.
+"""The machines, clients and events that a verdict knows, each within a bound.
 
-What there is no room for is forgotten, the longest over first, and counted.
+What there is no room for is forgotten, beginning with what has been over longest, and counted.
 """
 
 from __future__ import annotations
@@ -14,35 +14,35 @@ from forewarn.verdict.clients import Client
 from forewarn.verdict.event_courses import EventCourse, MachineCourse
 from forewarn.verdict.values import Unannounced
 
-MAX_CLIENTS = 20_000  # machines that are kept account of
-MAX_COURSES = 50_000  # machines' ways through events; half of them of machines that only look on
-MAX_HAPPENINGS = 5_000  # events; as many again that were carried out unannounced
+MAX_CLIENTS = 20_000  # machines
+MAX_COURSES = 50_000  # machines' courses through events; half of them of machines that only look on
+MAX_EVENTS = 5_000  # events; as many again that were carried out unannounced
 KEPT_OUTAGES = 64  # moments at which the service went or came, or its clock was stepped
 
 
 class Known:
     def __init__(self) -> None:
         self.clients: dict[str, Client] = {}
-        self.happenings: dict[str, EventCourse] = {}
+        self.events: dict[str, EventCourse] = {}
         self.active: dict[str, dict[str, EventCourse]] = {}  # by group
         self.spot: frozenset[str] = frozenset()
         self.outages: deque[float] = deque(maxlen=KEPT_OUTAGES)
-        self.deserted = True  # nobody has asked for a document yet
-        self.strangers = 0  # requests of nobody known
+        self.nobody_polled = True  # no client has polled yet
+        self.strangers = 0  # requests from addresses that are no machine's
         self.forgotten_courses = 0
         self.crowded_out = 0  # requests of machines that there was no room for
         self._groups: dict[str, str] = {}  # of machines
         self._addresses: dict[str, str] = {}  # to machines
         self.unannounced: dict[str, Unannounced] = {}
-        self._over: dict[str, None] = {}  # happenings that are, in that order
-        self._ways = self._onlookers = 0
+        self._over: dict[str, None] = {}  # ids of events that are over, in that order
+        self._courses = self._onlookers = 0
 
     def fleet(self, line: Mapping[str, Any]) -> None:
-        said = line.get("machines")
-        if not isinstance(said, dict):
+        machines = line.get("machines")
+        if not isinstance(machines, dict):
             return
         groups, addresses, spot = {}, {}, set()
-        for key, facts in said.items():
+        for key, facts in machines.items():
             if not (name := lines.name(key)) or not isinstance(facts, dict):
                 continue
             groups[name] = lines.name(facts.get("group"))
@@ -60,79 +60,81 @@ class Known:
         return self._groups.get(machine, "")
 
     def client(self, machine: str, source: str) -> Client | None:
-        """Whoever asks; None: nobody known, or nobody that there is room for."""
+        """Return the client of a machine; None if it is unknown, or if there is no room for it."""
         name = machine or self._addresses.get(source, "")
         if not name:
             self.strangers += 1
             return None
-        found = self.clients.get(name)
-        if found is None:
+        client = self.clients.get(name)
+        if client is None:
             if len(self.clients) >= MAX_CLIENTS:
                 self.crowded_out += 1
                 return None
-            found = self.clients[name] = Client(name, self.group_of(name))
-        return found
+            client = self.clients[name] = Client(name, self.group_of(name))
+        return client
 
-    def happening(self, id: str, group: str, *, told: bool) -> EventCourse:
-        found = self.happenings.get(id)
-        if found is None:
-            if len(self.happenings) >= MAX_HAPPENINGS:
+    def event_course(self, id: str, group: str, *, recorded: bool) -> EventCourse:
+        event_course = self.events.get(id)
+        if event_course is None:
+            if len(self.events) >= MAX_EVENTS:
                 self._forget_one()
-            found = self.happenings[id] = EventCourse(id, group, told=told)
-            self.active.setdefault(group, {})[id] = found
-        return found
+            event_course = self.events[id] = EventCourse(id, group, recorded=recorded)
+            self.active.setdefault(group, {})[id] = event_course
+        return event_course
 
     def carried_out_unannounced(self, event: Unannounced) -> None:
         """Remember an unannounced event, and that its machines may be silent because of it."""
         self.unannounced.setdefault(event.event, event)
-        if len(self.unannounced) > MAX_HAPPENINGS:
+        if len(self.unannounced) > MAX_EVENTS:
             del self.unannounced[next(iter(self.unannounced))]
         for machine in event.machines:
             client = self.clients.get(machine)
             if client is not None:
                 client.paused = True
 
-    def way(self, happening: EventCourse, machine: str) -> MachineCourse | None:
-        """None: there is no room for it."""
-        found = happening.ways.get(machine)
-        if found is None:
-            looks_on = machine not in happening.machines
-            while self._ways >= MAX_COURSES or (looks_on and self._onlookers >= MAX_COURSES // 2):
+    def machine_course(self, event: EventCourse, machine: str) -> MachineCourse | None:
+        """Return a machine's course through an event; None if there is no room for it."""
+        course = event.machine_courses.get(machine)
+        if course is None:
+            looks_on = machine not in event.machines
+            while self._courses >= MAX_COURSES or (
+                looks_on and self._onlookers >= MAX_COURSES // 2
+            ):
                 if not self._over:
                     self.forgotten_courses += 1
                     return None
                 self._forget_one()
-            if happening.id not in self.happenings:
-                return None  # it was its own turn
-            self._ways += 1
+            if event.id not in self.events:
+                return None  # the event itself was forgotten
+            self._courses += 1
             self._onlookers += looks_on
-            found = happening.way(machine, self.clients.get(machine))
-        return found
+            course = event.machine_course(machine, self.clients.get(machine))
+        return course
 
-    def over(self, happening: EventCourse) -> None:
-        if happening.id in self.happenings:
-            self._over[happening.id] = None
-        of_group = self.active.get(happening.group, {})
-        of_group.pop(happening.id, None)
+    def over(self, event: EventCourse) -> None:
+        if event.id in self.events:
+            self._over[event.id] = None
+        of_group = self.active.get(event.group, {})
+        of_group.pop(event.id, None)
         if not of_group:
-            self.active.pop(happening.group, None)
+            self.active.pop(event.group, None)
 
     def forget(self) -> None:
-        """All that is over, and how anybody asked; what is going on is still known."""
-        for id in [id for id, one in self.happenings.items() if one.over is not None]:
+        """Forget what is over and how clients polled; keep what is active."""
+        for id in [id for id, event in self.events.items() if event.over is not None]:
             self._drop(id)
         self.unannounced = {
             id: event for id, event in self.unannounced.items() if event.over is None
         }
-        kept = {name: client.sights for name, client in self.clients.items()}
+        kept = {name: client.documents for name, client in self.clients.items()}
         self.clients = {name: Client(name, self.group_of(name)) for name in kept}
         for name, client in self.clients.items():
-            client.sights = kept[name]
-        for one in self.happenings.values():
-            for way in one.ways.values():
-                way.asks_visible = 0
-                way.asks_started = None if one.started is None else 0
-        self.deserted = False  # nor is that held against anybody
+            client.documents = kept[name]
+        for event in self.events.values():
+            for machine_course in event.machine_courses.values():
+                machine_course.polls_visible = 0
+                machine_course.polls_started = None if event.started is None else 0
+        self.nobody_polled = False  # from now on that is no complaint
         self.strangers = self.forgotten_courses = self.crowded_out = 0
 
     def remarks(self) -> Iterator[str]:
@@ -146,19 +148,21 @@ class Known:
             )
         if self.forgotten_courses:
             yield (
-                f"{self.forgotten_courses} times a way of a machine through an event was forgotten"
-                f" or left out; there is room for {MAX_COURSES:,}"
+                f"{self.forgotten_courses} times the course of a machine through an event was"
+                f" forgotten or left out; there is room for {MAX_COURSES:,}"
             )
 
     def _forget_one(self) -> None:
-        """The one that has been over longest; if none is, the one that was known first."""
-        found = self._drop(next(iter(self._over or self.happenings)))
-        self.over(found)
-        self.forgotten_courses += len(found.ways)
+        """Forget the event that has been over longest or, if none is over, the oldest."""
+        event = self._drop(next(iter(self._over or self.events)))
+        self.over(event)
+        self.forgotten_courses += len(event.machine_courses)
 
     def _drop(self, id: str) -> EventCourse:
-        found = self.happenings.pop(id)
+        event = self.events.pop(id)
         self._over.pop(id, None)
-        self._ways -= len(found.ways)
-        self._onlookers -= sum(not way.concerned for way in found.ways.values())
-        return found
+        self._courses -= len(event.machine_courses)
+        self._onlookers -= sum(
+            not machine_course.concerned for machine_course in event.machine_courses.values()
+        )
+        return event

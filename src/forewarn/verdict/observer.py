@@ -1,8 +1,8 @@
-"""Hears the lines of a trace one by one and keeps what a verdict needs of them, within bounds.
+"""`Observer`: takes the lines of a trace one by one, and keeps what a verdict needs of them.
 
-A poll that shows nothing new costs a few counts. No line is ever a reason to fail: what cannot be
-understood is passed over. What a request does wrong is `request_rules.py`; what only the whole
-shows is `conduct_rules.py`.
+What is kept is bounded, and a poll that shows nothing new only counts. No line is ever an error:
+what cannot be understood is skipped. What one request does wrong is `request_rules.py`; what only
+the whole shows is `conduct_rules.py`.
 """
 
 from __future__ import annotations
@@ -31,62 +31,61 @@ ENDS = {"finish": FINISHED, "withdraw": WITHDRAWN}
 
 
 class Observer:
-    """May be heard and asked from different threads."""
+    """Collects lines and makes verdicts, from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._register = Known()
-        self._sights = Documents()
-        self._docket = Complaints()
-        self._manners = RequestRules(self._register, self._docket)
+        self._known = Known()
+        self._documents = Documents()
+        self._complaints = Complaints()
+        self._request_rules = RequestRules(self._known, self._complaints)
         self._now: Stamp | None = None
-        self._misunderstood = 0
+        self._unreadable = 0
 
     def add(self, line: Mapping[str, Any]) -> None:
-        """One line of a trace, as it happens."""
+        """Add the next line of a trace."""
         with self._lock:
             try:
                 self._add(line)
             except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError):
-                self._misunderstood += 1
+                self._unreadable += 1
 
     def verdict(self) -> Verdict:
-        """As things stand now."""
+        """Return the present verdict."""
         with self._lock:
-            register, docket = self._register, self._docket
-            complaints = docket.complaints()
+            known = self._known
+            complaints = self._complaints.all()
             if self._now is not None:
-                complaints += conduct_rules.complaints(register, self._now)
+                complaints += conduct_rules.complaints(known, self._now)
             courses = [
-                course
-                for one in register.happenings.values()
-                for way in one.ways.values()
-                if (course := one.course(way, register.clients.get(way.machine))) is not None
+                value
+                for event in known.events.values()
+                for course in event.machine_courses.values()
+                if (value := event.value(course, known.clients.get(course.machine))) is not None
             ]
             return Verdict(
                 at=self._now.t if self._now else None,
                 courses=tuple(sorted(courses, key=lambda c: c.visible)),
-                unannounced=tuple(register.unannounced.values()),
-                conducts=tuple(client.conduct() for _, client in sorted(register.clients.items())),
+                unannounced=tuple(known.unannounced.values()),
+                conducts=tuple(client.conduct() for _, client in sorted(known.clients.items())),
                 complaints=in_order(complaints),
                 remarks=tuple(self._remarks()),
             )
 
     def forget(self) -> None:
-        """Begin anew: who is who and what is going on is still known, but nothing is held
-        against anybody."""
+        """Drop all complaints and counts, but keep the fleet and the events that are active."""
         with self._lock:
-            self._register.forget()
-            self._docket = Complaints()
-            self._manners = RequestRules(self._register, self._docket)
-            self._misunderstood = 0
+            self._known.forget()
+            self._complaints = Complaints()
+            self._request_rules = RequestRules(self._known, self._complaints)
+            self._unreadable = 0
 
     def _remarks(self) -> list[str]:
-        remarks = list(self._register.remarks())
-        if self._docket.left_out:
-            remarks.append(f"{self._docket.left_out} more complaints are left out")
-        if self._misunderstood:
-            remarks.append(f"{self._misunderstood} lines could not be understood")
+        remarks = list(self._known.remarks())
+        if self._complaints.left_out:
+            remarks.append(f"{self._complaints.left_out} more complaints are left out")
+        if self._unreadable:
+            remarks.append(f"{self._unreadable} lines could not be understood")
         return remarks
 
     def _add(self, line: Mapping[str, Any]) -> None:
@@ -102,35 +101,35 @@ class Observer:
             case "event":
                 self._event(line, now)
             case "fleet":
-                self._register.fleet(line)
+                self._known.fleet(line)
             case "approval":
-                found = self._known(line)
-                if found is not None:
-                    found.approve(lines.name(line.get("by")) or "an operator", now.t)
+                event = self._event_of(line)
+                if event is not None:
+                    event.approve(lines.name(line.get("by")) or "an operator", now.t)
             case "impact":
-                found = self._known(line)
-                if found is not None and found.impact is None:
-                    found.impact = now.t
+                event = self._event_of(line)
+                if event is not None and event.impact is None:
+                    event.impact = now.t
                 self._unannounced_step(line, impact=now.t)
             case "unannounced":
                 self._unannounced(line, now)
             case "over":
                 self._unannounced_step(line, over=now.t)
             case "disabled":
-                for one in self._register.active.get(lines.name(line.get("group")), {}).values():
-                    one.hidden = True
+                for event in self._known.active.get(lines.name(line.get("group")), {}).values():
+                    event.hidden = True
             case "up" | "down" | "step":
-                self._register.outages.append(now.t)
-                for client in self._register.clients.values():
+                self._known.outages.append(now.t)
+                for client in self._known.clients.values():
                     client.pause(self._now)
 
-    def _known(self, line: Mapping[str, Any]) -> EventCourse | None:
-        return self._register.happenings.get(lines.name(line.get("event")).upper())
+    def _event_of(self, line: Mapping[str, Any]) -> EventCourse | None:
+        return self._known.events.get(lines.name(line.get("event")).upper())
 
     def _unannounced(self, line: Mapping[str, Any], now: Stamp) -> None:
         id = lines.name(line.get("event")).upper()
         if id:
-            self._register.carried_out_unannounced(
+            self._known.carried_out_unannounced(
                 Unannounced(
                     event=id,
                     group=lines.name(line.get("group")),
@@ -143,137 +142,145 @@ class Observer:
 
     def _unannounced_step(self, line: Mapping[str, Any], **times: float) -> None:
         """Keep the first time of each step, since lines may be written again after a restart."""
-        known = self._register.unannounced.get(lines.name(line.get("event")).upper())
-        if known is None:
+        event = self._known.unannounced.get(lines.name(line.get("event")).upper())
+        if event is None:
             return
-        new = {name: t for name, t in times.items() if getattr(known, name) is None}
-        type = known.type or lines.name(line.get("type"))
-        after = msgspec.structs.replace(known, type=type, **new)
-        self._register.unannounced[known.event] = after
-        self._register.carried_out_unannounced(after)
+        new = {name: t for name, t in times.items() if getattr(event, name) is None}
+        type = event.type or lines.name(line.get("type"))
+        after = msgspec.structs.replace(event, type=type, **new)
+        self._known.unannounced[event.event] = after
+        self._known.carried_out_unannounced(after)
 
     def _event(self, line: Mapping[str, Any], now: Stamp) -> None:
         id, move = lines.name(line.get("event")).upper(), lines.name(line.get("move"))
         if not id:
             return
-        it = self._register.happening(id, lines.name(line.get("group")), told=True)
-        it.told = True
-        it.type, it.source = lines.name(line.get("type")), lines.name(line.get("source"))
-        it.machines = lines.names(line.get("machines")) or it.machines
-        it.not_before = lines.number(line.get("not_before"))
-        it.seconds = lines.number(line.get("seconds"))
-        if it.visible is None and line.get("listed") is True and move not in ENDS:
-            it.visible = now
-        for machine in it.machines:
-            self._register.way(it, machine)
-        if it.visible is now:
-            for way in it.ways.values():
-                client = self._register.clients.get(way.machine)
-                way.asks_visible = client.asks if client else 0
-                way.backing_off = bool(client and (client.trouble or client.paused))
+        event = self._known.event_course(id, lines.name(line.get("group")), recorded=True)
+        event.recorded = True
+        event.type, event.source = lines.name(line.get("type")), lines.name(line.get("source"))
+        event.machines = lines.names(line.get("machines")) or event.machines
+        event.not_before = lines.number(line.get("not_before"))
+        event.seconds = lines.number(line.get("seconds"))
+        if event.visible is None and line.get("listed") is True and move not in ENDS:
+            event.visible = now
+        for machine in event.machines:
+            self._known.machine_course(event, machine)
+        if event.visible is now:
+            for course in event.machine_courses.values():
+                client = self._known.clients.get(course.machine)
+                course.polls_visible = client.polls if client else 0
+                course.backing_off = bool(client and (client.trouble or client.paused))
         if move == "strike":
-            it.struck = True
+            event.struck = True
         if move in ("strike", "start"):
-            self._begin(it, now)
+            self._begin(event, now)
         if move in ENDS:
-            it.end(now, ENDS[move], self._register.clients)
-            self._register.over(it)
+            event.end(now, ENDS[move], self._known.clients)
+            self._known.over(event)
 
-    def _begin(self, it: EventCourse, at: Stamp) -> None:
-        if it.started is not None:
+    def _begin(self, event: EventCourse, at: Stamp) -> None:
+        if event.started is not None:
             return
-        it.begin(at, self._register.clients)
-        for machine in it.machines:
-            client = self._register.clients.get(machine)
+        event.begin(at, self._known.clients)
+        for machine in event.machines:
+            client = self._known.clients.get(machine)
             if client is not None:
-                client.paused = True  # until it asks again: something is done to it
+                client.paused = True  # until it polls again, since its machine is being worked on
 
-    def _exchange(self, it: Exchange) -> None:
-        client = self._register.client(it.machine, it.source)
+    def _exchange(self, request: Exchange) -> None:
+        client = self._known.client(request.machine, request.source)
         if client is None:
             return
-        client.heard(it)
-        match it.ask:
+        client.add(request)
+        match request.ask:
             case requests.GetDocument() | extensions.Wait():
-                client.polled(it, waited=isinstance(it.ask, extensions.Wait))
-                self._polled(client, it)
+                client.polled(request, waited=isinstance(request.ask, extensions.Wait))
+                self._polled(client, request)
             case requests.PostApproval():
-                client.approved(it)
-                self._manners.approval(client, it)
-            case extensions.PutReadiness(event=event):
-                self._manners.readiness(client, it, event)
+                client.approved(request)
+                self._request_rules.approval(client, request)
+            case extensions.PutReadiness(event=id):
+                self._request_rules.readiness(client, request, id)
             case _:
-                if it.method == "GET" and "scheduledevents" in it.path.lower():
-                    client.polled(it, waited=False)
-                    self._polled(client, it)
-                self._manners.request(client, it)
+                if request.method == "GET" and "scheduledevents" in request.path.lower():
+                    client.polled(request, waited=False)
+                    self._polled(client, request)
+                self._request_rules.request(client, request)
 
-    def _polled(self, client: Client, it: Exchange) -> None:
-        self._register.deserted = False
-        sight = None
-        if it.status == 200:
-            answer = it.answer()
-            sight = self._sights.of(it.version, answer, it.tag) if answer is not None else None
-        elif it.status == 304:
-            sight = self._sights.unchanged(it.version, it.tag)
-        usable = it.status == 304 or sight is not None
-        self._manners.poll(client, it, usable=usable)
-        if sight is None:
+    def _polled(self, client: Client, request: Exchange) -> None:
+        self._known.nobody_polled = False
+        document = None
+        if request.status == 200:
+            answer = request.answer()
+            document = (
+                self._documents.of(request.version, answer, request.tag)
+                if answer is not None
+                else None
+            )
+        elif request.status == 304:
+            document = self._documents.unchanged(request.version, request.tag)
+        usable = request.status == 304 or document is not None
+        self._request_rules.poll(client, request, usable=usable)
+        if document is None:
             return
-        before = client.sights.get(it.version)
-        if before is not sight:
-            self._shown(client, it, sight)
-            if not it.fault:
-                self._vanished(client, it, before, sight)
-                client.sights[it.version] = sight
-        self._blind(client, sight)
+        before = client.documents.get(request.version)
+        if before is not document:
+            self._shown(client, request, document)
+            if not request.fault:
+                self._vanished(client, request, before, document)
+                client.documents[request.version] = document
+        self._blind(client, document)
 
-    def _shown(self, client: Client, it: Exchange, sight: ShownDocument) -> None:
-        register = self._register
-        for shown in sight.events.values():
-            known = register.happenings.get(shown.id)
-            if known is None:
-                if it.fault:
-                    continue  # which may have made it up
-                known = register.happening(shown.id, client.group, told=False)
-                known.type, known.source = shown.type, shown.source
-                known.machines, known.visible = shown.resources, it.done
-                known.seconds = shown.seconds
-                known.struck = shown.status == STARTED
+    def _shown(self, client: Client, request: Exchange, document: ShownDocument) -> None:
+        known = self._known
+        for shown in document.events.values():
+            event = known.events.get(shown.id)
+            if event is None:
+                if request.fault:
+                    continue  # the fault may have made request up
+                event = known.event_course(shown.id, client.group, recorded=False)
+                event.type, event.source = shown.type, shown.source
+                event.machines, event.visible = shown.resources, request.done
+                event.seconds = shown.seconds
+                event.struck = shown.status == STARTED
                 for machine in shown.resources:
-                    register.way(known, machine)
-            if known.visible is None:
-                known.visible = it.done
-            if not known.told:
-                known.not_before = known.not_before or shown.not_before
+                    known.machine_course(event, machine)
+            if event.visible is None:
+                event.visible = request.done
+            if not event.recorded:
+                event.not_before = event.not_before or shown.not_before
                 if shown.status == STARTED:
-                    self._begin(known, it.done)
-            looks_on = client.machine not in known.ways
-            way = register.way(known, client.machine)
-            if way is not None:
-                way.asks_visible -= looks_on  # this poll is one of those that count
-                way.shown(shown.status, it.done)
+                    self._begin(event, request.done)
+            looks_on = client.machine not in event.machine_courses
+            course = known.machine_course(event, client.machine)
+            if course is not None:
+                course.polls_visible -= looks_on  # this poll is one of those that count
+                course.shown(shown.status, request.done)
 
     def _vanished(
-        self, client: Client, it: Exchange, before: ShownDocument | None, sight: ShownDocument
+        self,
+        client: Client,
+        request: Exchange,
+        before: ShownDocument | None,
+        document: ShownDocument,
     ) -> None:
         for id in before.events if before else ():
-            known = self._register.happenings.get(id)
-            if known is None or id in sight.events:
+            event = self._known.events.get(id)
+            if event is None or id in document.events:
                 continue
-            way = known.ways.get(client.machine)
-            if way is not None and way.gone is None:
-                way.gone = it.done
-            if not known.told:
-                known.end(it.done, FINISHED if known.started else "", self._register.clients)
-                self._register.over(known)
+            course = event.machine_courses.get(client.machine)
+            if course is not None and course.gone is None:
+                course.gone = request.done
+            if not event.recorded:
+                event.end(request.done, FINISHED if event.started else "", self._known.clients)
+                self._known.over(event)
 
-    def _blind(self, client: Client, sight: ShownDocument) -> None:
-        """What stands and this version never shows."""
-        if sight.types is None or len(sight.types) == len(NEWEST.types):
+    def _blind(self, client: Client, document: ShownDocument) -> None:
+        """Mark active events that the version in use never shows."""
+        if document.types is None or len(document.types) == len(NEWEST.types):
             return
-        for one in self._register.active.get(client.group, {}).values():
-            if one.visible is not None and not sight.shows(one.type):
-                way = one.ways.get(client.machine)
-                if way is not None and way.seen is None:
-                    way.blind = sight.version
+        for event in self._known.active.get(client.group, {}).values():
+            if event.visible is not None and not document.shows(event.type):
+                course = event.machine_courses.get(client.machine)
+                if course is not None and course.seen is None:
+                    course.blind = document.version

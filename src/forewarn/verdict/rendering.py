@@ -29,7 +29,7 @@ def complaint(one: Complaint) -> str:
     times = f", {one.times} times" if one.times > 1 else ""
     event = f" about {one.event[:8]}" if one.event else ""
     mark = "✗" if one.severity == WRONG else "·"
-    return f"{mark} {one.rule}: {one.machine}{event} at {moment(one.at)}{times}\n    {one.says}"
+    return f"{mark} {one.rule}: {one.machine}{event} at {moment(one.at)}{times}\n    {one.message}"
 
 
 def event_line(course: Course) -> str:

@@ -1,7 +1,7 @@
-"""What one request does wrong, told as soon as it is heard.
+"""The rules that one request can break, checked when it is added.
 
-A request is held against a client only if the service refused it, and not if the answer was
-spoiled on purpose: what a laxer endpoint accepts is not wrong there.
+A request is held against a client only if the service refused it, and not if a fault spoiled the
+response: what a laxer endpoint accepts is not wrong there.
 """
 
 from __future__ import annotations
@@ -38,214 +38,237 @@ _FORM = 'send {"StartRequests":[{"EventId":"…"}]}'
 
 
 class RequestRules:
-    def __init__(self, register: Known, docket: Complaints) -> None:
-        self._register = register
-        self._docket = docket
+    def __init__(self, known: Known, complaints: Complaints) -> None:
+        self._known = known
+        self._complaints = complaints
 
-    def request(self, client: Client, it: Exchange) -> None:
-        """One that asks for nothing there is, as far as it wants events."""
-        if not isinstance(it.ask, Problem) or it.fault or not _refused(it):
+    def request(self, client: Client, request: Exchange) -> None:
+        """Check a request that is neither a poll nor an approval, as far as it is about events."""
+        if not isinstance(request.ask, Problem) or request.fault or not _refused(request):
             return
-        asks = f"{printable(it.method, 20)} {printable(it.path)}"
-        match it.ask:
+        asks = f"{printable(request.method, 20)} {printable(request.path)}"
+        match request.ask:
             case errors.NOT_FOUND:
-                if "scheduled" in it.path.lower():
-                    self._say(client, it, "wrong-path", f"{asks} is not there; ask {PLACE}")
+                if "scheduled" in request.path.lower():
+                    self._complain(
+                        client, request, "wrong-path", f"{asks} is not there; ask {PLACE}"
+                    )
             case errors.FORWARDED:
-                says = f"{asks} carried X-Forwarded-For and was refused; ask directly, not through"
-                self._say(client, it, "forwarded", f"{says} a proxy (NO_PROXY=169.254.169.254)")
-            case errors.NO_METADATA_HEADER:
-                sent = it.headers.get("metadata")
-                how = "no Metadata header" if sent is None else f"Metadata: {printable(sent, 20)}"
-                says = f"{asks} came with {how} and was refused; send Metadata: true"
-                self._say(client, it, "missing-header", says)
-            case errors.DUPLICATE_PARAMETER:
-                says = f"{asks} gave a parameter twice and was refused; give each once"
-                self._say(client, it, "wrong-query", says)
-            case Problem(status=405):
-                says = f"{asks} was refused; read with GET, approve with POST"
-                self._say(client, it, "wrong-verb", says)
-            case _ if "scheduled" in it.path.lower():
-                named = (
-                    f"api-version={printable(it.version, 40)}" if it.version else "no api-version"
+                message = (
+                    f"{asks} carried X-Forwarded-For and was refused; ask directly, not through"
                 )
-                says = f"{asks} came with {named} and was refused; ask with {NEWEST.name}"
-                self._say(client, it, "wrong-version", says)
+                self._complain(
+                    client, request, "forwarded", f"{message} a proxy (NO_PROXY=169.254.169.254)"
+                )
+            case errors.NO_METADATA_HEADER:
+                sent = request.headers.get("metadata")
+                how = "no Metadata header" if sent is None else f"Metadata: {printable(sent, 20)}"
+                message = f"{asks} came with {how} and was refused; send Metadata: true"
+                self._complain(client, request, "missing-header", message)
+            case errors.DUPLICATE_PARAMETER:
+                message = f"{asks} gave a parameter twice and was refused; give each once"
+                self._complain(client, request, "wrong-query", message)
+            case Problem(status=405):
+                message = f"{asks} was refused; read with GET, approve with POST"
+                self._complain(client, request, "wrong-verb", message)
+            case _ if "scheduled" in request.path.lower():
+                named = (
+                    f"api-version={printable(request.version, 40)}"
+                    if request.version
+                    else "no api-version"
+                )
+                message = f"{asks} came with {named} and was refused; ask with {NEWEST.name}"
+                self._complain(client, request, "wrong-version", message)
 
-    def poll(self, client: Client, it: Exchange, *, usable: bool) -> None:
-        """`usable`: the answer was a document, or that it still stands."""
-        known = BY_NAME.get(it.version)
-        if usable and known is not None and known.preview:
-            says = f"reads {known.name}, a preview; ask with {NEWEST.name}"
-            self._say(client, it, "preview-version", says)
+    def poll(self, client: Client, request: Exchange, *, usable: bool) -> None:
+        """Check a poll; `usable` means that the response was a document, or 304."""
+        version = BY_NAME.get(request.version)
+        if usable and version is not None and version.preview:
+            message = f"reads {version.name}, a preview; ask with {NEWEST.name}"
+            self._complain(client, request, "preview-version", message)
         if usable:
             client.trouble = ""
-        elif it.fault or it.status is None or it.status >= 500 or it.status in (408, 410, TOO_MANY):
-            answered = "no answer" if it.status is None else f"a {it.status}"
-            client.trouble = f"fault '{printable(it.fault)}' ({answered})" if it.fault else answered
-        if it.status != TOO_MANY:
+        elif (
+            request.fault
+            or request.status is None
+            or request.status >= 500
+            or request.status in (408, 410, TOO_MANY)
+        ):
+            answered = "no answer" if request.status is None else f"a {request.status}"
+            client.trouble = (
+                f"fault '{printable(request.fault)}' ({answered})" if request.fault else answered
+            )
+        if request.status != TOO_MANY:
             client.refused, client.refused_since = 0, None
             return
         client.refused += 1
-        client.refused_since = client.refused_since or it.asked
+        client.refused_since = client.refused_since or request.asked
         if client.refused == THROTTLED:
-            lasted = passed(client.refused_since, it.asked)
+            lasted = passed(client.refused_since, request.asked)
             if lasted < THROTTLED_WITHIN:
-                says = (
+                message = (
                     f"was told 429 {THROTTLED} times in a row within {lasted:.1f} s and went on"
                     " asking; wait a little longer after each"
                 )
-                self._say(client, it, "ignored-throttling", says)
+                self._complain(client, request, "ignored-throttling", message)
             client.refused, client.refused_since = 0, None
 
-    def approval(self, client: Client, it: Exchange) -> None:
-        body = it.body()
+    def approval(self, client: Client, request: Exchange) -> None:
+        body = request.body()
         ids = requests.read_approval(body) if body is not None else errors.TOO_LARGE
         if isinstance(ids, Problem):
-            if _refused(it) and not it.fault:
+            if _refused(request) and not request.fault:
                 why = _WRONG_BODY.get(ids.body, "is too large")
-                says = f"the body of an approval {why}; {_FORM}"
-                self._say(client, it, "malformed-approval", says)
+                message = f"the body of an approval {why}; {_FORM}"
+                self._complain(client, request, "malformed-approval", message)
             return
         named = list(dict.fromkeys(id[:64] for id in ids))[:MAX_APPROVED]
-        if it.status == TAKEN:
+        if request.status == TAKEN:
             for id in named:
-                self._approved(client, it, self._register.happenings.get(id))
-        elif it.status == 400 and not it.fault:
-            self._unknown(client, it, named)
-        elif it.status is None or it.fault:
-            self._attempted(client, it, named)
+                self._approved(client, request, self._known.events.get(id))
+        elif request.status == 400 and not request.fault:
+            self._unknown(client, request, named)
+        elif request.status is None or request.fault:
+            self._attempted(client, request, named)
 
-    def readiness(self, client: Client, it: Exchange, id: str) -> None:
-        known = self._register.happenings.get(id)
-        if known is None or it.status != TAKEN or it.fault:
+    def readiness(self, client: Client, request: Exchange, id: str) -> None:
+        event = self._known.events.get(id)
+        if event is None or request.status != TAKEN or request.fault:
             return
-        way = self._register.way(known, client.machine)
-        if way is None:
+        course = self._known.machine_course(event, client.machine)
+        if course is None:
             return
-        if self._withdrawn(known, way, it):
-            self._ignored(client, it, known, "said that it is ready for")
-        body = it.body() or b""
+        if self._withdrawn(event, course, request):
+            self._ignored(client, request, event, "said that it is ready for")
+        body = request.body() or b""
         said = body.replace(b" ", b"").lower()
         if b'"ready":false' in said:
-            way.prepared = None
-        elif way.prepared is None:
-            way.prepared = it.done.t
+            course.prepared = None
+        elif course.prepared is None:
+            course.prepared = request.done.t
 
-    def _approved(self, client: Client, it: Exchange, known: EventCourse | None) -> None:
-        if known is None:
+    def _approved(self, client: Client, request: Exchange, event: EventCourse | None) -> None:
+        if event is None:
             return
-        counts = (known.started is None and known.over is None) or _started_by_this(known, it)
-        way = self._register.way(known, client.machine)
-        if way is None:  # there is no room to say more of it
-            if counts or not known.told:
-                _count_approval(known, client.machine, it)
+        counts = (event.started is None and event.over is None) or _started_by_this(event, request)
+        course = self._known.machine_course(event, client.machine)
+        if course is None:  # there is no room for more
+            if counts or not event.recorded:
+                _count_approval(event, client.machine, request)
             return
-        way.approvals += 1
-        if self._withdrawn(known, way, it):
-            self._ignored(client, it, known, "approved")
-        elif _knew(way, it):
-            how = "gone" if way.gone else "Started"
-            says = f"approved {_named(known)} after it was shown to it as {how}; it means nothing"
-            self._say(client, it, "late-approval", says, known.id)
-        elif known.type == FREEZE and counts and way.prepared is None:
-            self._freeze(client, it, known)
-        if way.approvals == REPEATED:
-            says = f"approved {_named(known)} {REPEATED} times; once is enough, it is remembered"
-            self._say(client, it, "repeated-approval", says, known.id)
-        if counts or not known.told:
-            _count_approval(known, client.machine, it)
+        course.approvals += 1
+        if self._withdrawn(event, course, request):
+            self._ignored(client, request, event, "approved")
+        elif _knew(course, request):
+            how = "gone" if course.gone else "Started"
+            message = (
+                f"approved {_named(event)} after it was shown to it as {how}; it means nothing"
+            )
+            self._complain(client, request, "late-approval", message, event.id)
+        elif event.type == FREEZE and counts and course.prepared is None:
+            self._freeze(client, request, event)
+        if course.approvals == REPEATED:
+            message = f"approved {_named(event)} {REPEATED} times; once is enough, it is remembered"
+            self._complain(client, request, "repeated-approval", message, event.id)
+        if counts or not event.recorded:
+            _count_approval(event, client.machine, request)
 
-    def _freeze(self, client: Client, it: Exchange, known: EventCourse) -> None:
-        seconds = known.seconds
+    def _freeze(self, client: Client, request: Exchange, event: EventCourse) -> None:
+        seconds = event.seconds
         if seconds is not None and seconds > SHORT_FREEZE:
             return
         lasts = f"of {seconds:g} s" if seconds is not None and seconds >= 0 else "of a few seconds"
-        says = (
-            f"approved {_named(known)}, a pause {lasts} that memory and connections survive, and"
+        message = (
+            f"approved {_named(event)}, a pause {lasts} that memory and connections survive, and"
             " so brought it on; it could have been sat out instead"
         )
-        self._say(client, it, "approved-freeze", says, known.id)
+        self._complain(client, request, "approved-freeze", message, event.id)
 
-    def _unknown(self, client: Client, it: Exchange, named: list[str]) -> None:
-        happenings = self._register.happenings
+    def _unknown(self, client: Client, request: Exchange, named: list[str]) -> None:
+        events = self._known.events
         for id in named:
-            known = happenings.get(id)
-            if known is None or (client.group and known.group != client.group):
+            event = events.get(id)
+            if event is None or (client.group and event.group != client.group):
                 shown = printable(id, 40) or "an empty id"
-                says = (
+                message = (
                     f"approved {shown}, which its group was never shown,"
                     " and was refused; approve what stands in the document"
                 )
-                self._say(client, it, "unknown-approval", says, printable(id, 40))
+                self._complain(client, request, "unknown-approval", message, printable(id, 40))
 
-    def _attempted(self, client: Client, it: Exchange, named: list[str]) -> None:
+    def _attempted(self, client: Client, request: Exchange, named: list[str]) -> None:
         for id in named:
-            known = self._register.happenings.get(id)
-            way = self._register.way(known, client.machine) if known is not None else None
-            if known is not None and way is not None and way.attempted is None:
-                way.attempted = it.done.t
-                if known.told and known.started is not None and _started_by_this(known, it):
-                    _count_approval(known, client.machine, it)
+            event = self._known.events.get(id)
+            course = (
+                self._known.machine_course(event, client.machine) if event is not None else None
+            )
+            if event is not None and course is not None and course.attempted is None:
+                course.attempted = request.done.t
+                if (
+                    event.recorded
+                    and event.started is not None
+                    and _started_by_this(event, request)
+                ):
+                    _count_approval(event, client.machine, request)
 
-    def _ignored(self, client: Client, it: Exchange, known: EventCourse, did: str) -> None:
-        says = (
-            f"{did} {_named(known)} after it had been withdrawn and a document without it had been"
+    def _ignored(self, client: Client, request: Exchange, event: EventCourse, did: str) -> None:
+        message = (
+            f"{did} {_named(event)} after it had been withdrawn and a document without it had been"
             " shown; take back what was prepared, and leave it"
         )
-        self._say(client, it, "ignored-withdrawal", says, known.id)
+        self._complain(client, request, "ignored-withdrawal", message, event.id)
 
-    def _withdrawn(self, known: EventCourse, way: MachineCourse, it: Exchange) -> bool:
-        return known.ending == WITHDRAWN and after(it, way.gone)
+    def _withdrawn(self, event: EventCourse, course: MachineCourse, request: Exchange) -> bool:
+        return event.ending == WITHDRAWN and after(request, course.gone)
 
-    def _say(
+    def _complain(
         self,
         client: Client,
-        it: Exchange,
+        request: Exchange,
         rule: str,
-        says: str,
+        message: str,
         event: str = "",
     ) -> None:
-        self._docket.add(
+        self._complaints.add(
             rule,
-            says,
-            at=it.asked.t,
+            message,
+            at=request.asked.t,
             machine=client.machine,
             group=client.group,
             event=event,
         )
 
 
-def _refused(it: Exchange) -> bool:
-    return it.status is not None and 400 <= it.status < 500 and it.status != TOO_MANY
+def _refused(request: Exchange) -> bool:
+    return request.status is not None and 400 <= request.status < 500 and request.status != TOO_MANY
 
 
-def _knew(way: MachineCourse, it: Exchange) -> bool:
-    """Had it been shown before that there was nothing left to approve?"""
-    if way.gone is not None:
-        return after(it, way.gone)
-    return way.statuses[-1:] == [STARTED] and after(it, way.told)
+def _knew(course: MachineCourse, request: Exchange) -> bool:
+    """Whether the machine had been shown before that there was nothing left to approve."""
+    if course.gone is not None:
+        return after(request, course.gone)
+    return course.statuses[-1:] == [STARTED] and after(request, course.last_shown)
 
 
-def _started_by_this(known: EventCourse, it: Exchange) -> bool:
-    """It may have started before its approval was answered, and so before we heard of that."""
-    started = known.started
+def _started_by_this(event: EventCourse, request: Exchange) -> bool:
+    """Whether an event may have started by this approval, before it was answered."""
+    started = event.started
     return (
         started is not None
-        and known.approved is None
-        and not known.struck
-        and (known.not_before is None or started.t < known.not_before)
-        and apart(it.asked, started) >= 0
+        and event.approved is None
+        and not event.struck
+        and (event.not_before is None or started.t < event.not_before)
+        and apart(request.asked, started) >= 0
     )
 
 
-def _count_approval(known: EventCourse, machine: str, it: Exchange) -> None:
-    if known.approved is None:
-        at = it.done.t
-        if known.started is not None and _started_by_this(known, it):
-            at = min(at, known.started.t)  # it counted before it was answered
-        known.approved, known.approved_by = at, machine
+def _count_approval(event: EventCourse, machine: str, request: Exchange) -> None:
+    if event.approved is None:
+        at = request.done.t
+        if event.started is not None and _started_by_this(event, request):
+            at = min(at, event.started.t)  # it counted before it was answered
+        event.approved, event.approved_by = at, machine
 
 
-def _named(known: EventCourse) -> str:
-    return f"{known.type} {known.id[:8]}"
+def _named(event: EventCourse) -> str:
+    return f"{event.type} {event.id[:8]}"

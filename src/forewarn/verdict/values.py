@@ -20,7 +20,7 @@ class Complaint(msgspec.Struct, frozen=True, kw_only=True):
     event: str = ""
     at: float  # the first time
     times: int = 1
-    says: str  # what was seen, and what would have been right
+    message: str  # what was seen, and what would have been right
 
 
 class Course(msgspec.Struct, frozen=True, kw_only=True):

@@ -101,7 +101,7 @@ class Verdict(VerdictData, frozen=True, kw_only=True):
         if not said:
             return f"<Verdict: nothing wrong; {seen}>"
         if len(said) == 1:
-            shown += f": {self.wrong[0].says}"
+            shown += f": {self.wrong[0].message}"
         cut = shown if len(shown) <= MAX_REPR else shown[: MAX_REPR - 1] + "…"
         return f"<Verdict: {len(said)} wrong: {cut}; {seen}; .check() tells all>"
 

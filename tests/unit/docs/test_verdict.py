@@ -34,7 +34,7 @@ def test_the_limits_are_those_of_the_code() -> None:
     rows = re.findall(r"^\| (.+?) \| ([0-9].*?) \|$", text.partition("\n## ")[0], re.MULTILINE)
     assert dict(rows) == {
         "Machines": f"{known.MAX_CLIENTS:,}",
-        "Events, and as many unannounced ones": f"{known.MAX_HAPPENINGS:,}",
+        "Events, and as many unannounced ones": f"{known.MAX_EVENTS:,}",
         "Courses of machines through events": f"{known.MAX_COURSES:,}",
         "Complaints in all": f"{complaints.MAX_COMPLAINED:,}",
         "Complaints of one rule about one machine; further ones are counted": str(

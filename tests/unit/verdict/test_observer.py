@@ -120,7 +120,7 @@ def test_events_that_are_long_over_are_forgotten_first_and_that_is_said(
     assert len(verdict.courses) <= 10
     assert verdict.course("web_0", standing).over is None
     assert verdict.remarks == (
-        "41 times a way of a machine through an event was forgotten or left out; there is room"
+        "41 times the course of a machine through an event was forgotten or left out; there is room"
         " for 10",
     )
 
@@ -152,7 +152,7 @@ def test_an_approval_counts_though_there_is_no_room_for_whoever_approved(
 
 
 def test_more_events_than_there_is_room_for_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known, "MAX_HAPPENINGS", 5)
+    monkeypatch.setattr(known, "MAX_EVENTS", 5)
     world = World()
     for _ in range(50):
         world.raise_("Reboot", "web_0")

@@ -142,7 +142,7 @@ def preview(service: Service) -> None:
 
 
 @pytest.mark.parametrize(
-    ("does", "rule", "says"),
+    ("does", "rule", "message"),
     [
         (no_header, "missing-header", "came with no Metadata header and was refused"),
         (false_header, "missing-header", "came with Metadata: True, really"),
@@ -168,12 +168,12 @@ def preview(service: Service) -> None:
     ],
 )
 def test_what_is_done_wrong_is_told_and_nothing_else(
-    service: Service, does: Callable[[Service], None], rule: str, says: str
+    service: Service, does: Callable[[Service], None], rule: str, message: str
 ) -> None:
     does(service)
     (complaint,) = service.verdict().complaints
     assert complaint.rule == rule
-    assert says in complaint.says
+    assert message in complaint.message
     assert complaint.machine in ("web_0", "web_2")
     assert complaint.group == "web"
     assert complaint.severity == RULES[rule].severity

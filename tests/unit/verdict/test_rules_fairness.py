@@ -14,7 +14,7 @@ def test_polling_every_minute_is_too_seldom_for_a_spot_machine() -> None:
     world.poll_for(300, every=60)
     (complaint,) = world.verdict().wrong
     assert complaint.rule == "polls-too-seldom"
-    assert "asks every 60 s, but a Preempt of its machine gives 30 s" in complaint.says
+    assert "asks every 60 s, but a Preempt of its machine gives 30 s" in complaint.message
 
 
 def test_polling_every_minute_is_too_seldom_where_a_preempt_came() -> None:
@@ -78,7 +78,7 @@ def test_a_thousand_polls_a_second_are_hammering() -> None:
     world.poll_for(20, every=0.01)
     (note,) = world.verdict().complaints
     assert (note.rule, note.severity) == ("hammering", "note")
-    assert "asked 100 times a second" in note.says
+    assert "asked 100 times a second" in note.message
 
 
 def test_long_polls_are_no_gaps() -> None:
@@ -214,7 +214,7 @@ def test_silence_after_a_bad_answer_is_giving_up() -> None:
     world.poll("web_1")
     (complaint,) = world.verdict().wrong
     assert complaint.rule == "gave-up"
-    assert "since it was answered with fault 'gone' (a 410)" in complaint.says
+    assert "since it was answered with fault 'gone' (a 410)" in complaint.message
 
 
 def test_waiting_a_minute_after_a_bad_answer_is_not() -> None:
@@ -269,7 +269,7 @@ def test_an_event_that_nobody_could_see_because_nobody_asked_is_no_success() -> 
     world.wind(900)
     (complaint,) = world.verdict().wrong
     assert (complaint.rule, complaint.machine, complaint.event) == ("nobody-asked", "web_0", event)
-    assert "is the client asking here?" in complaint.says
+    assert "is the client asking here?" in complaint.message
 
 
 def test_that_nobody_asked_is_told_though_nobody_was_listening() -> None:

@@ -69,7 +69,7 @@ def test_an_assertion_shows_what_matters_in_what_it_has_room_for(world: World) -
     )
     many = Verdict(
         complaints=tuple(
-            Complaint(rule="ignored-withdrawal", machine=f"machine-{n}", at=0, says="so")
+            Complaint(rule="ignored-withdrawal", machine=f"machine-{n}", at=0, message="so")
             for n in range(100)
         )
     )
@@ -112,7 +112,7 @@ def test_junit_has_a_case_for_every_course_and_every_machine(world: World) -> No
 
 def test_junit_can_say_what_xml_cannot() -> None:
     odd = "a\x00b\x1b<&\ud800"
-    complaint = Complaint(rule="wrong-path", machine=odd, at=1e30, says=odd)
+    complaint = Complaint(rule="wrong-path", machine=odd, at=1e30, message=odd)
     made = junit(Verdict(complaints=(complaint,), remarks=(odd,), at=1e30))
     (case,) = ElementTree.fromstring(made).iter("testcase")
     assert case.get("classname") == "forewarn.a\ufffdb\ufffd<&\ufffd"
@@ -150,7 +150,7 @@ def test_lengths_read_well(seconds: float, said: str) -> None:
 def test_a_text_tells_of_so_many_complaints_and_counts_the_others() -> None:
     found = Verdict(
         complaints=tuple(
-            Complaint(rule="forwarded", machine=f"web_{n}", at=0.0, says="…") for n in range(60)
+            Complaint(rule="forwarded", machine=f"web_{n}", at=0.0, message="…") for n in range(60)
         )
     )
     text = str(found)

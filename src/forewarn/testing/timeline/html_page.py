@@ -90,7 +90,7 @@ def _complaints(verdict: Verdict | None) -> Iterator[str]:
             tag(
                 "li",
                 tag("b", escape(f"{'note: ' if note else ''}{complaint.rule}")),
-                f" {escape(complaint.says)}",
+                f" {escape(complaint.message)}",
                 tag("div", escape(when), class_="soft"),
                 class_="note" if note else None,
             )

@@ -218,7 +218,7 @@ def _complaints(expectation: ComplaintsExpectation, facts: Facts) -> Expectation
     if expectation.allowed:
         expected += f" but {listing(expectation.allowed)}"
     left = facts.verdict.without(*expectation.allowed).wrong
-    problems = [f"{item.machine}: {item.rule}: {item.says}" for item in left]
+    problems = [f"{item.machine}: {item.rule}: {item.message}" for item in left]
     return _result(expected, problems, expectation.line)
 
 

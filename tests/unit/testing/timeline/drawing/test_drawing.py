@@ -104,8 +104,8 @@ def test_the_svg_can_be_read_aloud() -> None:
         ),
     ],
 )
-def test_a_bar_says_how_it_went(lines: list[Any], says: str) -> None:
-    assert says in words(svg(Lanes.of(lines)))
+def test_a_bar_says_how_it_went(lines: list[Any], message: str) -> None:
+    assert message in words(svg(Lanes.of(lines)))
 
 
 def test_faults_refusals_and_absences_have_signs_of_their_own() -> None:
@@ -227,8 +227,8 @@ def test_the_page_says_who_never_saw_it() -> None:
 
 
 def test_the_page_shows_the_verdict() -> None:
-    wrong = Complaint(rule="missing-header", machine="web_0", at=T, says="send it")
-    note = Complaint(rule="polls-seldom", severity="note", machine="web_0", at=T, says="oftener")
+    wrong = Complaint(rule="missing-header", machine="web_0", at=T, message="send it")
+    note = Complaint(rule="polls-seldom", severity="note", machine="web_0", at=T, message="oftener")
     bad = Page(html(Lanes.of(COURSE), Verdict(complaints=(note, wrong)))).said
     assert "✗ 1 thing was done wrong" in bad
     assert bad.index("missing-header") < bad.index("note: polls-seldom")
@@ -248,7 +248,7 @@ def test_hostile_names_are_only_names() -> None:
     drawn = svg(lanes, title=HOSTILE)
     root = ET.fromstring(drawn.encode())
     assert not [one for one in root.iter() if one.tag.endswith("script")]
-    complaint = Complaint(rule=HOSTILE, machine=HOSTILE, event=HOSTILE, at=T, says=HOSTILE)
+    complaint = Complaint(rule=HOSTILE, machine=HOSTILE, event=HOSTILE, at=T, message=HOSTILE)
     page = html(lanes, Verdict(complaints=(complaint,)), HOSTILE)
     assert "script" not in Page(page).tags
     page.encode()
