@@ -77,6 +77,12 @@ class Watching:
         self.of: dict[str, GroupNews] = {}
         upstream.attach(lambda news: self.of.update({news.view.name: news}))
 
+    async def ready(self) -> None:
+        """Until the group is shown: control may let a worker in before it has read its fleet, and
+        a group that is being defined cannot be enabled yet."""
+        await self.upstream.told.wait()
+        await until(lambda: "web" in self.of)
+
     def events(self) -> int | None:
         view = self.of["web"].view
         return len(view.events) if view.enabled else None

@@ -107,7 +107,7 @@ def test_a_worker_that_stands_still_is_gone_before_the_change_is_the_state(tmp_p
 
     async def body() -> None:
         async with worker(control) as face, control() as node, process(control, 1) as pid:
-            await face.upstream.told.wait()
+            await face.ready()
             watched = os.pidfd_open(pid)
             os.kill(pid, signal.SIGSTOP)
             seen: list[bool] = []
@@ -128,7 +128,7 @@ def test_one_that_stood_still_before_control_was_started_anew_is_found_and_gone_
     async def body() -> None:
         async with worker(control) as face:
             async with control():
-                await face.upstream.told.wait()
+                await face.ready()
                 starting = process(control, 1)
                 pid = await starting.__aenter__()
             watched = os.pidfd_open(pid)
@@ -179,7 +179,7 @@ def test_one_that_hangs_after_its_hello_does_not_keep_the_others_out(
             hangs = await Mute.connected(control, 1, serving=True)
             await hangs.until(Welcome)
             async with worker(control) as face:
-                await face.upstream.told.wait()
+                await face.ready()
                 assert node.hub is not None
                 assert node.hub.there == 1
             with pytest.raises(BrokenConnection):
@@ -252,7 +252,7 @@ def test_a_worker_talks_from_its_first_word_on_and_shows_nothing_unasked_while_c
             assert not face.upstream.told.is_set()
             assert puppet.line is not None
             puppet.line.say(Shown(1, 0, 0))
-            await face.upstream.told.wait()
+            await face.ready()
             puppet.line.say(News(2, (Changed(_news(2).view),)))
             await until(lambda: puppet.says(Held) == 2)
             pulses = puppet.says(Pulse)
@@ -274,7 +274,7 @@ def test_a_control_that_does_not_answer_is_not_waited_for_and_nothing_counts_as_
             await until(lambda: puppet.line is not None and puppet.says(Held) == 1)
             assert puppet.line is not None
             puppet.line.say(Shown(1, 0, 0))
-            await face.upstream.told.wait()
+            await face.ready()
             with pytest.raises(OutcomeNotKnown, match="has not answered"):
                 await face.upstream.approve("m", "web", ["id"])
             puppet.line.say(News(2, (Changed(_news(2).view),)))
@@ -313,7 +313,7 @@ def test_a_second_service_does_not_take_the_firsts_socket_and_its_workers_are_re
 
     async def body() -> None:
         async with control() as node, worker(control) as face:
-            await face.upstream.told.wait()
+            await face.ready()
             config = msgspec.structs.replace(other.config, upstream=control.path)
             with pytest.raises(CannotListen, match="another service listens there"):
                 await Node(config).__aenter__()
@@ -335,7 +335,7 @@ def test_a_socket_whose_name_is_taken_away_is_there_again(
 
     async def body() -> None:
         async with control() as node, worker(control) as face:
-            await face.upstream.told.wait()
+            await face.ready()
             control.path.unlink()
             await until(control.path.is_socket)
             await (await Mute.connected(control, 1)).join()

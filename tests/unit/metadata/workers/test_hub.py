@@ -42,7 +42,7 @@ def test_a_commit_is_not_the_state_before_every_worker_has_stopped_showing_what_
     async def body() -> None:
         async with worker(control) as face, control() as node:
             slow = await (await Mute.connected(control, 1)).join()
-            await face.upstream.told.wait()
+            await face.ready()
             enabling = asyncio.ensure_future(face.upstream.enable("web"))  # noqa: TID251
             news = await slow.until(News)
             await until(lambda: face.of["web"].view.enabled is False)
@@ -64,7 +64,7 @@ def test_a_worker_that_does_not_keep_up_is_cut_and_starts_over(tmp_path: Path) -
     async def body() -> None:
         async with worker(control) as face, control() as node:
             deaf = await (await Mute.connected(control, 1)).join()
-            await face.upstream.told.wait()
+            await face.ready()
             await face.upstream.enable("web")
             with pytest.raises(BrokenConnection):
                 await deaf.until(Unwelcome)
@@ -85,7 +85,7 @@ def test_what_was_under_way_when_control_died_is_not_taken_even_if_it_was_carrie
     async def body() -> None:
         async with worker(control) as face:
             async with control() as node:
-                await face.upstream.told.wait()
+                await face.ready()
                 await face.upstream.enable("web")
                 id = await reboot(node)
                 await until(lambda: face.events() == 1)  # it has been told
@@ -141,7 +141,7 @@ def test_a_new_control_replaces_all_that_a_worker_knew(tmp_path: Path) -> None:
     async def body() -> None:
         async with worker(control) as face:
             async with control():
-                await face.upstream.told.wait()
+                await face.ready()
                 await face.upstream.enable("web")
             forget()
             async with other():
@@ -216,7 +216,7 @@ def test_whoever_talks_nonsense_is_hung_up_on_and_the_others_stay(
 
     async def body() -> None:
         async with worker(control) as face, control():
-            await face.upstream.told.wait()
+            await face.ready()
             reader, writer = await dialler(control.path)()
             writer.write(said)
             if len(said) < 4:
@@ -270,7 +270,7 @@ def test_time_without_workers_is_not_time_served(
         async with control() as node:
             await until(lambda: node.writer.now().lost > 0)
             async with worker(control) as face:
-                await face.upstream.told.wait()
+                await face.ready()
                 await until(lambda: node.hub is not None and node.hub.there == 1)
                 looks.clear()
                 await until(lambda: len(looks) > 1)  # what was lost before is accounted for
@@ -317,7 +317,7 @@ def test_workers_go_by_the_time_of_control_and_not_by_a_wall_clock_that_is_wrong
         right, ahead, passed = 1_800_000_000 * SECOND, 4 * 365 * DAY, 0
         clock = RealClock(lambda: right + ahead + passed, lambda: passed, ClockLimits())
         async with Node(control.config, clock=clock) as node, worker(control) as seen:
-            await seen.upstream.told.wait()
+            await seen.ready()
             now = seen.upstream.now
             assert right + ahead <= now().at < right + ahead + DAY  # and not what it really is
             ahead = 0
