@@ -37,8 +37,8 @@ test:
 	tools/run-tests $(BIN)/pytest
 
 check: $(VENV)/.ready
-	@$(MAKE) --jobs 2 --output-sync --no-print-directory lint collected
-	HYPOTHESIS_PROFILE=check tools/run-tests $(BIN)/pytest $(CHECKED)
+	@$(MAKE) --no-print-directory lint
+	HYPOTHESIS_PROFILE=check TEST_PROCESSES=3 tools/run-tests $(BIN)/pytest $(CHECKED)
 
 # The tests of the wire contract that need nothing but an address, at that address and no other.
 conformance: $(VENV)/.ready

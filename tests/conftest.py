@@ -16,6 +16,7 @@ import typer.main
 import typer.testing
 from hypothesis import HealthCheck, settings
 
+from helpers.examples import CHECK, PROFILE, examples
 from helpers.paths import TESTS
 
 
@@ -95,7 +96,7 @@ def _an_interrupt_interrupts() -> None:
 
 settings.register_profile("forewarn", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("forewarn"), derandomize=True)
-settings.register_profile("check", settings.get_profile("forewarn"), max_examples=25)
+settings.register_profile(CHECK, settings.get_profile("forewarn"), max_examples=examples(100))
 settings.load_profile(
-    os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") == "true" else "forewarn")
+    os.environ.get(PROFILE) or ("ci" if os.environ.get("CI") == "true" else "forewarn")
 )

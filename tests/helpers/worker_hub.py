@@ -78,10 +78,10 @@ class Watching:
         upstream.attach(lambda news: self.of.update({news.view.name: news}))
 
     async def ready(self) -> None:
-        """Until the group is shown: control may let a worker in before it has read its fleet, and
-        a group that is being defined cannot be enabled yet."""
+        """Until the group is shown. Control may let a worker in before it has read its fleet, and
+        `enable` only waits for a group that is still being defined: the endpoint asks again."""
         await self.upstream.told.wait()
-        await until(lambda: "web" in self.of)
+        await until(lambda: "web" in self.of and self.upstream._stage.changing("web") is None)
 
     def events(self) -> int | None:
         view = self.of["web"].view

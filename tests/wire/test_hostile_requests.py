@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from forewarn.metadata.endpoint.limits import Limits
 from forewarn.testing import Service
 from helpers.endpoint import METADATA, NEWEST, Guest, approval, events, fleet_of
+from helpers.examples import examples
 from helpers.raw_http import Line, request
 
 GET = request("GET", events(NEWEST), METADATA)
@@ -234,7 +235,7 @@ def test_nobody_can_smuggle_a_request_in_a_body(hostile: Guest) -> None:
 
 
 BOUNDED = settings(
-    max_examples=150,
+    max_examples=examples(150),
     deadline=None,
     derandomize=True,
     database=None,

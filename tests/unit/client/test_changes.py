@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from forewarn.client.changes import ChangeTracker
 from forewarn.client.events import Change, Document, Event
+from helpers.examples import examples
 
 NOON = datetime(2027, 1, 15, 12, tzinfo=UTC)
 DUE = NOON + timedelta(minutes=15)
@@ -35,7 +36,7 @@ documents = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(documents, st.integers(0, 60))
 def test_an_event_appears_starts_at_most_once_and_ends_once(
     shown: list[Document], minutes: int

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from forewarn.client.exchange import Exchange
 from forewarn.client.steps import Answer, Ask, Location
+from helpers.examples import examples
 
 ASK = Ask(place=Location("169.254.169.254"), target="/x", connect=1.0, answer=1.0)
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\nETag: a\r\nX-A: 1\r\nx-a: 2\r\n\r\n"
@@ -30,7 +31,7 @@ def fed(pieces: list[bytes]) -> tuple[Answer, Exchange]:
     return exchange.answer(0.0, 0.0, ""), exchange
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.sampled_from(ANSWERS), st.lists(st.integers(1, 150), max_size=8))
 def test_however_it_is_cut(answer: bytes, places: list[int]) -> None:
     cuts = sorted({0, len(answer), *(place for place in places if place < len(answer))})
@@ -51,7 +52,7 @@ def test_less_than_all_of_it_is_no_answer(length: int) -> None:
     assert exchange.next_on_it() is None
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.binary(min_size=1, max_size=40), max_size=4))
 def test_any_bytes_are_no_exception(pieces: list[bytes]) -> None:
     came, _ = fed([*pieces, b""])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Durations, Now, ceil_second
 from forewarn.support.text import in_words, listing, parse_duration
+from helpers.examples import examples
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,7 @@ def test_what_is_no_duration_is_refused_with_examples(text: str) -> None:
         parse_duration(text)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.text("0123456789. pthmsdinPT+-e", max_size=12))
 def test_any_text_is_a_duration_or_refused(text: str) -> None:
     with contextlib.suppress(ValueError):
@@ -80,7 +81,7 @@ def test_a_duration_is_said_in_its_two_largest_units(duration: int, words: str) 
     assert in_words(duration) == words
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.integers(0, 400 * DAY))
 def test_what_is_said_can_be_read_again_and_is_never_far_off(duration: int) -> None:
     read = parse_duration(in_words(duration))
@@ -95,7 +96,7 @@ def test_a_list_is_never_a_screenful() -> None:
     assert listing(names) == ", ".join(names[:10]) + " and 3 more"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.integers(0, 10**16))
 def test_rounding_up_to_a_second_never_makes_a_notice_short(at: int) -> None:
     rounded = ceil_second(at)
@@ -103,7 +104,7 @@ def test_rounding_up_to_a_second_never_makes_a_notice_short(at: int) -> None:
     assert 0 <= rounded - at < SECOND
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(0, 90 * DAY), st.sampled_from([1.0, 2.0, 60.0, 1_000.0]))
 def test_speed_divides_a_duration(duration: int, speed: float) -> None:
     assert abs(Durations(speed=speed).paced(duration) * speed - duration) <= speed

@@ -18,6 +18,7 @@ from forewarn.agent.planning.planner import Planner
 from forewarn.agent.planning.steps import Approve, Now, Order, Plan, SayReady
 from forewarn.agent.state import cases
 from helpers.agent_world import BEGINNING, World, a_case, event, hook, plan
+from helpers.examples import examples
 
 HOOKS = st.builds(
     lambda name, stages, retries, fails, timeout: hook(
@@ -43,7 +44,7 @@ HAPPENINGS = st.lists(
 )
 
 
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 @given(
     hooks=st.lists(HOOKS, min_size=1, max_size=3),
     shared=st.booleans(),

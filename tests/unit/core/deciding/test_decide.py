@@ -25,6 +25,7 @@ from forewarn.core import (
 )
 from forewarn.core.events import Event, Status
 from forewarn.core.time import DAY, MINUTE, SECOND, Duration
+from helpers.examples import examples
 from helpers.group_world import START, World
 
 NAMES = ("m0", "m1", "m2", "m3", "m4")
@@ -352,7 +353,7 @@ class AnyGroup(RuleBasedStateMachine):
 
 TestAnyGroup = AnyGroup.TestCase
 TestAnyGroup.settings = settings(
-    max_examples=120,
+    max_examples=examples(120),
     stateful_step_count=50,
     deadline=None,
     report_multiple_bugs=False,

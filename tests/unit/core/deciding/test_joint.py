@@ -20,6 +20,7 @@ from forewarn.core.deciding.joint import holds, joint_due, members
 from forewarn.core.events import Event, Joint
 from forewarn.core.lifecycle import Move
 from forewarn.core.time import MINUTE, SECOND, Duration
+from helpers.examples import examples
 
 START = 1_700_000_000 * SECOND
 DOMAINS = (0, 1)
@@ -455,4 +456,4 @@ class AnyFleet(RuleBasedStateMachine):
 
 
 TestAnyFleet = AnyFleet.TestCase
-TestAnyFleet.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestAnyFleet.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)

@@ -26,6 +26,7 @@ from forewarn.core.rollouts.next_step import GATE_EVERY, Next, Seen, appointment
 from forewarn.core.rollouts.progress import StepState, WaitKind, covered
 from forewarn.core.rollouts.window_syntax import parse_window
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND, Now, Time
+from helpers.examples import examples
 
 START: Time = 1_800_000_000 * SECOND  # Friday, 15 January 2027, 08:00
 GATE = Gate(http="http://localhost/ready")
@@ -703,7 +704,9 @@ class RollingMachine(RuleBasedStateMachine):
                 assert ends or not world.there(wanted)
 
 
-RollingMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+RollingMachine.TestCase.settings = settings(
+    max_examples=examples(60), stateful_step_count=60, deadline=None
+)
 TestRolling = pytest.mark.filterwarnings("ignore::pytest.PytestReturnNotNoneWarning")(
     RollingMachine.TestCase
 )

@@ -13,6 +13,7 @@ from forewarn.core.events import Span
 from forewarn.core.rollouts.window_syntax import WEEKDAYS, parse_window
 from forewarn.core.rollouts.windows import Window, local, next_span, spans
 from forewarn.core.time import DAY, HOUR, MINUTE, SECOND
+from helpers.examples import examples
 
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -179,7 +180,7 @@ INSTANTS = st.one_of(
 
 
 @given(windows(), INSTANTS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_a_window_is_open_exactly_from_when_clocks_show_its_opening_until_its_closing(
     window: Window, start: int
 ) -> None:
@@ -246,7 +247,7 @@ def _of_month(day: date, number: int) -> date | None:
 
 
 @given(st.lists(windows(), min_size=1, max_size=3), INSTANTS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_the_next_span_is_open_or_the_first_to_open(found: list[Window], now: int) -> None:
     span = next_span(found, now)
     assert span is not None
@@ -265,7 +266,7 @@ def test_the_next_span_is_open_or_the_first_to_open(found: list[Window], now: in
 
 
 @given(windows(), INSTANTS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_looking_from_any_instant_before_gives_the_same_opening(window: Window, now: int) -> None:
     span = next_span([window], now)
     assert span is not None

@@ -14,6 +14,7 @@ from forewarn.judge import judge
 from forewarn.testing.recording import NotARecording, read_text
 from forewarn.testing.recording.pasted import pasted
 from forewarn.testing.scenarios import NoScenario, ScenarioError, find, parse, scenario_text
+from helpers.examples import examples
 
 EVENT = {
     "EventId": "FE88BA46-96D4-432E-8AED-89A0F0E52D99",
@@ -252,7 +253,7 @@ _PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.one_of(_PIECES, st.text(max_size=20)), max_size=8).map("".join))
 def test_the_reader_never_raises(text: str) -> None:
     found = pasted(text)

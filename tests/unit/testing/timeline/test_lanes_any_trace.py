@@ -12,6 +12,7 @@ from rich.cells import cell_len
 
 from forewarn.testing.timeline import Lanes, html, svg, text
 from forewarn.testing.timeline.lanes import HANDLERS
+from helpers.examples import examples
 from helpers.timeline_traces import REBOOT, T
 
 anything = (
@@ -68,7 +69,7 @@ lines = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(lines, max_size=8), st.integers(0, 220), names)
 def test_any_lines_make_a_picture(heard: list[dict[str, Any]], width: int, title: str) -> None:
     lanes = Lanes.of(heard)
