@@ -12,5 +12,5 @@ from forewarn.agent import main as agent
 from forewarn.client.async_client import AsyncClient
 
 if __name__ == "__main__":
-    vars(agent)["AsyncClient"] = functools.partial(AsyncClient, wait=False)
+    vars(agent)["AsyncClient"] = functools.partial(AsyncClient, long_poll=False)
     agent.main(sys.argv[1:])

@@ -13,7 +13,7 @@ import threading
 import time  # noqa: TID251 - a program of a user's own, not a part of forewarn
 from pathlib import Path
 
-from forewarn.client import Client, Kind
+from forewarn.client import ChangeKind, Client
 
 UNITS = 100_000
 UNIT_SECONDS = 0.02
@@ -82,12 +82,12 @@ def listen(job: Job) -> None:
         event = change.event
         if event.type not in FATAL or not any(map(me.is_named, event.resources)):
             continue
-        if change.kind is Kind.APPEARED:
+        if change.kind is ChangeKind.APPEARED:
             left = event.seconds_left(client.now())
             job.rest()
             client.approve(event)
             say(f"{event.type} in {left or 0:.0f} s: saved after unit {job.units}, approved")
-        elif change.kind in (Kind.WITHDRAWN, Kind.FINISHED):
+        elif change.kind in (ChangeKind.WITHDRAWN, ChangeKind.FINISHED):
             say("still here: goes on")
             job.go_on()
 

@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 
 from forewarn.agent.agent import Agent
 from forewarn.agent.config.model import Config, Hook, Rule
-from forewarn.agent.running.executor import Executor
+from forewarn.agent.running.runners import Runners
 from forewarn.agent.state.store import StateStore
 from forewarn.client import NotApproved
-from forewarn.client.events import Document, Event, Look
+from forewarn.client.events import Document, EndpointStatus, Event, Snapshot
 from forewarn.client.identity import Identity
-from forewarn.client.status import EndpointStatus
 from helpers.agent_world import BEGINNING
 
 HOOK = Hook(
@@ -30,7 +29,7 @@ class Readiness(NamedTuple):
 
 
 class Told:
-    """A client: its looks are what a test puts there."""
+    """A client: its documents are what a test puts there."""
 
     def __init__(self) -> None:
         self.queue: asyncio.Queue[tuple[Event, ...]] = asyncio.Queue()
@@ -40,41 +39,43 @@ class Told:
         self.approved: list[str] = []
         self.refuses = 0
         self.there = True
-        self.standing = EndpointStatus(
+        self.status = EndpointStatus(
             endpoint="http://x",
             version="2020-07-01",
             long_poll=True,
-            trouble="",
+            problem="",
             since=BEGINNING,
-            answers=0,
-            troubles=0,
+            responses=0,
+            failures=0,
         )
 
-    async def looks(self, within: Callable[[], float] | None = None) -> AsyncIterator[Look]:
+    async def snapshots(
+        self, max_wait: Callable[[], float] | None = None
+    ) -> AsyncIterator[Snapshot]:
         while True:
             events = await self.queue.get()
             document = Document(1, events)
-            yield Look(document=document, changes=(), at=self.at, hidden=self.hidden)
+            yield Snapshot(document=document, changes=(), at=self.at, hidden_types=self.hidden)
 
     async def identity(self) -> Identity:
         if not self.there:
             await asyncio.Event().wait()
         return Identity("web_0")
 
-    async def approve(self, *events: Event | str, patience: float = 0.0) -> None:
+    async def approve(self, *events: Event | str, timeout: float = 0.0) -> None:
         if self.refuses:
             self.refuses -= 1
             raise NotApproved("no")
         self.approved += [event.id for event in events if isinstance(event, Event)]
 
-    async def ready(
-        self, event: Event | str, note: str = "", *, patience: float = 0.0
+    async def report_ready(
+        self, event: Event | str, note: str = "", *, timeout: float = 0.0
     ) -> Readiness | None:
         if self.ready_ones is not None:
             self.ready_ones.add("web_0")
         return await self.readiness(event)
 
-    async def readiness(self, event: Event | str, *, patience: float = 0.0) -> Readiness | None:
+    async def readiness(self, event: Event | str, *, timeout: float = 0.0) -> Readiness | None:
         if self.ready_ones is None or not isinstance(event, Event):
             return None
         return Readiness(tuple(one for one in event.resources if one not in self.ready_ones))
@@ -84,20 +85,24 @@ class Told:
 
 
 class Running:
-    """An agent in the test's own loop, with a real shelf and real runners."""
+    """An agent in the test's own loop, with a real store and real runners."""
 
     def __init__(self, state: Path, hook: Hook = HOOK, **rule: Any) -> None:
         self.client = Told()
         self.lines: list[tuple[str, dict[str, Any]]] = []
         self._changed = asyncio.Event()
-        self.shelf = StateStore(state)
+        self.store = StateStore(state)
         named = Rule(name="all", hooks=("hook",), **rule)
         config = Config(state=state, rules=(named,), hooks={"hook": hook})
         self.agent = Agent(
-            config, self.client, lambda ended, tasks: Executor(self.shelf, ended, tasks), self._tell
+            config,
+            self.client,
+            self.store,
+            lambda on_end, tasks: Runners(self.store, on_end, tasks),
+            self._log,
         )
 
-    def _tell(self, what: str, **facts: Any) -> None:
+    def _log(self, what: str, **facts: Any) -> None:
         self.lines.append((what, facts))
         self._changed.set()
 
@@ -115,4 +120,4 @@ class Running:
     async def __aexit__(self, *_: object) -> None:
         self._task.cancel()
         await asyncio.wait([self._task])
-        self.shelf.release()
+        self.store.release()

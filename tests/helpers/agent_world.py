@@ -10,16 +10,19 @@ from typing import Any
 
 import msgspec
 
-from forewarn.agent.config.model import STAGES, Hook, Rule
+from forewarn.agent.config.model import STAGES, Hook, Rule, Stage
 from forewarn.agent.planning import plan as planning
 from forewarn.agent.planning import steps
 from forewarn.agent.planning.attempts import MAX_UNDO_PAUSE
 from forewarn.agent.planning.planner import Planner
-from forewarn.agent.planning.steps import CaseWithRuns, Now, Order
+from forewarn.agent.planning.steps import CaseProgress, Now, Order
+from forewarn.agent.running.command import build_order
 from forewarn.agent.state import cases
 from forewarn.agent.state.cases import Case
-from forewarn.agent.state.runs import Outcome, Result, Run, State
+from forewarn.agent.state.runs import Outcome, Result, Run, RunState
+from forewarn.agent.state.store import StateStore
 from forewarn.client.events import Event
+from forewarn.support.guard import monotonic
 
 BEGINNING = datetime(2027, 1, 15, 8, tzinfo=UTC)
 
@@ -43,7 +46,17 @@ def a_case(
     *hooks: Hook, of: Event | None = None, machine: str = "web_0", id: str = "E1.1", **rule: Any
 ) -> Case:
     named = Rule(name="all", hooks=tuple(one.name for one in hooks), **rule)
-    return cases.opened(id, of or event(), named, hooks, machine, BEGINNING)
+    return cases.open_case(id, of or event(), named, hooks, machine, BEGINNING)
+
+
+def order(
+    store: StateStore, case: Case, hook: Hook, stage: Stage, attempt: int, left: float | None = None
+) -> Run:
+    """A run on disk, as the agent orders it."""
+    directory = store.hook_directory(case.id, hook.name)
+    until = None if left is None else monotonic() + left
+    built = build_order(case, hook, stage, attempt, directory, until)
+    return store.order(case.id, hook.name, stage, attempt, built)
 
 
 def done(code: int | None = 0, outcome: Outcome = Outcome.ENDED, ended: float = 0.0) -> Result:
@@ -51,7 +64,7 @@ def done(code: int | None = 0, outcome: Outcome = Outcome.ENDED, ended: float = 
 
 
 def plan(
-    stories: Iterable[CaseWithRuns],
+    cases_with_runs: Iterable[CaseProgress],
     now: Now,
     all_ready: Mapping[str, datetime] = MappingProxyType({}),
     *,
@@ -59,8 +72,8 @@ def plan(
 ) -> steps.Plan:
     """As an agent that was just started."""
     planner = Planner()
-    for story in stories:
-        planner.update(story)
+    for progress in cases_with_runs:
+        planner.update(progress)
     return planner.plan(now, all_ready, blind=blind)
 
 
@@ -78,7 +91,7 @@ class World:
         self.approved: list[str] = []
         self.all_ready: dict[str, datetime] = {}
         self._planner = Planner()
-        self._planned: dict[str, CaseWithRuns] = {}
+        self._planned: dict[str, CaseProgress] = {}
 
     # What happens outside
 
@@ -94,16 +107,16 @@ class World:
         case = self.cases[id]
         if not case.over:
             started = msgspec.structs.replace(case.event, status="Started", not_before=None)
-            self.cases[id] = cases.told(case, started, self.now)
+            self.cases[id] = cases.update_event(case, started, self.now)
 
     def gone(self, id: str) -> None:
-        self.cases[id] = cases.gone(self.cases[id], self.now)
+        self.cases[id] = cases.end_event(self.cases[id], self.now)
 
     def end_a_run(self) -> None:
         """As the dice say; the first that is at work."""
         for id, runs in self.runs.items():
             for index, run in enumerate(runs):
-                if run.state == State.WORKING:
+                if run.state == RunState.RUNNING:
                     self.runs[id][index] = self._ended(run, self.roll(run.stage))
                     return
 
@@ -111,8 +124,8 @@ class World:
         """The machine dies, and comes back: nobody knows what became of what was at work."""
         for runs in self.runs.values():
             runs[:] = [
-                msgspec.structs.replace(run, state=State.LOST)
-                if run.state == State.WORKING
+                msgspec.structs.replace(run, state=RunState.LOST)
+                if run.state == RunState.RUNNING
                 else run
                 for run in runs
             ]
@@ -125,23 +138,23 @@ class World:
             "late": done(-9, Outcome.TIMED_OUT, self.guard),
             "absent": done(None, Outcome.NOT_STARTED, self.guard),
         }[how]
-        return msgspec.structs.replace(run, state=State.DONE, result=result)
+        return msgspec.structs.replace(run, state=RunState.DONE, result=result)
 
     # What the agent does about it
 
-    def stories(self) -> list[CaseWithRuns]:
-        return [CaseWithRuns(case, tuple(self.runs[id])) for id, case in self.cases.items()]
+    def cases_with_runs(self) -> list[CaseProgress]:
+        return [CaseProgress(case, tuple(self.runs[id])) for id, case in self.cases.items()]
 
     def plan(self) -> steps.Plan:
-        return plan(self.stories(), Now(self.now, self.guard), self.all_ready)
+        return plan(self.cases_with_runs(), Now(self.now, self.guard), self.all_ready)
 
     def _next_steps(self) -> tuple[steps.Step, ...]:
         """By a planner that was there all the time, which has to find what a new one finds."""
         now = Now(self.now, self.guard)
-        for story in self.stories():
-            if self._planned.get(story.case.id) != story:
-                self._planned[story.case.id] = story
-                self._planner.update(story)
+        for progress in self.cases_with_runs():
+            if self._planned.get(progress.case.id) != progress:
+                self._planned[progress.case.id] = progress
+                self._planner.update(progress)
         found = self._planner.plan(now, self.all_ready).steps
         assert found == self.plan().steps
         return found
@@ -158,7 +171,7 @@ class World:
             match step:
                 case Order(hook=hook, stage=stage, attempt=attempt):
                     self.number += 1
-                    state = State.WORKING if starts else State.ORDERED
+                    state = RunState.RUNNING if starts else RunState.ORDERED
                     runs.append(
                         Run(
                             number=self.number,
@@ -170,23 +183,23 @@ class World:
                     )
                     self.orders.append((case.id, stage, hook.name))
                 case steps.Start(run=run):
-                    runs[runs.index(run)] = msgspec.structs.replace(run, state=State.WORKING)
+                    runs[runs.index(run)] = msgspec.structs.replace(run, state=RunState.RUNNING)
                 case steps.Cancel(run=run):
                     result = done(None, Outcome.CANCELLED, self.guard)
                     runs[runs.index(run)] = msgspec.structs.replace(
-                        run, state=State.DONE, result=result
+                        run, state=RunState.DONE, result=result
                     )
                 case steps.Stop(run=run):
                     result = done(-15, Outcome.STOPPED, self.guard)
                     runs[runs.index(run)] = msgspec.structs.replace(
-                        run, state=State.DONE, result=result
+                        run, state=RunState.DONE, result=result
                     )
                 case steps.Approve():
                     self.approved.append(case.id)
                     self.cases[case.id] = msgspec.structs.replace(case, approved=self.now)
-                case steps.SayReady():
+                case steps.ReportReady():
                     self.cases[case.id] = msgspec.structs.replace(case, ready=self.now)
-                case steps.AskReady():
+                case steps.CheckReadiness():
                     self.all_ready[case.id] = self.now
                     del self._planned[case.id]  # as the answer of an errand
                 case steps.Close():
@@ -203,16 +216,18 @@ class World:
             if not self.turn():
                 self.end_a_run()
                 self.guard += MAX_UNDO_PAUSE
-        raise AssertionError(f"never closed: {self.stories()}")
+        raise AssertionError(f"never closed: {self.cases_with_runs()}")
 
     # What was promised
 
     def _look_at(self, step: steps.Step) -> None:
-        story = next(story for story in self.stories() if story.case.id == step.case)
-        case = story.case
+        progress = next(
+            progress for progress in self.cases_with_runs() if progress.case.id == step.case
+        )
+        case = progress.case
         match step:
             case Order():
-                self._look_at_order(story, step)
+                self._look_at_order(progress, step)
             case steps.Start(run=run, left=left) if run.stage == "prepare":
                 assert not case.started
                 assert not case.over
@@ -224,22 +239,22 @@ class World:
                 assert case.not_before is None or self.now < case.not_before
                 if case.rule.approve != "user-at-once":
                     assert all(
-                        any(run.good for run in story.of(hook.name, "prepare"))
+                        any(run.succeeded for run in progress.runs_of(hook.name, "prepare"))
                         for hook in case.hooks
                         if hook.has("prepare")
                     ), "approved while something is not prepared"
-                    assert not any(run.active for run in story.runs)
+                    assert not any(run.active for run in progress.runs)
             case steps.Close():
-                for hook, _ in planning.prepared(story):
-                    undos = story.of(hook.name, "undo")
+                for hook, _ in planning.prepared(progress):
+                    undos = progress.runs_of(hook.name, "undo")
                     assert undos, f"{hook.name} was never undone"
 
-    def _look_at_order(self, story: CaseWithRuns, order: Order) -> None:
-        case, name = story.case, order.hook.name
-        for other in self.stories():
+    def _look_at_order(self, progress: CaseProgress, order: Order) -> None:
+        case, name = progress.case, order.hook.name
+        for other in self.cases_with_runs():
             assert not any(run.active and run.hook == name for run in other.runs), "at once"
-        assert not any(run.active for run in story.runs), "two commands of one case at once"
-        assert not any(run.good for run in story.of(name, order.stage)), "done already"
+        assert not any(run.active for run in progress.runs), "two commands of one case at once"
+        assert not any(run.succeeded for run in progress.runs_of(name, order.stage)), "done already"
         match order.stage:
             case "prepare":
                 assert not case.started
@@ -254,17 +269,17 @@ class World:
                 assert not case.over
             case "undo":
                 assert case.over
-                self._look_at_undo(story, order.hook)
+                self._look_at_undo(progress, order.hook)
             case over:
                 assert case.over == over
 
-    def _look_at_undo(self, story: CaseWithRuns, hook: Hook) -> None:
+    def _look_at_undo(self, progress: CaseProgress, hook: Hook) -> None:
         """In reverse, within one event and between those that share a hook."""
-        touched = [run for run in story.of(hook.name, "prepare") if run.touched]
+        touched = [run for run in progress.runs_of(hook.name, "prepare") if run.may_have_acted]
         assert touched, "nothing to undo"
-        for other in self.stories():
+        for other in self.cases_with_runs():
             for later, number in planning.prepared(other):
-                if number > touched[0].number and (later.name == hook.name or other is story):
-                    undos = other.of(later.name, "undo")
+                if number > touched[0].number and (later.name == hook.name or other is progress):
+                    undos = other.runs_of(later.name, "undo")
                     assert undos, f"{later.name} is to be undone first"
                     assert not undos[-1].active

@@ -22,7 +22,7 @@ from typing import Any
 
 from forewarn.agent import main as agent
 from forewarn.agent.config.read import read
-from forewarn.agent.running import start
+from forewarn.agent.running import runners
 from forewarn.client.async_client import AsyncClient
 
 INTERVAL = 0.05  # seconds between two looks
@@ -78,7 +78,7 @@ def live(order: dict[str, Any], kill: int) -> None:
     # Before the first fsync of a file it is written but has no name yet; before the second, of its
     # directory, it has.
     os.fsync = before(points, os.fsync)
-    start.spawn = around(points, start.spawn)
+    runners.spawn = around(points, runners.spawn)
     asked = AsyncClient.approve
 
     async def approve(self: AsyncClient, *events: Any, **more: Any) -> None:
@@ -94,7 +94,7 @@ def live(order: dict[str, Any], kill: int) -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.environ |= order.get("environment", {})
-    asyncio.run(agent.serve(read(path), dry=order.get("dry", False)))
+    asyncio.run(agent.run(read(path), dry_run=order.get("dry", False)))
 
 
 def one_after_the_other(order: dict[str, Any]) -> None:

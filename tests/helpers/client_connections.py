@@ -11,11 +11,11 @@ from typing import Protocol
 
 from forewarn.client.async_connection import AsyncConnection
 from forewarn.client.connection import Connection
-from forewarn.client.steps import Answer, Ask, Location
+from forewarn.client.steps import Location, Request, Response
 
 
 class AnyLine(Protocol):
-    def ask(self, ask: Ask) -> Answer: ...
+    def send(self, ask: Request) -> Response: ...
 
     def close(self) -> None: ...
 
@@ -27,8 +27,8 @@ class Looping:
         self.line = AsyncConnection()
         self._runner = asyncio.Runner()
 
-    def ask(self, ask: Ask) -> Answer:
-        return self._runner.run(self.line.ask(ask))
+    def send(self, ask: Request) -> Response:
+        return self._runner.run(self.line.send(ask))
 
     def close(self) -> None:
         self.line.close()
@@ -55,7 +55,7 @@ class Raw:
     def __init__(self, *plays: Callable[[socket.socket], None]) -> None:
         self._plays = list(plays)
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.place = Location("127.0.0.1", self._listener.getsockname()[1])
+        self.location = Location("127.0.0.1", self._listener.getsockname()[1])
         self.heads: list[bytes] = []
         self.connections = 0
         self._open: socket.socket | None = None

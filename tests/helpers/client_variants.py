@@ -25,7 +25,7 @@ class Face(Protocol):
     @property
     def client(self) -> Client | AsyncClient: ...
     @property
-    def standing(self) -> EndpointStatus: ...
+    def status(self) -> EndpointStatus: ...
 
 
 class Blocking:
@@ -46,8 +46,8 @@ class Blocking:
         return next(self._watch)
 
     @property
-    def standing(self) -> EndpointStatus:
-        return self.client.standing
+    def status(self) -> EndpointStatus:
+        return self.client.status
 
     def close(self) -> None:
         self.client.close()
@@ -81,8 +81,8 @@ class Looping:
         return change
 
     @property
-    def standing(self) -> EndpointStatus:
-        return self.client.standing
+    def status(self) -> EndpointStatus:
+        return self.client.status
 
     def close(self) -> None:
         async def closed() -> None:

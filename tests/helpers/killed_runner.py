@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from forewarn.agent.running.start import RUNNER
+from forewarn.agent.running.runners import RUNNER
 
 RUNNER_PID = os.getpid()
 reached = mmap.mmap(-1, 1)  # shared with the forked child

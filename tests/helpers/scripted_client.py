@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, TypeAlias, TypeVar
 
-from forewarn.client.events import Look
+from forewarn.client.events import Snapshot
 from forewarn.client.rules import ClientProtocol
-from forewarn.client.steps import Answer, Ask, Do, Location, Sleep, Steps, Tell
+from forewarn.client.steps import Call, Deliver, Location, Request, Response, Sleep, Steps
 
 HERE = Location("127.0.0.1", 8169)
 EVENT = {
@@ -20,31 +20,31 @@ EVENT = {
     "NotBefore": "Wed, 24 Jan 2018 21:20:44 GMT",
 }
 T = TypeVar("T")
-Script: TypeAlias = Callable[[Ask], Answer | tuple[Answer, float]]
+Script: TypeAlias = Callable[[Request], Response | tuple[Response, float]]
 
 
 def body(*events: dict[str, Any], incarnation: int = 1) -> bytes:
     return json.dumps({"DocumentIncarnation": incarnation, "Events": list(events)}).encode()
 
 
-def answer(status: int, said: bytes = b"", **headers: str) -> Answer:
+def answer(status: int, said: bytes = b"", **headers: str) -> Response:
     named = tuple((name.replace("_", "-"), value) for name, value in headers.items())
-    return Answer(status=status, headers=named, body=said, asked=0.0, answered=0.0)
+    return Response(status=status, headers=named, body=said, sent_at=0.0, received_at=0.0)
 
 
-def document(*events: dict[str, Any], tag: str = '"t"') -> Answer:
+def document(*events: dict[str, Any], tag: str = '"t"') -> Response:
     return answer(200, body(*events), etag=tag)
 
 
-def trouble(kind: str) -> Answer:
-    return Answer(trouble=kind, asked=0.0, answered=0.0)
+def trouble(kind: str) -> Response:
+    return Response(failure=kind, sent_at=0.0, received_at=0.0)
 
 
-def is_wait(ask: Ask) -> bool:
+def is_wait(ask: Request) -> bool:
     return ask.target.startswith("/forewarn/v1/wait")
 
 
-def version(ask: Ask) -> str:
+def version(ask: Request) -> str:
     return ask.target.partition("api-version=")[2][:10]
 
 
@@ -61,7 +61,7 @@ class Pretended:
     ) -> None:
         self.now = 1_000.0
         self.script = script
-        self.asks: list[Ask] = []
+        self.asks: list[Request] = []
         self.rests: list[float] = []
         self.rules = ClientProtocol(said, lambda: candidates, clock=lambda: self.now, **settings)
 
@@ -75,41 +75,41 @@ class Pretended:
                 result: T = over.value
                 return result
 
-    def looks(self, within: Callable[[], float] | None = None) -> Iterator[Look]:
-        steps: Generator[Any, Any, None] = self.rules.looks(within)
+    def snapshots(self, within: Callable[[], float] | None = None) -> Iterator[Snapshot]:
+        steps: Generator[Any, Any, None] = self.rules.snapshots(within)
         reply: Any = None
         while True:
             step = steps.send(reply)
             reply = self._step(step)
-            if isinstance(step, Tell):
-                yield step.what
+            if isinstance(step, Deliver):
+                yield step.snapshot
 
-    def until(self, seconds: float, wanted: Callable[[], float] | None = None) -> list[Look]:
+    def until(self, seconds: float, wanted: Callable[[], float] | None = None) -> list[Snapshot]:
         """What is told in so many seconds."""
-        steps, end, told = self.rules.looks(wanted), self.now + seconds, []
+        steps, end, told = self.rules.snapshots(wanted), self.now + seconds, []
         reply: Any = None
         while self.now < end:
             step = steps.send(reply)
             reply = self._step(step)
-            told += [step.what] if isinstance(step, Tell) else []
+            told += [step.snapshot] if isinstance(step, Deliver) else []
         return told
 
     @property
-    def polls(self) -> list[Ask]:
+    def polls(self) -> list[Request]:
         return [ask for ask in self.asks if not is_wait(ask)]
 
     @property
-    def waits(self) -> list[Ask]:
+    def waits(self) -> list[Request]:
         return [ask for ask in self.asks if is_wait(ask)]
 
     def _step(self, step: Any) -> Any:
-        if isinstance(step, Do):
-            return step.work()
+        if isinstance(step, Call):
+            return step.function()
         if isinstance(step, Sleep):
             assert 0 < step.seconds < 3_600
             self.rests.append(step.seconds)
             self.now += step.seconds
-        if not isinstance(step, Ask):
+        if not isinstance(step, Request):
             return None
         self.asks.append(step)
         said = self.script(step)

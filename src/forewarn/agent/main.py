@@ -14,11 +14,11 @@ import msgspec
 from forewarn.agent.agent import Agent
 from forewarn.agent.config.model import Config
 from forewarn.agent.config.read import ConfigError, read
-from forewarn.agent.running.dry_run import DryRunExecutor
-from forewarn.agent.running.executor import Executor
-from forewarn.agent.serve import attended
+from forewarn.agent.running.dry_run import DryRunners, MemoryStore
+from forewarn.agent.running.runners import Runners
+from forewarn.agent.serve import serve_status
 from forewarn.agent.state.store import StateStore, StateTaken, StateUnusable
-from forewarn.agent.telemetry.log import AgentLog, secrets_in
+from forewarn.agent.telemetry.log import AgentLog, Log, secrets_in
 from forewarn.agent.telemetry.metrics import AgentMetrics
 from forewarn.client import AsyncClient, ClientError
 from forewarn.support.text import visible
@@ -26,14 +26,14 @@ from forewarn.support.text import visible
 DRY_RUN = "--dry-run"
 
 
-def main(words: list[str]) -> None:
-    dry = DRY_RUN in words
-    (file,) = [word for word in words if word != DRY_RUN]
+def main(arguments: list[str]) -> None:
+    dry_run = DRY_RUN in arguments
+    (file,) = [argument for argument in arguments if argument != DRY_RUN]
     try:
         config = read(Path(file))
         for warning in config.warnings:
-            _say(f"note: {warning}")
-        asyncio.run(serve(config, dry=dry))
+            _print_error(f"note: {warning}")
+        asyncio.run(run(config, dry_run=dry_run))
     except ConfigError as error:
         _fail(*error.problems)
     except (StateTaken, StateUnusable, ClientError) as error:
@@ -42,50 +42,51 @@ def main(words: list[str]) -> None:
         sys.exit(130)
 
 
-async def serve(config: Config, *, dry: bool = False) -> None:
-    """Until somebody says stop. Commands that run then go on, and are found by the next start."""
-    shelf = None if dry else StateStore(config.state)
+async def run(config: Config, *, dry_run: bool = False) -> None:
+    """Run until a signal stops the agent. Commands that are running then go on, and the next agent
+    process takes them over."""
+    store = None if dry_run else StateStore(config.state)
     client = AsyncClient(config.endpoint)
-    counts = AgentMetrics(config.hooks.values())
-    teller = AgentLog(secrets=secrets_in([hook.options for hook in config.hooks.values()]))
-    tell = counts.hearing(teller)
-    agent = Agent(
-        config,
-        client,
-        lambda ended, tasks: (
-            DryRunExecutor(tell) if shelf is None else Executor(shelf, ended, tasks)
-        ),
-        tell,
-        dry=dry,
-    )
-    teller.hide(secrets_in([hook.options for case in agent.cases for hook in case.hooks]))
-    for problem in shelf.unreadable if shelf else ():
-        tell("trouble", about="state", why=problem)
-    working = asyncio.get_running_loop().create_task(agent.run(lambda: _ready(agent)))
+    metrics = AgentMetrics(config.hooks.values())
+    agent_log = AgentLog(secrets=secrets_in([hook.options for hook in config.hooks.values()]))
+    log = metrics.counted(agent_log)
+    agent = _make_agent(config, client, store, log)
+    agent_log.hide(secrets_in([hook.options for case in agent.cases for hook in case.hooks]))
+    for problem in store.unreadable if store else ():
+        log("problem", about="state", why=problem)
+    task = asyncio.get_running_loop().create_task(agent.run(lambda: _print_ready(agent)))
     for number in (signal.SIGTERM, signal.SIGINT):
         with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C is an exception there
-            asyncio.get_running_loop().add_signal_handler(number, working.cancel)
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     try:
-        async with attended(agent, counts, tell):
+        async with serve_status(agent, metrics, log):
             with contextlib.suppress(asyncio.CancelledError):
-                await working
+                await task
     finally:
         await client.close()
-        if shelf is not None:
-            shelf.release()
+        if store is not None:
+            store.release()
 
 
-def _ready(agent: Agent) -> None:
+def _make_agent(config: Config, client: AsyncClient, store: StateStore | None, log: Log) -> Agent:
+    if store is None:
+        memory = MemoryStore()
+        dry = DryRunners(memory, log)
+        return Agent(config, client, memory, lambda _on_end, _tasks: dry, log, dry_run=True)
+    return Agent(config, client, store, lambda on_end, tasks: Runners(store, on_end, tasks), log)
+
+
+def _print_ready(agent: Agent) -> None:
     assert agent.identity is not None
-    said = {"machine": agent.identity.name, "endpoint": agent.client.standing.endpoint}
-    print(f"ready {msgspec.json.encode(said).decode()}", flush=True)  # noqa: T201
+    facts = {"machine": agent.identity.name, "endpoint": agent.client.status.endpoint}
+    print(f"ready {msgspec.json.encode(facts).decode()}", flush=True)  # noqa: T201
 
 
 def _fail(*problems: str) -> NoReturn:
     for problem in problems:
-        _say(problem)
+        _print_error(problem)
     sys.exit(1)
 
 
-def _say(line: str) -> None:
+def _print_error(line: str) -> None:
     print(f"forewarn: {visible(line)}", file=sys.stderr)  # noqa: T201

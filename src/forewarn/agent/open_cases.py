@@ -1,6 +1,6 @@
-"""The cases at hand: opened when an event is first listed, told what is new about it, and closed.
+"""The agent's cases: opened when an event is first listed, updated while it is, and closed.
 
-A case is on disk before anything here knows of it, so whoever dies in between sees it again.
+A case is on disk before it is known here, so an agent that dies in between sees its event again.
 """
 
 from __future__ import annotations
@@ -8,50 +8,52 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from forewarn.agent.config.model import Config
+from forewarn.agent.config.rules import first_match
 from forewarn.agent.planning import plan
-from forewarn.agent.planning.match import matched
-from forewarn.agent.planning.steps import CaseWithRuns
-from forewarn.agent.ports import ExecutorPort
+from forewarn.agent.planning.steps import CaseProgress
+from forewarn.agent.ports import Store
 from forewarn.agent.state import cases
 from forewarn.agent.state.cases import Case
-from forewarn.agent.telemetry.log import Tell
-from forewarn.client.events import Event, Look
+from forewarn.agent.system import processes
+from forewarn.agent.telemetry.log import Log
+from forewarn.client.events import Event, Snapshot
 from forewarn.client.identity import Identity
 
-MAX_CASES = 1_000  # events that are handled at once; the rest has to wait, and is said to
+MAX_CASES = 1_000  # events that are handled at once; others wait, which is logged
 
 
 class OpenCases:
+    """All cases: those that are open, and those that are closed and still kept."""
+
     def __init__(
         self,
         config: Config,
-        desk: ExecutorPort,
-        tell: Tell,
-        changed: Callable[[str], None] = lambda _: None,
+        store: Store,
+        log: Log,
+        on_change: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`changed` is called with the id of every case that is new or has changed."""
+        """`on_change` is called with the ID of every case that is new or has changed."""
         self._config = config
-        self._desk = desk
-        self._tell = tell
-        self._changed = changed
-        every = desk.cases()
-        self._open = {case.id: case for case in every if case.open}
-        self._done = {case.id: case for case in every if not case.open}
-        self._boot = _boot()
-        self._left_alone: set[str] = set()  # events that no rule is about
-        self._crowded: set[str] = set()  # events that there is no room for, and that is told
+        self._store = store
+        self._log = log
+        self._on_change = on_change
+        loaded = store.load_cases()
+        self._open = {case.id: case for case in loaded if case.open}
+        self._closed = {case.id: case for case in loaded if not case.open}
+        self._boot = processes.boot_id()
+        self._unmatched: set[str] = set()  # listed events that no rule matches
+        self._waiting: set[str] = set()  # listed events beyond MAX_CASES, which have been logged
 
     def __getitem__(self, id: str) -> Case:
-        return self._open[id] if id in self._open else self._done[id]
+        return self._open[id] if id in self._open else self._closed[id]
 
     def __iter__(self) -> Iterator[Case]:
-        return iter((*self._done.values(), *self._open.values()))
+        return iter((*self._closed.values(), *self._open.values()))
 
     @property
     def open(self) -> tuple[Case, ...]:
@@ -62,56 +64,58 @@ class OpenCases:
         """Return the case if it is being handled."""
         return self._open.get(id)
 
-    def story(self, case: Case) -> CaseWithRuns:
-        known = {hook.name for hook in case.hooks}  # whatever else lies there is not ours
-        return CaseWithRuns(
-            case, tuple(run for run in self._desk.runs(case.id) if run.hook in known)
-        )
+    def progress(self, case: Case) -> CaseProgress:
+        """Return the case with its runs as they are now."""
+        names = {hook.name for hook in case.hooks}  # a hook may have put other files there
+        runs = tuple(run for run in self._store.runs(case.id) if run.hook in names)
+        return CaseProgress(case, runs)
 
     @property
-    def waits_for_news(self) -> bool:
-        """Whether there is an event that may start, or be over, any moment."""
+    def any_event_pending(self) -> bool:
+        """Whether an event that is being handled may start, or be over, at any moment."""
         return any(not case.over for case in self._open.values())
 
-    # What is listed
+    # Events as they are listed
 
-    def see(self, look: Look, me: Identity) -> None:
-        """Raises OSError if something of it cannot be kept; then the next look sees it again."""
-        failed: list[OSError] = []
-        listed = {event.id.upper(): event for event in look.document.events}
-        self._left_alone &= listed.keys()
-        self._crowded &= listed.keys()
+    def update(self, snapshot: Snapshot, identity: Identity) -> None:
+        """Open, update and end cases according to the document. Raises OSError if some of that
+        cannot be stored; the next snapshot then makes up for it."""
+        errors: list[OSError] = []
+        listed = {event.id.upper(): event for event in snapshot.document.events}
+        self._unmatched &= listed.keys()
+        self._waiting &= listed.keys()
         for case in self.open:
             if case.over:
                 continue
             event = listed.pop(case.event.id.upper(), None)
-            if event is None and case.event.type in look.hidden:
+            if event is None and case.event.type in snapshot.hidden_types:
                 continue
             if event is None:
-                after = cases.gone(case, look.at, self._boot)
+                changed = cases.end_event(case, snapshot.at, self._boot)
             else:
-                after = cases.told(case, event, look.at)
-            if after is not case:
-                with _kept(failed):
-                    self._put(after)
-                    self._tell_of(case, after)
+                changed = cases.update_event(case, event, snapshot.at)
+            if changed is not case:
+                with _collect(errors):
+                    self._save(changed)
+                    self._log_change(case, changed)
         full = len(self._open) >= MAX_CASES
         for id, event in listed.items():
-            if id not in self._left_alone and not (full and id in self._crowded):
-                with _kept(failed):
-                    self._begin(event, me, look.at)
-        if failed:
-            raise failed[0]
+            if id not in self._unmatched and not (full and id in self._waiting):
+                with _collect(errors):
+                    self._open_case(event, identity, snapshot.at)
+        if errors:
+            raise errors[0]
 
-    def _begin(self, event: Event, me: Identity, now: datetime) -> None:
-        listed = next((name for name in event.resources if me.is_named(name)), None)
-        rule = matched(self._config.rules, event, mine=listed is not None, tags=dict(me.tags))
+    def _open_case(self, event: Event, identity: Identity, now: datetime) -> None:
+        listed = next((name for name in event.resources if identity.is_named(name)), None)
+        mine = listed is not None
+        rule = first_match(self._config.rules, event, mine=mine, tags=dict(identity.tags))
         facts = {
             "event": event.id,
             "type": event.type,
             "status": event.status,
             "rule": None if rule is None else rule.name,
-            "mine": listed is not None,
+            "mine": mine,
             "resources": event.resources,
             "not_before": event.not_before,
             "source": event.source,
@@ -119,22 +123,22 @@ class OpenCases:
             "description": event.description,
         }
         if rule is None:
-            self._left_alone.add(event.id.upper())
-            self._tell("event seen", **facts)
+            self._unmatched.add(event.id.upper())
+            self._log("event seen", **facts)
             return
         if len(self._open) >= MAX_CASES:
-            if event.id.upper() not in self._crowded:
-                self._crowded.add(event.id.upper())
-                says = f"{MAX_CASES:,} events are being handled, so {event.id} has to wait"
-                self._tell("trouble", about="cases", why=says)
+            if event.id.upper() not in self._waiting:
+                self._waiting.add(event.id.upper())
+                reason = f"{MAX_CASES:,} events are being handled, so {event.id} has to wait"
+                self._log("problem", about="cases", why=reason)
             return
         hooks = tuple(self._config.hooks[name] for name in rule.hooks)
-        id = self._desk.new_id(event.id)
-        machine = listed or me.name
-        case = cases.opened(id, event, rule, hooks, machine, now, self._boot)
-        self._put(case)
-        begins = plan.begins(case)
-        self._tell(
+        id = self._store.new_case_id(event.id)
+        machine = listed or identity.name
+        case = cases.open_case(id, event, rule, hooks, machine, now, self._boot)
+        self._save(case)
+        begins = plan.preparation_start(case)
+        self._log(
             "event seen",
             **facts,
             hooks=rule.hooks,
@@ -142,47 +146,40 @@ class OpenCases:
             begins=None if begins is None else max(begins, now),
         )
 
-    def _tell_of(self, before: Case, after: Case) -> None:
+    def _log_change(self, before: Case, after: Case) -> None:
+        facts = {"event": after.event.id, "type": after.event.type}
         if after.started and not before.started:
-            self._tell("event started", event=after.event.id, type=after.event.type)
+            self._log("event started", **facts)
         if after.over:
-            self._tell("event over", event=after.event.id, type=after.event.type, how=after.over)
+            self._log("event ended", **facts, outcome=after.over)
 
-    # What is done about it
+    # Changes that the agent makes
 
-    def change(self, id: str, **facts: Any) -> None:
-        """It may have become another while one was waiting for an answer."""
+    def change(self, id: str, **fields: Any) -> None:
+        """Change an open case as it is now: it may have changed during a request."""
         if (case := self._open.get(id)) is not None:
-            self._put(msgspec.structs.replace(case, **facts))
+            self._save(msgspec.structs.replace(case, **fields))
 
     def close(self, case: Case, now: datetime) -> None:
         closed = msgspec.structs.replace(case, closed=now)
-        self._desk.close(closed, plan.given_up(self.story(case)))
+        self._store.close(closed, plan.given_up_undos(self.progress(case)))
         del self._open[case.id]
-        self._done[case.id] = closed
-        self._changed(case.id)
-        self._tell("event done", event=case.event.id, type=case.event.type, how=case.over)
-        for forgotten in self._desk.prune(list(self._done.values()), now):
-            del self._done[forgotten.id]
+        self._closed[case.id] = closed
+        self._on_change(case.id)
+        self._log("event handled", event=case.event.id, type=case.event.type, outcome=case.over)
+        for removed in self._store.prune(list(self._closed.values()), now):
+            del self._closed[removed.id]
 
-    def _put(self, case: Case) -> None:
-        self._desk.put(case)
+    def _save(self, case: Case) -> None:
+        self._store.save(case)
         self._open[case.id] = case
-        self._changed(case.id)
+        self._on_change(case.id)
 
 
 @contextmanager
-def _kept(failed: list[OSError]) -> Iterator[None]:
-    """One that cannot be kept does not stand in the way of others."""
+def _collect(errors: list[OSError]) -> Iterator[None]:
+    """Collect errors, so that one case that cannot be stored does not keep others from it."""
     try:
         yield
     except OSError as error:
-        failed.append(error)
-
-
-def _boot() -> str:
-    """Another after each start of the machine; empty where there is no telling."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
+        errors.append(error)

@@ -1,5 +1,6 @@
-"""What stands around a running agent: its health endpoint, its beat, and what a service manager is
-told. None of it is needed to handle an event, so nothing that fails here stops the agent."""
+"""What runs beside the agent: its health endpoint, its heartbeat, and the notifications for a
+service manager. None of it is needed to handle an event, so nothing that fails here stops the
+agent."""
 
 from __future__ import annotations
 
@@ -9,85 +10,86 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from forewarn.agent.agent import Agent
-from forewarn.agent.config.address import ListenAddress, listens
+from forewarn.agent.config.address import ListenAddress, parse_listen
 from forewarn.agent.telemetry.health import BEAT, AgentHealth
 from forewarn.agent.telemetry.http import StatusServer
-from forewarn.agent.telemetry.log import Tell
+from forewarn.agent.telemetry.log import Log
 from forewarn.agent.telemetry.metrics import AgentMetrics
-from forewarn.agent.telemetry.status import picture_of
-from forewarn.support import guard
-from forewarn.support.sd_notify import Log, Notifier
+from forewarn.support import guard, sd_notify
+from forewarn.support.sd_notify import Notifier
 
-LISTEN_AGAIN = 30.0  # seconds until an address that was taken is tried once more
+LISTEN_AGAIN = 30.0  # seconds until an address that was in use is tried again
 
 
 @asynccontextmanager
-async def attended(agent: Agent, counts: AgentMetrics, tell: Tell) -> AsyncIterator[None]:
+async def serve_status(agent: Agent, metrics: AgentMetrics, log: Log) -> AsyncIterator[None]:
     config = agent.config
-    state = None if agent.dry else config.state
-    wellbeing = AgentHealth(
-        lambda: agent.client.standing, state, lambda: agent.identity is not None
-    )
-    face = StatusServer(lambda: picture_of(agent), wellbeing, counts)
-    manager = Notifier.from_environment(os.environ, _manager_log(tell))
-    tasks = guard.Tasks(lambda name, error: tell("trouble", about=name, why=repr(error)))
+    state = None if agent.dry_run else config.state
+    health = AgentHealth(lambda: agent.client.status, state, lambda: agent.identity is not None)
+    server = StatusServer(agent.status, health, metrics)
+    notifier = Notifier.from_environment(os.environ, _notifier_log(log))
+    tasks = guard.Tasks(lambda name, error: log("problem", about=name, why=repr(error)))
     try:
-        tasks.start(wellbeing.keep_beating(), "beating")
+        tasks.start(health.keep_beating(), "heartbeat")
         if config.listen:
-            where = listens(config.listen, anywhere=config.listen_anywhere)
-            tasks.start(_listen(face, where, tell), "listening")
-        if manager.connected:
-            manager.ready(_stands(agent))
-            telling = manager.keep_notifying(lambda: _stands(agent), wellbeing.ailing, BEAT)
-            tasks.start(telling, "telling the service manager")
+            address = parse_listen(config.listen, anywhere=config.listen_anywhere)
+            tasks.start(_listen(server, address, log), "listen")
+        if notifier.connected:
+            notifier.ready(_status_line(agent))
+            notifications = notifier.keep_notifying(
+                lambda: _status_line(agent), health.first_problem, BEAT
+            )
+            tasks.start(notifications, "service manager")
         yield
     finally:
-        manager.stopping()
+        notifier.stopping()
         await tasks.end()
-        await face.close()
+        await server.close()
 
 
-def _manager_log(tell: Tell) -> Log:
-    def log(level: str, message: str, /, **fields: Any) -> None:
+def _notifier_log(log: Log) -> sd_notify.Log:
+    """Return a log for the notifier, whose problems are the agent's."""
+
+    def log_problem(level: str, message: str, /, **fields: Any) -> None:
         del level
-        tell("trouble", about="manager", why=message, **_other(fields))
+        if "why" in fields:
+            fields["because"] = fields.pop("why")
+        log("problem", about="manager", why=message, **fields)
 
-    return log
-
-
-def _other(facts: dict[str, Any]) -> dict[str, Any]:
-    return {("because" if name == "why" else name): value for name, value in facts.items()}
+    return log_problem
 
 
-async def _listen(face: StatusServer, where: ListenAddress, tell: Tell) -> None:
-    """An address that somebody else has is no reason to leave the machine alone."""
-    said = ""
+async def _listen(server: StatusServer, address: ListenAddress, log: Log) -> None:
+    """Listen, and keep trying while the address is in use: that is no reason not to handle
+    events."""
+    reported = ""
     while True:
         try:
-            await face.listen(where)
+            await server.listen(address)
         except OSError as error:
-            why = f"{where}: {error.strerror or error}"
-            if why != said:
-                tell("trouble", about="listen", why=why)
-            said = why
+            reason = f"{address}: {error.strerror or error}"
+            if reason != reported:
+                log("problem", about="listen", why=reason)
+            reported = reason
             await guard.pause(LISTEN_AGAIN)
         else:
-            tell("listening", at=str(where if where.path or where.port else face.where))
+            actual = address if address.path or address.port else server.address
+            log("listening", at=str(actual))
             return
 
 
-def _stands(agent: Agent) -> str:
-    """For `systemctl status`, in one line."""
-    stands = agent.client.standing
-    if stands.endpoint is None:
+def _status_line(agent: Agent) -> str:
+    """Return one line for `systemctl status`."""
+    status = agent.client.status
+    if status.endpoint is None:
         return "looking for the endpoint"
     if agent.identity is None:
-        return f"asks {stands.endpoint} who this machine is"
+        return f"asking {status.endpoint} for this machine's name"
     name = agent.identity.name
-    if agent.looked is None:
-        return f"{name}; {stands.endpoint}: {stands.trouble or 'not answered yet'}"
-    events = len(agent.looked.document.events)
+    if agent.snapshot is None:
+        return f"{name}; {status.endpoint}: {status.problem or 'not answered yet'}"
+    events = len(agent.snapshot.document.events)
     handled = sum(case.open for case in agent.cases)
-    trouble = f"; {stands.trouble} since {stands.since:%H:%M:%S}" if stands.trouble else ""
-    dry = "; dry run" if agent.dry else ""
-    return f"{name}; {events} events listed, {handled} handled; {stands.endpoint}{trouble}{dry}"
+    problem = f"; {status.problem} since {status.since:%H:%M:%S}" if status.problem else ""
+    dry_run = "; dry run" if agent.dry_run else ""
+    return f"{name}; {events} events listed, {handled} handled; {status.endpoint}{problem}{dry_run}"

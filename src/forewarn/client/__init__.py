@@ -1,4 +1,4 @@
-"""Inside a machine: what is about to happen to it, on forewarn and on Azure alike.
+"""A client of the Scheduled Events endpoint, for forewarn and Azure alike.
 
     from forewarn.client import Client
 
@@ -9,7 +9,7 @@
                 ...
                 client.approve(change.event)
 
-`AsyncClient` is the same for programs with a loop. Neither needs anything of the service.
+`AsyncClient` is the same for programs with an event loop. Neither needs any part of the service.
 """
 
 from __future__ import annotations
@@ -19,17 +19,15 @@ from typing import TYPE_CHECKING, Any
 from forewarn.client.client import Client
 from forewarn.client.errors import (
     BadEndpoint,
+    ClientClosed,
     ClientError,
-    Closed,
     NoEndpoint,
     NotApproved,
     Unavailable,
 )
-from forewarn.client.events import Change, Document, Event, Kind, Look
-from forewarn.client.identity import Identity
+from forewarn.client.events import Change, ChangeKind, Document, EndpointStatus, Event, Snapshot
+from forewarn.client.identity import Identity, host_name, instance_name
 from forewarn.client.rules import Readiness
-from forewarn.client.scale_sets import host_name, instance_name
-from forewarn.client.status import EndpointStatus
 
 if TYPE_CHECKING:
     from forewarn.client.async_client import AsyncClient as AsyncClient
@@ -38,18 +36,18 @@ __all__ = [
     "AsyncClient",
     "BadEndpoint",
     "Change",
+    "ChangeKind",
     "Client",
+    "ClientClosed",
     "ClientError",
-    "Closed",
     "Document",
     "EndpointStatus",
     "Event",
     "Identity",
-    "Kind",
-    "Look",
     "NoEndpoint",
     "NotApproved",
     "Readiness",
+    "Snapshot",
     "Unavailable",
     "host_name",
     "instance_name",
@@ -57,7 +55,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "AsyncClient":  # brings asyncio along, which whoever blocks has no use for
+    if name == "AsyncClient":  # imports asyncio, which the blocking client does not need
         from forewarn.client.async_client import AsyncClient
 
         return AsyncClient

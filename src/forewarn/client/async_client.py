@@ -1,6 +1,6 @@
-"""`AsyncClient`: what is about to happen to this machine, for programs with a loop.
+"""`AsyncClient`: the events of this machine, for programs with an event loop.
 
-The same as `Client` in every other respect: both do what `rules.py` says.
+The same as `Client` in every other respect: both carry out what `rules.py` decides.
 """
 
 from __future__ import annotations
@@ -14,100 +14,108 @@ from typing import Any, TypeVar
 
 from forewarn.client import pace
 from forewarn.client.async_connection import AsyncConnection
-from forewarn.client.discovery import endpoint as where
-from forewarn.client.errors import Closed
-from forewarn.client.events import Change, Event, Look
+from forewarn.client.discovery import endpoint as discovery
+from forewarn.client.errors import ClientClosed
+from forewarn.client.events import Change, EndpointStatus, Event, Snapshot
 from forewarn.client.identity import Identity
 from forewarn.client.rules import ClientProtocol, Readiness, ids
-from forewarn.client.status import EndpointStatus
-from forewarn.client.steps import Ask, Do, Sleep, Steps, Tell
+from forewarn.client.steps import Call, Deliver, Request, Sleep, Steps
 from forewarn.wire.extensions import ReadinessReport
 
 T = TypeVar("T")
 
 
 class AsyncClient:
-    """See `Client`. Several tasks of one loop may use it; `close` ends what they watch, and so does
-    cancelling them."""
+    """An asynchronous client; see `Client` for the arguments and methods. Several tasks of one loop
+    may use it. `close` ends their watches, and so does cancelling them."""
 
     def __init__(
-        self, endpoint: str | None = None, *, wait: bool = True, interval: float = pace.INTERVAL
+        self,
+        endpoint: str | None = None,
+        *,
+        long_poll: bool = True,
+        interval: float = pace.INTERVAL,
     ) -> None:
-        self._rules = ClientProtocol(
-            where.said(endpoint), where.candidates, wait=wait, interval=pace.checked(interval)
+        self._protocol = ClientProtocol(
+            discovery.configured_endpoint(endpoint),
+            discovery.candidates,
+            long_poll=long_poll,
+            interval=pace.check_interval(interval),
         )
-        self._side = AsyncConnection()  # for whatever is asked beside a watch
-        self._side_lock = asyncio.Lock()
+        self._connection = AsyncConnection()  # for all calls beside watches
+        self._lock = asyncio.Lock()  # of that connection
         self._watching: set[AsyncConnection] = set()
         self._closed = asyncio.Event()
 
-    async def events(self, *, patience: float = pace.PATIENCE) -> tuple[Event, ...]:
-        return await self._done(self._rules.events(patience))
+    async def events(self, *, timeout: float = pace.TIMEOUT) -> tuple[Event, ...]:
+        return await self._run(self._protocol.events(timeout))
 
-    async def approve(self, *events: Event | str, patience: float = pace.PATIENCE) -> None:
+    async def approve(self, *events: Event | str, timeout: float = pace.TIMEOUT) -> None:
         if events:
-            await self._done(self._rules.approve(list(ids(events)), patience))
+            await self._run(self._protocol.approve(list(ids(events)), timeout))
 
     async def watch(self) -> AsyncGenerator[Change, None]:
-        async with contextlib.aclosing(self.looks()) as looks:
-            async for look in looks:
-                for change in look.changes:
+        async with contextlib.aclosing(self.snapshots()) as snapshots:
+            async for snapshot in snapshots:
+                for change in snapshot.changes:
                     yield change
 
-    async def looks(self, within: Callable[[], float] | None = None) -> AsyncGenerator[Look, None]:
-        line = AsyncConnection()
-        self._watching.add(line)
-        steps = self._rules.looks(within)
-        reply: Any = None
+    async def snapshots(
+        self, max_wait: Callable[[], float] | None = None
+    ) -> AsyncGenerator[Snapshot, None]:
+        connection = AsyncConnection()
+        self._watching.add(connection)
+        steps = self._protocol.snapshots(max_wait)
+        outcome: Any = None
         try:
             while not self._closed.is_set():
-                step = steps.send(reply)
-                reply = None
-                if isinstance(step, Ask):
-                    reply = await line.ask(step)
+                step = steps.send(outcome)
+                outcome = None
+                if isinstance(step, Request):
+                    outcome = await connection.send(step)
                 elif isinstance(step, Sleep):
                     await self._rest(step.seconds)
-                elif isinstance(step, Do):
-                    reply = await asyncio.to_thread(step.work)
-                elif isinstance(step, Tell):
-                    yield step.what
+                elif isinstance(step, Call):
+                    outcome = await asyncio.to_thread(step.function)
+                elif isinstance(step, Deliver):
+                    yield step.snapshot
         finally:
-            self._watching.discard(line)
+            self._watching.discard(connection)
             steps.close()
-            line.close()
+            connection.close()
 
-    async def identity(self, *, patience: float = pace.PATIENCE) -> Identity:
-        return await self._done(self._rules.identity(patience))
+    async def identity(self, *, timeout: float = pace.TIMEOUT) -> Identity:
+        return await self._run(self._protocol.identity(timeout))
 
-    async def ready(
+    async def report_ready(
         self,
         event: Event | str,
         note: str = "",
         *,
         ready: bool = True,
-        patience: float = pace.PATIENCE,
+        timeout: float = pace.TIMEOUT,
     ) -> Readiness | None:
-        word = ReadinessReport(ready, note)
-        return await self._done(self._rules.readiness(next(ids([event])), patience, word))
+        report = ReadinessReport(ready, note)
+        return await self._run(self._protocol.readiness(next(ids([event])), timeout, report))
 
     async def readiness(
-        self, event: Event | str, *, patience: float = pace.PATIENCE
+        self, event: Event | str, *, timeout: float = pace.TIMEOUT
     ) -> Readiness | None:
-        return await self._done(self._rules.readiness(next(ids([event])), patience))
+        return await self._run(self._protocol.readiness(next(ids([event])), timeout))
 
     def now(self) -> datetime:
-        return self._rules.now()
+        return self._protocol.now()
 
     @property
-    def standing(self) -> EndpointStatus:
-        return self._rules.standing
+    def status(self) -> EndpointStatus:
+        return self._protocol.status
 
     async def close(self) -> None:
         self._closed.set()
-        for line in (self._side, *self._watching):
-            line.interrupt()
-        async with self._side_lock:
-            self._side.close()
+        for connection in (self._connection, *self._watching):
+            connection.interrupt()
+        async with self._lock:
+            self._connection.close()
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -120,23 +128,23 @@ class AsyncClient:
     ) -> None:
         await self.close()
 
-    async def _done(self, steps: Steps[T]) -> T:
-        reply: Any = None
+    async def _run(self, steps: Steps[T]) -> T:
+        outcome: Any = None
         while not self._closed.is_set():
             try:
-                step = steps.send(reply)
+                step = steps.send(outcome)
             except StopIteration as done:
                 result: T = done.value
                 return result
-            reply = None
-            if isinstance(step, Ask):
-                async with self._side_lock:
-                    reply = await self._side.ask(step)
+            outcome = None
+            if isinstance(step, Request):
+                async with self._lock:
+                    outcome = await self._connection.send(step)
             elif isinstance(step, Sleep):
                 await self._rest(step.seconds)
-            elif isinstance(step, Do):
-                reply = await asyncio.to_thread(step.work)
-        raise Closed("this client was closed")
+            elif isinstance(step, Call):
+                outcome = await asyncio.to_thread(step.function)
+        raise ClientClosed("this client is closed")
 
     async def _rest(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

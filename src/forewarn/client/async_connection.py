@@ -1,4 +1,4 @@
-"""A connection to the endpoint that is kept from one request to the next; for a loop.
+"""An asynchronous connection to the endpoint that is kept from one request to the next.
 
 The same as `connection.py` in every other respect.
 """
@@ -14,114 +14,116 @@ from typing import Any
 import h11
 
 from forewarn.client import pace
-from forewarn.client.connection import is_quiet
+from forewarn.client.connection import failed, is_idle
 from forewarn.client.exchange import READ_AT_ONCE, Exchange
-from forewarn.client.steps import Answer, Ask, Location
+from forewarn.client.steps import Location, Request, Response
 from forewarn.support import guard
 
 
 class AsyncConnection:
     def __init__(self) -> None:
         self._socket: socket.socket | None = None
-        self._place: Location | None = None
+        self._location: Location | None = None
         self._http: h11.Connection | None = None
         self._interrupted = False
 
-    async def ask(self, ask: Ask) -> Answer:
-        if self._place != ask.place or (self._socket is not None and not is_quiet(self._socket)):
+    async def send(self, request: Request) -> Response:
+        if self._location != request.location or (self._socket and not is_idle(self._socket)):
             self.close()
-        asked = guard.monotonic()
+        sent_at = guard.monotonic()
         kept = self._socket is not None
         try:
-            answer = await self._asked(ask, asked)
-            if kept and answer.trouble == "reset" and not self._interrupted:
-                answer = await self._asked(ask, asked)
-        except BaseException:  # cancelled in the middle: what is still to come belongs to nobody
+            response = await self._exchange(request, sent_at)
+            if kept and response.failure == "reset" and not self._interrupted:
+                response = await self._exchange(request, sent_at)
+        except BaseException:  # cancelled: the rest of the answer must not be read as the next one
             self.close()
             raise
-        return answer
+        return response
 
     def close(self) -> None:
         if self._socket is not None:
             self._socket.close()
-        self._socket = self._http = self._place = None
+        self._socket = self._http = self._location = None
 
     def interrupt(self) -> None:
-        """For good: whoever waits for an answer gets none."""
+        """End a request. The connection cannot be used afterwards."""
         self._interrupted = True
         if self._socket is not None:
             with contextlib.suppress(OSError):  # it is gone already
                 self._socket.shutdown(socket.SHUT_RDWR)
 
-    async def _asked(self, ask: Ask, asked: float) -> Answer:
+    async def _exchange(self, request: Request, sent_at: float) -> Response:
         if self._socket is None:
             try:
-                self._socket = await _connected(ask.place, max(pace.LEAST, ask.connect))
+                timeout = max(pace.LEAST, request.connect_timeout)
+                self._socket = await _connect(request.location, timeout)
             except ConnectionRefusedError:
-                return Answer(trouble="refused", asked=asked, answered=guard.monotonic())
-            except (OSError, UnicodeError):  # nobody there, no way there, no such name
-                return Answer(trouble="unreachable", asked=asked, answered=guard.monotonic())
-            self._place = ask.place
+                return failed("refused", sent_at)
+            except (OSError, UnicodeError):  # no route, no such name, no connection in time
+                return failed("unreachable", sent_at)
+            self._location = request.location
         if self._interrupted:
             self.close()
-            return Answer(trouble="reset", asked=asked, answered=guard.monotonic())
-        exchange = Exchange(ask, self._http)
+            return failed("reset", sent_at)
+        exchange = Exchange(request, self._http)
         self._http = None
-        source = await _exchanged(self._socket, exchange, ask.answer)
-        answer = exchange.answer(asked, guard.monotonic(), source)
-        self._http = exchange.next_on_it()
+        source = await _transfer(self._socket, exchange, request.timeout)
+        response = exchange.response(sent_at, guard.monotonic(), source)
+        self._http = exchange.reusable_connection()
         if self._http is None:
             self.close()
-        return answer
+        return response
 
 
-async def _connected(place: Location, within: float) -> socket.socket:
-    """To the first of its addresses that takes us; each has so many seconds."""
+async def _connect(location: Location, timeout: float) -> socket.socket:
+    """Connect to the first of the host's addresses that accepts; `timeout` is for each of them."""
     loop = asyncio.get_running_loop()
-    failure: OSError = OSError("it has no address")
-    async with asyncio.timeout(within):
-        addresses = await _addresses(place)
+    failure: OSError = OSError("the host has no address")
+    async with asyncio.timeout(timeout):
+        addresses = await _addresses(location)
     for family, address in addresses:
-        line = socket.socket(family, socket.SOCK_STREAM)
-        line.setblocking(False)
+        connected = socket.socket(family, socket.SOCK_STREAM)
+        connected.setblocking(False)
         try:
-            async with asyncio.timeout(within):
-                await loop.sock_connect(line, address)
+            async with asyncio.timeout(timeout):
+                await loop.sock_connect(connected, address)
         except OSError as error:
-            line.close()
+            connected.close()
             failure = error
         except BaseException:
-            line.close()
+            connected.close()
             raise
         else:
-            return line
+            return connected
     raise failure
 
 
-async def _addresses(place: Location) -> list[tuple[int, tuple[Any, ...]]]:
-    """What is an address already is not looked up, which takes a thread."""
+async def _addresses(location: Location) -> list[tuple[int, tuple[Any, ...]]]:
+    """Return the addresses of a host. An IP address is not looked up, which takes a thread."""
     try:
-        version = ipaddress.ip_address(place.host).version
+        version = ipaddress.ip_address(location.host).version
     except ValueError:
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
-        return [(family, at) for family, _, _, _, at in found]
-    return [(socket.AF_INET6 if version == 6 else socket.AF_INET, (place.host, place.port))]
+        entries = await loop.getaddrinfo(location.host, location.port, type=socket.SOCK_STREAM)
+        return [(family, address) for family, _, _, _, address in entries]
+    family = socket.AF_INET6 if version == 6 else socket.AF_INET
+    return [(family, (location.host, location.port))]
 
 
-async def _exchanged(line: socket.socket, exchange: Exchange, within: float) -> str:
-    """From which address of ours."""
+async def _transfer(connected: socket.socket, exchange: Exchange, timeout: float) -> str:
+    """Send the request and receive the answer. Returns our own address."""
     loop = asyncio.get_running_loop()
     source = ""
     try:
-        source = str(line.getsockname()[0])
-        async with asyncio.timeout(max(pace.LEAST, within)) as limit:
-            await loop.sock_sendall(line, exchange.request)
-            while not exchange.feed(await loop.sock_recv(line, READ_AT_ONCE)):
+        source = str(connected.getsockname()[0])
+        async with asyncio.timeout(max(pace.LEAST, timeout)) as limit:
+            await loop.sock_sendall(connected, exchange.request)
+            while not exchange.feed(await loop.sock_recv(connected, READ_AT_ONCE)):
                 limit.reschedule(min(limit.when() or 0.0, loop.time() + pace.STALL))
-                await guard.pause(0)  # where there is always more, nobody else would have a turn
+                await guard.pause(0)  # a socket that always has more must not block other tasks
     except TimeoutError:
-        exchange.failed(late=True)
+        exchange.fail(late=True)
     except OSError:
-        exchange.failed(late=False)
+        exchange.fail(late=False)
     return source

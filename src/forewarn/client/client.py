@@ -1,6 +1,6 @@
-"""`Client`: what is about to happen to this machine, for programs that may block.
+"""`Client`: the events of this machine, for programs that may block.
 
-What is asked and what it means is decided in `rules.py`; here is only who does what that says.
+Which requests are sent and what the answers mean is decided in `rules.py`; this carries it out.
 """
 
 from __future__ import annotations
@@ -15,116 +15,131 @@ from typing import Any, TypeVar
 
 from forewarn.client import pace
 from forewarn.client.connection import Connection
-from forewarn.client.discovery import endpoint as where
-from forewarn.client.errors import Closed
-from forewarn.client.events import Change, Event, Look
+from forewarn.client.discovery import endpoint as discovery
+from forewarn.client.errors import ClientClosed
+from forewarn.client.events import Change, EndpointStatus, Event, Snapshot
 from forewarn.client.identity import Identity
 from forewarn.client.rules import ClientProtocol, Readiness, ids
-from forewarn.client.status import EndpointStatus
-from forewarn.client.steps import Answer, Ask, Do, Sleep, Steps, Tell
+from forewarn.client.steps import Call, Deliver, Request, Response, Sleep, Steps
 from forewarn.wire.extensions import ReadinessReport
 
 T = TypeVar("T")
 
 
 class Client:
-    """`endpoint` is where to ask; if it is not said, FOREWARN_METADATA is, and else it is found.
+    """A client of the Scheduled Events endpoint, on forewarn and on Azure.
 
-    `wait` is whether to be told of changes where the server offers it; `interval` how many seconds
-    lie between two polls else. May be used by several threads: each that watches is told every
-    change, what else is asked is asked one after the other, and `close` ends it all.
+    `endpoint` is the address of the endpoint. The default is the environment variable
+    FOREWARN_METADATA; without it the endpoint is discovered. `long_poll` says whether to use
+    long-polls where the server offers them; `interval` is the number of seconds between two polls
+    where it does not.
+
+    A client may be used by several threads: each thread that watches gets every change, other calls
+    are made one after the other, and `close` ends them all.
     """
 
     def __init__(
-        self, endpoint: str | None = None, *, wait: bool = True, interval: float = pace.INTERVAL
+        self,
+        endpoint: str | None = None,
+        *,
+        long_poll: bool = True,
+        interval: float = pace.INTERVAL,
     ) -> None:
-        self._rules = ClientProtocol(
-            where.said(endpoint), where.candidates, wait=wait, interval=pace.checked(interval)
+        self._protocol = ClientProtocol(
+            discovery.configured_endpoint(endpoint),
+            discovery.candidates,
+            long_poll=long_poll,
+            interval=pace.check_interval(interval),
         )
-        self._side = Connection()  # for whatever is asked beside a watch
-        self._side_lock = threading.Lock()
+        self._connection = Connection()  # for all calls beside watches
+        self._lock = threading.Lock()  # of that connection
         self._watching: set[Connection] = set()
         self._closed = False
-        self._ended: queue.SimpleQueue[None] = queue.SimpleQueue()  # who rests looks here
+        self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()  # ends every rest
 
-    def events(self, *, patience: float = pace.PATIENCE) -> tuple[Event, ...]:
-        """What is listed now. What passes is tried again for `patience` seconds."""
-        return self._done(self._rules.events(patience))
+    def events(self, *, timeout: float = pace.TIMEOUT) -> tuple[Event, ...]:
+        """Return the events that are listed now. Failures that may pass are retried until
+        `timeout` seconds are over."""
+        return self._run(self._protocol.events(timeout))
 
-    def approve(self, *events: Event | str, patience: float = pace.PATIENCE) -> None:
-        """Let them start as soon as nothing else holds them; for every machine they list."""
+    def approve(self, *events: Event | str, timeout: float = pace.TIMEOUT) -> None:
+        """Approve events, so that they start as soon as nothing else holds them. This approves them
+        for every machine that they list."""
         if events:
-            self._done(self._rules.approve(list(ids(events)), patience))
+            self._run(self._protocol.approve(list(ids(events)), timeout))
 
     def watch(self) -> Generator[Change, None, None]:
-        """Every change as it comes, until `close`. Whatever the endpoint does meanwhile is
-        outlasted; `standing` says how it is."""
-        for look in self.looks():
-            yield from look.changes
+        """Yield every change until `close` is called. Failures of the endpoint are outlasted;
+        `status` shows them."""
+        for snapshot in self.snapshots():
+            yield from snapshot.changes
 
-    def looks(self, within: Callable[[], float] | None = None) -> Generator[Look, None, None]:
-        """Every answer, also one with nothing new. `within` says for how many seconds at most the
-        next one may be waited for."""
-        line = Connection()
-        self._watching.add(line)
-        steps = self._rules.looks(within)
-        reply: Any = None
+    def snapshots(
+        self, max_wait: Callable[[], float] | None = None
+    ) -> Generator[Snapshot, None, None]:
+        """Yield every document, including those without changes, until `close` is called.
+        `max_wait` returns the seconds after which the next one is wanted at the latest."""
+        connection = Connection()
+        self._watching.add(connection)
+        steps = self._protocol.snapshots(max_wait)
+        outcome: Any = None
         try:
             while not self._closed:
-                step = steps.send(reply)
-                reply = None
-                if isinstance(step, Ask):
-                    reply = line.ask(step)
+                step = steps.send(outcome)
+                outcome = None
+                if isinstance(step, Request):
+                    outcome = connection.send(step)
                 elif isinstance(step, Sleep):
                     self._rest(step.seconds)
-                elif isinstance(step, Do):
-                    reply = step.work()
-                elif isinstance(step, Tell):
-                    yield step.what
+                elif isinstance(step, Call):
+                    outcome = step.function()
+                elif isinstance(step, Deliver):
+                    yield step.snapshot
         finally:
-            self._watching.discard(line)
+            self._watching.discard(connection)
             steps.close()
-            line.close()
+            connection.close()
 
-    def identity(self, *, patience: float = pace.PATIENCE) -> Identity:
-        """Who this machine is, as events name it; never by its host name."""
-        return self._done(self._rules.identity(patience))
+    def identity(self, *, timeout: float = pace.TIMEOUT) -> Identity:
+        """Return this machine's identity, with the name that events list; the host name is often
+        another."""
+        return self._run(self._protocol.identity(timeout))
 
-    def ready(
+    def report_ready(
         self,
         event: Event | str,
         note: str = "",
         *,
         ready: bool = True,
-        patience: float = pace.PATIENCE,
+        timeout: float = pace.TIMEOUT,
     ) -> Readiness | None:
-        """Tell the others of the group that this machine is prepared, or is not. None where that is
-        not offered, as on Azure, or the event is not listed."""
-        word = ReadinessReport(ready, note)
-        return self._done(self._rules.readiness(next(ids([event])), patience, word))
+        """Report to the other machines of the group that this machine is ready for an event, or is
+        not. Returns None where that is not offered, as on Azure, or if the event is not listed."""
+        report = ReadinessReport(ready, note)
+        return self._run(self._protocol.readiness(next(ids([event])), timeout, report))
 
-    def readiness(self, event: Event | str, *, patience: float = pace.PATIENCE) -> Readiness | None:
-        """Who is ready for it; None as above."""
-        return self._done(self._rules.readiness(next(ids([event])), patience))
+    def readiness(self, event: Event | str, *, timeout: float = pace.TIMEOUT) -> Readiness | None:
+        """Return which machines are ready for an event; None as for `report_ready`."""
+        return self._run(self._protocol.readiness(next(ids([event])), timeout))
 
     def now(self) -> datetime:
-        """The service's clock, as its answers show it: what NotBefore is to be compared with. A
-        step of this machine's own clock does not matter to it."""
-        return self._rules.now()
+        """Return the time by the service's clock, with which NotBefore is to be compared. It does
+        not depend on this machine's own clock."""
+        return self._protocol.now()
 
     @property
-    def standing(self) -> EndpointStatus:
-        """How it stands with the endpoint: where that is, and what is wrong, if anything is."""
-        return self._rules.standing
+    def status(self) -> EndpointStatus:
+        """The status of the endpoint: where it is, and what is wrong, if anything is."""
+        return self._protocol.status
 
     def close(self) -> None:
-        """End whatever is being watched, and let go of the connections. Also from another thread,
-        or from a signal handler in the middle of anything."""
+        """End all watches and calls, and close the connections. May be called from another thread,
+        or from a signal handler at any moment."""
         self._closed = True
-        self._ended.put(None)
-        for line in (self._side, *self._watching):
-            line.interrupt()
-        self._let_go()
+        self._wake.put(None)
+        for connection in (self._connection, *self._watching):
+            connection.interrupt()
+        self._close_connection()
 
     def __enter__(self) -> Client:
         return self
@@ -137,39 +152,39 @@ class Client:
     ) -> None:
         self.close()
 
-    def _done(self, steps: Steps[T]) -> T:
-        reply: Any = None
+    def _run(self, steps: Steps[T]) -> T:
+        outcome: Any = None
         while not self._closed:
             try:
-                step = steps.send(reply)
+                step = steps.send(outcome)
             except StopIteration as done:
                 result: T = done.value
                 return result
-            reply = None
-            if isinstance(step, Ask):
-                reply = self._asked(step)
+            outcome = None
+            if isinstance(step, Request):
+                outcome = self._send(step)
             elif isinstance(step, Sleep):
                 self._rest(step.seconds)
-            elif isinstance(step, Do):
-                reply = step.work()
-        raise Closed("this client was closed")
+            elif isinstance(step, Call):
+                outcome = step.function()
+        raise ClientClosed("this client is closed")
 
-    def _asked(self, ask: Ask) -> Answer:
+    def _send(self, request: Request) -> Response:
         try:
-            with self._side_lock:
-                return self._side.ask(ask)
+            with self._lock:
+                return self._connection.send(request)
         finally:
             if self._closed:
-                self._let_go()
+                self._close_connection()
 
-    def _let_go(self) -> None:
-        """Of the connection beside; whoever is asking on it does so himself when he is done."""
-        if self._side_lock.acquire(blocking=False):
+    def _close_connection(self) -> None:
+        """Close the connection, unless another thread uses it, which then closes it itself."""
+        if self._lock.acquire(blocking=False):
             try:
-                self._side.close()
+                self._connection.close()
             finally:
-                self._side_lock.release()
+                self._lock.release()
 
     def _rest(self, seconds: float) -> None:
         with contextlib.suppress(queue.Empty):
-            self._ended.put(self._ended.get(timeout=seconds))  # for whoever else rests
+            self._wake.put(self._wake.get(timeout=seconds))  # for other threads that rest

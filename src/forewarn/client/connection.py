@@ -1,7 +1,7 @@
-"""A connection to the endpoint that is kept from one request to the next; blocking.
+"""A blocking connection to the endpoint that is kept from one request to the next.
 
-Plain sockets: no proxy is ever asked, for link-local addresses or any other. A connection that the
-other side has closed meanwhile is opened once more before anybody hears of it.
+Plain sockets: no proxy is ever used, for link-local addresses or any other. A kept connection that
+the server has closed meanwhile is opened once more before a request fails.
 """
 
 from __future__ import annotations
@@ -13,94 +13,99 @@ import h11
 
 from forewarn.client import pace
 from forewarn.client.exchange import READ_AT_ONCE, Exchange
-from forewarn.client.steps import Answer, Ask, Location
+from forewarn.client.steps import Location, Request, Response
 from forewarn.support import guard
 
 
 class Connection:
     def __init__(self) -> None:
         self._socket: socket.socket | None = None
-        self._place: Location | None = None
+        self._location: Location | None = None
         self._http: h11.Connection | None = None
         self._interrupted = False
 
-    def ask(self, ask: Ask) -> Answer:
-        """Whatever happens is an answer; only being interrupted is not."""
-        if self._place != ask.place or (self._socket is not None and not is_quiet(self._socket)):
+    def send(self, request: Request) -> Response:
+        """Send a request and return what came of it; failures are responses, too."""
+        if self._location != request.location or (self._socket and not is_idle(self._socket)):
             self.close()
-        asked = guard.monotonic()
+        sent_at = guard.monotonic()
         kept = self._socket is not None
         try:
-            answer = self._asked(ask, asked)
-            stale = kept and answer.trouble == "reset" and not self._interrupted
-            return self._asked(ask, asked) if stale else answer
-        except BaseException:  # Ctrl-C in the middle: what is still to come belongs to nobody
+            response = self._exchange(request, sent_at)
+            stale = kept and response.failure == "reset" and not self._interrupted
+            return self._exchange(request, sent_at) if stale else response
+        except BaseException:  # Ctrl-C: the rest of the answer must not be read as the next one
             self.close()
             raise
 
     def close(self) -> None:
         if self._socket is not None:
             self._socket.close()
-        self._socket = self._http = self._place = None
+        self._socket = self._http = self._location = None
 
     def interrupt(self) -> None:
-        """From another thread, and for good: whoever waits for an answer gets none."""
+        """End a request from another thread. The connection cannot be used afterwards."""
         self._interrupted = True
-        if (line := self._socket) is not None:
+        if (open_socket := self._socket) is not None:
             with contextlib.suppress(OSError):  # it is gone already
-                line.shutdown(socket.SHUT_RDWR)
+                open_socket.shutdown(socket.SHUT_RDWR)
 
-    def _asked(self, ask: Ask, asked: float) -> Answer:
+    def _exchange(self, request: Request, sent_at: float) -> Response:
         if self._socket is None:
             try:
-                where = ask.place.host, ask.place.port
-                self._socket = socket.create_connection(where, max(pace.LEAST, ask.connect))
+                address = request.location.host, request.location.port
+                timeout = max(pace.LEAST, request.connect_timeout)
+                self._socket = socket.create_connection(address, timeout)
             except ConnectionRefusedError:
-                return Answer(trouble="refused", asked=asked, answered=guard.monotonic())
-            except (OSError, UnicodeError):  # nobody there, no way there, no such name
-                return Answer(trouble="unreachable", asked=asked, answered=guard.monotonic())
-            self._place = ask.place
+                return failed("refused", sent_at)
+            except (OSError, UnicodeError):  # no route, no such name, no connection in time
+                return failed("unreachable", sent_at)
+            self._location = request.location
         if self._interrupted:  # while there was no socket yet that could have been shut down
             self.close()
-            return Answer(trouble="reset", asked=asked, answered=guard.monotonic())
-        exchange = Exchange(ask, self._http)
+            return failed("reset", sent_at)
+        exchange = Exchange(request, self._http)
         self._http = None
-        source = _exchanged(self._socket, exchange, ask.answer)
-        answer = exchange.answer(asked, guard.monotonic(), source)
-        self._http = exchange.next_on_it()
+        source = _transfer(self._socket, exchange, request.timeout)
+        response = exchange.response(sent_at, guard.monotonic(), source)
+        self._http = exchange.reusable_connection()
         if self._http is None:
             self.close()
-        return answer
+        return response
 
 
-def _exchanged(line: socket.socket, exchange: Exchange, within: float) -> str:
-    """From which address of ours."""
+def failed(failure: str, sent_at: float) -> Response:
+    return Response(failure=failure, sent_at=sent_at, received_at=guard.monotonic())
+
+
+def _transfer(connected: socket.socket, exchange: Exchange, timeout: float) -> str:
+    """Send the request and receive the answer. Returns our own address."""
     source = ""
-    deadline = guard.monotonic() + within
+    deadline = guard.monotonic() + timeout
     try:
-        source = str(line.getsockname()[0])
-        line.settimeout(max(pace.LEAST, within))
-        line.sendall(exchange.request)
-        line.settimeout(max(pace.LEAST, deadline - guard.monotonic()))
-        while not exchange.feed(line.recv(READ_AT_ONCE)):
+        source = str(connected.getsockname()[0])
+        connected.settimeout(max(pace.LEAST, timeout))
+        connected.sendall(exchange.request)
+        connected.settimeout(max(pace.LEAST, deadline - guard.monotonic()))
+        while not exchange.feed(connected.recv(READ_AT_ONCE)):
             now = guard.monotonic()
-            if now >= deadline:  # which a socket that always has something more never is
+            if now >= deadline:  # a socket that always has more to read never times out
                 raise TimeoutError
             deadline = min(deadline, now + pace.STALL)
-            line.settimeout(max(pace.LEAST, deadline - now))
+            connected.settimeout(max(pace.LEAST, deadline - now))
     except TimeoutError:
-        exchange.failed(late=True)
+        exchange.fail(late=True)
     except OSError:
-        exchange.failed(late=False)
+        exchange.fail(late=False)
     return source
 
 
-def is_quiet(line: socket.socket) -> bool:
-    """May a kept connection be asked again? If there is something to read on it before that, the
-    other side has closed it, or talks out of turn."""
-    line.setblocking(False)
+def is_idle(connected: socket.socket) -> bool:
+    """Whether a kept connection can be used again. If there is something to read before a request
+    is sent, the server has closed it, or talks out of turn."""
+    connected.setblocking(False)
     try:
-        line.recv(1, socket.MSG_PEEK)
+        connected.recv(1, socket.MSG_PEEK)
     except BlockingIOError:
         return True
     except OSError:

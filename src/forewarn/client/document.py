@@ -1,7 +1,7 @@
-"""A document off an answer's body, whatever shape the service is in that day.
+"""Parses the document in an answer's body, in whatever shape the service is that day.
 
-More is understood than should be sent: control characters in strings (which are taken out), both
-forms of a time, keys nobody knows, text that says it is no JSON. What is no document is never taken
+More is understood than should be sent: control characters in strings (which are removed), both
+forms of a time, unknown keys, JSON with a wrong content type. What is not a document is never taken
 for an empty one.
 """
 
@@ -14,37 +14,36 @@ from typing import Any
 
 import msgspec
 
-from forewarn.client.events import SCHEDULED, Document, Event, moment
+from forewarn.client.events import SCHEDULED, Document, Event, from_timestamp
 from forewarn.wire.times import parse_iso8601, parse_rfc1123
 
 BOM = b"\xef\xbb\xbf"
-MAX_DURATION = 1_000_000_000  # seconds of impact; who says more does not know
-_CONTROL = re.compile("[\\x00-\\x1f\\x7f]")  # in no name and no id
-_BINARY = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f]")  # in no text for people
+MAX_DURATION = 1_000_000_000  # seconds of impact; more is taken for unknown
+_CONTROL = re.compile("[\\x00-\\x1f\\x7f]")  # not in names and IDs
+_BINARY = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f]")  # not in text for people
 
 
 class NotADocument(ValueError):
     """The message says what it is instead, in a few words."""
 
 
-def read(body: bytes) -> Document:
+def parse_document(body: bytes) -> Document:
+    """Raises NotADocument."""
     body = body.removeprefix(BOM).strip()
     if not body:
         raise NotADocument("an empty body")
-    said = _parsed(body)
-    if not isinstance(said, dict):
-        raise NotADocument("JSON, but no document")
-    events = said.get("Events")
+    content = _decode(body)
+    if not isinstance(content, dict):
+        raise NotADocument("JSON that is not a document")
+    events = content.get("Events")
     if not isinstance(events, list):
         raise NotADocument("a document without Events")
-    number = said.get("DocumentIncarnation")
-    return Document(
-        number if isinstance(number, int) and not isinstance(number, bool) else None,
-        tuple(_event(entry) for entry in events),
-    )
+    incarnation = content.get("DocumentIncarnation")
+    valid = isinstance(incarnation, int) and not isinstance(incarnation, bool)
+    return Document(incarnation if valid else None, tuple(_parse_event(entry) for entry in events))
 
 
-def _parsed(body: bytes) -> Any:
+def _decode(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, ValueError):
@@ -52,37 +51,36 @@ def _parsed(body: bytes) -> Any:
     try:
         return json.loads(body.decode("utf-8", "replace"), strict=False)
     except (ValueError, RecursionError) as error:
-        raise NotADocument("text that is no JSON, or not all of it") from error
+        raise NotADocument("text that is not JSON, or incomplete") from error
 
 
-def _event(entry: Any) -> Event:
-    """An entry that cannot be told from others spoils the document: what it was about would be
-    taken for over."""
+def _parse_event(entry: Any) -> Event:
+    """An entry that cannot be identified makes the document invalid: its event would be taken for
+    over."""
     if not isinstance(entry, dict):
-        raise NotADocument("an event that is none")
+        raise NotADocument("an event that is not an object")
     id, kind, status = (_name(entry.get(key)) for key in ("EventId", "EventType", "EventStatus"))
     if not (id and kind and status):
         raise NotADocument("an event without EventId, EventType or EventStatus")
     status = SCHEDULED if status.lower() == SCHEDULED.lower() else status
-    named = entry.get("Resources")
-    resources = named if isinstance(named, list) else []
-    seconds = entry.get("DurationInSeconds")
-    known = type(seconds) is int and 0 <= seconds <= MAX_DURATION
-    due = _time(_name(entry.get("NotBefore"))) if status == SCHEDULED else None
+    resources = entry.get("Resources")
+    names = map(_name, resources) if isinstance(resources, list) else ()
+    duration = entry.get("DurationInSeconds")
+    known = type(duration) is int and 0 <= duration <= MAX_DURATION
     return Event(
         id=id,
         type=kind,
         status=status,
-        resources=tuple(filter(None, map(_name, resources))),
-        not_before=due,
+        resources=tuple(filter(None, names)),
+        not_before=_parse_time(_name(entry.get("NotBefore"))) if status == SCHEDULED else None,
         description=_BINARY.sub("", _text(entry.get("Description"))),
         source=_name(entry.get("EventSource")),
-        duration=seconds if known else None,
+        duration=duration if known else None,
     )
 
 
 def _text(value: Any) -> str:
-    """What can be written again: JSON may hold halves of characters."""
+    """Return text that can be encoded again: JSON may hold lone surrogates."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
 
 
@@ -90,10 +88,10 @@ def _name(value: Any) -> str:
     return _CONTROL.sub("", _text(value)).strip()
 
 
-def _time(text: str) -> datetime | None:
+def _parse_time(text: str) -> datetime | None:
     for parse in (parse_rfc1123, parse_iso8601):
         try:
-            return moment(parse(text))
+            return from_timestamp(parse(text))
         except (ValueError, OverflowError):
             continue
     try:

@@ -1,236 +1,251 @@
-"""How a client stands with its endpoint: where that is, which version it knows, whether it lets one
-wait, what its clock says. Shared by all questions of one client; each poll is asked here.
+"""What a client knows about its endpoint: where it is, which version it accepts, whether it offers
+long-polls, what its clock says. Shared by all calls of one client, which poll through it.
 
-Generators of steps, like `rules.py`. Versions come from our own table alone, downwards: what an
-error says about versions is about the whole of the metadata service.
+Generators of steps, like `rules.py`. Versions come from our own table alone, newest first: the
+versions that an error lists are those of the whole metadata service.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from math import inf
 
 import msgspec
 
 from forewarn.client import pace
-from forewarn.client.document import NotADocument, read
-from forewarn.client.events import Document, moment
-from forewarn.client.status import EndpointStatus
-from forewarn.client.steps import TROUBLES, Answer, Ask, Location, Steps
+from forewarn.client.document import NotADocument, parse_document
+from forewarn.client.events import Document, EndpointStatus, from_timestamp
+from forewarn.client.steps import FAILURES, Location, Request, Response, Steps
 from forewarn.support import guard
 from forewarn.wire import extensions
 from forewarn.wire.requests import EVENTS_PATH
 from forewarn.wire.server_clock import ServerClock
 from forewarn.wire.versions import NEWEST, VERSIONS
 
-DOWNWARDS = tuple(reversed(VERSIONS))
-MAX_TAG = 256  # characters of an ETag that is sent back
-ELSEWHERE = ("refused", "unreachable", "late", "answered 404")  # it may have moved
-NONE_FOUND = "none-found"  # a kind of trouble: nobody knows where to ask
-NOT_OFFERED = (400, 403, 404, 405, 501)  # answers to a long-poll where there is none
+NEWEST_FIRST = tuple(reversed(VERSIONS))
+MAX_ETAG = 256  # characters of an ETag that is sent back
+MAYBE_MOVED = ("refused", "unreachable", "late", "answered 404")  # the endpoint may be elsewhere
+NONE_FOUND = "none-found"  # the kind of failure where no endpoint is known
+NO_LONG_POLL = (400, 403, 404, 405, 501)  # answers to a long-poll where there is none
+FAILURE_KINDS = (*FAILURES, "4xx", "5xx", "not-a-document", NONE_FOUND)  # rarer: 1xx, 2xx, 3xx
 
 
-class ClockOffset(msgspec.Struct, frozen=True, kw_only=True):
-    """A document in hand, and what it was known by when it came."""
+class HeldDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A document, and the request by which it was received."""
 
     document: Document
-    place: Location
-    version: int  # how far down
-    tag: str = ""
+    location: Location
+    version: int  # index into `NEWEST_FIRST`
+    etag: str = ""
 
     @property
-    def hidden(self) -> frozenset[str]:
+    def hidden_types(self) -> frozenset[str]:
         """The types of event that its version does not list."""
-        return frozenset(NEWEST.types) - frozenset(DOWNWARDS[self.version].types)
+        return frozenset(NEWEST.types) - frozenset(NEWEST_FIRST[self.version].types)
 
 
 class EndpointState:
-    def __init__(self, said: Location | None, *, wait: bool, clock: Callable[[], float]) -> None:
-        self.place = said
-        self.version = 0  # how far down
-        self.patience = pace.FIRST_ANSWER  # for the next document
-        self.known: Location | None = None  # where documents have come from
-        self._movable = said is None
+    def __init__(
+        self, location: Location | None, *, long_poll: bool, clock: Callable[[], float]
+    ) -> None:
+        self.location = location
+        self.version = 0  # index into `NEWEST_FIRST`
+        self.document_timeout = pace.FIRST_ANSWER  # seconds for the next document
+        self.verified: Location | None = None  # where documents have come from
+        self._movable = location is None
         self._clock = clock
-        self._ticking = ServerClock(guard.wall_us() / 1e6 - clock())
-        self._newest_again = 0.0  # when to try the newest once more
+        self._server_clock = ServerClock(guard.wall_us() / 1e6 - clock())
+        self._try_newest_at = 0.0
         self._refusals = 0  # of the version, in a row
-        self._wait_at = 0.0 if wait else float("inf")  # from when on a long-poll is tried
-        self._waits = False  # is it offered?
-        self._lost_waits = 0
-        self._failing: float | None = None  # since when
-        self._trouble = "nothing has been asked yet"
+        self._long_poll_at = 0.0 if long_poll else inf  # when to try long-polls
+        self._long_poll = False  # whether they are offered
+        self._lost_long_polls = 0
+        self._failing_since: float | None = None
+        self._problem = "no request has been sent yet"
+        self._problem_kind = ""
         self._since = self.now()
-        self._answers = self._troubles = 0
-        self._kinds: dict[str, int] = {}
+        self._responses = self._failures = 0
+        self._failures_by_kind: dict[str, int] = {}
 
     def now(self) -> datetime:
-        return moment(self._clock() + self._ticking.offset)
+        return from_timestamp(self._clock() + self._server_clock.offset)
 
     @property
-    def standing(self) -> EndpointStatus:
+    def status(self) -> EndpointStatus:
         return EndpointStatus(
-            endpoint=None if self.place is None else str(self.place),
-            version=DOWNWARDS[self.version].name,
-            long_poll=self._waits,
-            trouble=self._trouble,
+            endpoint=None if self.location is None else str(self.location),
+            version=NEWEST_FIRST[self.version].name,
+            long_poll=self._long_poll,
+            problem=self._problem,
+            problem_kind=self._problem_kind,
             since=self._since,
-            answers=self._answers,
-            troubles=self._troubles,
-            kinds=dict(self._kinds),
+            responses=self._responses,
+            failures=self._failures,
+            failures_by_kind=dict(self._failures_by_kind),
         )
 
-    # How it is asked
+    # Requests
 
-    def ask(
+    def send(
         self,
-        place: Location,
+        location: Location,
         target: str,
-        within: float,
+        timeout: float,
         *,
         method: str = "GET",
         body: bytes | None = None,
-        tag: str = "",
-        held: bool = False,
-    ) -> Steps[Answer]:
-        """`held`: what is answered is answered at the end of the time that it takes."""
-        answer: Answer = yield Ask(
-            place=place,
+        etag: str = "",
+        long_poll: bool = False,
+    ) -> Steps[Response]:
+        response: Response = yield Request(
+            location=location,
             target=target,
             method=method,
             body=body,
-            tag=tag,
-            connect=pace.CONNECT,
-            answer=within,
+            etag=etag,
+            connect_timeout=pace.CONNECT,
+            timeout=timeout,
         )
-        self._answers += answer.status is not None
-        asked = max(answer.asked, answer.answered - pace.ON_ITS_WAY) if held else answer.asked
-        self._ticking.learn(answer.header("date"), asked, answer.answered)
-        return answer
+        self._responses += response.status is not None
+        answered_after = response.sent_at
+        if long_poll:  # its answer is written at the end of the time that it takes
+            answered_after = max(answered_after, response.received_at - pace.TRANSIT)
+        self._server_clock.learn(response.header("date"), answered_after, response.received_at)
+        return response
 
-    def polled(
-        self, place: Location, held: ClockOffset | None, within: float
-    ) -> Steps[ClockOffset | Answer]:
-        """The document; what came, if that is none. In the newest version that is known there."""
-        refused: Answer | None = None
-        versions = self._versions(place)
+    def poll(
+        self, location: Location, held: HeldDocument | None, timeout: float
+    ) -> Steps[HeldDocument | Response]:
+        """Get the document, in the newest version that is accepted there. Returns the response if
+        that is not a document."""
+        refused: Response | None = None
+        versions = self._versions(location)
         for version in versions:
-            same = held is not None and (held.place, held.version) == (place, version)
-            tag = held.tag if held is not None and same else ""
-            answer = yield from self.ask(place, events_target(version), within, tag=tag)
-            if answer.status != 400:
-                got = _read(answer, place, version, held if tag else None)
-                if isinstance(got, ClockOffset):
-                    self._knows(place, version, newest_tried=versions.start == 0)
-                return got
-            refused = refused or answer
+            same = held is not None and (held.location, held.version) == (location, version)
+            etag = held.etag if held is not None and same else ""
+            response = yield from self.send(location, events_target(version), timeout, etag=etag)
+            if response.status != 400:
+                result = _read(response, location, version, held if etag else None)
+                if isinstance(result, HeldDocument):
+                    self._accept(location, version, newest_tried=versions.start == 0)
+                return result
+            refused = refused or response
         self._refusals += 1
         assert refused is not None
         return refused
 
-    def waited(self, held: ClockOffset, seconds: float) -> Steps[ClockOffset | Answer]:
-        """The document when it is another, or the same when the time is up."""
-        version = DOWNWARDS[held.version].name
+    def long_poll(self, held: HeldDocument, seconds: float) -> Steps[HeldDocument | Response]:
+        """Get the document when it has changed, or the same one when the time is up."""
+        version = NEWEST_FIRST[held.version].name
         target = f"{extensions.WAIT}?timeout={seconds:.3f}&api-version={version}"
-        within = seconds + pace.WAIT_LATE
-        answer = yield from self.ask(held.place, target, within, tag=held.tag, held=True)
-        got = _read(answer, held.place, held.version, held)
-        if isinstance(got, ClockOffset):
-            self._waits, self._lost_waits = True, 0
-        return got
+        timeout = seconds + pace.WAIT_LATE
+        response = yield from self.send(
+            held.location, target, timeout, etag=held.etag, long_poll=True
+        )
+        result = _read(response, held.location, held.version, held)
+        if isinstance(result, HeldDocument):
+            self._long_poll, self._lost_long_polls = True, 0
+        return result
 
-    def _versions(self, place: Location) -> range:
-        """Which to ask for, until one is known. Older ones show fewer events, so one that was known
-        is not lightly doubted, and the newest is tried again after a while."""
-        if place != self.known:
-            return range(len(DOWNWARDS))
-        again = self._clock() >= self._newest_again
+    def _versions(self, location: Location) -> range:
+        """Return the versions to try in this order. Older ones show fewer events, so one that was
+        accepted is not doubted lightly, and the newest is tried again after a while."""
+        if location != self.verified:
+            return range(len(NEWEST_FIRST))
+        again = self._clock() >= self._try_newest_at
         doubted = self._refusals >= pace.DOUBT
-        return range(0 if again else self.version, len(DOWNWARDS) if doubted else self.version + 1)
+        first = 0 if again else self.version
+        return range(first, len(NEWEST_FIRST) if doubted else self.version + 1)
 
-    def _knows(self, place: Location, version: int, *, newest_tried: bool) -> None:
+    def _accept(self, location: Location, version: int, *, newest_tried: bool) -> None:
         if version and newest_tried:
-            self._newest_again = self._clock() + pace.NEWEST_AGAIN
-        self.known, self.version, self._refusals = place, version, 0
+            self._try_newest_at = self._clock() + pace.NEWEST_AGAIN
+        self.verified, self.version, self._refusals = location, version, 0
 
-    # Whether it lets one wait
+    # Long-polls
 
-    def may_wait(self, held: ClockOffset | None, wanted: float) -> bool:
-        if held is None or not held.tag or (held.place, held.version) != (self.place, self.version):
+    def can_long_poll(self, held: HeldDocument | None, max_wait: float) -> bool:
+        current = self.location, self.version
+        if held is None or not held.etag or (held.location, held.version) != current:
             return False
-        if self.version and self._clock() >= self._newest_again:
+        if self.version and self._clock() >= self._try_newest_at:
             return False
-        return wanted >= pace.WAIT_LEAST and self._clock() >= self._wait_at
+        return max_wait >= pace.WAIT_LEAST and self._clock() >= self._long_poll_at
 
-    def wait_failed(self, answer: Answer) -> None:
-        """While polls go well. Not offered: then not for a while. Lost on the way: a few times."""
-        self._lost_waits += 1
-        if answer.status in NOT_OFFERED or self._lost_waits >= pace.WAIT_TRIES:
-            self._waits, self._lost_waits = False, 0
-            self._wait_at = self._clock() + pace.WAIT_AGAIN
+    def long_poll_failed(self, response: Response) -> None:
+        """Give up long-polls for a while: at once if they are not offered, and after a few that
+        were lost while polls succeed."""
+        self._lost_long_polls += 1
+        if response.status in NO_LONG_POLL or self._lost_long_polls >= pace.WAIT_TRIES:
+            self._long_poll, self._lost_long_polls = False, 0
+            self._long_poll_at = self._clock() + pace.WAIT_AGAIN
 
-    # How it goes
+    # Outcomes
 
-    def well(self, place: Location) -> None:
-        self.place, self.patience, self._failing = place, pace.ANSWER, None
-        if self._trouble:
-            self._trouble, self._since = "", self.now()
+    def succeeded(self, location: Location) -> None:
+        self.location, self.document_timeout, self._failing_since = location, pace.ANSWER, None
+        if self._problem:
+            self._problem, self._problem_kind, self._since = "", "", self.now()
 
-    def bad(self, trouble: str, kind: str = NONE_FOUND, *, late: bool = False) -> None:
-        if self._failing is None:
-            self._failing, self._since = self._clock(), self.now()
-        self._troubles += 1
-        self._kinds[kind] = self._kinds.get(kind, 0) + 1
-        self._trouble = trouble
-        if late:  # perhaps it is being switched on again, and would have answered a little later
-            self.patience = min(self.patience * 2, pace.FIRST_ANSWER)
+    def record_problem(self, problem: str, kind: str = NONE_FOUND, *, late: bool = False) -> None:
+        if self._failing_since is None:
+            self._failing_since, self._since = self._clock(), self.now()
+        self._failures += 1
+        self._failures_by_kind[kind] = self._failures_by_kind.get(kind, 0) + 1
+        self._problem, self._problem_kind = problem, kind
+        if late:  # perhaps it is starting, and would have answered a little later
+            self.document_timeout = min(self.document_timeout * 2, pace.FIRST_ANSWER)
 
-    def failed(self, place: Location, answer: Answer) -> None:
-        """The endpoint has given no document. One that was found and is gone may be elsewhere by
-        now."""
-        code = said(answer)
-        self.bad(TROUBLES.get(code, code), kind(answer), late=answer.trouble == "late")
-        lost = self._failing is not None and self._clock() - self._failing >= pace.LOST
-        if self._movable and lost and code in ELSEWHERE and self.place == place:
-            self.place = self.known = None
-            self.version, self.patience = 0, pace.FIRST_ANSWER
+    def failed(self, location: Location, response: Response) -> None:
+        """Record that the endpoint did not return a document. One that was discovered and is gone
+        may be elsewhere by now."""
+        failure = describe(response)
+        kind = failure_kind(response)
+        late = response.failure == "late"
+        self.record_problem(FAILURES.get(failure, failure), kind, late=late)
+        since = self._failing_since
+        lost = since is not None and self._clock() - since >= pace.LOST
+        if self._movable and lost and failure in MAYBE_MOVED and self.location == location:
+            self.location = self.verified = None
+            self.version, self.document_timeout = 0, pace.FIRST_ANSWER
 
 
 def events_target(version: int) -> str:
-    return f"{EVENTS_PATH}?api-version={DOWNWARDS[version].name}"
+    return f"{EVENTS_PATH}?api-version={NEWEST_FIRST[version].name}"
 
 
-def said(answer: Answer) -> str:
-    """What came instead of a document, in a few words; or one of `TROUBLES`."""
-    if answer.status is None:
-        return answer.trouble
-    if answer.status != 200:
-        return f"answered {answer.status}"
+def describe(response: Response) -> str:
+    """Describe what came instead of a document in a few words; or return a key of `FAILURES`."""
+    if response.status is None:
+        return response.failure
+    if response.status != 200:
+        return f"answered {response.status}"
     try:
-        read(answer.body)
+        parse_document(response.body)
     except NotADocument as error:
         return f"answered {error}"
     return "answered"
 
 
-def kind(answer: Answer) -> str:
-    """The same in one of a few words, for counting: a status by its class."""
-    if answer.status is None:
-        return answer.trouble
-    return "not-a-document" if answer.status == 200 else f"{answer.status // 100}xx"
+def failure_kind(response: Response) -> str:
+    """Return one of a few words for what came instead of a document, for metrics."""
+    if response.status is None:
+        return response.failure
+    return "not-a-document" if response.status == 200 else f"{response.status // 100}xx"
 
 
 def _read(
-    answer: Answer, place: Location, version: int, held: ClockOffset | None
-) -> ClockOffset | Answer:
-    if answer.status == 304 and held is not None:
+    response: Response, location: Location, version: int, held: HeldDocument | None
+) -> HeldDocument | Response:
+    if response.status == 304 and held is not None:
         return held
-    if answer.status != 200:
-        return answer
+    if response.status != 200:
+        return response
     try:
-        document = read(answer.body)
+        document = parse_document(response.body)
     except NotADocument:
-        return answer
-    tag = answer.header("etag")
-    tag = tag if len(tag) <= MAX_TAG else ""
-    return ClockOffset(document=document, place=place, version=version, tag=tag)
+        return response
+    etag = response.header("etag")
+    etag = etag if len(etag) <= MAX_ETAG else ""
+    return HeldDocument(document=document, location=location, version=version, etag=etag)

@@ -1,27 +1,27 @@
-"""What a client raises. Each says what was wrong and what to do, in a line or two."""
+"""The errors that a client raises. Each message says what was wrong and what to do."""
 
 from __future__ import annotations
 
 
 class ClientError(Exception):
-    """All of them."""
+    """The base class of all errors of a client."""
 
 
 class BadEndpoint(ClientError, ValueError):
-    """What was named is no address of an endpoint."""
+    """The given address is not the address of an endpoint."""
 
 
 class NoEndpoint(ClientError):
-    """No endpoint is found; the message says where was looked, and what may be the cause."""
+    """No endpoint was found. The message lists what was tried, and the likely cause."""
 
 
 class Unavailable(ClientError):
-    """The endpoint is known, and has not answered as it should for as long as one was patient."""
+    """The endpoint is known, but did not give a valid answer within the timeout."""
 
 
 class NotApproved(ClientError):
-    """The service refused: it does not know the event, or has never listed it here."""
+    """The service refused an approval: it does not know the event, or never listed it here."""
 
 
-class Closed(ClientError):
-    """The client was closed, here or by another thread."""
+class ClientClosed(ClientError):
+    """The client was closed, by this thread or another."""

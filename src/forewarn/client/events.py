@@ -1,6 +1,7 @@
-"""What a client is told: events, what has changed about them, and a document as a whole.
+"""The values that a client returns: events, what has changed about them, documents, and the status
+of the endpoint.
 
-Values only. How they are read off an answer is `document.py`, what counts as a change `changes.py`.
+How they are read from an answer is `document.py`, what counts as a change `changes.py`.
 """
 
 from __future__ import annotations
@@ -10,16 +11,16 @@ from enum import StrEnum
 
 import msgspec
 
-SCHEDULED = "Scheduled"  # whatever else a status is, it has started
+SCHEDULED = "Scheduled"  # an event with any other status has started
 LAST = 253_402_300_799.0  # 9999-12-31T23:59:59Z
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One event, as the newest version tells it. What the version in use does not tell is as if
-    nobody knew: no description, no source, no duration."""
+    """An event with the fields of the newest version. A field that the version in use does not have
+    is empty or None."""
 
     id: str
-    type: str  # Freeze, Reboot, Redeploy, Preempt, Terminate, or what may come after them
+    type: str  # Freeze, Reboot, Redeploy, Preempt, Terminate, or a type that came later
     status: str  # Scheduled or Started
     resources: tuple[str, ...] = ()
     not_before: datetime | None = None  # None once it has started
@@ -32,11 +33,12 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         return self.status != SCHEDULED
 
     def seconds_left(self, now: datetime) -> float | None:
-        """Until it may start by itself; None if it has, or if nobody has said when."""
+        """Return the seconds until the event may start by itself; None if it has started or its
+        start is unknown."""
         return None if self.not_before is None else (self.not_before - now).total_seconds()
 
 
-class Kind(StrEnum):
+class ChangeKind(StrEnum):
     APPEARED = "appeared"
     STARTED = "started"
     FINISHED = "finished"
@@ -44,15 +46,15 @@ class Kind(StrEnum):
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """Something has happened to an event. `event` is as it was last told: one that is over is not
-    in the document any more."""
+    """A change of an event. `event` is the event as it was last listed: one that is over is not in
+    the document any more."""
 
-    kind: Kind
+    kind: ChangeKind
     event: Event
     at: datetime  # by the service's clock
     presumed: bool = False
-    """It ended unseen: nobody was told that it had started, and the time for it had come (or
-    somebody here had approved it), so it is taken for finished."""
+    """The event ended unobserved: it was never listed as started, but its NotBefore had passed or
+    this client had approved it, so it is presumed to have finished."""
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -60,15 +62,29 @@ class Document(msgspec.Struct, frozen=True):
     events: tuple[Event, ...] = ()
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer: how things stand, and what is new since the answer before."""
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """The document of one answer, and what has changed since the answer before."""
 
     document: Document
     changes: tuple[Change, ...]
     at: datetime  # by the service's clock
-    hidden: frozenset[str] = frozenset()  # types that the version in use does not list
+    hidden_types: frozenset[str] = frozenset()  # event types that the version in use does not list
 
 
-def moment(seconds: float) -> datetime:
-    """Seconds since 1970 as a time; the last there is, if a clock goes beyond that."""
+class EndpointStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The status of the endpoint, as a client sees it."""
+
+    endpoint: str | None  # None: not found yet
+    version: str  # the api-version in use
+    long_poll: bool  # whether long-polls are in use; else it is polled
+    problem: str  # empty if the last answer was valid
+    problem_kind: str = ""  # one of `endpoint_state.FAILURE_KINDS`, or of a few rarer ones
+    since: datetime  # when `problem` began, or ended, by the service's clock
+    responses: int  # received so far
+    failures: int  # requests so far without a valid answer
+    failures_by_kind: dict[str, int] = {}
+
+
+def from_timestamp(seconds: float) -> datetime:
+    """Return the time of a Unix timestamp; the last possible one for a clock beyond that."""
     return datetime.fromtimestamp(max(0.0, min(seconds, LAST)), UTC)

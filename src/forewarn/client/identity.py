@@ -1,20 +1,24 @@
-"""Who this machine is, as the service tells it: what is asked, and what is read from the answer.
+"""The identity of this machine: the request for it, and what is read from the answer. Also the two
+names of a scale set's member.
 
 Events list machines by the name in `/metadata/instance/compute`, and by nothing else; a host name
-is often another, so it is shown but never compared. Pure: who asks, and when, is elsewhere.
+is often another, so it is shown but never compared. Pure.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
 
-VERSIONS: tuple[str, ...] = ("2021-02-01", "2020-09-01", "2019-06-04", "2017-12-01", "2017-08-01")
-"""What to ask with, in this order, until one is accepted. The first shows all that is read here;
-what came later would only be refused by more services."""
+from forewarn.wire.instance import host_name_of, instance_of
 
-PREVIEW_MARK = "_"
+VERSIONS: tuple[str, ...] = ("2021-02-01", "2020-09-01", "2019-06-04", "2017-12-01", "2017-08-01")
+"""Versions to use in this order, until one is accepted. The first has all that is read here; later
+ones would only be refused by more services."""
+
+PREVIEW_PREFIX = "_"
 """Under 2017-03-01 events list a machine with this before its name."""
 
 MAX_TAGS = 256
@@ -22,7 +26,7 @@ MAX_TAGS = 256
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """This machine. What the service does not say is empty, or None."""
+    """The identity of this machine. What the service does not provide is empty or None."""
 
     name: str
     vm_id: str = ""
@@ -39,86 +43,126 @@ class Identity(msgspec.Struct, frozen=True):
     tags: tuple[tuple[str, str], ...] = ()
 
     def is_named(self, resource: str) -> bool:
-        """Is this entry of an event's Resources this machine?"""
-        return resource in (self.name, PREVIEW_MARK + self.name)
+        """Whether this entry of an event's Resources is this machine."""
+        return resource in (self.name, PREVIEW_PREFIX + self.name)
 
 
-def path(version: str) -> str:
-    """What to GET."""
+def target(version: str) -> str:
+    """Return the target of the request."""
     return f"/metadata/instance/compute?api-version={version}&format=json"
 
 
-def read(body: bytes) -> Identity | None:
-    """Who the answer says we are; None if it does not say a name."""
-    said = _decoded(body)
-    inner = said.get("compute")
+def parse_identity(body: bytes) -> Identity | None:
+    """Return the identity in an answer; None if it has no name."""
+    compute = _decode(body)
+    inner = compute.get("compute")
     if isinstance(inner, dict):  # the whole tree
-        said = inner
-    name = _text(said, "name")
+        compute = inner
+    name = _text(compute, "name")
     if not name:
         return None
-    profile = said.get("osProfile")
+    profile = compute.get("osProfile")
     return Identity(
         name=name,
-        vm_id=_text(said, "vmId"),
-        scale_set=_text(said, "vmScaleSetName"),
+        vm_id=_text(compute, "vmId"),
+        scale_set=_text(compute, "vmScaleSetName"),
         host_name=_text(profile, "computerName") if isinstance(profile, dict) else "",
-        resource_group=_text(said, "resourceGroupName"),
-        subscription_id=_text(said, "subscriptionId"),
-        location=_text(said, "location"),
-        zone=_text(said, "zone"),
-        update_domain=_number(said, "platformUpdateDomain"),
-        fault_domain=_number(said, "platformFaultDomain"),
-        priority=_text(said, "priority"),
-        placement_group=_text(said, "placementGroupId"),
-        tags=_tags(said)[:MAX_TAGS],
+        resource_group=_text(compute, "resourceGroupName"),
+        subscription_id=_text(compute, "subscriptionId"),
+        location=_text(compute, "location"),
+        zone=_text(compute, "zone"),
+        update_domain=_number(compute, "platformUpdateDomain"),
+        fault_domain=_number(compute, "platformFaultDomain"),
+        priority=_text(compute, "priority"),
+        placement_group=_text(compute, "placementGroupId"),
+        tags=_tags(compute)[:MAX_TAGS],
     )
 
 
 _CONTROLS_AS_BLANKS = b" " * 32 + bytes(range(32, 256))
 
 
-def _decoded(body: bytes) -> dict[str, Any]:
-    """The object in it, also where the service left raw control characters in a text."""
+def _decode(body: bytes) -> dict[str, Any]:
+    """Decode an object, even if the service left raw control characters in a text."""
     try:
-        said = msgspec.json.decode(body)
+        value = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):
         plain = body.decode("utf-8-sig", "replace").encode().translate(_CONTROLS_AS_BLANKS)
         try:
-            said = msgspec.json.decode(plain)
+            value = msgspec.json.decode(plain)
         except (msgspec.DecodeError, RecursionError):
             return {}
-    return said if isinstance(said, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
-def _text(said: dict[str, Any], key: str) -> str:
-    value = said.get(key)
+def _text(fields: dict[str, Any], key: str) -> str:
+    value = fields.get(key)
     return value if isinstance(value, str) else ""
 
 
-def _number(said: dict[str, Any], key: str) -> int | None:
-    """The service writes numbers as texts."""
-    value = said.get(key)
+def _number(fields: dict[str, Any], key: str) -> int | None:
+    """Return a number, which the service writes as text."""
+    value = fields.get(key)
     if isinstance(value, str) and len(value) <= 9 and value.isascii() and value.isdigit():
         return int(value)
     return value if type(value) is int else None
 
 
-def _tags(said: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    listed = said.get("tagsList")
-    if isinstance(listed, list):
-        entries = [entry for entry in listed if isinstance(entry, dict)]
+def _tags(fields: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    tags = fields.get("tagsList")
+    if isinstance(tags, list):
+        entries = [entry for entry in tags if isinstance(entry, dict)]
         return tuple((_text(e, "name"), _text(e, "value")) for e in entries if _text(e, "name"))
-    return _tags_in_a_line(_text(said, "tags"))
+    return _parse_tags(_text(fields, "tags"))
 
 
-def _tags_in_a_line(line: str) -> tuple[tuple[str, str], ...]:
-    """`a:b;c:d`, where a value may have colons in it, and semicolons as far as one can tell."""
-    found: list[tuple[str, str]] = []
+def _parse_tags(line: str) -> tuple[tuple[str, str], ...]:
+    """Parse `a:b;c:d`, where a value may have colons in it, and semicolons as far as one can
+    tell."""
+    tags: list[tuple[str, str]] = []
     for piece in line.split(";"):
         name, colon, value = piece.partition(":")
         if colon and name:
-            found.append((name, value))
-        elif found and piece:  # no tag is without a colon: it belongs to the value before
-            found[-1] = (found[-1][0], f"{found[-1][1]};{piece}")
-    return tuple(found)
+            tags.append((name, value))
+        elif tags and piece:  # no tag is without a colon: it belongs to the value before
+            tags[-1] = (tags[-1][0], f"{tags[-1][1]};{piece}")
+    return tuple(tags)
+
+
+# The two names of a scale set's member: `vmss_18`, which events list, and its host name
+# `vmss00000i`. One follows from the other. This is for people and their scripts, which often know
+# only the host name; the client itself never goes by host names.
+
+_MEMBER = re.compile(r"(.+)_(0|[1-9][0-9]*)", re.DOTALL | re.ASCII)
+
+
+def host_name(name: str, prefix: str | None = None) -> str | None:
+    """Return the host name of a scale set's member: `vmss00000i` for `vmss_18`. None if this is not
+    a member's name.
+
+    `prefix` is the prefix of the scale set's host names, if that is not the scale set's name.
+    """
+    member = _MEMBER.fullmatch(name)
+    if member is None or len(member[2]) > 10:
+        return None
+    try:
+        return host_name_of(member[1] if prefix is None else prefix, int(member[2]))
+    except ValueError:
+        return None
+
+
+def instance_name(host_name: str, scale_set: str) -> str | None:
+    """Return the name of a scale set's member by its host name: `vmss_18` for `vmss00000i` of
+    `vmss`, in any letter case, and also with a domain.
+
+    The prefix may differ from the scale set's name, so only the last six digits (of base 36) are
+    read. Any name that ends in six letters or digits looks like a member's: use this only for
+    machines that are in this scale set.
+    """
+    if not scale_set:
+        return None
+    try:
+        _, number = instance_of(host_name.partition(".")[0])
+    except ValueError:
+        return None
+    return f"{scale_set}_{number}"

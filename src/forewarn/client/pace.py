@@ -1,56 +1,108 @@
-"""How often to ask, and how long to wait: the limits of a client, and what follows from them.
+"""How often to send requests, how long to wait, and when to give up: the timings of a client.
 
-Once a second is what the service expects. Whoever is in trouble is given time, but never so much
-that the shortest notice there is, thirty seconds, could pass unseen.
+Once a second is what the service expects. An endpoint with problems is given time, but never so
+much that the shortest notice there is, thirty seconds, could pass unseen.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from math import inf
+
+from forewarn.client.steps import Response
 
 INTERVAL = 1.0  # seconds between two polls
-LEAST_REST = 0.05  # seconds, however eager whoever watches is
-MAX_INTERVAL = 15.0  # seconds, for those who want to be asked seldom
+LEAST_REST = 0.05  # seconds, even if the caller wants the next document at once
+MAX_INTERVAL = 15.0  # seconds, for callers that want to poll rarely
 JITTER = 0.1  # of the interval, either way: a fleet that was started together does not stay so
-BACK_OFF_MOST = 5.0  # seconds between two tries, whatever goes wrong
-RETRY_AFTER_MOST = 10.0  # seconds that a service may ask for
+BACK_OFF_MOST = 5.0  # seconds between two attempts, whatever goes wrong
+RETRY_AFTER_MOST = 10.0  # seconds of a Retry-After that are honoured
 
 CONNECT = 3.0  # seconds for a connection
 ANSWER = 10.0  # seconds for an answer
-ANSWER_LEAST = 1.0  # seconds for an answer, however little patience is left
-STALL = 10.0  # seconds for the rest of an answer, once some of it has come
-LEAST = 0.001  # seconds for anything; a socket takes none at all for "do not wait"
-FIRST_ANSWER = 130.0  # the first may take two minutes; the service is being switched on
-PATIENCE = 130.0  # seconds in which a question is asked again, until it is given up
-NOBODY_THERE = 15.0  # seconds of it, where nobody is there, or knows us: it may be restarting
+ANSWER_LEAST = 1.0  # seconds for an answer, even if less of the timeout is left
+STALL = 10.0  # seconds without another byte of an answer that has begun
+LEAST = 0.001  # seconds for anything; a socket takes 0 for "do not wait"
+FIRST_ANSWER = 130.0  # seconds; Azure's first answer may take two minutes
+TIMEOUT = 130.0  # seconds in which a request is retried until it is given up
+ABSENT = 15.0  # seconds of it if nobody listens or knows us: the service may be restarting
 
 WAIT = 10.0  # seconds that a long-poll is held
-WAIT_LATE = 5.0  # seconds beyond, until it is taken for lost: together half of the shortest notice
-ON_ITS_WAY = 1.0  # seconds that the answer to one may take to come here; for its clock
-WAIT_LEAST = 1.0  # seconds; for less it is not worth while
-WAIT_TRIES = 3  # that fail in a row, until plain polls are all there is for a while
-WAIT_AGAIN = 600.0  # seconds until a server that did not offer it is asked once more
-NEWEST_AGAIN = 60.0  # seconds until a server that did not know the newest version is
-DOUBT = 5  # refusals in a row, until a version that was known before is doubted
-LOST = 30.0  # seconds without an answer, until the endpoint is looked for anew
+WAIT_LATE = 5.0  # seconds beyond, until it counts as lost: together half of the shortest notice
+TRANSIT = 1.0  # seconds that the answer to a long-poll may take to arrive; for the clock
+WAIT_LEAST = 1.0  # seconds; a shorter long-poll is not worth while
+WAIT_TRIES = 3  # failures in a row until long-polls are given up for a while
+WAIT_AGAIN = 600.0  # seconds until a server without long-polls is asked again
+NEWEST_AGAIN = 60.0  # seconds until a server without the newest version is asked again
+DOUBT = 5  # refusals in a row until a version that was accepted before is doubted
+LOST = 30.0  # seconds without an answer until the endpoint is looked for again
 
 
 def jittered(seconds: float) -> float:
     return seconds * random.uniform(1 - JITTER, 1 + JITTER)
 
 
-def pause(failures: int, retry_after: str = "") -> float:
-    """Until the next try, after so many in a row that failed: longer and longer, and never the
-    same for two machines."""
-    back_off = min(BACK_OFF_MOST, INTERVAL * 2.0 ** min(failures - 1, 10))
+def back_off(failures: int, retry_after: str = "") -> float:
+    """Return the seconds until the next attempt after so many failures in a row: longer and longer,
+    and different for every machine."""
+    seconds = min(BACK_OFF_MOST, INTERVAL * 2.0 ** min(failures - 1, 10))
     asked = float(retry_after) if retry_after.isascii() and retry_after.isdigit() else 0.0
-    return max(back_off * random.uniform(0.5, 1.0), min(asked, RETRY_AFTER_MOST))
+    return max(seconds * random.uniform(0.5, 1.0), min(asked, RETRY_AFTER_MOST))
 
 
-def checked(interval: float) -> float:
+def check_interval(interval: float) -> float:
+    """Return the interval. Raises ValueError if it is out of range."""
     if not LEAST_REST <= interval <= MAX_INTERVAL:
         raise ValueError(
-            f"an interval has {LEAST_REST:g} to {MAX_INTERVAL:g} seconds, not {interval:g};"
+            f"the interval must be {LEAST_REST:g} to {MAX_INTERVAL:g} seconds, not {interval:g}:"
             " a notice may be as short as 30 s"
         )
     return interval
+
+
+def is_transient(response: Response) -> bool:
+    """Whether this is the kind of failure that passes by itself, as the real service has it. A
+    machine where nobody listens, or that does not know this machine or the request, stays so but
+    for a short while."""
+    if response.status is None:
+        return response.failure not in ("refused", "unreachable")
+    return response.status in (200, 408, 410, 425, 429) or response.status >= 500
+
+
+class Retries:
+    """The attempts of one call: how often it has failed, how long to rest, when to give up.
+
+    Each call has its own, so that an approval that fails does not slow down a watch.
+    """
+
+    def __init__(self, clock: Callable[[], float], timeout: float = inf) -> None:
+        self._clock = clock
+        self._until = clock() + timeout
+        self._absent_since: float | None = None
+        self._retry_after = ""
+        self.failures = 0  # in a row
+
+    @property
+    def left(self) -> float:
+        """The seconds left of the timeout."""
+        return max(0.0, self._until - self._clock())
+
+    def succeeded(self) -> None:
+        self.failures, self._retry_after, self._absent_since = 0, "", None
+
+    def failed(self, response: Response) -> None:
+        self.failures += 1
+        self._retry_after = response.header("retry-after")
+        if is_transient(response):
+            self._absent_since = None
+        elif self._absent_since is None:
+            self._absent_since = self._clock()
+
+    def rest(self) -> float | None:
+        """Return the seconds until the next attempt; None if there is no time left for one."""
+        seconds = back_off(max(1, self.failures), self._retry_after)
+        until = self._until
+        if self._absent_since is not None and until < inf:
+            until = min(until, self._absent_since + ABSENT)
+        return None if self._clock() + seconds >= until else seconds

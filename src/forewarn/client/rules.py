@@ -1,8 +1,8 @@
-"""The rules of asking: what is asked for, again when, and what an answer means.
+"""The rules of a client: which requests to send, when to retry, and what an answer means.
 
-One implementation, for clients that block and for those that do not: every method is a generator
-of steps (`steps.py`). Nothing here waits, opens a socket or reads a clock but guard time's. How
-the endpoint stands, and in which version it is asked, is `endpoint_state.py`.
+One implementation for the blocking and the asynchronous client: every method is a generator of
+steps (`steps.py`). Nothing here waits, opens a socket or reads any clock but guard time. What is
+known about the endpoint, and which version is used, is in `endpoint_state.py`.
 """
 
 from __future__ import annotations
@@ -10,250 +10,262 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import product
+from math import inf
 from urllib.parse import quote
 
 import msgspec
 
-from forewarn.client import identity as who
+from forewarn.client import identity as instance
 from forewarn.client import pace
 from forewarn.client.changes import ChangeTracker
-from forewarn.client.endpoint_state import ClockOffset, EndpointState, events_target, said
+from forewarn.client.endpoint_state import (
+    EndpointState,
+    HeldDocument,
+    describe,
+    events_target,
+)
 from forewarn.client.errors import NoEndpoint, NotApproved, Unavailable
-from forewarn.client.events import Event, Look
+from forewarn.client.events import EndpointStatus, Event, Snapshot
 from forewarn.client.identity import Identity
-from forewarn.client.status import EndpointStatus
-from forewarn.client.steps import TROUBLES, Answer, Do, Location, Sleep, Steps, Tell
-from forewarn.client.tries import FOREVER, Retries, passes
+from forewarn.client.pace import Retries, is_transient
+from forewarn.client.steps import FAILURES, Call, Deliver, Location, Response, Sleep, Steps
 from forewarn.support import guard, text
 from forewarn.wire import extensions
 
 NAMELESS = "answered without the name of this machine"
-MAX_NOTE = 1_024  # characters of what a machine says beside being ready
+MAX_NOTE = 1_024  # characters of the note of a readiness report
 MAX_QUOTED = 400  # characters of a refusal that are passed on
-NOWHERE = Answer(trouble="unreachable", asked=0.0, answered=0.0)
+NOWHERE = Response(failure="unreachable", sent_at=0.0, received_at=0.0)
 
 
 class Readiness(msgspec.Struct, frozen=True):
-    """Who of an event's group has said to be ready, and who of the event's own has not."""
+    """The readiness for an event."""
 
-    ready: tuple[str, ...]
-    waiting: tuple[str, ...]
+    ready: tuple[str, ...]  # machines of the group that have reported to be ready
+    waiting: tuple[str, ...]  # machines of the event that have not
 
 
 class ClientProtocol:
     def __init__(
         self,
-        said: Location | None,
+        location: Location | None,
         candidates: Callable[[], Iterable[Location]],
         *,
-        wait: bool = True,
+        long_poll: bool = True,
         interval: float = pace.INTERVAL,
         clock: Callable[[], float] = guard.monotonic,
     ) -> None:
+        """`candidates` returns where an endpoint may be if no `location` is given."""
         self._candidates = candidates
         self._interval = interval
         self._clock = clock
-        self._contact = EndpointState(said, wait=wait, clock=clock)
-        self._followings: set[ChangeTracker] = set()  # one for each that watches
+        self._endpoint = EndpointState(location, long_poll=long_poll, clock=clock)
+        self._trackers: set[ChangeTracker] = set()  # one for each watch
 
     def now(self) -> datetime:
-        return self._contact.now()
+        return self._endpoint.now()
 
     @property
-    def standing(self) -> EndpointStatus:
-        return self._contact.standing
+    def status(self) -> EndpointStatus:
+        return self._endpoint.status
 
-    def looks(self, within: Callable[[], float] | None = None) -> Steps[None]:
-        """For ever: every document that is answered, with what is new in it."""
-        wanted = within or (lambda: FOREVER)
-        following = ChangeTracker()
-        self._followings.add(following)
-        tries = Retries(self._clock)
-        held: ClockOffset | None = None
+    def snapshots(self, max_wait: Callable[[], float] | None = None) -> Steps[None]:
+        """Deliver every document with its changes, for ever."""
+        max_wait = max_wait or (lambda: inf)
+        tracker = ChangeTracker()
+        self._trackers.add(tracker)
+        retries = Retries(self._clock)
+        held: HeldDocument | None = None
         try:
             while True:
                 begun = self._clock()
-                got, waited = yield from self._looked(held, tries, wanted())
-                if not isinstance(got, ClockOffset):
-                    tries.failed(got)
-                    yield Sleep(tries.rest() or pace.LEAST_REST)
+                result, by_long_poll = yield from self._next_document(held, retries, max_wait())
+                if not isinstance(result, HeldDocument):
+                    retries.failed(result)
+                    yield Sleep(retries.rest() or pace.LEAST_REST)
                     continue
-                held = got
-                tries.well()
-                at = self.now()
-                changes = following.look(held.document, at, held.hidden)
-                hidden = held.hidden
-                yield Tell(Look(document=held.document, changes=changes, at=at, hidden=hidden))
+                held = result
+                retries.succeeded()
+                at, hidden = self.now(), held.hidden_types
+                changes = tracker.update(held.document, at, hidden)
+                yield Deliver(
+                    Snapshot(document=held.document, changes=changes, at=at, hidden_types=hidden)
+                )
                 spent = self._clock() - begun
-                # A long-poll is begun at once, unless the last was answered at once for nothing.
-                told = bool(changes) or spent >= self._interval
-                anew = told if waited else self._contact.may_wait(held, wanted())
-                rest = 0.0 if anew else pace.jittered(self._interval) - spent
-                rest = max(min(rest, wanted()), pace.LEAST_REST - spent)
+                # A long-poll is begun at once, unless the last one was answered at once in vain.
+                useful = bool(changes) or spent >= self._interval
+                at_once = useful if by_long_poll else self._endpoint.can_long_poll(held, max_wait())
+                rest = 0.0 if at_once else pace.jittered(self._interval) - spent
+                rest = max(min(rest, max_wait()), pace.LEAST_REST - spent)
                 if rest > 0:
                     yield Sleep(rest)
         finally:
-            self._followings.discard(following)
+            self._trackers.discard(tracker)
 
-    def events(self, patience: float) -> Steps[tuple[Event, ...]]:
-        held = yield from self._document(Retries(self._clock, patience))
+    def events(self, timeout: float) -> Steps[tuple[Event, ...]]:
+        held = yield from self._document(Retries(self._clock, timeout))
         return held.document.events
 
-    def approve(self, ids: Sequence[str], patience: float) -> Steps[None]:
-        tries = Retries(self._clock, patience)
-        if self._contact.known is None:  # which version it knows
-            yield from self._document(tries)
+    def approve(self, ids: Sequence[str], timeout: float) -> Steps[None]:
+        retries = Retries(self._clock, timeout)
+        if self._endpoint.verified is None:  # then its version is unknown
+            yield from self._document(retries)
         body = msgspec.json.encode({"StartRequests": [{"EventId": id} for id in ids]})
-        for following, id in product(list(self._followings), ids):
-            following.approved(id)
+        for tracker, id in product(list(self._trackers), ids):
+            tracker.mark_approved(id)
         while True:
-            target = events_target(self._contact.version)
-            answer = yield from self._asked(target, tries, "POST", body)
-            if answer.status == 200:
+            target = events_target(self._endpoint.version)
+            response = yield from self._send(target, retries, "POST", body)
+            if response.status == 200:
                 return
-            if _refused(answer):
-                for following, id in product(list(self._followings), ids):
-                    following.not_approved(id)
-                refusal = answer.body[:MAX_QUOTED].decode("utf-8", "replace")
-                named = text.visible(f"{', '.join(ids)}: {refusal}")
-                raise NotApproved(f"answered {answer.status} to the approval of {named}")
-            yield self._again(tries, answer)
+            if _is_refusal(response):
+                for tracker, id in product(list(self._trackers), ids):
+                    tracker.unmark_approved(id)
+                refusal = response.body[:MAX_QUOTED].decode("utf-8", "replace")
+                quoted = text.visible(f"{', '.join(ids)}: {refusal}")
+                raise NotApproved(f"the service answered {response.status} to approving {quoted}")
+            yield self._retry(retries, response)
 
-    def identity(self, patience: float) -> Steps[Identity]:
-        tries = Retries(self._clock, patience)
+    def identity(self, timeout: float) -> Steps[Identity]:
+        retries = Retries(self._clock, timeout)
         while True:
-            for version in who.VERSIONS:
-                answer = yield from self._asked(who.path(version), tries)
-                if answer.status != 400:
+            for version in instance.VERSIONS:
+                response = yield from self._send(instance.target(version), retries)
+                if response.status != 400:
                     break
-            found = who.read(answer.body) if answer.status == 200 else None
-            if found is not None:
-                return found
-            yield self._again(tries, answer, NAMELESS if answer.status == 200 else "")
+            identity = instance.parse_identity(response.body) if response.status == 200 else None
+            if identity is not None:
+                return identity
+            yield self._retry(retries, response, NAMELESS if response.status == 200 else "")
 
     def readiness(
-        self, id: str, patience: float, word: extensions.ReadinessReport | None = None
+        self, id: str, timeout: float, report: extensions.ReadinessReport | None = None
     ) -> Steps[Readiness | None]:
-        """Of an event, after having said a word of one's own, if there is one. None where it is
-        not offered, or the event not listed."""
-        if word is not None and len(word.note) > MAX_NOTE:
-            raise ValueError(f"a note has at most {MAX_NOTE:,} characters, not {len(word.note):,}")
-        tries = Retries(self._clock, patience)
+        """Get the readiness for an event, after sending a report if one is given. None where there
+        is no `/ready`, or the event is not listed."""
+        if report is not None and len(report.note) > MAX_NOTE:
+            raise ValueError(
+                f"a note has at most {MAX_NOTE:,} characters, not {len(report.note):,}"
+            )
+        retries = Retries(self._clock, timeout)
         target = f"{extensions.READY}/{quote(id, safe='')}"
-        body = None if word is None else msgspec.json.encode(word)
+        body = None if report is None else msgspec.json.encode(report)
         while True:
             method = "GET" if body is None else "PUT"
-            answer = yield from self._asked(target, tries, method, body)
-            if answer.status == 200:
-                return _readiness(answer.body)
-            if body is not None and answer.status == 429 and answer.body.startswith(b"{"):
-                body = None  # it was changed too often and stays as it is; so how does it stand?
-            elif answer.status is not None and not passes(answer):
+            response = yield from self._send(target, retries, method, body)
+            if response.status == 200:
+                return _parse_readiness(response.body)
+            if body is not None and response.status == 429 and response.body.startswith(b"{"):
+                body = None  # too many reports: this one has no effect, so get the current state
+            elif response.status is not None and not is_transient(response):
                 return None
             else:
-                yield self._again(tries, answer)
+                yield self._retry(retries, response)
 
-    # How it is asked
+    # Requests
 
-    def _looked(
-        self, held: ClockOffset | None, tries: Retries, wanted: float
-    ) -> Steps[tuple[ClockOffset | Answer, bool]]:
-        """A document, or what came instead; and whether it was waited for."""
-        lost: Answer | None = None
-        if held is not None and not tries.failures and self._contact.may_wait(held, wanted):
-            got = yield from self._contact.waited(held, min(pace.WAIT, wanted))
-            if isinstance(got, ClockOffset):
-                self._contact.well(got.place)
-                return got, True
-            lost = got
-        got = yield from self._polled(held, tries)
-        if lost is not None and isinstance(got, ClockOffset):
-            self._contact.wait_failed(lost)
-        return got, False
+    def _next_document(
+        self, held: HeldDocument | None, retries: Retries, max_wait: float
+    ) -> Steps[tuple[HeldDocument | Response, bool]]:
+        """Return a document, or the response that is not one; and whether it was a long-poll."""
+        lost: Response | None = None
+        can_long_poll = not retries.failures and self._endpoint.can_long_poll(held, max_wait)
+        if held is not None and can_long_poll:
+            result = yield from self._endpoint.long_poll(held, min(pace.WAIT, max_wait))
+            if isinstance(result, HeldDocument):
+                self._endpoint.succeeded(result.location)
+                return result, True
+            lost = result
+        result = yield from self._poll(held, retries)
+        if lost is not None and isinstance(result, HeldDocument):
+            self._endpoint.long_poll_failed(lost)
+        return result, False
 
-    def _document(self, tries: Retries) -> Steps[ClockOffset]:
-        """However many tries it takes."""
+    def _document(self, retries: Retries) -> Steps[HeldDocument]:
+        """Poll until there is a document."""
         while True:
-            got = yield from self._polled(None, tries)
-            if isinstance(got, ClockOffset):
-                return got
-            yield self._again(tries, got)
+            result = yield from self._poll(None, retries)
+            if isinstance(result, HeldDocument):
+                return result
+            yield self._retry(retries, result)
 
-    def _polled(self, held: ClockOffset | None, tries: Retries) -> Steps[ClockOffset | Answer]:
-        """A poll, wherever the endpoint is."""
-        place = self._contact.place
-        if place is None:
-            return (yield from self._found(tries))
-        within = min(self._contact.patience, max(pace.ANSWER_LEAST, tries.left))
-        got = yield from self._contact.polled(place, held, within)
-        if isinstance(got, ClockOffset):
-            self._contact.well(place)
-            return got
-        self._contact.failed(place, got)
-        # One that was found and is lost is somewhere else, or will be said to be nowhere.
-        return got if self._contact.place else (yield from self._found(tries))
+    def _poll(self, held: HeldDocument | None, retries: Retries) -> Steps[HeldDocument | Response]:
+        """Poll once, wherever the endpoint is."""
+        location = self._endpoint.location
+        if location is None:
+            return (yield from self._discover(retries))
+        timeout = min(self._endpoint.document_timeout, max(pace.ANSWER_LEAST, retries.left))
+        result = yield from self._endpoint.poll(location, held, timeout)
+        if isinstance(result, HeldDocument):
+            self._endpoint.succeeded(location)
+            return result
+        self._endpoint.failed(location, result)
+        if self._endpoint.location is None:  # it was discovered, and is not there any more
+            return (yield from self._discover(retries))
+        return result
 
-    def _found(self, tries: Retries) -> Steps[ClockOffset | Answer]:
-        """From the first place that answers a document. One that takes the connection may take its
-        time as well. If there is none: what gives most hope of what came."""
+    def _discover(self, retries: Retries) -> Steps[HeldDocument | Response]:
+        """Poll the candidates until one returns a document. One that accepts the connection may
+        take its time. If there is none, return the response that gives most hope."""
         tried: list[tuple[str, str]] = []
-        hope = NOWHERE
-        places = iter(self._candidates())
-        place = next(places, None)  # which is known without looking
-        while place is not None:
-            within = min(pace.FIRST_ANSWER, max(pace.ANSWER_LEAST, tries.left))
-            got = yield from self._contact.polled(place, None, within)
-            if isinstance(got, ClockOffset):
-                self._contact.well(place)
-                return got
-            tried.append((str(place), said(got)))
-            hope = got if passes(got) else hope
-            place = yield Do(lambda: next(places, None))
-        self._contact.bad((yield Do(lambda: _unreachable(tried))))
-        return hope
+        best = NOWHERE
+        candidates = iter(self._candidates())
+        location = next(candidates, None)  # the first is known without blocking
+        while location is not None:
+            timeout = min(pace.FIRST_ANSWER, max(pace.ANSWER_LEAST, retries.left))
+            result = yield from self._endpoint.poll(location, None, timeout)
+            if isinstance(result, HeldDocument):
+                self._endpoint.succeeded(location)
+                return result
+            tried.append((str(location), describe(result)))
+            best = result if is_transient(result) else best
+            location = yield Call(lambda: next(candidates, None))
+        self._endpoint.record_problem((yield Call(lambda: _explain_unreachable(tried))))
+        return best
 
-    def _asked(
-        self, target: str, tries: Retries, method: str = "GET", body: bytes | None = None
-    ) -> Steps[Answer]:
-        """Anything but a document, once it is known where."""
-        while (place := self._contact.place) is None:
-            yield from self._document(tries)
-        within = min(pace.ANSWER, max(pace.ANSWER_LEAST, tries.left))
-        return (yield from self._contact.ask(place, target, within, method=method, body=body))
+    def _send(
+        self, target: str, retries: Retries, method: str = "GET", body: bytes | None = None
+    ) -> Steps[Response]:
+        """Send any request but a poll, once the location of the endpoint is known."""
+        while (location := self._endpoint.location) is None:
+            yield from self._document(retries)
+        timeout = min(pace.ANSWER, max(pace.ANSWER_LEAST, retries.left))
+        return (yield from self._endpoint.send(location, target, timeout, method=method, body=body))
 
-    def _again(self, tries: Retries, answer: Answer, trouble: str = "") -> Sleep:
-        """Unless there is no time left for another try."""
-        tries.failed(answer)
-        rest = tries.rest()
+    def _retry(self, retries: Retries, response: Response, problem: str = "") -> Sleep:
+        """Return the pause before the next attempt. Raises if there is no time left for one."""
+        retries.failed(response)
+        rest = retries.rest()
         if rest is not None:
             return Sleep(rest)
-        standing = self.standing
-        if standing.endpoint is None:
-            raise NoEndpoint(standing.trouble)
-        trouble = trouble or said(answer)
-        trouble = TROUBLES.get(trouble, trouble)
-        raise Unavailable(f"{standing.endpoint} does not answer as it should: {trouble}")
+        status = self.status
+        if status.endpoint is None:
+            raise NoEndpoint(status.problem)
+        problem = problem or describe(response)
+        problem = FAILURES.get(problem, problem)
+        raise Unavailable(f"{status.endpoint} does not give a valid answer: {problem}")
 
 
-def _unreachable(tried: list[tuple[str, str]]) -> str:
-    from forewarn.client.discovery.diagnose import unreachable  # few ever come so far
+def _explain_unreachable(tried: list[tuple[str, str]]) -> str:
+    from forewarn.client.discovery.diagnose import explain_unreachable  # rarely needed
 
-    return unreachable(tried)
-
-
-def _refused(answer: Answer) -> bool:
-    """By somebody who has understood what was asked. 404 is whoever does not know this machine."""
-    status = answer.status or 0
-    return 400 <= status < 500 and status != 404 and not passes(answer)
+    return explain_unreachable(tried)
 
 
-def _readiness(body: bytes) -> Readiness | None:
-    """None if it is something else: whoever answers knows nothing of readiness."""
+def _is_refusal(response: Response) -> bool:
+    """Whether the service has understood the request and refused it. 404 comes from a service that
+    does not know this machine."""
+    status = response.status or 0
+    return 400 <= status < 500 and status != 404 and not is_transient(response)
+
+
+def _parse_readiness(body: bytes) -> Readiness | None:
+    """Return None for anything else: then the server has no `/ready`."""
     try:
-        told = msgspec.json.decode(body, type=extensions.Readiness)
+        readiness = msgspec.json.decode(body, type=extensions.Readiness)
     except (msgspec.DecodeError, RecursionError):
         return None
-    return Readiness(tuple(one.machine for one in told.ready), told.waiting)
+    return Readiness(tuple(report.machine for report in readiness.ready), readiness.waiting)
 
 
 def ids(events: Iterable[Event | str]) -> Iterator[str]:

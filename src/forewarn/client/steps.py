@@ -1,6 +1,6 @@
-"""What the rules ask for, one step at a time, and what they are given back.
+"""The steps that `rules.py` asks for, one at a time, and their outcomes.
 
-The rules are generators of steps and know no socket, no clock and no loop; whoever drives them
+The rules are generators of steps and know no socket, no clock and no event loop; their driver
 (`client.py`, `async_client.py`, a test) does what a step says and sends the outcome in.
 """
 
@@ -11,27 +11,29 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-TROUBLES = {
-    "refused": "the connection is refused",
+from forewarn.client.events import Snapshot
+
+FAILURES = {
+    "refused": "the connection was refused",
     "unreachable": "it cannot be reached",
     "reset": "the connection broke without an answer",
     "late": "no answer came in time",
     "stalled": "the answer stalled half-way",
     "cut": "the answer was cut off",
-    "not-http": "what answers does not speak HTTP",
+    "not-http": "the answer is not HTTP",
     "too-long": "the answer is longer than any document",
 }
 
 
 class Location(msgspec.Struct, frozen=True):
-    """Where to ask: plain HTTP, to a host and a port, and nothing else of an address."""
+    """The location of an endpoint: plain HTTP, on a host and a port."""
 
     host: str
     port: int = 80
 
     @property
     def authority(self) -> str:
-        """As a request names it; which of our links leads there (`fe80::1%eth0`) is our affair."""
+        """The location as a request names it, without the interface of `fe80::1%eth0`."""
         host = self.host.partition("%")[0]
         name = f"[{host}]" if ":" in host else host
         return name if self.port == 80 else f"{name}:{self.port}"
@@ -40,57 +42,57 @@ class Location(msgspec.Struct, frozen=True):
         return f"http://{self.authority}"
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """One request. The outcome is an `Answer`, whatever happens."""
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """Send a request. The outcome is a `Response`, whatever happens."""
 
-    place: Location
+    location: Location
     method: str = "GET"
     target: str
-    tag: str = ""  # for If-None-Match
+    etag: str = ""  # for If-None-Match
     body: bytes | None = None
-    connect: float  # seconds for a connection
-    answer: float  # seconds for all of the answer, once connected
-    purpose: str = ""  # told beside who asks
-    last: bool = False  # no more is asked on this connection
+    connect_timeout: float  # seconds for a connection
+    timeout: float  # seconds for the whole answer, once connected
+    purpose: str = ""  # for the User-Agent
+    close: bool = False  # the last request on this connection
 
 
 class Sleep(msgspec.Struct, frozen=True):
-    """Nothing to do for so many seconds. The outcome is nothing."""
+    """Do nothing for so many seconds. The outcome is None."""
 
     seconds: float
 
 
-class Do(msgspec.Struct, frozen=True):
-    """Something that may take its time: files, other programs. The outcome is what it answers."""
+class Call(msgspec.Struct, frozen=True):
+    """Call a function that may block: files, other programs. The outcome is what it returns."""
 
-    work: Callable[[], Any]
-
-
-class Tell(msgspec.Struct, frozen=True):
-    """Whoever watches is to be told. The outcome is nothing."""
-
-    what: Any
+    function: Callable[[], Any]
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """`status` is None unless the whole answer came; then `trouble` says what came instead:
-    `refused`, `unreachable` (no way, no name, no connection in time), `reset`, `late` (connected,
-    and nothing came in time), `stalled` or `cut` (only a part came), `not-http`, `too-long`; in
-    words in `TROUBLES`."""
+class Deliver(msgspec.Struct, frozen=True):
+    """Hand a snapshot to the caller. The outcome is None."""
+
+    snapshot: Snapshot
+
+
+class Response(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a request. `status` is None unless the whole answer came; then `failure` is one
+    of `FAILURES`: `refused`, `unreachable` (no route, no name, no connection in time), `reset`,
+    `late` (connected, and nothing came in time), `stalled` or `cut` (only a part came), `not-http`,
+    `too-long`."""
 
     status: int | None = None
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
-    trouble: str = ""
-    asked: float  # guard time
-    answered: float
+    failure: str = ""
+    sent_at: float  # guard time
+    received_at: float
     source: str = ""  # our own address on that connection
 
     def header(self, name: str) -> str:
-        """Empty if there is none; of several, the first."""
+        """Return the first header of this name (in lower case); empty if there is none."""
         return next((value for key, value in self.headers if key.lower() == name), "")
 
 
-Step: TypeAlias = Ask | Sleep | Do | Tell
+Step: TypeAlias = Request | Sleep | Call | Deliver
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Step, Any, T]

@@ -98,7 +98,7 @@ def test_answers_that_are_not_in_order(
     while fault.left and kind != "control-characters":
         assert face.events() == ()
     assert face.events() == ()
-    assert face.standing.trouble == ""
+    assert face.status.problem == ""
     service.verdict().check()
 
 
@@ -111,7 +111,7 @@ def test_a_first_answer_that_takes_two_minutes(face: Face, service: Service, web
             pass  # it has not asked yet
         service.clock.advance("2m")
         assert [event.type for event in asking.result(30)] == ["Reboot"]
-    assert face.standing.troubles == 0
+    assert face.status.failures == 0
     service.verdict().check()
 
 
@@ -202,7 +202,7 @@ def test_one_task_watches_while_another_approves(service: Service, web: Group) -
 
             async def approved() -> None:
                 await appeared.wait()
-                assert await client.ready(event.id, "drained") is not None
+                assert await client.report_ready(event.id, "drained") is not None
                 await client.approve(event.id)
                 assert (await client.identity()).name == "web_0"
 
@@ -243,14 +243,14 @@ def test_whoever_misbehaves_between_is_outlasted(
         event = web[0].restart()
         assert face.next().event.id == event.id
         assert between.played == len(bad), "each was met"
-        assert face.standing.troubles >= len(bad)
+        assert face.status.failures >= len(bad)
         between.plays = list(bad)
         between.cut()
         assert lived(face, service, event) == ["started", "finished"]
         between.plays = list(bad)
         between.cut()
         assert face.events() == ()
-        assert face.standing.trouble == ""
+        assert face.status.problem == ""
     finally:
         face.close()
     service.verdict().check()

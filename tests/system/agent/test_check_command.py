@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from forewarn.agent.check import check
-from forewarn.agent.check.finding import Finding
+from forewarn.agent.check.machine import Finding
 from forewarn.testing import Machine, Service
 from helpers.running_agent import configured
 
@@ -53,20 +53,23 @@ def found(config: Path) -> dict[str, list[Finding]]:
 def test_each_thing_that_the_agent_will_need_is_looked_at(tmp_path: Path, machine: Machine) -> None:
     seen = found(configured(tmp_path, f'endpoint = "{machine.url}"', RULES))
     (endpoint,) = seen["endpoint"]
-    assert endpoint.says == f"{machine.url}, version 2020-07-01, tells of changes"
-    assert seen["identity"][0].says.startswith("web_0 of scale set web; labels: ")
+    assert endpoint.message == f"{machine.url}, version 2020-07-01, long-polls"
+    assert seen["identity"][0].message.startswith("web_0 of scale set web; labels: ")
     assert seen["clock"][0].grade == "note"  # the test's clock is another
-    assert "ahead of the endpoint's" in seen["clock"][0].says or "behind" in seen["clock"][0].says
-    assert seen["rule reboots"][0].says == (
-        "Reboot or Redeploy of this machine: mine, then gone, 5 min before NotBefore;"
+    assert (
+        "ahead of the endpoint's" in seen["clock"][0].message
+        or "behind" in seen["clock"][0].message
+    )
+    assert seen["rule reboots"][0].message == (
+        "Reboot or Redeploy for this machine: mine, then gone, 5 min before NotBefore;"
         " approve coordinated"
     )
     assert [one.grade for one in seen["rule databases"]] == ["ok", "note"]
     assert [one.grade for one in seen["hook mine"]] == ["ok", "note"]  # it is never undone
-    assert seen["hook gone"][0].says == "prepare: there is no /usr/local/bin/no-such-program"
+    assert seen["hook gone"][0].message == "prepare: /usr/local/bin/no-such-program does not exist"
     together, alone = seen["approval"]
-    assert (together.grade, "by the endpoint" in together.says) == ("ok", True)
-    assert (alone.grade, "databases" in alone.says) == ("note", True)
+    assert (together.grade, "through the endpoint" in together.message) == ("ok", True)
+    assert (alone.grade, "databases" in alone.message) == ("note", True)
     problems = [one.about for several in seen.values() for one in several if one.grade == "problem"]
     assert problems == ["hook gone"]
 
@@ -75,10 +78,10 @@ def test_machines_that_cannot_tell_each_other_cannot_be_coordinated(
     tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on Azure: without the ways beside the wire."""
-    monkeypatch.setattr(check, "WAITED", 0.0)  # too short to be let to wait
+    monkeypatch.setattr(check, "LONG_POLL", 0.0)  # too short to be let to wait
     config = configured(tmp_path, f'endpoint = "{machine.url}"', RULES)
     together = found(config)["approval"][0]
-    assert (together.grade, "name a directory" in together.says) == ("problem", True)
+    assert (together.grade, "set [agent] shared" in together.message) == ("problem", True)
     (tmp_path / "shared").mkdir()
     config = configured(tmp_path, f'endpoint = "{machine.url}"', 'shared = "shared"', RULES)
     assert found(config)["approval"][0].grade == "ok"
@@ -101,8 +104,8 @@ def test_the_command_tells_a_line_for_each_and_fails_if_there_is_a_problem(
 def test_an_endpoint_that_is_not_there_is_a_problem_and_the_rest_is_told_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(check, "PATIENCE", 0.0)
+    monkeypatch.setattr(check, "TIMEOUT", 0.0)
     seen = found(configured(tmp_path, 'endpoint = "http://127.0.0.1:9"', RULES))
     (endpoint,) = seen["endpoint"]
-    assert (endpoint.grade, "http://127.0.0.1:9" in endpoint.says) == ("problem", True)
+    assert (endpoint.grade, "http://127.0.0.1:9" in endpoint.message) == ("problem", True)
     assert seen["rule reboots"][0].grade == "ok"

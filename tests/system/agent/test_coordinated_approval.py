@@ -149,7 +149,7 @@ def test_where_the_endpoint_offers_nothing_a_shared_directory_does(
         until(lambda: event.status == "Started", "it is approved")
         assert event.approved_by == "web_0"
         event.finish()
-        until(lambda: first.told("event done") and second.told("event done"), "all is done")
+        until(lambda: first.told("event handled") and second.told("event handled"), "all is done")
         until(lambda: not list(shared.iterdir()), "nothing of it is left")
         first.end()
         second.end()
@@ -162,7 +162,7 @@ def test_where_there_is_no_way_to_tell_each_other_the_agent_says_so(
     event = service.schedule("Reboot", "web_0", "web_1")
     with elsewhere(web[0].url) as zero:
         first = begun(lives, tmp_path / "web_0", zero)
-        (trouble,) = until(lambda: first.told("trouble"), "it says so")
-        assert "name a directory that they share" in trouble["why"]
+        (trouble,) = until(lambda: first.told("problem"), "it says so")
+        assert "set [agent] shared to a directory" in trouble["why"]
         assert event.status == "Scheduled"
         first.end()

@@ -155,7 +155,7 @@ def test_commands_go_on_while_the_agent_is_away_and_are_found_by_the_next(
     until(lambda: bench.has("prepare begun"), "it has begun")
     assert life.end()["status"] == 0
     again = ended.begin(bench.config)
-    until(lambda: again.told("machine")[1:], "the second is there")
+    until(lambda: again.told("identity")[1:], "the second is there")
     again.end()
     gate.write_text("go on\n")
     until(lambda: bench.has("prepare ended"), "it ends, with no agent at all")
@@ -268,14 +268,14 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing_of_it(
     event = machine.schedule("Reboot")
     until(lambda: life.told("would approve"), "it would approve")
     event.cancel()
-    until(lambda: life.told("event done"), "it is over")
+    until(lambda: life.told("event handled"), "it is over")
     assert event.status == "Withdrawn"
     assert event.approved_by is None
     assert bench.effects() == []
     assert not (tmp_path / "state").exists()
     said = [(line["stage"], line["command"][0]) for line in life.told("would run")]
     assert said == [("prepare", "sh"), ("undo", "sh"), ("withdrawn", "sh")]
-    assert not life.told("approved") + life.told("hook begun") + life.told("hook ended")
+    assert not life.told("approved") + life.told("hook started") + life.told("hook ended")
 
 
 def test_the_command_becomes_the_agent_and_a_second_one_is_refused(
@@ -299,6 +299,6 @@ def test_the_command_becomes_the_agent_and_a_second_one_is_refused(
         assert second.stdout == ""
         note, refusal = second.stderr.splitlines()
         assert "there is no [[rule]]" in note
-        assert refusal.startswith(f"forewarn: another agent works with {tmp_path}/state already")
+        assert refusal.startswith(f"forewarn: another agent is already using {tmp_path}/state")
         agent.terminate()
         assert agent.wait() == 0

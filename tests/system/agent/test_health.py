@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from forewarn.agent.config.address import listens
+from forewarn.agent.config.address import parse_listen
 from forewarn.agent.telemetry import health as wellbeing
 from forewarn.agent.telemetry import http
 from forewarn.agent.telemetry.health import AgentHealth
@@ -23,7 +23,7 @@ from forewarn.agent.telemetry.http import StatusServer
 from forewarn.agent.telemetry.metrics import AgentMetrics
 from forewarn.agent.telemetry.status import AgentStatus
 from forewarn.cli.commands import agent_check
-from forewarn.client.status import EndpointStatus
+from forewarn.client.events import EndpointStatus
 from forewarn.support import guard
 from forewarn.testing import Machine, Service
 from helpers.polls import until
@@ -34,12 +34,12 @@ STANDING = EndpointStatus(
     endpoint="http://127.0.0.1",
     version="2020-07-01",
     long_poll=False,
-    trouble="",
+    problem="",
     since=NOON,
-    answers=1,
-    troubles=0,
+    responses=1,
+    failures=0,
 )
-PICTURE = AgentStatus(now=NOON, machine="web_0", dry=False, standing=STANDING)
+PICTURE = AgentStatus(now=NOON, machine="web_0", dry_run=False, endpoint=STANDING)
 
 RULE = """
 [[rule]]
@@ -116,7 +116,7 @@ def test_an_event_from_its_beginning_to_its_end_as_others_see_it(
     service.clock.advance("30m")
     until(lambda: agent.metrics()["forewarn_agent_cases"] == 0)
     (case,) = agent.json("/status")["cases"]
-    assert (case["state"], case["over"]) == ("finished, all put back", "finished")
+    assert (case["state"], case["over"]) == ("finished, everything undone", "finished")
     found = agent.metrics()
     assert found['forewarn_agent_events_seen_total{source="Platform",type="Reboot"}'] == 1
     assert found["forewarn_agent_undo_pending"] == found["forewarn_agent_undo_given_up"] == 0
@@ -131,8 +131,11 @@ def test_a_state_directory_that_cannot_be_written_is_noticed(tmp_path: Path) -> 
     """Not ready, but healthy: another start would mend nothing."""
     (tmp_path / "taken").write_text("a file is no directory")
     wellness = AgentHealth(lambda: STANDING, tmp_path / "taken")
-    assert wellness.ready(PICTURE)["state"] == "it cannot be written: Not a directory"
-    assert wellness.ailing() == ""
+    assert (
+        wellness.readiness_problems(PICTURE)["state"]
+        == "the state directory is not writable: Not a directory"
+    )
+    assert wellness.first_problem() == ""
 
 
 def test_whoever_stands_still_or_asks_nothing_any_more_is_not_healthy() -> None:
@@ -143,28 +146,28 @@ def test_whoever_stands_still_or_asks_nothing_any_more_is_not_healthy() -> None:
         now[0] += seconds
         if beat:
             wellness.beat()
-        return wellness.ailing()
+        return wellness.first_problem()
 
     assert after(3_600) == ""  # it may take long to learn who one is
     looking[0] = True
-    assert after(wellbeing.LOOK_PATIENCE) == ""
-    assert after(1) == "looks: nothing was asked for 181 s"
-    stands[0] = msgspec.structs.replace(STANDING, troubles=1)
+    assert after(wellbeing.POLL_PATIENCE) == ""
+    assert after(1) == "polls: no request has been sent for 181 s"
+    stands[0] = msgspec.structs.replace(STANDING, failures=1)
     assert after(1) == ""  # an endpoint that is in trouble is asked all the same
     assert after(wellbeing.LOOP_PATIENCE, beat=False) == ""
-    assert after(1, beat=False) == "loop: it has stood still for 31 s"
+    assert after(1, beat=False) == "loop: the event loop has been blocked for 31 s"
 
 
 def test_an_endpoint_that_is_silent_for_long_makes_it_not_ready() -> None:
     wellness = AgentHealth(lambda: STANDING, None)
-    ill = msgspec.structs.replace(STANDING, trouble="no answer came in time")
-    for seconds, says in ((30, ""), (31, "no good answer for 31 s: no answer came in time")):
-        seen = msgspec.structs.replace(PICTURE, standing=ill, now=NOON + timedelta(seconds=seconds))
-        assert wellness.ready(seen)["endpoint"] == says
+    ill = msgspec.structs.replace(STANDING, problem="no answer came in time")
+    for seconds, says in ((30, ""), (31, "no valid answer for 31 s: no answer came in time")):
+        seen = msgspec.structs.replace(PICTURE, endpoint=ill, now=NOON + timedelta(seconds=seconds))
+        assert wellness.readiness_problems(seen)["endpoint"] == says
     nowhere = msgspec.structs.replace(ill, endpoint=None)
-    unknown = msgspec.structs.replace(PICTURE, standing=nowhere, machine="")
-    found = wellness.ready(unknown)
-    assert (found["endpoint"], bool(found["identity"])) == ("none has been found", True)
+    unknown = msgspec.structs.replace(PICTURE, endpoint=nowhere, machine="")
+    found = wellness.readiness_problems(unknown)
+    assert (found["endpoint"], bool(found["identity"])) == ("no endpoint has been found", True)
 
 
 # Whoever asks
@@ -175,10 +178,10 @@ Ask = Callable[[bytes], Coroutine[Any, Any, bytes]]
 @asynccontextmanager
 async def faced(see: Callable[[], AgentStatus] = lambda: PICTURE) -> AsyncIterator[Ask]:
     face = StatusServer(see, AgentHealth(lambda: STANDING, None), AgentMetrics())
-    await face.listen(listens("127.0.0.1:0"))
+    await face.listen(parse_listen("127.0.0.1:0"))
 
     async def ask(said: bytes) -> bytes:
-        where = face.where
+        where = face.address
         reader, writer = await asyncio.open_connection(where.host, where.port)
         try:
             writer.write(said)
@@ -226,7 +229,7 @@ def test_a_question_gets_an_answer_that_says_what_would_have_been_right(
 
 def test_a_socket_at_which_another_agent_answers_is_not_taken_from_it(tmp_path: Path) -> None:
     """Two are there when somebody tries a configuration beside the agent that works."""
-    where = listens(str(tmp_path / "socket"))
+    where = parse_listen(str(tmp_path / "socket"))
 
     async def listening() -> None:
         face = StatusServer(lambda: PICTURE, AgentHealth(lambda: STANDING, None), AgentMetrics())
@@ -289,7 +292,7 @@ def test_callers_who_say_nothing_are_few_and_are_sent_away(
             left = [await one for one in silent]
             return crowded, left, await ask(get())
 
-    monkeypatch.setattr(http, "ASKED_WITHIN", 0.2)
+    monkeypatch.setattr(http, "REQUEST_WITHIN", 0.2)
     crowded, left, after = asyncio.run(asked())
     assert crowded == b""
     assert set(left) == {b""}
@@ -311,4 +314,4 @@ def test_however_many_ask_they_are_answered_at_a_pace_that_leaves_time_for_the_r
     monkeypatch.setattr(guard, "pause", pause)
     monkeypatch.setattr(guard, "monotonic", lambda: 100.0)
     asyncio.run(asked())
-    assert [round(one * http.ANSWERS_PER_SECOND) for one in paused] == [1, 2, 3, 4]
+    assert [round(one * http.RESPONSES_PER_SECOND) for one in paused] == [1, 2, 3, 4]

@@ -47,7 +47,7 @@ def rule(approve: str, stages: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("story", "approve", "stages"),
+    ("progress", "approve", "stages"),
     [
         (finished, "when-done", "prepare undo started"),
         (withdrawn, "never", "prepare undo withdrawn"),
@@ -57,17 +57,17 @@ def test_killed_at_every_step_each_stage_takes_effect_exactly_once(
     lives: Lives,
     service: Service,
     tmp_path: Path,
-    story: Callable[[Event, Bench], list[str]],
+    progress: Callable[[Event, Bench], list[str]],
     approve: str,
     stages: str,
 ) -> None:
-    machine = service.machine(story.__name__)
+    machine = service.machine(progress.__name__)
     for point in range(1, MOST):
         bench = Bench(tmp_path / str(point), machine.url).says(rule(approve, stages))
         event = machine.schedule("Reboot")
         life = lives.begin(bench.config, point)
         try:
-            expected = story(event, bench)
+            expected = progress(event, bench)
             until(bench.closed, "the case is closed")
             killed = life.end()["killed"]
         except AssertionError as error:
@@ -76,7 +76,7 @@ def test_killed_at_every_step_each_stage_takes_effect_exactly_once(
         if not killed:
             assert point > 20, "hardly anything was ever killed"
             return
-    raise AssertionError("the story never ends")
+    raise AssertionError("the progress never ends")
 
 
 def test_killed_at_every_turn_it_comes_to_an_end_all_the_same(
@@ -108,4 +108,4 @@ def test_killed_with_the_whole_machine_each_stage_takes_effect_at_least_once_and
         assert [stage for stage, _ in groupby(bench.effects())] == expected, f"killed at {point}"
         if not killed:
             return
-    raise AssertionError("the story never ends")
+    raise AssertionError("the progress never ends")

@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from forewarn.agent.config.model import Hook, Rule
-from forewarn.agent.running.start import spawn
+from forewarn.agent.running.runners import spawn
 from forewarn.agent.state import cases
-from forewarn.agent.state.runs import Run, State
+from forewarn.agent.state.runs import Run, RunState
 from forewarn.agent.state.store import StateStore
 from forewarn.client.events import Event
+from helpers.agent_world import order
 from helpers.agent_zygote import pids_under
 from helpers.forked_agent import until
 from helpers.paths import HELPERS
@@ -47,36 +48,36 @@ class Hooked:
     def __init__(self, directory: Path, script: str) -> None:
         directory.mkdir(exist_ok=True)
         self.effects = directory / "effects"
-        self.shelf = StateStore(directory / "state")
+        self.store = StateStore(directory / "state")
         command = ("sh", "-c", script.format(directory))
         self.hook = Hook(name="hook", commands={"prepare": command}, stages=("prepare",))
         rule = Rule(name="all", hooks=("hook",))
         now = datetime(2027, 1, 15, 8, tzinfo=UTC)
-        self.case = cases.opened("E1.1", EVENT, rule, (self.hook,), "m", now)
-        self.shelf.put(self.case)
+        self.case = cases.open_case("E1.1", EVENT, rule, (self.hook,), "m", now)
+        self.store.save(self.case)
 
     def order(self, attempt: int) -> Run:
-        return self.shelf.order(self.case, self.hook, "prepare", attempt, None)
+        return order(self.store, self.case, self.hook, "prepare", attempt)
 
     def directory(self, run: Run) -> Path:
-        return self.shelf.directory(self.case.id, run)
+        return self.store.run_directory(self.case.id, run)
 
     def last(self) -> Run:
-        return self.shelf.runs(self.case.id)[-1]
+        return self.store.runs(self.case.id)[-1]
 
     def settled(self) -> Run:
-        until(lambda: self.last().state != State.WORKING, "nothing is at work")
+        until(lambda: self.last().state != RunState.RUNNING, "nothing is at work")
         return self.last()
 
     def run_again(self) -> None:
         """As the agent would."""
         self.effects.with_name("again").touch()
         run = self.settled()
-        if run.state == State.LOST:
+        if run.state == RunState.LOST:
             run = self.order(run.attempt + 1)
-        if run.state == State.ORDERED:
+        if run.state == RunState.ORDERED:
             assert spawn(self.directory(run)).wait() == 0
-        assert self.last().good
+        assert self.last().succeeded
 
 
 def killed_at(point: int, directory: Path) -> subprocess.Popen[bytes]:
@@ -100,7 +101,7 @@ def test_killed_around_the_start_of_its_command_it_never_runs_beside_itself(
                 return
         hooked.run_again()
         assert "overlap" not in hooked.effects.read_text(), f"killed at {point}"
-        hooked.shelf.release()
+        hooked.store.release()
     raise AssertionError("there is no end of points")
 
 
@@ -112,7 +113,7 @@ def test_killed_around_the_end_of_its_command_it_is_run_again_at_most(tmp_path: 
             survived = runner.wait() == 0
         hooked.run_again()
         assert set(hooked.effects.read_text().split()) == {"ran"}, f"killed at {point}"
-        hooked.shelf.release()
+        hooked.store.release()
         if survived:
             return
     raise AssertionError("there is no end of points")
@@ -125,4 +126,4 @@ def test_what_is_left_of_its_group_is_ended_although_the_command_itself_has_ende
     spawn(hooked.directory(hooked.order(1))).wait()
     hooked.run_again()
     assert hooked.effects.read_text().split() == ["ran", "ran"]
-    hooked.shelf.release()
+    hooked.store.release()

@@ -14,8 +14,8 @@ import pytest
 
 from forewarn.agent.running import runner as runner_module
 from forewarn.agent.running.runner import MAX_OUTPUT
-from forewarn.agent.running.start import RUNNER
-from forewarn.agent.state import locking
+from forewarn.agent.running.runners import RUNNER
+from forewarn.agent.system import durable
 from forewarn.support.guard import monotonic
 from helpers.forked_agent import until
 
@@ -61,7 +61,7 @@ def test_a_command_that_died_of_a_signal_has_failed(tmp_path: Path) -> None:
 def test_a_program_that_is_not_there_was_not_started(tmp_path: Path) -> None:
     result = run(tmp_path, "", argv=["/nowhere/at-all"])
     assert result["outcome"] == "not-started"
-    assert "/nowhere/at-all" in result["said"]
+    assert "/nowhere/at-all" in result["message"]
 
 
 def test_when_its_time_is_up_it_is_ended_politely_and_then_with_all_its_group(
@@ -129,7 +129,7 @@ def test_it_is_stopped_on_request(tmp_path: Path, how: str) -> None:
     with begun(tmp_path) as runner:
         output = tmp_path / "output"
         until(lambda: output.exists() and output.read_text(), "it has begun")
-        assert locking.held(tmp_path / "lock")
+        assert durable.is_locked(tmp_path / "lock")
         if how == "file":
             (tmp_path / "stop").touch()
         else:
@@ -143,7 +143,7 @@ def test_what_a_command_leaves_running_holds_up_nobody(tmp_path: Path) -> None:
     """Neither by the lock, which nobody inherits, nor by the output, which it still could write."""
     result = run(tmp_path, "sleep 60 & echo $!")
     assert (result["outcome"], result["code"]) == ("ended", 0)
-    assert not locking.held(tmp_path / "lock")
+    assert not durable.is_locked(tmp_path / "lock")
     left = int((tmp_path / "output").read_text())
     os.kill(left, signal.SIGKILL)
 

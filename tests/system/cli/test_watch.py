@@ -70,11 +70,11 @@ def test_a_command_for_what_is_there_is_waited_for(web: Group, tmp_path: Path) -
 
 
 def test_what_cannot_be_watched_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("forewarn.client.pace.NOBODY_THERE", 0.0)
+    monkeypatch.setattr("forewarn.client.pace.ABSENT", 0.0)
     code, out, err = typed("--endpoint", "http://127.0.0.1:1", "--once")
     assert (code, out) == (1, "")
     assert err == (
-        "forewarn: http://127.0.0.1:1 does not answer as it should: the connection is refused\n"
+        "forewarn: http://127.0.0.1:1 does not give a valid answer: the connection was refused\n"
     )
     for words, says in (
         (("--endpoint", "https://x"), "plain HTTP"),

@@ -111,4 +111,4 @@ def test_a_service_that_is_killed_comes_back_on_its_port(tmp_path: Path) -> None
             for one in both:
                 assert one.next() == ("finished", "Reboot")
                 assert one.none()
-                assert one.face.standing.trouble == ""
+                assert one.face.status.problem == ""

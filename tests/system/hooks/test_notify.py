@@ -47,7 +47,7 @@ def test_another_attempt_is_for_those_only_that_were_not_reached(tmp_path: Path)
         lines = ["# ours", "", f"json://127.0.0.1:{web.port}/{SECRET}"]
         lines += [f"json://me:{SECRET}@127.0.0.1:{failing.port}"]
         file.write_text("\n".join(lines))
-        options = {"urls_file": str(file), "title": "Look here"}
+        options = {"urls_file": str(file), "title": "Snapshot here"}
         hook = Hook("notify", options, tmp_path / "state")
         with pytest.raises(Failure) as failed:
             hook.here("started")
@@ -58,7 +58,7 @@ def test_another_attempt_is_for_those_only_that_were_not_reached(tmp_path: Path)
         said = hook.here("started", attempt=2)
         assert said == "address 1 (json): sent already\naddress 2 (json): sent"
         assert (len(web.received), len(failing.received)) == (1, 2)
-        assert json.loads(web.received[0].body)["title"] == "Look here"
+        assert json.loads(web.received[0].body)["title"] == "Snapshot here"
 
 
 def test_what_others_wrote_is_text_and_no_secret_is_ever_said(

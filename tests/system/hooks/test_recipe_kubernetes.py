@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from forewarn.client import scale_sets
+from forewarn.client import host_name
 from helpers.fake_kubernetes import Cluster
 from helpers.hook_recipes import RECIPES, Recipe
 from helpers.netns import require
@@ -145,7 +145,7 @@ def test_a_member_of_a_scale_set_has_the_host_name_that_the_client_says() -> Non
     node = runpy.run_path(str(RECIPES / "kubernetes" / "node.py"))
     assert node["host_name"](MACHINE) == NODE
     for name in ("web_0", "web_35", "web_36", "a_1_1295", "web_60466175"):
-        assert node["host_name"](name) == scale_sets.host_name(name), name
+        assert node["host_name"](name) == host_name(name), name
     assert node["host_name"]("Jumpbox") == "jumpbox"
 
 

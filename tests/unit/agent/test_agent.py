@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from forewarn.agent.approval.coordinate import Coordination, NoWay, SharedDirectory
+from forewarn.agent.approval.coordinate import Coordination, CoordinationError, SharedDirectory
 from forewarn.agent.config.model import Hook
 from forewarn.agent.planning import attempts, plan
-from forewarn.agent.telemetry.status import picture_of, status
+from forewarn.agent.telemetry.status import status_view
 from helpers.agent_loop import Running, Told
 from helpers.agent_world import BEGINNING, event
 
@@ -29,7 +29,7 @@ def test_an_id_that_comes_back_is_another_case(tmp_path: Path) -> None:
                 running.client.queue.put_nowait((event(),))
                 await running.told("hook ended", 2 * times - 1)
                 running.client.queue.put_nowait(())
-                await running.told("event done", times)
+                await running.told("event handled", times)
             ended = await running.told("hook ended")
             assert [facts["stage"] for facts in ended] == ["prepare", "undo"] * 2
             assert {case.id for case in running.agent.cases} == {"E1.1", "E1.2"}
@@ -43,17 +43,17 @@ def test_an_approval_that_is_refused_is_tried_again_until_not_before(tmp_path: P
             running.client.refuses = 1
             running.client.queue.put_nowait((event(),))
             await running.told("approved")
-            assert len(await running.told("not approved")) == 1
+            assert len(await running.told("approval failed")) == 1
             assert running.client.approved == ["E1"]
             running.client.refuses = 1
             running.client.queue.put_nowait((event(), event("E2")))
-            await running.told("not approved", 2)
+            await running.told("approval failed", 2)
             running.client.at += timedelta(minutes=15)
             running.client.queue.put_nowait(())
-            await running.told("event done", 2)
+            await running.told("event handled", 2)
             assert running.client.approved == ["E1"]
-            over = await running.told("event over")
-            assert [facts["how"] for facts in over] == ["finished", "finished"]
+            over = await running.told("event ended")
+            assert [facts["outcome"] for facts in over] == ["finished", "finished"]
 
     asyncio.run(scenario())
 
@@ -68,7 +68,7 @@ def test_what_fails_is_said_with_its_last_words_and_when_it_is_given_up(tmp_path
             (given_up,) = await running.told("hook given up")
             assert (given_up["stage"], given_up["attempt"]) == ("prepare", 2)
             ended = await running.told("hook ended")
-            said = [(one["ok"], one["code"], one["said"]) for one in ended]
+            said = [(one["ok"], one["code"], one["output"]) for one in ended]
             assert said == [(False, 3, "no room")] * 2
             assert running.client.approved == []
 
@@ -96,22 +96,22 @@ def test_a_state_that_cannot_be_written_for_a_while_is_said_and_tried_again(
 ) -> None:
     async def scenario() -> None:
         async with Running(tmp_path) as running:
-            put, full = running.shelf.put, True
+            save, full = running.store.save, True
 
             def fails(case: Any) -> None:
                 if full:
                     raise OSError(28, "No space left on device")
-                put(case)
+                save(case)
 
-            monkeypatch.setattr(running.shelf, "put", fails)
+            monkeypatch.setattr(running.store, "save", fails)
             running.client.queue.put_nowait((event(),))
-            (trouble,) = await running.told("trouble")
+            (trouble,) = await running.told("problem")
             assert "No space left on device" in trouble["why"]
             assert running.agent.cases == ()
             full = False
             running.client.queue.put_nowait((event(),))
             await running.told("hook ended")
-            assert len(await running.told("well again")) == 1
+            assert len(await running.told("problem resolved")) == 1
 
     asyncio.run(scenario())
 
@@ -121,18 +121,18 @@ def test_one_event_that_cannot_be_kept_does_not_stand_in_the_way_of_another(
 ) -> None:
     async def scenario() -> None:
         async with Running(tmp_path) as running:
-            put = running.shelf.put
+            save = running.store.save
 
             def putting(case: Any) -> None:
                 if case.event.id == "E1":
                     raise OSError(5, "Input/output error")
-                put(case)
+                save(case)
 
-            monkeypatch.setattr(running.shelf, "put", putting)
+            monkeypatch.setattr(running.store, "save", putting)
             running.client.queue.put_nowait((event("E1"), event("E2")))
             (ended,) = await running.told("hook ended")
             assert ended["event"] == "E2"
-            assert [facts["about"] for facts in await running.told("trouble")] == ["cases"]
+            assert [facts["about"] for facts in await running.told("problem")] == ["cases"]
 
     asyncio.run(scenario())
 
@@ -148,12 +148,12 @@ def test_what_is_over_is_put_back_also_while_the_endpoint_is_away(tmp_path: Path
         first = next(case for case in running.agent.cases if case.event.id == "E1")
         later = next(case for case in running.agent.cases if case.event.id == "E2")
         running.client.there = False
-        running.agent._book.change(later.id, over="withdrawn", over_at=BEGINNING)
+        running.agent._cases.change(later.id, over="withdrawn", over_at=BEGINNING)
         async with running:
-            await running.told("event done")
+            await running.told("event handled")
             ended = await running.told("hook ended")
             assert [(facts["event"], facts["stage"]) for facts in ended] == [("E2", "undo")]
-            assert not running.agent.story(first).of("hook", "undo")
+            assert not running.agent._cases.progress(first).runs_of("hook", "undo")
 
     asyncio.run(scenario())
 
@@ -167,7 +167,7 @@ def test_what_is_prepared_is_undone_also_if_somebody_removes_the_state_meanwhile
             await running.told("hook ended")
             shutil.rmtree(tmp_path / "state")
             running.client.queue.put_nowait(())
-            await running.told("event done")
+            await running.told("event handled")
             ended = await running.told("hook ended", 2)
             assert [facts["stage"] for facts in ended] == ["prepare", "undo"]
 
@@ -181,7 +181,7 @@ def test_what_an_older_version_does_not_list_is_not_over(tmp_path: Path) -> None
             await running.told("hook ended", 2)
             running.client.hidden = frozenset({"Terminate"})
             running.client.queue.put_nowait(())
-            (over,) = await running.told("event done")
+            (over,) = await running.told("event handled")
             assert over["event"] == "E2"
 
     asyncio.run(scenario())
@@ -206,8 +206,8 @@ def test_a_shared_directory_that_does_not_answer_holds_up_nobody() -> None:
         together = Coordination(Told(), Path("/nowhere"), 0.01)
         try:
             for _ in range(3):
-                with pytest.raises(NoWay, match="does not answer"):
-                    await together._away(held.wait)
+                with pytest.raises(CoordinationError, match="does not answer"):
+                    await together._run_in_thread(held.wait)
         finally:
             held.set()
 
@@ -217,10 +217,10 @@ def test_a_shared_directory_that_does_not_answer_holds_up_nobody() -> None:
 def test_whoever_may_write_to_the_shared_directory_may_say_that_it_is_ready(tmp_path: Path) -> None:
     shared = SharedDirectory(tmp_path)
     tmp_path.chmod(0o2770)
-    shared.say_ready("E1", "web_0", BEGINNING)
+    shared.report_ready("E1", "web_0", BEGINNING)
     assert (tmp_path / "E1").stat().st_mode & 0o7777 == 0o2770
     assert shared.waiting("E1", ["web_0", "web_1"]) == ("web_1",)
-    shared.say_ready("E1", "web_1", BEGINNING)
+    shared.report_ready("E1", "web_1", BEGINNING)
     assert shared.waiting("E1", ["web_0", "web_1"]) == ()
     shared.forget("E1")
     assert list(tmp_path.iterdir()) == []
@@ -229,9 +229,9 @@ def test_whoever_may_write_to_the_shared_directory_may_say_that_it_is_ready(tmp_
 @pytest.mark.parametrize("strange", ["../x", "a/b", ".hidden", "", "x" * 200, "a\0b"])
 def test_a_strange_name_never_becomes_a_file(tmp_path: Path, strange: str) -> None:
     shared = SharedDirectory(tmp_path / "shared")
-    with pytest.raises(NoWay, match="cannot be the name of a file"):
-        shared.say_ready(strange, "web_0", BEGINNING)
-    with pytest.raises(NoWay, match="cannot be the name of a file"):
+    with pytest.raises(CoordinationError, match="cannot be used as a file name"):
+        shared.report_ready(strange, "web_0", BEGINNING)
+    with pytest.raises(CoordinationError, match="cannot be used as a file name"):
         shared.waiting("E1", [strange])
     shared.forget(strange)
     assert list(tmp_path.iterdir()) == []
@@ -250,12 +250,14 @@ def test_a_runner_that_is_stopped_is_told_with_what_to_do_once_the_time_is_up(
             (overdue,) = await running.told("hook overdue")
             process = overdue["process"]
             assert f"kill -CONT {process}" in overdue["why"]
-            seen = picture_of(running.agent)
+            seen = running.agent.status()
             assert seen.overdue == 1
-            assert [run.state for case in status(seen).cases for run in case.runs] == ["overdue"]
+            assert [run.state for case in status_view(seen).cases for run in case.runs] == [
+                "overdue"
+            ]
             os.kill(process, signal.SIGCONT)
             await running.told("hook ended")
-            assert picture_of(running.agent).overdue == 0
+            assert running.agent.status().overdue == 0
             assert len(await running.told("hook overdue")) == 1
 
     asyncio.run(scenario())
@@ -277,10 +279,10 @@ def test_an_undo_that_is_given_up_says_what_to_do(
             await running.told("hook ended")
             running.client.queue.put_nowait(())
             (given_up,) = await running.told("hook given up")
-            await running.told("event done")
+            await running.told("event handled")
             says.append(given_up["why"])
 
     says: list[str] = []
     asyncio.run(scenario())
-    assert "Undo it by hand" in says[0]
+    assert "undo it by hand" in says[0]
     assert Path(says[0].rpartition(" ")[2], "file").read_text() == "kept\n"

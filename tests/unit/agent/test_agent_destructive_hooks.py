@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from forewarn.agent.config.model import Hook
-from forewarn.agent.state import durable
+from forewarn.agent.system import durable
 from helpers.agent_loop import Running
 from helpers.agent_world import event
 
@@ -80,7 +80,7 @@ def test_each_stage_is_run_once_whatever_a_hook_does_to_the_state(
             await running.told("hook given up")
         async with Running(state, hook) as running:
             running.client.queue.put_nowait(())
-            await running.told("event done")
+            await running.told("event handled")
             (ended,) = await running.told("hook ended")
             assert (ended["stage"], ended["ok"]) == ("undo", True)
         assert (tmp_path / "effects").read_text().split() == ["prepare", "undo"]
@@ -108,7 +108,7 @@ def test_a_run_whose_record_is_removed_is_not_begun_again_while_it_is_at_work(
             await running.told("event seen", 2)
         async with Running(state, hook) as running:
             running.client.queue.put_nowait((event(),))
-            await running.told("event over")
+            await running.told("event ended")
             gate.write_text("go on\n")
             (ended,) = await running.told("hook ended")
             assert ended["code"] == 3
@@ -138,9 +138,9 @@ def test_what_is_locked_is_cleared_and_what_a_link_leads_to_is_not(tmp_path: Pat
     (room / "a" / "b").mkdir(parents=True)
     (room / "link").symlink_to(elsewhere)
     (room / "a").chmod(0)
-    durable.clear(room)
+    durable.remove_tree(room)
     assert not room.exists()
     room.symlink_to(elsewhere)
-    durable.clear(room)
+    durable.remove_tree(room)
     assert not room.is_symlink()
     assert (elsewhere / "file").exists()

@@ -23,7 +23,7 @@ def event(id: str = "A", status: str = "Scheduled", type: str = "Reboot") -> Eve
 
 def told(*documents: list[Event], at: datetime = NOON) -> list[tuple[str, ...]]:
     following = ChangeTracker()
-    looked = (following.look(Document(1, tuple(one)), at) for one in documents)
+    looked = (following.update(Document(1, tuple(one)), at) for one in documents)
     return [tuple(f"{change.event.id} {change.kind}" for change in changes) for changes in looked]
 
 
@@ -44,7 +44,7 @@ def test_an_event_appears_starts_at_most_once_and_ends_once(
     following = ChangeTracker()
     lives: dict[str, list[str]] = {}
     for number, document in enumerate(shown):
-        changes = following.look(document, NOON + timedelta(minutes=minutes * number))
+        changes = following.update(document, NOON + timedelta(minutes=minutes * number))
         for change in changes:
             lives.setdefault(change.event.id.upper(), []).append(change.kind)
         listed = {one.id.upper() for one in document.events}
@@ -67,7 +67,7 @@ def test_incarnations_change_nothing(shown: list[Document]) -> None:
     one, other = ChangeTracker(), ChangeTracker()
     for number, document in enumerate(shown):
         renumbered = Document(-number, document.events)
-        assert one.look(document, NOON) == other.look(renumbered, NOON)
+        assert one.update(document, NOON) == other.update(renumbered, NOON)
 
 
 @settings(max_examples=30)
@@ -75,8 +75,8 @@ def test_incarnations_change_nothing(shown: list[Document]) -> None:
 def test_the_same_document_twice_is_told_once(shown: list[Document]) -> None:
     following = ChangeTracker()
     for document in shown:
-        following.look(document, NOON)
-        assert following.look(document, NOON) == ()
+        following.update(document, NOON)
+        assert following.update(document, NOON) == ()
 
 
 def test_started_without_scheduled_has_appeared_all_the_same() -> None:
@@ -97,11 +97,11 @@ def test_what_is_over_is_told_before_what_came() -> None:
 )
 def test_scheduled_that_vanishes(minutes: int, approved: bool, kind: str, presumed: bool) -> None:
     following = ChangeTracker()
-    following.look(Document(1, (event("a"),)), NOON)
+    following.update(Document(1, (event("a"),)), NOON)
     if approved:
-        following.approved("A")
+        following.mark_approved("A")
     at = NOON + timedelta(minutes=minutes)
-    assert following.look(Document(1), at) == (
+    assert following.update(Document(1), at) == (
         Change(kind=kind, event=event("a"), at=at, presumed=presumed),  # type: ignore[arg-type]
     )
 
@@ -123,8 +123,8 @@ def test_an_event_that_is_listed_again_begins_anew() -> None:
 def test_what_a_version_does_not_list_is_not_over() -> None:
     following = ChangeTracker()
     spot = event("P", type="Preempt")
-    following.look(Document(1, (event("A"), spot)), NOON)
-    assert following.look(Document(1, (event("A"),)), NOON, {"Preempt"}) == ()
-    assert following.look(Document(1, (event("A"), spot)), NOON) == ()
-    (gone,) = following.look(Document(1, (event("A"),)), NOON)
+    following.update(Document(1, (event("A"), spot)), NOON)
+    assert following.update(Document(1, (event("A"),)), NOON, {"Preempt"}) == ()
+    assert following.update(Document(1, (event("A"), spot)), NOON) == ()
+    (gone,) = following.update(Document(1, (event("A"),)), NOON)
     assert (gone.event.id, gone.kind) == ("P", "withdrawn")

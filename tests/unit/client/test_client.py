@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from forewarn.client import AsyncClient, Change, Client, Closed, NoEndpoint, Unavailable, pace
+from forewarn.client import AsyncClient, Change, Client, ClientClosed, NoEndpoint, Unavailable, pace
 from forewarn.client.steps import Location
 from helpers.client_connections import Raw, raw, read_head
 from helpers.scripted_client import EVENT, body
@@ -90,8 +90,8 @@ def test_both_ask_the_same_and_tell_the_same() -> None:
     asked, told = [], []
     for watched in (blocking, looping):
         with Scripted() as server:
-            changes = watched(str(server.place))
-            host = server.place.authority.encode()
+            changes = watched(str(server.location))
+            host = server.location.authority.encode()
             asked.append([head.replace(host, b"") for head in server.heads])
         told.append([(change.kind, change.event, change.presumed) for change in changes])
     assert asked[0] == asked[1]
@@ -140,10 +140,10 @@ def test_closing_ends_whoever_waits_in_another_thread(silent: Raw, ask: str) -> 
     def use(client: Client) -> None:
         try:
             outcome.append(client.events() if ask == "events" else list(client.watch()))
-        except Closed:
+        except ClientClosed:
             outcome.append("closed")
 
-    with silent, Client(str(silent.place)) as client:
+    with silent, Client(str(silent.location)) as client:
         using = threading.Thread(target=use, args=(client,))
         using.start()
         while not silent.heads:
@@ -152,7 +152,7 @@ def test_closing_ends_whoever_waits_in_another_thread(silent: Raw, ask: str) -> 
         using.join(10)
         assert not using.is_alive()
     assert outcome == ["closed" if ask == "events" else []]
-    with pytest.raises(Closed, match="was closed"):
+    with pytest.raises(ClientClosed, match="is closed"):
         client.events()
 
 
@@ -163,11 +163,11 @@ def test_closing_ends_whoever_waits_in_another_task(silent: Raw, ask: str) -> No
             if ask == "events":
                 return await client.events()
             return [change async for change in client.watch()]
-        except Closed:
+        except ClientClosed:
             return "closed"
 
     async def both() -> object:
-        client = AsyncClient(str(silent.place))
+        client = AsyncClient(str(silent.location))
         async with asyncio.TaskGroup() as tasks:
             using = tasks.create_task(use(client))
             while not silent.heads:
@@ -180,11 +180,11 @@ def test_closing_ends_whoever_waits_in_another_task(silent: Raw, ask: str) -> No
 
 
 def test_a_signal_handler_may_close_it_in_the_middle_of_anything(silent: Raw) -> None:
-    with silent, Client(str(silent.place)) as client:
+    with silent, Client(str(silent.location)) as client:
         before = signal.signal(signal.SIGUSR1, lambda *_: client.close())
         try:
             threading.Thread(target=_once_asked, args=(silent,), daemon=True).start()
-            with pytest.raises(Closed):
+            with pytest.raises(ClientClosed):
                 client.events()
         finally:
             signal.signal(signal.SIGUSR1, before)
@@ -201,41 +201,43 @@ def test_while_one_question_rests_others_are_asked(monkeypatch: pytest.MonkeyPat
 
     def rest(client: Client, seconds: float) -> None:
         resting.set()
-        client._ended.get()
-        client._ended.put(None)
+        client._wake.get()
+        client._wake.put(None)
 
     monkeypatch.setattr(Client, "_rest", rest)
-    with raw(http(500), http(200, body(EVENT))) as server, Client(str(server.place)) as client:
+    with raw(http(500), http(200, body(EVENT))) as server, Client(str(server.location)) as client:
         troubled = threading.Thread(target=_until_closed, args=(client,))
         troubled.start()
         assert resting.wait(20)
-        assert len(client.events(patience=0.0)) == 1
+        assert len(client.events(timeout=0.0)) == 1
         client.close()
         troubled.join(20)
         assert not troubled.is_alive()
 
 
 def _until_closed(client: Client) -> None:
-    with pytest.raises(Closed):
+    with pytest.raises(ClientClosed):
         client.events()
 
 
 def _events(url: str) -> object:
     with Client(url) as client:
-        return client.events(patience=0.0)
+        return client.events(timeout=0.0)
 
 
 def _async_events(url: str) -> object:
     async def asked() -> object:
         async with AsyncClient(url) as client:
-            return await client.events(patience=0.0)
+            return await client.events(timeout=0.0)
 
     return asyncio.run(asked())
 
 
 @pytest.mark.parametrize("events", [_events, _async_events])
 def test_nobody_listens_there(events: Callable[[str], object]) -> None:
-    with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1 does not .*: the connection is refused"):
+    with pytest.raises(
+        Unavailable, match=r"127\.0\.0\.1:1 does not .*: the connection was refused"
+    ):
         events("http://127.0.0.1:1")
 
 
@@ -243,10 +245,10 @@ def test_nowhere_to_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     from forewarn.client.discovery import endpoint
 
     monkeypatch.delenv("FOREWARN_METADATA", raising=False)
-    monkeypatch.setattr(endpoint, "WELL_KNOWN", endpoint.place("http://127.0.0.1:1"))
-    monkeypatch.setattr("forewarn.client.discovery.leases.offered", lambda: ())
+    monkeypatch.setattr(endpoint, "WELL_KNOWN", endpoint.parse_endpoint("http://127.0.0.1:1"))
+    monkeypatch.setattr("forewarn.client.discovery.leases.offered_addresses", lambda: ())
     with Client() as client, pytest.raises(NoEndpoint, match=r"127\.0\.0\.1:1 refuses connections"):
-        client.events(patience=0.0)
+        client.events(timeout=0.0)
 
 
 def test_looking_for_an_endpoint_does_not_hold_up_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,7 +257,7 @@ def test_looking_for_an_endpoint_does_not_hold_up_a_loop(monkeypatch: pytest.Mon
     looked = threading.Event()
 
     def candidates() -> Iterator[Location]:
-        yield endpoint.place("http://127.0.0.1:1")
+        yield endpoint.parse_endpoint("http://127.0.0.1:1")
         assert looked.wait(20), "other tasks go on meanwhile"
 
     async def asked() -> None:
@@ -264,7 +266,7 @@ def test_looking_for_an_endpoint_does_not_hold_up_a_loop(monkeypatch: pytest.Mon
 
         async with AsyncClient() as client:
             events, _ = await asyncio.gather(
-                client.events(patience=0.0), told(), return_exceptions=True
+                client.events(timeout=0.0), told(), return_exceptions=True
             )
         assert isinstance(events, NoEndpoint)
 
@@ -276,4 +278,4 @@ def test_looking_for_an_endpoint_does_not_hold_up_a_loop(monkeypatch: pytest.Mon
 def test_asking_once_leaves_time_for_an_answer() -> None:
     with raw(http(200, body(EVENT))) as server:
         for events in (_events, _async_events):
-            assert len(events(str(server.place))) == 1  # type: ignore[arg-type]
+            assert len(events(str(server.location))) == 1  # type: ignore[arg-type]

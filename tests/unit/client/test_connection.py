@@ -13,7 +13,7 @@ import pytest
 from forewarn.client import exchange, pace
 from forewarn.client.async_connection import AsyncConnection
 from forewarn.client.connection import Connection
-from forewarn.client.steps import Answer, Ask, Location
+from forewarn.client.steps import Location, Request, Response
 from helpers.client_connections import LINES, AnyLine, Raw, raw, read_head
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
@@ -26,21 +26,27 @@ def line(request: pytest.FixtureRequest) -> Iterator[AnyLine]:
     made.close()
 
 
-def asked(line: AnyLine, server: Raw, within: float = 10.0, **more: object) -> Answer:
-    ask = Ask(place=server.place, target="/x", connect=5.0, answer=within, **more)  # type: ignore[arg-type]
-    return line.ask(ask)
+def asked(line: AnyLine, server: Raw, within: float = 10.0, **more: object) -> Response:
+    ask = Request(
+        location=server.location,
+        target="/x",
+        connect_timeout=5.0,
+        timeout=within,
+        **more,  # type: ignore[arg-type]
+    )
+    return line.send(ask)
 
 
 def test_a_connection_is_kept_and_headers_are_as_they_should_be(line: AnyLine) -> None:
     with raw(OK, OK, b"HTTP/1.1 304 Not Modified\r\nETag: t\r\n\r\n") as server:
         first = asked(line, server)
-        asked(line, server, tag='"é"')
+        asked(line, server, etag='"é"')
         last = asked(line, server, method="POST", body=b"{}")
         assert (first.status, first.body, first.source) == (200, b"{}", "127.0.0.1")
         assert (last.status, last.header("etag")) == (304, "t")
         assert server.connections == 1
     get, tagged, post = server.heads
-    authority = server.place.authority.encode()
+    authority = server.location.authority.encode()
     assert get.startswith(b"GET /x HTTP/1.1\r\nHost: " + authority + b"\r\nMetadata: true\r\n")
     assert b"If-None-Match" not in get
     assert 'If-None-Match: "é"'.encode("latin-1") in tagged, "as it came"
@@ -125,8 +131,8 @@ def test_a_connection_says_that_it_is_the_last(line: AnyLine) -> None:
 def test_what_is_no_answer(line: AnyLine, said: bytes, trouble: str, kept: bytes) -> None:
     with raw(said) as server:
         answer = asked(line, server)
-        assert (answer.status, answer.trouble, answer.body) == (None, trouble, kept)
-        assert asked(line, server).trouble == trouble, "and the next is asked on another connection"
+        assert (answer.status, answer.failure, answer.body) == (None, trouble, kept)
+        assert asked(line, server).failure == trouble, "and the next is asked on another connection"
 
 
 def test_no_more_is_read_than_is_allowed(line: AnyLine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +140,7 @@ def test_no_more_is_read_than_is_allowed(line: AnyLine, monkeypatch: pytest.Monk
     long = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + b"x" * 100_000
     with raw(long) as server:
         answer = asked(line, server)
-    assert (answer.status, answer.trouble, len(answer.body)) == (None, "too-long", 1_000)
+    assert (answer.status, answer.failure, len(answer.body)) == (None, "too-long", 1_000)
 
 
 def test_an_answer_that_does_not_come_is_given_up(
@@ -149,9 +155,9 @@ def test_an_answer_that_does_not_come_is_given_up(
         lambda connection: server.says(OK)(connection),
     )
     with server:
-        assert asked(line, server, 0.05).trouble == "late"
+        assert asked(line, server, 0.05).failure == "late"
         stalled = asked(line, server, 600.0)
-        assert (stalled.trouble, stalled.body) == ("stalled", b"{}")
+        assert (stalled.failure, stalled.body) == ("stalled", b"{}")
         assert asked(line, server).status == 200
 
 
@@ -168,20 +174,20 @@ def test_words_without_end_are_given_up_however_fast_they_come(
             connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n" * 100)
 
     with Raw(endless) as server:
-        assert asked(line, server, 60.0).trouble == trouble
+        assert asked(line, server, 60.0).failure == trouble
 
 
 def test_a_name_with_several_addresses_is_asked_at_the_first_that_answers(
     line: AnyLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with raw(OK) as server, socket.socket() as full, socket.socket() as one, socket.socket() as two:
-        full.bind(("127.0.0.2", server.place.port))
+        full.bind(("127.0.0.2", server.location.port))
         full.listen(0)
         for filling in (one, two):  # whoever comes now waits for ever
             filling.setblocking(False)
             filling.connect_ex(full.getsockname())
         found = [
-            (socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, server.place.port))
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, server.location.port))
             for host in ("127.0.0.2", "127.0.0.1")
         ]
         real = socket.getaddrinfo
@@ -190,9 +196,9 @@ def test_a_name_with_several_addresses_is_asked_at_the_first_that_answers(
             "getaddrinfo",
             lambda host, *more, **kw: found if host == "both.test" else real(host, *more, **kw),
         )
-        place = Location("both.test", server.place.port)
-        answer = line.ask(Ask(place=place, target="/x", connect=0.2, answer=5.0))
-        assert (answer.status, answer.trouble) == (200, "")
+        place = Location("both.test", server.location.port)
+        answer = line.send(Request(location=place, target="/x", connect_timeout=0.2, timeout=5.0))
+        assert (answer.status, answer.failure) == (200, "")
 
 
 def test_a_connection_that_is_torn_down(line: AnyLine) -> None:
@@ -201,7 +207,7 @@ def test_a_connection_that_is_torn_down(line: AnyLine) -> None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     with Raw(torn) as server:
-        assert asked(line, server).trouble == "reset"
+        assert asked(line, server).failure == "reset"
 
 
 def test_places_where_nobody_is(line: AnyLine) -> None:
@@ -213,8 +219,8 @@ def test_places_where_nobody_is(line: AnyLine) -> None:
         (Location("x" * 64 + ".invalid"), "unreachable"),
         (Location("::ffff:0:0", 9), "unreachable"),
     ):
-        answer = line.ask(Ask(place=place, target="/", connect=5.0, answer=1.0))
-        assert (answer.status, answer.trouble in (trouble, "refused")) == (None, True), place
+        answer = line.send(Request(location=place, target="/", connect_timeout=5.0, timeout=1.0))
+        assert (answer.status, answer.failure in (trouble, "refused")) == (None, True), place
 
 
 def test_another_place_is_another_connection(line: AnyLine) -> None:
@@ -226,7 +232,7 @@ def test_another_place_is_another_connection(line: AnyLine) -> None:
 def test_who_waits_in_another_thread_is_told_to_stop() -> None:
     line = Connection()
     server = Raw(lambda connection: server.hangs()(connection))
-    answers: list[Answer] = []
+    answers: list[Response] = []
     with server:
         waiting = threading.Thread(target=lambda: answers.append(asked(line, server, 600.0)))
         waiting.start()
@@ -234,19 +240,19 @@ def test_who_waits_in_another_thread_is_told_to_stop() -> None:
             pass  # it has not asked yet
         line.interrupt()
         waiting.join(10)
-    assert [answer.trouble for answer in answers] == ["reset"]
+    assert [answer.failure for answer in answers] == ["reset"]
     with raw(OK) as server:
-        assert asked(line, server).trouble == "reset", "for good"
+        assert asked(line, server).failure == "reset", "for good"
 
 
 def test_who_is_cancelled_leaves_no_answer_behind() -> None:
-    async def asking(server: Raw) -> Answer:
+    async def asking(server: Raw) -> Response:
         line = AsyncConnection()
-        ask = Ask(place=server.place, target="/x", connect=5.0, answer=600.0)
+        ask = Request(location=server.location, target="/x", connect_timeout=5.0, timeout=600.0)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
-                await line.ask(ask)
-        answer = await line.ask(ask)
+                await line.send(ask)
+        answer = await line.send(ask)
         line.close()
         return answer
 

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forewarn.client.document import NotADocument, read
-from forewarn.client.events import Event, moment
+from forewarn.client.document import NotADocument, parse_document
+from forewarn.client.events import Event, from_timestamp
 from forewarn.wire.fault_bodies import with_control_characters
 from helpers.scripted_client import EVENT, body
 
 
 def only(**changed: Any) -> Event:
-    (event,) = read(body({**EVENT, **changed})).events
+    (event,) = parse_document(body({**EVENT, **changed})).events
     return event
 
 
@@ -74,18 +74,18 @@ def test_what_has_started_has_no_time_any_more_and_letters_do_not_start_it() -> 
 
 def test_control_characters_spoil_neither_a_text_nor_a_name() -> None:
     with_text = body({**EVENT, "Description": "Host\nserver"}).replace(b": ", b":")
-    (event,) = read(with_control_characters(with_text)).events
+    (event,) = parse_document(with_control_characters(with_text)).events
     assert event.description == "\t\nHost\nserver"
-    (event,) = read(with_control_characters(body(EVENT).replace(b": ", b":"))).events
+    (event,) = parse_document(with_control_characters(body(EVENT).replace(b": ", b":"))).events
     assert event.resources == ("web_0",)
     assert only(Description="a\x00b").description == "ab", "a hook's environment has no room for it"
 
 
 def test_halves_of_characters_can_be_written_again() -> None:
     spoiled = body(EVENT).replace(b"web_0", b"\\ud800web_0")
-    assert msgspec.json.encode(read(spoiled)), "no half of a character is left"
-    assert read(b'\xef\xbb\xbf \n{"Events":[]}\n').events == ()
-    assert read(b'{"Events":[],"Junk":"\xff"}').events == ()
+    assert msgspec.json.encode(parse_document(spoiled)), "no half of a character is left"
+    assert parse_document(b'\xef\xbb\xbf \n{"Events":[]}\n').events == ()
+    assert parse_document(b'{"Events":[],"Junk":"\xff"}').events == ()
 
 
 @pytest.mark.parametrize(
@@ -95,18 +95,18 @@ def test_halves_of_characters_can_be_written_again() -> None:
         (b" \r\n", "an empty body"),
         (b'{"DocumentIncarnation":7}', "without Events"),
         (b'{"Events":null}', "without Events"),
-        (b"[]", "no document"),
-        (b"Service unavailable", "no JSON"),
-        (body(EVENT)[:60], "not all of it"),
-        (b"[" * 100_000, "no JSON"),
-        (b'{"Events":[7]}', "none"),
+        (b"[]", "not a document"),
+        (b"Service unavailable", "not JSON"),
+        (body(EVENT)[:60], "incomplete"),
+        (b"[" * 100_000, "not JSON"),
+        (b'{"Events":[7]}', "not an object"),
         (b'{"Events":[{"EventType":"Reboot","EventStatus":"Scheduled"}]}', "without EventId"),
         (body(EVENT).replace(b'"28512AF7-C957-4500-9BC4-842D6FB531E4"', b"7"), "without EventId"),
     ],
 )
 def test_what_is_no_document_is_never_taken_for_an_empty_one(said: bytes, why: str) -> None:
     with pytest.raises(NotADocument, match=why):
-        read(said)
+        parse_document(said)
 
 
 values = st.recursive(
@@ -122,7 +122,7 @@ keys = st.sampled_from([*EVENT, "Description", "EventSource", "DurationInSeconds
 def test_anything_is_read_or_refused(entries: list[dict[str, Any]]) -> None:
     said = json.dumps({"DocumentIncarnation": 1, "Events": entries}).encode()
     try:
-        document = read(said)
+        document = parse_document(said)
     except NotADocument:
         return
     assert len(document.events) == len(entries)
@@ -132,9 +132,9 @@ def test_anything_is_read_or_refused(entries: list[dict[str, Any]]) -> None:
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read_or_refused(said: bytes) -> None:
     with pytest.raises(NotADocument):
-        read(said)
+        parse_document(said)
 
 
 @pytest.mark.parametrize(("seconds", "year"), [(1e300, 9999), (-1e300, 1970), (1.5e9, 2017)])
 def test_no_clock_leaves_the_calendar(seconds: float, year: int) -> None:
-    assert moment(seconds).year == year
+    assert from_timestamp(seconds).year == year

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forewarn.client.exchange import Exchange
-from forewarn.client.steps import Answer, Ask, Location
+from forewarn.client.steps import Location, Request, Response
 from helpers.examples import examples
 
-ASK = Ask(place=Location("169.254.169.254"), target="/x", connect=1.0, answer=1.0)
+ASK = Request(location=Location("169.254.169.254"), target="/x", connect_timeout=1.0, timeout=1.0)
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\nETag: a\r\nX-A: 1\r\nx-a: 2\r\n\r\n"
 CHUNKED = b"HTTP/1.1 200 OK\r\nETag: a\r\nX-A: 1\r\nx-a: 2\r\nTransfer-Encoding: chunked\r\n\r\n"
 BODY = b'{"Events":[]}'
@@ -23,12 +23,12 @@ ANSWERS = (
 )
 
 
-def fed(pieces: list[bytes]) -> tuple[Answer, Exchange]:
+def fed(pieces: list[bytes]) -> tuple[Response, Exchange]:
     exchange = Exchange(ASK)
     for piece in pieces:
         if exchange.feed(piece):
             break
-    return exchange.answer(0.0, 0.0, ""), exchange
+    return exchange.response(0.0, 0.0, ""), exchange
 
 
 @settings(max_examples=examples(50))
@@ -42,14 +42,14 @@ def test_however_it_is_cut(answer: bytes, places: list[int]) -> None:
         ("X-A", "1"),
         ("x-a", "2"),
     ], "in order, and as they were written"
-    assert exchange.next_on_it() is not None
+    assert exchange.reusable_connection() is not None
 
 
 @pytest.mark.parametrize("length", range(len(ANSWERS[0])))
 def test_less_than_all_of_it_is_no_answer(length: int) -> None:
     came, exchange = fed([ANSWERS[0][:length], b""] if length else [b""])
-    assert (came.status, came.trouble) == (None, "cut" if length else "reset")
-    assert exchange.next_on_it() is None
+    assert (came.status, came.failure) == (None, "cut" if length else "reset")
+    assert exchange.reusable_connection() is None
 
 
 @settings(max_examples=examples(50))
@@ -57,4 +57,4 @@ def test_less_than_all_of_it_is_no_answer(length: int) -> None:
 def test_any_bytes_are_no_exception(pieces: list[bytes]) -> None:
     came, _ = fed([*pieces, b""])
     assert came.status is None
-    assert came.trouble
+    assert came.failure

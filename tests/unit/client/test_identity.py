@@ -50,8 +50,8 @@ def told(version: str, path: tuple[str, ...] = ("compute",)) -> bytes:
 
 
 def test_the_first_version_tells_all() -> None:
-    assert identity.read(told(identity.VERSIONS[0])) == SELF
-    assert identity.read(told(identity.VERSIONS[0], ())) == SELF
+    assert identity.parse_identity(told(identity.VERSIONS[0])) == SELF
+    assert identity.parse_identity(told(identity.VERSIONS[0], ())) == SELF
 
 
 @pytest.mark.parametrize("version", identity.VERSIONS)
@@ -59,10 +59,10 @@ def test_every_version_that_is_asked_for_exists_and_tells_the_name_and_the_tags(
     version: str,
 ) -> None:
     assert version in INSTANCE_VERSIONS
-    found = identity.read(told(version))
+    found = identity.parse_identity(told(version))
     assert found is not None
     assert (found.name, found.tags) == (SELF.name, SELF.tags)
-    assert identity.path(version).endswith(f"?api-version={version}&format=json")
+    assert identity.target(version).endswith(f"?api-version={version}&format=json")
 
 
 def test_they_are_asked_for_from_the_newest_down() -> None:
@@ -96,13 +96,13 @@ def test_an_event_names_this_machine_exactly_or_not_at_all(resource: str, me: bo
     ],
 )
 def test_tags_in_a_line(line: str, tags: tuple[tuple[str, str], ...]) -> None:
-    found = identity.read(b'{"name":"a","tags":"%s"}' % line.encode())
+    found = identity.parse_identity(b'{"name":"a","tags":"%s"}' % line.encode())
     assert found is not None
     assert found.tags == tags
 
 
 def test_raw_control_characters_are_forgiven() -> None:
-    found = identity.read(
+    found = identity.parse_identity(
         b'\xef\xbb\xbf{"name":"a","location":"x\ty\xff","platformUpdateDomain":2}'
     )
     assert found == Identity(name="a", location="x y\ufffd", update_domain=2)
@@ -110,7 +110,7 @@ def test_raw_control_characters_are_forgiven() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"name":""}', b'{"name":7}', b"[" * 99_999])
 def test_without_a_name_there_is_no_identity(body: bytes) -> None:
-    assert identity.read(body) is None
+    assert identity.parse_identity(body) is None
 
 
 _LEAF = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
@@ -121,5 +121,5 @@ _KEYS = st.sampled_from(["name", "tags", "tagsList", "osProfile", "platformFault
 @settings(max_examples=30)
 @given(st.dictionaries(_KEYS, _VALUE))
 def test_whatever_is_said_is_read(said: dict[str, object]) -> None:
-    found = identity.read(msgspec.json.encode(said))
+    found = identity.parse_identity(msgspec.json.encode(said))
     assert found is None or found.name

@@ -11,7 +11,7 @@ from forewarn.client import pace
 from forewarn.client.errors import NoEndpoint, NotApproved, Unavailable
 from forewarn.client.identity import VERSIONS as OF_INSTANCE
 from forewarn.client.rules import MAX_NOTE
-from forewarn.client.steps import Answer, Ask, Location
+from forewarn.client.steps import Location, Request, Response
 from forewarn.core.events import MAX_READY_NOTE
 from forewarn.wire.extensions import ReadinessReport
 from forewarn.wire.times import rfc1123
@@ -37,15 +37,15 @@ LISTING = (
 )
 
 
-def always(reply: Answer) -> Callable[[Ask], Answer]:
+def always(reply: Response) -> Callable[[Request], Response]:
     return lambda _: reply
 
 
-def in_turn(*replies: Answer) -> Script:
+def in_turn(*replies: Response) -> Script:
     """One after the other; the last for ever. There is no long-poll."""
     left = list(replies)
 
-    def script(ask: Ask) -> Answer:
+    def script(ask: Request) -> Response:
         if is_wait(ask):
             return answer(404)
         return left.pop(0) if len(left) > 1 else left[0]
@@ -67,14 +67,14 @@ def test_polls_are_a_second_apart_give_or_take_and_never_the_same() -> None:
 def test_a_poll_sends_the_tag_of_the_document_in_hand() -> None:
     stage = Pretended(in_turn(document(tag='"a"'), answer(304), document(tag='"b"'), answer(304)))
     stage.until(5)
-    assert [ask.tag for ask in stage.polls[:5]] == ["", '"a"', '"a"', '"b"', '"b"']
+    assert [ask.etag for ask in stage.polls[:5]] == ["", '"a"', '"a"', '"b"', '"b"']
 
 
 @pytest.mark.parametrize("tag", ["", "x" * 1_000])
 def test_a_tag_that_is_none_is_not_sent_back(tag: str) -> None:
     stage = Pretended(in_turn(document(tag=tag)))
     stage.until(3)
-    assert {ask.tag for ask in stage.asks} == {""}
+    assert {ask.etag for ask in stage.asks} == {""}
     assert not stage.waits
 
 
@@ -84,9 +84,9 @@ def test_in_trouble_one_rests_longer_and_longer_but_never_for_long() -> None:
     for number, rest in enumerate(stage.rests):
         most = min(pace.BACK_OFF_MOST, 2.0**number)
         assert most / 2 <= rest <= most
-    assert stage.rules.standing.trouble == "answered 500"
-    stands = stage.rules.standing
-    assert stands.troubles == len(stage.polls) == sum(stands.kinds.values())
+    assert stage.rules.status.problem == "answered 500"
+    stands = stage.rules.status
+    assert stands.failures == len(stage.polls) == sum(stands.failures_by_kind.values())
 
 
 @pytest.mark.parametrize(
@@ -102,17 +102,17 @@ def test_after_trouble_all_is_as_before() -> None:
     stage = Pretended(in_turn(document(EVENT), answer(410), trouble("cut"), document(EVENT)))
     told = stage.until(30)
     assert [len(look.changes) for look in told if look.changes] == [1], "and nothing is told twice"
-    assert stage.rules.standing.trouble == ""
+    assert stage.rules.status.problem == ""
     assert max(stage.rests[6:]) <= 1.1
 
 
 # Which version
 
 
-def knows(name: str, events: Callable[[str], Answer]) -> Script:
+def knows(name: str, events: Callable[[str], Response]) -> Script:
     """A server that knows the versions up to this one."""
 
-    def script(ask: Ask) -> Answer:
+    def script(ask: Request) -> Response:
         if is_wait(ask):
             return answer(404)
         return events(version(ask)) if version(ask) <= name else answer(400, LISTING)
@@ -125,7 +125,7 @@ def test_versions_come_from_our_own_table_and_downwards() -> None:
     stage.done(stage.rules.events(10))
     assert [version(ask) for ask in stage.asks] == DOWNWARDS[:4]
     assert stage.rests == []
-    assert stage.rules.standing.version == "2019-01-01"
+    assert stage.rules.status.version == "2019-01-01"
     assert not {version(ask) for ask in stage.asks} & {"2025-04-07", "2024-07-17", "2024-03-15"}
 
 
@@ -134,7 +134,7 @@ def test_an_endpoint_that_knows_no_version_is_given_time() -> None:
     with pytest.raises(Unavailable, match="answered 400"):
         stage.done(stage.rules.events(60))
     assert {version(ask) for ask in stage.asks} == set(DOWNWARDS)
-    assert stage.now < 1_000 + pace.NOBODY_THERE + 1, "it will not be otherwise soon"
+    assert stage.now < 1_000 + pace.ABSENT + 1, "it will not be otherwise soon"
 
 
 def test_a_version_that_worked_is_not_given_up_for_a_few_refusals() -> None:
@@ -149,8 +149,8 @@ def test_a_version_that_is_refused_on_and_on_is_doubted() -> None:
     stage.until(3)
     stage.script = knows("2019-08-01", lambda _: document())
     stage.until(60)
-    assert stage.rules.standing.version == "2019-08-01"
-    assert stage.rules.standing.trouble == ""
+    assert stage.rules.status.version == "2019-08-01"
+    assert stage.rules.status.problem == ""
 
 
 def test_the_newest_is_tried_again_after_a_while_without_any_harm() -> None:
@@ -158,11 +158,11 @@ def test_the_newest_is_tried_again_after_a_while_without_any_harm() -> None:
     told = stage.until(pace.NEWEST_AGAIN * 3)
     asked = [version(ask) for ask in stage.polls]
     assert 3 <= asked.count(DOWNWARDS[0]) <= 4
-    assert stage.rules.standing.troubles == 0
+    assert stage.rules.status.failures == 0
     assert len(told) > 150, "nobody waited for it"
     stage.script = knows("2020-07-01", lambda _: document(EVENT))
     assert not any(look.changes for look in stage.until(pace.NEWEST_AGAIN + 3)[1:])
-    assert stage.rules.standing.version == "2020-07-01"
+    assert stage.rules.status.version == "2020-07-01"
 
 
 def test_nor_is_it_forgotten_if_its_time_comes_in_the_middle_of_a_poll() -> None:
@@ -175,12 +175,12 @@ def test_nor_is_it_forgotten_if_its_time_comes_in_the_middle_of_a_poll() -> None
 def test_what_an_older_version_does_not_show_is_not_told_to_be_over() -> None:
     spot = {**EVENT, "EventType": "Preempt"}
     stage = Pretended(in_turn(document(spot)))
-    looks = stage.looks()
+    looks = stage.snapshots()
     assert next(looks).changes
     old = knows("2017-08-01", lambda _: document(tag='"old"'))
     stage.script = old
     shown = [next(looks) for _ in range(20)]
-    assert stage.rules.standing.version == "2017-08-01"
+    assert stage.rules.status.version == "2017-08-01"
     assert shown[-1].document.events == ()
     assert not any(look.changes for look in shown)
     stage.script = in_turn(document(spot), document())
@@ -191,22 +191,22 @@ def test_what_an_older_version_does_not_show_is_not_told_to_be_over() -> None:
 # Waiting
 
 
-def held(ask: Ask) -> tuple[Answer, float]:
+def held(ask: Request) -> tuple[Response, float]:
     return (answer(304), 10.0) if is_wait(ask) else (document(), 0.01)
 
 
 def test_a_long_poll_is_found_by_itself_and_begun_anew_at_once() -> None:
     stage = Pretended(held)
     stage.until(120)
-    assert stage.rules.standing.long_poll
+    assert stage.rules.status.long_poll
     assert len(stage.polls) == 1
     assert 11 <= len(stage.waits) <= 13
-    assert {ask.tag for ask in stage.waits} == {'"t"'}
-    assert all(ask.answer > pace.WAIT for ask in stage.waits), "it is waited for longer than held"
+    assert {ask.etag for ask in stage.waits} == {'"t"'}
+    assert all(ask.timeout > pace.WAIT for ask in stage.waits), "it is waited for longer than held"
 
 
 def test_who_wants_no_long_poll_gets_none() -> None:
-    stage = Pretended(held, wait=False)
+    stage = Pretended(held, long_poll=False)
     stage.until(10)
     assert not stage.waits
     assert len(stage.polls) >= 9
@@ -216,8 +216,8 @@ def test_where_it_is_not_offered_it_is_asked_for_once_in_a_while() -> None:
     stage = Pretended(in_turn(document()))
     stage.until(pace.WAIT_AGAIN * 2)
     assert len(stage.waits) == 2
-    assert not stage.rules.standing.long_poll
-    assert stage.rules.standing.troubles == 0
+    assert not stage.rules.status.long_poll
+    assert stage.rules.status.failures == 0
 
 
 def test_a_server_that_answers_waits_at_once_is_not_asked_without_rest() -> None:
@@ -243,17 +243,17 @@ def test_long_polls_that_are_lost_are_given_up_after_some() -> None:
 @pytest.mark.parametrize(
     "reply", [answer(410), answer(429), answer(500), answer(200), trouble("reset")]
 )
-def test_one_that_meets_a_bad_moment_is_tried_again(reply: Answer) -> None:
+def test_one_that_meets_a_bad_moment_is_tried_again(reply: Response) -> None:
     replies = [reply]
 
-    def script(ask: Ask) -> tuple[Answer, float]:
+    def script(ask: Request) -> tuple[Response, float]:
         if is_wait(ask) and replies:
             return replies.pop(), 1.0
         return held(ask)
 
     stage = Pretended(script)
     stage.until(60)
-    assert stage.rules.standing.long_poll
+    assert stage.rules.status.long_poll
     assert len(stage.waits) >= 5
 
 
@@ -261,7 +261,7 @@ def test_while_all_is_down_the_long_poll_is_not_blamed() -> None:
     outages = [2] * (pace.WAIT_TRIES + 1)  # polls that fail after each long-poll that does
     left = 0
 
-    def script(ask: Ask) -> tuple[Answer, float]:
+    def script(ask: Request) -> tuple[Response, float]:
         nonlocal left
         if is_wait(ask) and outages:
             left = outages.pop()
@@ -274,11 +274,11 @@ def test_while_all_is_down_the_long_poll_is_not_blamed() -> None:
     stage = Pretended(script)
     stage.until(120)
     assert not outages
-    assert stage.rules.standing.long_poll
+    assert stage.rules.status.long_poll
 
 
 def test_within_says_for_how_long_it_may_be_waited() -> None:
-    def script(ask: Ask) -> tuple[Answer, float]:
+    def script(ask: Request) -> tuple[Response, float]:
         if is_wait(ask):
             seconds = float(ask.target.partition("timeout=")[2].partition("&")[0])
             return answer(304), seconds
@@ -298,54 +298,54 @@ def test_within_says_for_how_long_it_may_be_waited() -> None:
 # Where
 
 
-def places(**said: Answer) -> Callable[[Ask], Answer]:
+def places(**said: Response) -> Callable[[Request], Response]:
     known = {A: said.get("a", trouble("unreachable")), B: said.get("b", trouble("unreachable"))}
-    return lambda ask: answer(404) if is_wait(ask) else known[ask.place]
+    return lambda ask: answer(404) if is_wait(ask) else known[ask.location]
 
 
 def test_the_first_place_that_answers_a_document_is_the_endpoint() -> None:
     stage = Pretended(places(a=answer(200, b"hello"), b=document()), said=None, candidates=[A, B])
     assert stage.done(stage.rules.events(10)) == ()
-    assert stage.rules.standing.endpoint == str(B)
-    assert [ask.place for ask in stage.asks] == [A, B], "and what it answered is not asked again"
-    assert all(ask.connect <= pace.CONNECT for ask in stage.asks)
+    assert stage.rules.status.endpoint == str(B)
+    assert [ask.location for ask in stage.asks] == [A, B], "and what it answered is not asked again"
+    assert all(ask.connect_timeout <= pace.CONNECT for ask in stage.asks)
 
 
 def test_where_nobody_answers_one_is_told_so_in_a_while() -> None:
     stage = Pretended(places(), said=None, candidates=[A, B])
     with pytest.raises(NoEndpoint, match=r"http://169\.254\.169\.254 cannot be reached"):
         stage.done(stage.rules.events(130))
-    assert stage.now < 1_000 + pace.NOBODY_THERE
+    assert stage.now < 1_000 + pace.ABSENT
     assert len(stage.asks) >= 6, "somebody may have been restarting"
 
 
 def test_an_endpoint_that_is_found_in_a_bad_moment_is_waited_for() -> None:
     stage = Pretended(places(a=answer(410)), said=None, candidates=[A, B])
 
-    def script(ask: Ask) -> Answer:
+    def script(ask: Request) -> Response:
         ready = stage.now > 1_070
         return places(a=document() if ready else answer(410))(ask)
 
     stage.script = script
     assert stage.done(stage.rules.events(130)) == ()
-    assert stage.rules.standing.endpoint == str(A)
+    assert stage.rules.status.endpoint == str(A)
 
 
 def test_an_endpoint_that_is_lost_is_looked_for_anew() -> None:
     stage = Pretended(places(a=document(EVENT)), said=None, candidates=[A, B])
-    looks = stage.looks()
+    looks = stage.snapshots()
     assert next(looks).changes
     stage.script = places(a=trouble("refused"), b=document(EVENT))
     began = stage.now
     assert next(looks).changes == (), "it is the same event"
-    assert stage.rules.standing.endpoint == str(B)
+    assert stage.rules.status.endpoint == str(B)
     assert pace.LOST <= stage.now - began <= pace.LOST + 2 * pace.BACK_OFF_MOST
 
 
 def test_one_that_was_named_is_never_left_for_another() -> None:
     stage = Pretended(in_turn(document(), trouble("refused")), candidates=[A, B])
     stage.until(300)
-    assert {ask.place for ask in stage.asks} == {HERE}
+    assert {ask.location for ask in stage.asks} == {HERE}
 
 
 def test_who_asks_now_and_then_finds_an_endpoint_that_has_moved_as_well() -> None:
@@ -358,21 +358,21 @@ def test_who_asks_now_and_then_finds_an_endpoint_that_has_moved_as_well() -> Non
         except Unavailable:
             continue
         break
-    assert stage.rules.standing.endpoint == str(B)
+    assert stage.rules.status.endpoint == str(B)
 
 
 def test_an_approval_while_the_endpoint_is_being_looked_for_anew() -> None:
     stage = Pretended(places(a=document(EVENT)), said=None, candidates=[A, B])
-    looks = stage.looks()
+    looks = stage.snapshots()
     next(looks)
     approving = stage.rules.approve([EVENT["EventId"]], 60)  # type: ignore[list-item]
-    assert isinstance(ask := approving.send(None), Ask)
+    assert isinstance(ask := approving.send(None), Request)
     stage.script = places(a=trouble("refused"), b=document(EVENT))
     next(looks)  # it has moved meanwhile
     step = approving.send(trouble("refused"))
-    while not (isinstance(step, Ask) and step.method == "POST"):
+    while not (isinstance(step, Request) and step.method == "POST"):
         step = approving.send(None)
-    assert (ask.place, step.place) == (A, B)
+    assert (ask.location, step.location) == (A, B)
 
 
 # How long
@@ -381,19 +381,19 @@ def test_an_approval_while_the_endpoint_is_being_looked_for_anew() -> None:
 def test_a_first_answer_may_take_two_minutes() -> None:
     stage = Pretended(lambda _: (document(), 120.0))
     assert stage.done(stage.rules.events(130)) == ()
-    assert stage.asks[0].answer >= 120
+    assert stage.asks[0].timeout >= 120
 
 
 def test_later_ones_may_not_unless_they_keep_failing_to_come() -> None:
     stage = Pretended(in_turn(document(), trouble("late"), trouble("late"), document()))
     stage.until(10)
-    assert [ask.answer for ask in stage.polls[1:5]] == [10.0, 20.0, 40.0, 10.0]
+    assert [ask.timeout for ask in stage.polls[1:5]] == [10.0, 20.0, 40.0, 10.0]
 
 
 def test_patience_is_what_was_asked_for() -> None:
     for reply, most in ((answer(500), 20.0), (trouble("stalled"), 20.0), (trouble("refused"), 15)):
         stage = Pretended(always(reply))
-        with pytest.raises(Unavailable, match="does not answer as it should"):
+        with pytest.raises(Unavailable, match="does not give a valid answer"):
             stage.done(stage.rules.events(20))
         assert most - 5 <= stage.now - 1_000 <= most
     stage = Pretended(always(answer(500)))
@@ -406,7 +406,7 @@ def test_patience_is_what_was_asked_for() -> None:
 
 
 @pytest.mark.parametrize("reply", [answer(500), answer(410), answer(429), trouble("reset")])
-def test_an_approval_is_said_again_until_it_is_heard(reply: Answer) -> None:
+def test_an_approval_is_said_again_until_it_is_heard(reply: Response) -> None:
     stage = Pretended(in_turn(document(EVENT), reply, reply, answer(200)))
     stage.done(stage.rules.approve(["x"], 60))
     assert [ask.method for ask in stage.asks] == ["GET", "POST", "POST", "POST"]
@@ -421,8 +421,8 @@ def test_an_approval_that_is_refused_is_not_said_again() -> None:
 
 def test_what_was_approved_here_and_is_gone_is_finished() -> None:
     stage = Pretended(in_turn(document(EVENT), answer(200), document()))
-    stage.rules._contact._ticking._offset = 0.0  # long before its NotBefore
-    looks = stage.looks()
+    stage.rules._endpoint._server_clock._offset = 0.0  # long before its NotBefore
+    looks = stage.snapshots()
     assert next(looks).changes
     stage.done(stage.rules.approve([EVENT["EventId"].lower()], 60))  # type: ignore[attr-defined]
     (change,) = next(looks).changes
@@ -432,8 +432,8 @@ def test_what_was_approved_here_and_is_gone_is_finished() -> None:
 @pytest.mark.parametrize(("status", "kind"), [(500, "finished"), (400, "withdrawn")])
 def test_an_approval_whose_answer_was_lost_may_have_been_heard(status: int, kind: str) -> None:
     stage = Pretended(in_turn(document(EVENT), answer(status), document()))
-    stage.rules._contact._ticking._offset = 0.0  # long before its NotBefore
-    looks = stage.looks()
+    stage.rules._endpoint._server_clock._offset = 0.0  # long before its NotBefore
+    looks = stage.snapshots()
     assert next(looks).changes
     with pytest.raises((Unavailable, NotApproved)):
         stage.done(stage.rules.approve([str(EVENT["EventId"])], 0))
@@ -441,15 +441,15 @@ def test_an_approval_whose_answer_was_lost_may_have_been_heard(status: int, kind
 
 
 def test_trouble_with_an_approval_does_not_slow_down_whoever_watches() -> None:
-    def script(ask: Ask) -> Answer | tuple[Answer, float]:
+    def script(ask: Request) -> Response | tuple[Response, float]:
         return answer(500) if ask.method == "POST" else held(ask)
 
     stage = Pretended(script)
-    looks = stage.looks()
+    looks = stage.snapshots()
     next(looks), next(looks)
     with pytest.raises(Unavailable):
         stage.done(stage.rules.approve(["x"], 60))
-    assert stage.rules.standing.trouble == "", "documents come as ever"
+    assert stage.rules.status.problem == "", "documents come as ever"
     polls = len([ask for ask in stage.polls if ask.method == "GET"])
     next(looks), next(looks)
     assert len([ask for ask in stage.polls if ask.method == "GET"]) == polls
@@ -457,13 +457,13 @@ def test_trouble_with_an_approval_does_not_slow_down_whoever_watches() -> None:
 
 def test_two_who_watch_are_both_told_everything() -> None:
     stage = Pretended(in_turn(document(EVENT)))
-    one, other = stage.looks(), stage.looks()
+    one, other = stage.snapshots(), stage.snapshots()
     for told in (next(one), next(other)):
         assert [change.kind for change in told.changes] == ["appeared"]
 
 
 def test_who_this_is_is_asked_in_versions_of_its_own() -> None:
-    def script(ask: Ask) -> Answer:
+    def script(ask: Request) -> Response:
         known = version(ask) == OF_INSTANCE[-1]
         return answer(200, b'{"name":"web_0"}') if known else answer(400, LISTING)
 
@@ -512,18 +512,20 @@ def test_a_note_that_is_too_long_is_not_sent() -> None:
 
 
 def test_a_clock_that_runs_faster_is_followed_also_by_long_polls() -> None:
-    def script(ask: Ask) -> tuple[Answer, float]:
+    def script(ask: Request) -> tuple[Response, float]:
         took = 10.0 if is_wait(ask) else 0.01
         answered = stage.now + took
         headers = ("Date", rfc1123(int(theirs(answered)))), ("ETag", "t")
-        came = Answer(status=200, headers=headers, body=body(), asked=stage.now, answered=answered)
+        came = Response(
+            status=200, headers=headers, body=body(), sent_at=stage.now, received_at=answered
+        )
         return came, took
 
     def theirs(now: float) -> float:
         return 1.8e9 + now * 1.0005
 
     stage = Pretended(script)
-    looks = stage.looks()
+    looks = stage.snapshots()
     for _ in range(1_000):
         next(looks)
         assert abs(stage.rules.now().timestamp() - theirs(stage.now)) < 2
@@ -533,13 +535,13 @@ def test_a_clock_that_runs_faster_is_followed_also_by_long_polls() -> None:
 def test_the_clock_is_the_services_and_steps_with_it() -> None:
     date = "Fri, 15 Jan 2027 08:00:00 GMT"
 
-    def script(ask: Ask) -> Any:
-        return Answer(
+    def script(ask: Request) -> Any:
+        return Response(
             status=200,
             headers=(("Date", date),),
             body=body(),
-            asked=stage.now,
-            answered=stage.now,
+            sent_at=stage.now,
+            received_at=stage.now,
         )
 
     stage = Pretended(script)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forewarn.client.scale_sets import host_name, instance_name
+from forewarn.client.identity import host_name, instance_name
 
 
 def test_the_host_name_has_the_number_in_base_36() -> None:

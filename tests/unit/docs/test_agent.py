@@ -11,7 +11,7 @@ from forewarn.agent import agent, open_cases
 from forewarn.agent.approval import approve, retrying
 from forewarn.agent.config import read, read_hooks
 from forewarn.agent.planning import attempts, plan
-from forewarn.agent.running import command, runner
+from forewarn.agent.running import command, runner, runners
 from forewarn.agent.state import store
 from helpers.paths import ROOT
 
@@ -51,7 +51,7 @@ def test_the_configuration_on_it_can_be_used(tmp_path: Path) -> None:
         ),
         (
             "`BEGUN_WITHIN`, `SWEEP_EVERY`",
-            f"{agent.BEGUN_WITHIN:g} s, {agent.SWEEP_EVERY:g} s",
+            f"{runners.BEGUN_WITHIN:g} s, {agent.SWEEP_EVERY:g} s",
         ),
         ("`MAX_OUTPUT`", f"{runner.MAX_OUTPUT // 1024} KiB"),
         (
@@ -60,11 +60,10 @@ def test_the_configuration_on_it_can_be_used(tmp_path: Path) -> None:
         ),
         ("`TAKE_OVER`", f"{plan.TAKE_OVER.total_seconds():g} s"),
         (
-            "`ASK_PATIENCE`, `ERRAND_PAUSE`, `MAX_ERRAND_PAUSE`",
-            f"{approve.ASK_PATIENCE:g} s, {retrying.ERRAND_PAUSE:g} s,"
-            f" {retrying.MAX_ERRAND_PAUSE:g} s",
+            "`CALL_TIMEOUT`, `CALL_PAUSE`, `MAX_CALL_PAUSE`",
+            f"{approve.CALL_TIMEOUT:g} s, {retrying.CALL_PAUSE:g} s, {retrying.MAX_CALL_PAUSE:g} s",
         ),
-        ("`LOOK_WITHIN`", f"{agent.LOOK_WITHIN:g} s"),
+        ("`POLL_WITHIN`", f"{agent.POLL_WITHIN:g} s"),
         ("`ENDPOINT_PATIENCE`", f"{agent.ENDPOINT_PATIENCE:g} s"),
         ("`MAX_VARIABLE`", f"{command.MAX_VARIABLE:,} characters"),
         ("`IDENTITY_EVERY`", f"{agent.IDENTITY_EVERY / 60:g} min"),

@@ -25,15 +25,18 @@ ALERTS = yaml.safe_load((ROOT / "deploy/prometheus/alerts.yml").read_text())
     [
         ("`MAX_CONNECTIONS`", f"{http.MAX_CONNECTIONS}"),
         ("`MAX_HEAD`", f"{http.MAX_HEAD // 1024} KiB"),
-        ("`ASKED_WITHIN`, `TAKEN_WITHIN`", f"{http.ASKED_WITHIN:g} s, {http.TAKEN_WITHIN:g} s"),
-        ("`ANSWERS_PER_SECOND`", f"{http.ANSWERS_PER_SECOND:g}"),
+        (
+            "`REQUEST_WITHIN`, `RESPONSE_WITHIN`",
+            f"{http.REQUEST_WITHIN:g} s, {http.RESPONSE_WITHIN:g} s",
+        ),
+        ("`RESPONSES_PER_SECOND`", f"{http.RESPONSES_PER_SECOND:g}"),
         ("`SHARE`", f"{http.SHARE * 100:g} %"),
         ("`SOCKET_MODE`", f"{http.SOCKET_MODE:04o}"),
         ("`LISTEN_AGAIN`", f"{serve.LISTEN_AGAIN:g} s"),
         ("`BEAT`", f"{wellbeing.BEAT:g} s"),
         (
-            "`LOOP_PATIENCE`, `LOOK_PATIENCE`",
-            f"{wellbeing.LOOP_PATIENCE:g} s, {wellbeing.LOOK_PATIENCE:g} s",
+            "`LOOP_PATIENCE`, `POLL_PATIENCE`",
+            f"{wellbeing.LOOP_PATIENCE:g} s, {wellbeing.POLL_PATIENCE:g} s",
         ),
         (
             "`SILENCE_PATIENCE`, `WRITE_EVERY`",
@@ -47,10 +50,10 @@ ALERTS = yaml.safe_load((ROOT / "deploy/prometheus/alerts.yml").read_text())
         ("`PATIENCE_MS`", f"{log.PATIENCE_MS} ms"),
         ("`MAX_VALUES`", f"{counting.MAX_VALUES}"),
         (
-            "`PATIENCE`, `LOOKS`, `WAITED`",
-            f"{check.PATIENCE:g} s, {check.LOOKS}, {check.WAITED:g} s",
+            "`TIMEOUT`, `POLLS`, `LONG_POLL`",
+            f"{check.TIMEOUT:g} s, {check.POLLS}, {check.LONG_POLL:g} s",
         ),
-        ("`APART`", f"{check.APART:g} s"),
+        ("`CLOCK_DIFFERENCE`", f"{check.CLOCK_DIFFERENCE:g} s"),
     ],
 )
 def test_every_limit_is_as_the_page_says(names: str, value: str) -> None:
@@ -59,7 +62,7 @@ def test_every_limit_is_as_the_page_says(names: str, value: str) -> None:
 
 def test_it_says_where_the_agent_listens_and_when_it_is_not_well() -> None:
     assert f"| `{DEFAULT_LISTEN}` |" in PAGE
-    for name in ("LOOP_PATIENCE", "LOOK_PATIENCE", "SILENCE_PATIENCE", "WRITE_EVERY"):
+    for name in ("LOOP_PATIENCE", "POLL_PATIENCE", "SILENCE_PATIENCE", "WRITE_EVERY"):
         assert f"{getattr(wellbeing, name):g} s (`{name}`)" in PAGE.replace(" s, `", " s (`")
 
 
@@ -67,13 +70,13 @@ def test_every_line_that_the_log_may_have_is_on_it_with_its_level() -> None:
     told = {
         word
         for file in AGENT.rglob("*.py")
-        for word in re.findall(r'tell\(\s*"([a-z ]+)"', file.read_text())
+        for word in re.findall(r'log\(\s*"([a-z ]+)"', file.read_text())
     }
     section = PAGE.partition("### Log")[2].partition("## What it costs")[0]
     rows = re.findall(r"^\| (`.+?`) \| (.+?) \|", section, re.M)
     said = {word: levels for words, levels in rows for word in re.findall("`([^`]+)`", words)}
     assert told == said.keys() - {"event"}
-    for word, level in log.GRAVE.items():
+    for word, level in log.SEVERITY.items():
         assert level in said[word]
 
 

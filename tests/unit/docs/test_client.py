@@ -56,7 +56,7 @@ def test_every_public_name_is_described(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [client.Event, client.Change, client.Look, client.Identity, client.EndpointStatus]
+    "kind", [client.Event, client.Change, client.Snapshot, client.Identity, client.EndpointStatus]
 )
 def test_whatever_a_value_holds_is_described(kind: type[msgspec.Struct]) -> None:
     (row,) = re.findall(rf"^\| `{kind.__name__}` \|.*$", PAGE.read_text(), re.MULTILINE)

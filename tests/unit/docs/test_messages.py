@@ -27,6 +27,7 @@ TELLING = {
     "_log",
     "_tell",
     "tell",
+    "log",
     "_within",
     "unserved",
     "_interrupted",

@@ -1,5 +1,5 @@
-"""Approving, and agreeing with the other machines before that. Each question to the endpoint is an
-errand: it takes its time, and is asked again if it came to nothing."""
+"""Approving events and, before that, agreeing with the other machines of an event. Every call of
+the endpoint takes its time beside the agent's loop, and is retried if it fails."""
 
 from __future__ import annotations
 
@@ -13,121 +13,123 @@ from forewarn.agent.open_cases import OpenCases
 from forewarn.agent.planning import plan, steps
 from forewarn.agent.ports import Client
 from forewarn.agent.state.cases import Case
-from forewarn.agent.telemetry.log import Tell
-from forewarn.agent.telemetry.troubles import OngoingTroubles
+from forewarn.agent.telemetry.log import Log, OngoingProblems
 from forewarn.client import NotApproved
 from forewarn.support.guard import Tasks
 
-ASK_PATIENCE = 10.0  # seconds for one question; it is asked again after a pause
+CALL_TIMEOUT = 10.0  # seconds for one call; it is retried after a pause
 
 
 class Approver:
     def __init__(
         self,
         client: Client,
-        book: OpenCases,
+        cases: OpenCases,
         shared: Path | None,
-        tell: Tell,
-        troubles: OngoingTroubles,
+        log: Log,
+        problems: OngoingProblems,
         *,
         tasks: Tasks,
-        done: Callable[[str], None],
-        dry: bool,
+        on_done: Callable[[str], None],
+        dry_run: bool,
     ) -> None:
+        """`on_done` is called with the ID of a case for which a call has ended."""
         self._client = client
-        self._book = book
-        self._tell = tell
-        self._troubles = troubles
-        self._dry = dry
+        self._cases = cases
+        self._log = log
+        self._problems = problems
+        self._dry_run = dry_run
         self._tasks = tasks
-        self._coordination = Coordination(client, shared, ASK_PATIENCE)
-        self._errands = RetriedCalls(tasks, done)
-        self._done = done
-        self._would: set[str] = set()  # cases that a dry run would have approved
-        self.all_ready: dict[str, datetime] = {}  # by case
+        self._coordination = Coordination(client, shared, CALL_TIMEOUT)
+        self._calls = RetriedCalls(tasks, on_done)
+        self._on_done = on_done
+        self._would_approve: set[str] = set()  # cases for which a dry run has logged it
+        self.all_ready: dict[str, datetime] = {}  # by case: when all machines were ready
 
-    def next(self) -> float | None:
-        """When there is something to ask again, by guard time."""
-        return self._errands.next()
+    def next_retry(self) -> float | None:
+        """Return when there is something to retry, in guard time."""
+        return self._calls.next_retry()
 
     def due(self) -> set[str]:
-        """Return the cases that have something to ask again now."""
-        return self._errands.due()
+        """Return the cases that have something to retry now."""
+        return self._calls.due()
 
-    def do(self, step: steps.Approve | steps.SayReady | steps.AskReady) -> None:
-        case = self._book[step.case]
-        if self._dry and not isinstance(step, steps.AskReady):
-            self._pretend(case, step)
+    def take(self, step: steps.ApprovalStep) -> None:
+        case = self._cases[step.case]
+        if self._dry_run and not isinstance(step, steps.CheckReadiness):
+            self._log_only(case, step)
             return
         match step:
             case steps.Approve():
-                self._errands.run((case.id, "approve"), lambda: self._approve(case))
-            case steps.SayReady():
-                self._errands.run((case.id, "ready"), lambda: self._say_ready(case))
-            case steps.AskReady():
-                self._errands.run((case.id, "ask"), lambda: self._ask_ready(case))
+                self._calls.run((case.id, "approve"), lambda: self._approve(case))
+            case steps.ReportReady():
+                self._calls.run((case.id, "report ready"), lambda: self._report_ready(case))
+            case steps.CheckReadiness():
+                self._calls.run((case.id, "readiness"), lambda: self._check_readiness(case))
 
     def forget(self, case: Case) -> None:
+        """Forget a case that is being closed."""
         self.all_ready.pop(case.id, None)
-        self._errands.forget(case.id)
-        self._would.discard(case.id)
-        if not self._dry:
+        self._calls.forget(case.id)
+        self._would_approve.discard(case.id)
+        if not self._dry_run:
             self._tasks.start(self._coordination.forget(case), f"forget {case.id}")
 
-    def _pretend(self, case: Case, step: steps.Approve | steps.SayReady) -> None:
-        """Nobody has approved, so how the event ends is not to go by that: it is only said once."""
+    def _log_only(self, case: Case, step: steps.Approve | steps.ReportReady) -> None:
+        """Log what a dry run would do. The approval is not recorded in the case, since it must not
+        influence whether the event counts as finished."""
         facts = {"event": case.event.id, "type": case.event.type}
-        if isinstance(step, steps.SayReady):
-            self._tell("would say ready", **facts)
+        if isinstance(step, steps.ReportReady):
+            self._log("would report ready", **facts)
             self._change(case, ready=self._client.now())
-            self._done(case.id)
-        elif case.id not in self._would:
-            self._would.add(case.id)
-            self._tell("would approve", **facts)
+            self._on_done(case.id)
+        elif case.id not in self._would_approve:
+            self._would_approve.add(case.id)
+            self._log("would approve", **facts)
 
     async def _approve(self, case: Case) -> None:
         facts = {"event": case.event.id, "type": case.event.type}
-        if case.approving is None:  # should we die now, it may be over when somebody looks
+        if case.approving is None:  # recorded first: the event may be over after a crash
             self._change(case, approving=self._client.now())
         try:
-            await self._client.approve(case.event, patience=ASK_PATIENCE)
+            await self._client.approve(case.event, timeout=CALL_TIMEOUT)
         except Exception as error:
-            self._tell("not approved", **facts, why=str(error))
+            self._log("approval failed", **facts, why=str(error))
             if isinstance(error, NotApproved) and case.approving is None:  # nor was one before it
                 self._change(case, approving=None)
             raise
         self._change(case, approved=self._client.now())
-        self._tell("approved", **facts)
+        self._log("approved", **facts)
 
-    async def _say_ready(self, case: Case) -> None:
+    async def _report_ready(self, case: Case) -> None:
         try:
-            await self._coordination.say_ready(case, self._client.now())
+            await self._coordination.report_ready(case, self._client.now())
         except Exception as error:
-            self._troubles.begin("ready", str(error))
+            self._problems.begin("ready", str(error))
             raise
-        self._troubles.end("ready")
+        self._problems.end("ready")
         self._change(case, ready=self._client.now())
-        self._tell("ready", event=case.event.id, type=case.event.type)
+        self._log("ready", event=case.event.id, type=case.event.type)
 
-    async def _ask_ready(self, case: Case) -> None:
-        """Once a second, until all are."""
+    async def _check_readiness(self, case: Case) -> None:
+        """Check once a second, until all machines are ready."""
         try:
             waiting = await self._coordination.waiting(case)
         except Exception as error:
-            self._troubles.begin("ready", str(error))
+            self._problems.begin("ready", str(error))
             raise
-        self._troubles.end("ready")
-        if set(waiting) - ({case.machine} if self._dry else set()):
-            self._errands.later((case.id, "ask"))
-            if case.mine and case.machine in waiting and not self._dry:
-                self._change(case, ready=None)  # what was said is forgotten there: once more
+        self._problems.end("ready")
+        if set(waiting) - ({case.machine} if self._dry_run else set()):
+            self._calls.repeat((case.id, "readiness"))
+            if case.mine and case.machine in waiting and not self._dry_run:
+                self._change(case, ready=None)  # our report was forgotten there: report again
             return
         self.all_ready[case.id] = self._client.now()
-        self._tell("all ready", event=case.event.id, turn=plan.turn_of(case))
+        self._log("all ready", event=case.event.id, turn=plan.turn_of(case))
 
-    def _change(self, case: Case, **facts: datetime | None) -> None:
+    def _change(self, case: Case, **fields: datetime | None) -> None:
         try:
-            self._book.change(case.id, **facts)
-        except OSError as error:  # then it is asked, and answered, once more
-            self._troubles.begin("cases", str(error))
+            self._cases.change(case.id, **fields)
+        except OSError as error:  # then the call is made again
+            self._problems.begin("cases", str(error))
             raise

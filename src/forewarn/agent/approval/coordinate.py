@@ -1,7 +1,7 @@
-"""Telling the other machines of an event that one is ready, and hearing whether they are.
+"""Reporting to the other machines of an event that this one is ready, and checking theirs.
 
-Two ways with one face: the endpoint's own `/ready`, or a directory that the machines share, where
-the endpoint offers none. Who approves in the end is `agent/planning/plan.py`.
+Two ways with one interface: the endpoint's own `/ready`, or a directory that the machines share,
+where the endpoint has none. Who approves in the end is `agent/planning/plan.py`.
 """
 
 from __future__ import annotations
@@ -25,75 +25,79 @@ NOTE = "prepared"
 
 T = TypeVar("T")
 
-# What becomes the name of a file is checked first: it was said by somebody else.
+# What becomes a file name is checked first: it comes from somebody else.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", re.ASCII)
 
 
-class NoWay(Exception):
-    """The machines cannot tell each other; says what to do."""
+class CoordinationError(Exception):
+    """The machines cannot coordinate; the message says what to do."""
 
 
 class Coordination:
-    def __init__(self, client: Client, shared: Path | None, patience: float) -> None:
+    def __init__(self, client: Client, shared: Path | None, timeout: float) -> None:
         self._client = client
         self._shared = None if shared is None else SharedDirectory(shared)
-        self._patience = patience
-        self._away_for: asyncio.Future[Any] | None = None
+        self._timeout = timeout
+        self._in_thread: asyncio.Future[Any] | None = None
 
-    async def say_ready(self, case: Case, now: datetime) -> None:
-        """Raises NoWay, or what the client raises."""
-        said = await self._client.ready(case.event, NOTE, patience=self._patience)
-        if said is None and self._others(case):
+    async def report_ready(self, case: Case, now: datetime) -> None:
+        """Raises CoordinationError, or what the client raises."""
+        readiness = await self._client.report_ready(case.event, NOTE, timeout=self._timeout)
+        if readiness is None and self._has_others(case):
             shared = self._directory()
-            await self._away(lambda: shared.say_ready(case.event.id, case.machine, now))
+            event, machine = case.event.id, case.machine
+            await self._run_in_thread(lambda: shared.report_ready(event, machine, now))
 
     async def waiting(self, case: Case) -> tuple[str, ...]:
-        """Those of the event that have not said so. Raises as above."""
-        if not self._others(case):
+        """Return the machines of the event that are not ready. Raises like `report_ready`."""
+        if not self._has_others(case):
             return ()
-        said = await self._client.readiness(case.event, patience=self._patience)
-        if said is not None:
-            return said.waiting
+        readiness = await self._client.readiness(case.event, timeout=self._timeout)
+        if readiness is not None:
+            return readiness.waiting
         shared = self._directory()
-        return await self._away(lambda: shared.waiting(case.event.id, case.event.resources))
+        event, machines = case.event.id, case.event.resources
+        return await self._run_in_thread(lambda: shared.waiting(event, machines))
 
     async def forget(self, case: Case) -> None:
+        """Remove the reports on an event that is over."""
         if (shared := self._shared) is not None and case.rule.approve == "coordinated":
-            with contextlib.suppress(NoWay):
-                await self._away(lambda: shared.forget(case.event.id))
+            with contextlib.suppress(CoordinationError):
+                await self._run_in_thread(lambda: shared.forget(case.event.id))
 
-    async def _away(self, work: Callable[[], T]) -> T:
-        """Beside the loop, one at a time: a file server that is away may not answer for ever."""
+    async def _run_in_thread(self, work: Callable[[], T]) -> T:
+        """Run beside the loop, one at a time: a file server that is away may never answer."""
         try:
-            async with asyncio.timeout(self._patience):
-                while self._away_for is not None and not self._away_for.done():
-                    await asyncio.wait([self._away_for])
-                asked = asyncio.get_running_loop().run_in_executor(None, work)
-                asked.add_done_callback(lambda done: done.cancelled() or done.exception())
-                self._away_for = asked
-                return await asyncio.shield(asked)
+            async with asyncio.timeout(self._timeout):
+                while self._in_thread is not None and not self._in_thread.done():
+                    await asyncio.wait([self._in_thread])
+                future = asyncio.get_running_loop().run_in_executor(None, work)
+                future.add_done_callback(lambda done: done.cancelled() or done.exception())
+                self._in_thread = future
+                return await asyncio.shield(future)
         except TimeoutError as error:
-            raise NoWay("the shared directory does not answer") from error
+            raise CoordinationError("the shared directory does not answer") from error
 
-    def _others(self, case: Case) -> bool:
+    def _has_others(self, case: Case) -> bool:
         return any(resource != case.machine for resource in case.event.resources)
 
     def _directory(self) -> SharedDirectory:
         if self._shared is None:
-            raise NoWay(
-                "this endpoint does not let machines tell each other that they are ready; name a"
-                " directory that they share ([agent] shared), or approve another way"
+            raise CoordinationError(
+                "this endpoint has no /ready, through which machines report that they are ready;"
+                " set [agent] shared to a directory that the machines share, or use another"
+                " approve"
             )
         return self._shared
 
 
 class SharedDirectory:
-    """`EVENT/MACHINE` is there: the machine is ready for the event."""
+    """A directory in which the file `EVENT/MACHINE` says that a machine is ready for an event."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def say_ready(self, event: str, machine: str, now: datetime) -> None:
+    def report_ready(self, event: str, machine: str, now: datetime) -> None:
         file = self._path / _checked(event) / _checked(machine)
         try:
             self._make(file.parent)
@@ -101,22 +105,23 @@ class SharedDirectory:
             draft.write_bytes(msgspec.json.encode({"machine": machine, "at": now, "note": NOTE}))
             draft.replace(file)
         except OSError as error:
-            raise NoWay(f"{error.filename or self._path}: {error.strerror}") from error
+            raise CoordinationError(f"{error.filename or self._path}: {error.strerror}") from error
 
     def _make(self, directory: Path) -> None:
-        """Whoever may write to the shared one may write to this: other machines' agents may be
-        other users, if only by number."""
+        """Create a directory with the permissions of the shared one: the agents of other machines
+        may be other users, if only by number."""
         with contextlib.suppress(FileExistsError):
             directory.mkdir()
             directory.chmod(stat.S_IMODE(self._path.stat().st_mode))
 
-    def waiting(self, event: str, resources: Sequence[str]) -> tuple[str, ...]:
+    def waiting(self, event: str, machines: Sequence[str]) -> tuple[str, ...]:
+        """Return the machines that are not ready."""
         directory = self._path / _checked(event)
-        return tuple(name for name in resources if not (directory / _checked(name)).is_file())
+        return tuple(name for name in machines if not (directory / _checked(name)).is_file())
 
     def forget(self, event: str) -> None:
-        """The event is over for everybody, so nobody's word on it matters any more."""
-        with contextlib.suppress(OSError, NoWay):
+        """Remove all reports on an event, which is over for every machine."""
+        with contextlib.suppress(OSError, CoordinationError):
             directory = self._path / _checked(event)
             for file in directory.iterdir():
                 if _NAME.fullmatch(file.name.lstrip(".")):
@@ -126,5 +131,5 @@ class SharedDirectory:
 
 def _checked(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise NoWay(f"{name!r} cannot be the name of a file, so nobody can be told of it")
+        raise CoordinationError(f"{name!r} cannot be used as a file name in the shared directory")
     return name

@@ -1,5 +1,5 @@
-"""Questions to the endpoint that take their time: one of each at a time, and again after a pause if
-it came to nothing. They are forgotten with the process; whoever plans asks for them anew."""
+"""Calls of the endpoint that are retried: each call runs once at a time, and again after a pause if
+it failed. They are forgotten with the process; planning then asks for them again."""
 
 from __future__ import annotations
 
@@ -7,59 +7,61 @@ from collections.abc import Awaitable, Callable
 
 from forewarn.support.guard import Tasks, monotonic
 
-ERRAND_PAUSE = 1.0  # seconds before an errand is run again, doubled with every failure
-MAX_ERRAND_PAUSE = 30.0
+CALL_PAUSE = 1.0  # seconds before a call is retried, doubled with every failure
+MAX_CALL_PAUSE = 30.0
 
-Key = tuple[str, str]
+Key = tuple[str, str]  # the ID of a case, and the name of a call
+Call = Callable[[], Awaitable[None]]
 
 
 class RetriedCalls:
-    def __init__(self, tasks: Tasks, done: Callable[[str], None]) -> None:
+    def __init__(self, tasks: Tasks, on_done: Callable[[str], None]) -> None:
+        """`on_done` is called with the ID of a case whenever a call for it has ended."""
         self._tasks = tasks
-        self._done = done
-        self._under_way: set[Key] = set()
+        self._on_done = on_done
+        self._in_progress: set[Key] = set()
         self._failures: dict[Key, int] = {}
         self._not_before: dict[Key, float] = {}
 
-    def run(self, key: Key, errand: Callable[[], Awaitable[None]]) -> None:
-        """Unless it is under way, or is to wait."""
-        if key in self._under_way or monotonic() < self._not_before.get(key, 0.0):
+    def run(self, key: Key, call: Call) -> None:
+        """Start a call, unless it is in progress or has to wait."""
+        if key in self._in_progress or monotonic() < self._not_before.get(key, 0.0):
             return
-        self._under_way.add(key)
+        self._in_progress.add(key)
         self._not_before.pop(key, None)
-        self._tasks.start(self._run(key, errand), f"{key[1]} {key[0]}")
+        self._tasks.start(self._run(key, call), f"{key[1]} {key[0]}")
 
-    def later(self, key: Key) -> None:
-        """It is to be run again, but not at once."""
-        self._not_before[key] = monotonic() + ERRAND_PAUSE
+    def repeat(self, key: Key) -> None:
+        """Have a call that succeeded run again after a pause."""
+        self._not_before[key] = monotonic() + CALL_PAUSE
 
     def due(self) -> set[str]:
-        """Return the cases with an errand that has waited long enough."""
+        """Return the cases with a call that has waited long enough."""
         now = monotonic()
         keys = [key for key, at in self._not_before.items() if at <= now]
         for key in keys:
             del self._not_before[key]
-        return {key[0] for key in keys}
+        return {case for case, _ in keys}
 
-    def next(self) -> float | None:
-        """When the first of those that wait may be run."""
+    def next_retry(self) -> float | None:
+        """Return when the first waiting call may run, in guard time."""
         return min(self._not_before.values(), default=None)
 
     def forget(self, case: str) -> None:
-        """What is under way ends by itself."""
-        for about in (self._failures, self._not_before):
-            for key in [key for key in about if key[0] == case]:
-                del about[key]
+        """Forget the calls for a case. One that is in progress ends by itself."""
+        for values in (self._failures, self._not_before):
+            for key in [key for key in values if key[0] == case]:
+                del values[key]
 
-    async def _run(self, key: Key, errand: Callable[[], Awaitable[None]]) -> None:
+    async def _run(self, key: Key, call: Call) -> None:
         try:
-            await errand()
-        except Exception:  # whoever runs the errand has said what was wrong
+            await call()
+        except Exception:  # the call has reported what was wrong
             failures = self._failures[key] = self._failures.get(key, 0) + 1
-            pause = min(MAX_ERRAND_PAUSE, ERRAND_PAUSE * 2.0 ** min(failures - 1, 10))
+            pause = min(MAX_CALL_PAUSE, CALL_PAUSE * 2.0 ** min(failures - 1, 10))
             self._not_before[key] = monotonic() + pause
         else:
             self._failures.pop(key, None)
         finally:
-            self._under_way.discard(key)
-            self._done(key[0])
+            self._in_progress.discard(key)
+            self._on_done(key[0])

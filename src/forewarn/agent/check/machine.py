@@ -1,8 +1,8 @@
-"""What may be wrong on this machine with a configuration that is right in itself: directories that
-cannot be written, programs that are not there, addresses that are taken. Only looks.
+"""What may be wrong on this machine with a configuration that is valid in itself: directories that
+are not writable, programs that do not exist, addresses that are in use. Changes nothing.
 
-What is looked at is looked at as whoever runs the check: `sudo -u forewarn-agent forewarn agent
-check` is what the agent will find.
+The checks are made as the user who runs them: `sudo -u forewarn-agent forewarn agent check` finds
+what the agent will find.
 """
 
 from __future__ import annotations
@@ -15,213 +15,240 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
-from forewarn.agent.check.finding import Finding, note, ok, problem
-from forewarn.agent.config.address import ListenAddress, listens
+from forewarn.agent.config.address import ListenAddress, parse_listen
 from forewarn.agent.config.model import Config
-from forewarn.agent.state import durable, locking
 from forewarn.agent.state.cases import Case
+from forewarn.agent.system import durable
 
-FORGETFUL = ("tmpfs", "ramfs")  # file systems that are empty after a reboot
+VOLATILE = ("tmpfs", "ramfs")  # file systems that are empty after a reboot
 MOUNTS = Path("/proc/self/mountinfo")
 
 POSIX = os.name == "posix"
 
+Grade = Literal["ok", "note", "problem"]
 
-def file(path: Path) -> Iterator[Finding]:
+
+class Finding(msgspec.Struct, frozen=True):
+    """What `agent check` has found about one thing."""
+
+    grade: Grade
+    about: str
+    message: str
+
+
+def ok(about: str, message: str) -> Finding:
+    return Finding("ok", about, message)
+
+
+def note(about: str, message: str) -> Finding:
+    return Finding("note", about, message)
+
+
+def problem(about: str, message: str) -> Finding:
+    return Finding("problem", about, message)
+
+
+def check_file(path: Path) -> Iterator[Finding]:
     if _writable_by_others(path):
         yield problem(
             "configuration",
-            f"{path} can be written by others, and names programs that are run: chmod o-w {path}",
+            f"{path} is writable by others, and names programs that are run: chmod o-w {path}",
         )
 
 
-def user() -> Iterator[Finding]:
+def check_user() -> Iterator[Finding]:
     if not POSIX:
         return
     if os.geteuid() == 0:
         yield note(
             "user",
-            "root: every hook runs with all rights; the unit that comes along runs the agent as"
-            " forewarn-agent, and a drop-in gives hooks what they need",
+            "root: every hook runs with all privileges; the packaged unit runs the agent as"
+            " forewarn-agent, and a drop-in gives hooks the privileges they need",
         )
     else:
-        yield ok("user", f"{_name(os.geteuid())}, who is not root")
+        yield ok("user", f"{_user_name(os.geteuid())}, not root")
 
 
-def state(directory: Path) -> Iterator[Finding]:
-    if wrong := _unwritable(directory):
-        yield problem("state", f"{wrong}; what was prepared could not be undone after a crash")
+def check_state(directory: Path) -> Iterator[Finding]:
+    if reason := _write_problem(directory):
+        yield problem("state", f"{reason}; what was prepared could not be undone after a crash")
         return
-    if directory.exists() and (wrong := durable.open_to(directory)):
-        owner = _name(directory.stat().st_uid)
-        if os.geteuid() == 0 and owner != _name(0):
-            yield note("state", f"{directory} is {owner}'s: sudo -u {owner} forewarn agent check")
+    if directory.exists() and (insecure := durable.permission_problem(directory)):
+        owner = _user_name(directory.stat().st_uid)
+        if os.geteuid() == 0 and owner != _user_name(0):
+            run = f"sudo -u {owner} forewarn agent check"
+            yield note("state", f"{directory} belongs to {owner}; run {run}")
         else:
-            yield problem("state", wrong)
+            yield problem("state", insecure)
         return
-    yield ok("state", f"{directory} can be written")
+    yield ok("state", f"{directory} is writable")
     if directory.exists() and POSIX and directory.stat().st_mode & 0o077:
-        yield note("state", f"{directory} can be read by others, and what hooks say is in it")
-    if (kind := file_system(directory)) in FORGETFUL:
+        yield note("state", f"{directory} is readable by others, and contains the output of hooks")
+    if (kind := file_system(directory)) in VOLATILE:
         yield note(
             "state",
-            f"{directory} is on {kind}, which is empty after a reboot: what was prepared before it"
-            " will not be undone after it",
+            f"{directory} is on {kind}, which is empty after a reboot: what was prepared before the"
+            " reboot will not be undone after it",
         )
-    if _held(directory):
-        yield note("state", "an agent works with it at the moment")
-    for room in _given_up(directory):
-        event = room.parent.name.rpartition(".")[0]
+    if _is_locked(directory):
+        yield note("state", "an agent is using it at the moment")
+    for left in _given_up(directory):
+        event = left.parent.name.rpartition(".")[0]
         yield problem(
             "state",
-            f"the undo of hook {room.name} was given up for event {event}; undo by hand what it"
-            f" prepared, then remove {room}",
+            f"the undo of hook {left.name} was given up for event {event}; undo by hand what it"
+            f" prepared, then remove {left}",
         )
 
 
 def _given_up(directory: Path) -> list[Path]:
     """Return the directories of hooks that are left although their event is over: a successful undo
     removes them."""
-    found = []
+    directories = []
     for case in sorted(directory.glob("cases/*/case")):
         try:
             closed = msgspec.json.decode(case.read_bytes(), type=Case).closed
         except (OSError, msgspec.DecodeError):
             continue
         if closed is not None:
-            found += sorted(directory.glob(f"hooks/{case.parent.name}/*"))
-    return found
+            directories += sorted(directory.glob(f"hooks/{case.parent.name}/*"))
+    return directories
 
 
-def shared(directory: Path) -> Iterator[Finding]:
-    if not _looked_at(directory.is_dir):
-        yield problem(
-            "shared", f"{directory} is no directory that can be looked into; mount it, or make it"
-        )
-    elif wrong := _unwritable(directory):
-        yield problem("shared", f"{wrong}; this machine could not say that it is ready")
+def check_shared(directory: Path) -> Iterator[Finding]:
+    if not _test(directory.is_dir):
+        yield problem("shared", f"{directory} is not an accessible directory; mount or create it")
+    elif reason := _write_problem(directory):
+        yield problem("shared", f"{reason}; this machine could not report that it is ready")
     else:
-        yield ok("shared", f"{directory} can be written")
-        if (kind := file_system(directory)) in FORGETFUL:
+        yield ok("shared", f"{directory} is writable")
+        if (kind := file_system(directory)) in VOLATILE:
             yield note("shared", f"{directory} is on {kind}, which no other machine can see")
 
 
-def listening(config: Config) -> Iterator[Finding]:
+def check_listen(config: Config) -> Iterator[Finding]:
     if not config.listen:
-        yield note("listen", "nowhere: there is no health endpoint, and there are no metrics")
+        yield note("listen", "disabled: there is no health endpoint, and there are no metrics")
         return
-    where = listens(config.listen, anywhere=config.listen_anywhere)
-    if wrong := _taken(where):
-        if _held(config.state):
-            yield ok("listen", f"{where}, by the agent that runs")
+    address = parse_listen(config.listen, anywhere=config.listen_anywhere)
+    if reason := _listen_problem(address):
+        if _is_locked(config.state):
+            yield ok("listen", f"{address}, used by the running agent")
         else:
-            yield problem("listen", wrong)
+            yield problem("listen", reason)
     else:
-        yield ok("listen", f"{where} is free")
-    if not where.local:
-        yield note("listen", f"{where} can be asked from beyond this machine, by anybody")
+        yield ok("listen", f"{address} is free")
+    if not address.local:
+        yield note("listen", f"{address} is open to anyone who can reach it from other machines")
 
 
-def program(name: str) -> list[str]:
-    """What keeps this user from running it."""
-    found = shutil.which(name)
-    if found is None:
-        path = Path(name)
-        if not path.is_absolute():
-            return [f"there is no program {name} on the agent's PATH; write where it is"]
-        if not _looked_at(path.exists, unseen=True):
-            return [f"there is no {path}"]
-        return [f"{path} cannot be run by {_name(os.geteuid()) if POSIX else 'this user'}"]
-    if _writable_by_others(Path(found)):
-        return [f"{found} can be changed by others: chmod o-w {found}"]
+def program_problems(name: str) -> list[str]:
+    """Return what keeps this user from running a program, or makes that unsafe."""
+    path = shutil.which(name)
+    if path is None:
+        given = Path(name)
+        if not given.is_absolute():
+            return [f"there is no program {name} on the agent's PATH; write its absolute path"]
+        if not _test(given.exists, default=True):
+            return [f"{given} does not exist"]
+        return [f"{given} cannot be run by {_user_name(os.geteuid()) if POSIX else 'this user'}"]
+    if _writable_by_others(Path(path)):
+        return [f"{path} is writable by others: chmod o-w {path}"]
     return []
 
 
 def file_system(path: Path) -> str:
-    """Of which kind the one is that this lies on; empty where nobody says."""
+    """Return the type of the file system of a path; empty where it is unknown."""
     try:
         lines = MOUNTS.read_text("utf-8", "surrogateescape").splitlines()
-        place = _existing(path).resolve()
+        resolved = _existing(path).resolve()
     except OSError:
         return ""
-    best, kind = "", ""
+    longest, kind = "", ""
     for line in lines:
         before, _, after = line.partition(" - ")
-        where = before.split()[4].encode("latin-1", "replace").decode("unicode_escape")
-        if place.is_relative_to(where) and len(where) >= len(best):
-            best, kind = where, after.split()[0]
+        mount = before.split()[4].encode("latin-1", "replace").decode("unicode_escape")
+        if resolved.is_relative_to(mount) and len(mount) >= len(longest):
+            longest, kind = mount, after.split()[0]
     return kind
 
 
-def _held(state: Path) -> bool:
-    """Whether an agent works with it; who may not look does not know."""
-    return _looked_at(lambda: (state / "lock").exists() and locking.held(state / "lock"))
+def _is_locked(state: Path) -> bool:
+    """Whether an agent uses the state directory; False if we may not look."""
+    return _test(lambda: (state / "lock").exists() and durable.is_locked(state / "lock"))
 
 
 def _existing(path: Path) -> Path:
-    """It, or the first above it that is there, as far as one may look."""
-    return path if _looked_at(path.exists) else _existing(path.parent)
+    """Return the path, or its first parent that exists, as far as we may look."""
+    return path if _test(path.exists) else _existing(path.parent)
 
 
-def _looked_at(look: Callable[[], bool], *, unseen: bool = False) -> bool:
-    """What it says; `unseen` if one may not look."""
+def _test(test: Callable[[], bool], *, default: bool = False) -> bool:
+    """Return what the test returns; `default` if we may not look."""
     try:
-        return look()
+        return test()
     except OSError:
-        return unseen
+        return default
 
 
-def _unwritable(directory: Path) -> str:
-    """Why nothing can be written there, tried for real; where it is still to be made, in the
-    directory in which it would be."""
-    place = _existing(directory)
+def _write_problem(directory: Path) -> str:
+    """Return why nothing can be written there, tried for real; for a directory that does not exist
+    yet, in its first parent that does."""
+    existing = _existing(directory)
     try:
-        with tempfile.TemporaryFile(dir=place) as tried:
-            tried.write(b"tried")
+        with tempfile.TemporaryFile(dir=existing) as file:
+            file.write(b"probe")
     except OSError as error:
-        missing = "" if place == directory else f"{directory} is not there, and "
-        return f"{missing}{place} cannot be written: {error.strerror}"
+        missing = "" if existing == directory else f"{directory} does not exist, and "
+        return f"{missing}{existing} is not writable: {error.strerror}"
     return ""
 
 
-def _taken(where: ListenAddress) -> str:
-    if where.path:
-        return _no_socket(Path(where.path))
-    family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
+def _listen_problem(address: ListenAddress) -> str:
+    if address.path:
+        return _socket_problem(Path(address.path))
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
-        with socket.socket(family, socket.SOCK_STREAM) as tried:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
             if POSIX:
-                tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            tried.bind((where.host, where.port))
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((address.host, address.port))
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            return f"{where} is taken by somebody else (ss -ltnp); choose another ([agent] listen)"
-        return f"{where}: {error.strerror}"
+            return (
+                f"{address} is in use by another program (ss -ltnp shows which); choose another"
+                " address ([agent] listen)"
+            )
+        return f"{address}: {error.strerror}"
     return ""
 
 
-def _no_socket(path: Path) -> str:
-    if not _looked_at(path.parent.is_dir):
-        return f"{path.parent} is no directory; make it, or let systemd (RuntimeDirectory=)"
+def _socket_problem(path: Path) -> str:
+    if not _test(path.parent.is_dir):
+        return (
+            f"{path.parent} is not a directory; create it, or have systemd do so"
+            " (RuntimeDirectory=)"
+        )
     if path.exists() and not stat.S_ISSOCK(path.stat().st_mode):
-        return f"{path} is there, and is no socket"
-    return _unwritable(path.parent)
+        return f"{path} exists and is not a socket"
+    return _write_problem(path.parent)
 
 
 def _writable_by_others(path: Path) -> bool:
     if not POSIX:
         return False
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return False
-    return stat.S_ISREG(found.st_mode) and bool(found.st_mode & stat.S_IWOTH)
+    return stat.S_ISREG(status.st_mode) and bool(status.st_mode & stat.S_IWOTH)
 
 
-def _name(uid: int) -> str:
+def _user_name(uid: int) -> str:
     import pwd
 
     try:

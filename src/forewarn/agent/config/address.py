@@ -1,4 +1,4 @@
-"""Where the agent may be asked how it is: what a configuration says about it. Pure."""
+"""The address of the agent's health endpoint, as a configuration writes it. Pure."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import ipaddress
 from typing import NamedTuple
 
 
-class BadListen(ValueError):
-    """It cannot be listened there, whatever happens; says what would have been right."""
+class InvalidListen(ValueError):
+    """The agent cannot listen there; the message says what would be right."""
 
 
 class ListenAddress(NamedTuple):
-    """`path` of a UNIX socket, or host and port."""
+    """The `path` of a UNIX socket, or a host and a port."""
 
     path: str = ""
     host: str = ""
@@ -26,26 +26,26 @@ class ListenAddress(NamedTuple):
         return bool(self.path) or ipaddress.ip_address(self.host).is_loopback
 
 
-def listens(said: str, *, anywhere: bool = False) -> ListenAddress:
-    """`127.0.0.1:9169`, `[::1]:9169`, or the path of a socket. Nobody asks for a token there, so
-    it is not beyond this machine, unless that is said."""
-    if said.startswith("/"):
-        return ListenAddress(path=said)
-    host, colon, port = said.rpartition(":")
+def parse_listen(text: str, *, anywhere: bool = False) -> ListenAddress:
+    """Parse `127.0.0.1:9169`, `[::1]:9169`, or the path of a socket. There is no authentication, so
+    only addresses of this machine are accepted, unless `anywhere` is set."""
+    if text.startswith("/"):
+        return ListenAddress(path=text)
+    host, colon, port = text.rpartition(":")
     host = "127.0.0.1" if host == "localhost" else host.removeprefix("[").removesuffix("]")
     try:
-        address = ipaddress.ip_address(host)
+        ip = ipaddress.ip_address(host)
     except ValueError:
-        address = None
-    if not (colon and address and port.isascii() and port.isdecimal() and int(port) < 65_536):
-        raise BadListen(
-            f"'{said[:80]}' is no place to listen; write an address and a port (127.0.0.1:9169), or"
-            " the path of a socket (/run/forewarn-agent/socket)"
+        ip = None
+    if not (colon and ip and port.isascii() and port.isdecimal() and int(port) < 65_536):
+        raise InvalidListen(
+            f"'{text[:80]}' is not a valid listen address; expected an IP address and a port"
+            " (127.0.0.1:9169) or the path of a UNIX socket (/run/forewarn-agent/socket)"
         )
-    where = ListenAddress(host=str(address), port=int(port))
-    if not anywhere and not where.local:
-        raise BadListen(
-            f"{where} can be reached from beyond this machine, and asks nobody who they are; listen"
-            " on 127.0.0.1, or say that you mean it (listen_anywhere = true)"
+    address = ListenAddress(host=str(ip), port=int(port))
+    if not anywhere and not address.local:
+        raise InvalidListen(
+            f"{address} is reachable from other machines, and there is no authentication; listen on"
+            " 127.0.0.1, or set listen_anywhere = true to allow it"
         )
-    return where
+    return address

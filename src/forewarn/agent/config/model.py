@@ -1,18 +1,18 @@
-"""What an agent is told to do: rules, hooks, and where it keeps its state. Values only.
+"""The agent's configuration: rules, hooks, and where its state is stored. Values only.
 
-How they are read off a file, and what is wrong with one, is `read.py`; which rule is meant
-`agent/planning/match.py`.
+How they are read from a file, and what is wrong with one, is `read.py`; which rule applies to an
+event is `rules.py`.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-Stage = Literal["prepare", "undo", "started", "finished", "withdrawn"]
-STAGES: tuple[Stage, ...] = ("prepare", "undo", "started", "finished", "withdrawn")
+from forewarn.agent.hooks.options import STAGES as STAGES
+from forewarn.agent.hooks.options import Stage as Stage
 
 MACHINES = ("mine", "peer", "any")
 APPROVALS = ("never", "when-done", "user-at-once", "coordinated")
@@ -25,11 +25,11 @@ DEFAULT_TIMEOUT = 60.0  # seconds for one command
 
 
 class Hook(msgspec.Struct, frozen=True, kw_only=True):
-    """Commands for some stages; or one that is ready-made, with its options."""
+    """Commands for some stages, or a built-in hook with its options."""
 
     name: str
     commands: dict[Stage, tuple[str, ...]] = {}
-    kind: str = ""  # of a ready-made one
+    kind: str = ""  # of a built-in hook
     options: dict[str, Any] = {}
     stages: tuple[Stage, ...] = ()
     timeout: float = DEFAULT_TIMEOUT
@@ -41,7 +41,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """Which events, and what to do about them. What is empty matches everything."""
+    """Which events it matches, and what to do about them. An empty condition matches everything."""
 
     name: str
     type: tuple[str, ...] = ()
@@ -57,10 +57,10 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     state: Path = Path(DEFAULT_STATE)
-    endpoint: str | None = None  # None: found by itself
+    endpoint: str | None = None  # None: discovered
     listen: str = DEFAULT_LISTEN  # empty: none
-    listen_anywhere: bool = False  # also beyond this machine
+    listen_anywhere: bool = False  # also where other machines can reach it
     shared: Path | None = None
     rules: tuple[Rule, ...] = ()
     hooks: dict[str, Hook] = {}
-    warnings: tuple[str, ...] = ()  # what can be done as it says, but is hardly meant
+    warnings: tuple[str, ...] = ()  # about what is valid, but hardly intended

@@ -1,8 +1,8 @@
-"""From a file (TOML) to a configuration. All that is wrong is told at once, a line each, with its
-place and what would have been right; nothing of it takes effect then.
+"""Reads a configuration from a TOML file. All problems are reported at once, a line each, with
+their place and what would be right; nothing of the file takes effect then.
 
-Looks at the file alone. Whether the programs are there and the directory can be written is
-`agent check`'s to find out.
+Looks at the file alone. Whether programs exist and directories are writable is for `agent check` to
+find out.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from forewarn.agent.config import read_hooks
-from forewarn.agent.config.address import BadListen, listens
+from forewarn.agent.config.address import InvalidListen, parse_listen
 from forewarn.agent.config.model import (
     APPROVALS,
     AT_ONCE,
@@ -24,8 +24,8 @@ from forewarn.agent.config.model import (
     Rule,
 )
 from forewarn.agent.config.reader import Reader
-from forewarn.agent.planning.match import covers
-from forewarn.client.discovery.endpoint import said as endpoint_said
+from forewarn.agent.config.rules import covers
+from forewarn.client.discovery.endpoint import parse_endpoint
 from forewarn.client.errors import BadEndpoint
 from forewarn.support.suggest import instead_of
 from forewarn.support.text import listing
@@ -64,18 +64,20 @@ class ConfigError(Exception):
 
 
 def read(path: Path) -> Config:
+    """Raises ConfigError."""
     try:
         if path.stat().st_size > MAX_CONFIG_BYTES:
-            raise ConfigError(f"{path}: a configuration has at most {MAX_CONFIG_BYTES:,} bytes")
+            raise ConfigError(f"{path}: the file is larger than {MAX_CONFIG_BYTES:,} bytes")
         raw = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path}: {error}") from error
-    return made(raw, path)
+    return convert(raw, path)
 
 
-def made(raw: Mapping[str, Any], path: Path) -> Config:
+def convert(raw: Mapping[str, Any], path: Path) -> Config:
+    """Convert the content of a file. Raises ConfigError."""
     reader = Reader(path)
     config = _config(reader, raw)
     if reader.problems:
@@ -85,23 +87,23 @@ def made(raw: Mapping[str, Any], path: Path) -> Config:
 
 def _config(reader: Reader, raw: Mapping[str, Any]) -> Config:
     if isinstance(raw.get("rule"), dict):
-        reader.wrong("rule", "write [[rule]], in two brackets; there may be several")
+        reader.add_problem("rule", "write [[rule]], with two brackets; there may be several rules")
         raw = {key: value for key, value in raw.items() if key != "rule"}
-    tables = reader.typed("", raw, _TABLES)
+    tables = reader.table("", raw, _TABLES)
     agent = _agent(reader, tables.get("agent", {}))
-    said = tables.get("hook", {})
-    hooks = [read_hooks.hook(reader, name, one) for name, one in said.items()]
+    hook_tables = tables.get("hook", {})
+    hooks = [read_hooks.hook(reader, name, table) for name, table in hook_tables.items()]
     rules = [
-        _rule(reader, index, rule, list(said), agent.get("approve", "never"))
+        _rule(reader, index, rule, list(hook_tables), agent.get("approve", "never"))
         for index, rule in enumerate(tables.get("rule", []))
     ]
-    _together(reader, rules, list(said))
+    _check_rules(reader, rules, list(hook_tables))
     return Config(
-        state=reader.placed(agent.get("state") or DEFAULT_STATE),
+        state=reader.absolute(agent.get("state") or DEFAULT_STATE),
         endpoint=agent.get("endpoint") or None,
         listen=agent.get("listen", DEFAULT_LISTEN),
         listen_anywhere=agent.get("listen_anywhere", False),
-        shared=reader.placed(agent["shared"]) if agent.get("shared") else None,
+        shared=reader.absolute(agent["shared"]) if agent.get("shared") else None,
         rules=tuple(rules),
         hooks={hook.name: hook for hook in hooks if hook is not None},
         warnings=tuple(f"{reader.path}: {warning}" for warning in reader.warnings),
@@ -109,80 +111,81 @@ def _config(reader: Reader, raw: Mapping[str, Any]) -> Config:
 
 
 def _agent(reader: Reader, raw: Any) -> dict[str, Any]:
-    agent = reader.typed("agent", raw, _AGENT)
+    agent = reader.table("agent", raw, _AGENT)
     if "approve" in agent:
         agent["approve"] = reader.choice("agent.approve", agent["approve"], APPROVALS)
     if agent.get("endpoint"):
         try:
-            endpoint_said(agent["endpoint"])
+            parse_endpoint(agent["endpoint"])
         except BadEndpoint as error:
-            reader.wrong("agent.endpoint", str(error))
+            reader.add_problem("agent.endpoint", str(error))
     if agent.get("listen"):
         try:
-            listens(agent["listen"], anywhere=agent.get("listen_anywhere", False))
-        except BadListen as error:
-            reader.wrong("agent.listen", f"{error}; or nothing for none")
+            parse_listen(agent["listen"], anywhere=agent.get("listen_anywhere", False))
+        except InvalidListen as error:
+            reader.add_problem("agent.listen", f'{error}; or "" not to listen')
     return agent
 
 
 def _rule(reader: Reader, index: int, raw: Any, hooks: list[str], approve: str) -> Rule:
     place = f"rule[{index}]"
-    said = reader.typed(place, raw, _RULE)
+    table = reader.table(place, raw, _RULE)
     for key, known in (("type", TYPE_NAMES), ("source", SOURCES)):
-        for one in _several(said.get(key, ())):
-            if one not in known:
-                never = f"no event has ever had the {key} '{one}'; {instead_of(one, known)}"
-                reader.note(f"{place}.{key}", never)
-    _named(reader, f"{place}.hooks", said.get("hooks", []), hooks)
-    least = reader.duration(f"{place}.min_duration", said.get("min_duration"))
-    most = reader.duration(f"{place}.max_duration", said.get("max_duration"))
-    if least is not None and most is not None and least > most:
-        reader.wrong(place, "min_duration is longer than max_duration, so nothing matches")
+        for value in _as_tuple(table.get(key, ())):
+            if value not in known:
+                warning = f"there is no event {key} '{value}'; {instead_of(value, known)}"
+                reader.add_warning(f"{place}.{key}", warning)
+    _check_hook_names(reader, f"{place}.hooks", table.get("hooks", []), hooks)
+    shortest = reader.duration(f"{place}.min_duration", table.get("min_duration"))
+    longest = reader.duration(f"{place}.max_duration", table.get("max_duration"))
+    if shortest is not None and longest is not None and shortest > longest:
+        reader.add_problem(place, "min_duration is longer than max_duration, so nothing matches")
     lead = None
-    if (when := said.get("when", AT_ONCE)) != AT_ONCE:
+    if (when := table.get("when", AT_ONCE)) != AT_ONCE:
         lead = reader.duration(f"{place}.when", when, f"; or '{AT_ONCE}'")
     return Rule(
-        name=said.get("name") or f"rule {index + 1}",
-        type=_several(said.get("type", ())),
-        source=_several(said.get("source", ())),
-        min_duration=least,
-        max_duration=most,
-        machine=reader.choice(f"{place}.machine", said.get("machine", MACHINES[0]), MACHINES),
-        labels=said.get("labels", {}),
-        hooks=tuple(said.get("hooks", ())),
+        name=table.get("name") or f"rule {index + 1}",
+        type=_as_tuple(table.get("type", ())),
+        source=_as_tuple(table.get("source", ())),
+        min_duration=shortest,
+        max_duration=longest,
+        machine=reader.choice(f"{place}.machine", table.get("machine", MACHINES[0]), MACHINES),
+        labels=table.get("labels", {}),
+        hooks=tuple(table.get("hooks", ())),
         lead=lead,
-        approve=reader.choice(f"{place}.approve", said.get("approve", approve), APPROVALS),
+        approve=reader.choice(f"{place}.approve", table.get("approve", approve), APPROVALS),
     )
 
 
-def _named(reader: Reader, place: str, named: list[str], hooks: list[str]) -> None:
-    for hook in named:
-        if hook not in hooks:
-            meant = instead_of(hook, hooks) if hooks else f"write a [hook.{hook}]"
-            reader.wrong(place, f"there is no hook '{hook}'; {meant}")
-    if twice := sorted({hook for hook in named if named.count(hook) > 1}):
-        reader.wrong(place, f"named twice: {listing(twice)}")
+def _check_hook_names(reader: Reader, place: str, names: list[str], hooks: list[str]) -> None:
+    for name in names:
+        if name not in hooks:
+            help = instead_of(name, hooks) if hooks else f"add a [hook.{name}]"
+            reader.add_problem(place, f"there is no hook '{name}'; {help}")
+    if duplicates := sorted({name for name in names if names.count(name) > 1}):
+        reader.add_problem(place, f"listed twice: {listing(duplicates)}")
 
 
-def _together(reader: Reader, rules: Sequence[Rule], hooks: Sequence[str]) -> None:
+def _check_rules(reader: Reader, rules: Sequence[Rule], hooks: Sequence[str]) -> None:
     names = [rule.name for rule in rules]
     for name in sorted({name for name in names if names.count(name) > 1}):
-        reader.wrong("rule", f"two have the name '{name}'; a log could not tell them apart")
+        problem = f"two rules have the name '{name}'; the log could not distinguish them"
+        reader.add_problem("rule", problem)
     used = {hook for rule in rules for hook in rule.hooks}
     for name in hooks:
         if name not in used:
-            reader.note(f"hook.{name}", "no rule names it, so it never runs")
+            reader.add_warning(f"hook.{name}", "no rule uses it, so it never runs")
     for index, rule in enumerate(rules):
-        before = next((one for one in rules[:index] if covers(one, rule)), None)
-        if before is not None:
-            reader.note(
+        earlier = next((other for other in rules[:index] if covers(other, rule)), None)
+        if earlier is not None:
+            reader.add_warning(
                 f"rule[{index}]",
-                f"never reached: '{before.name}' before it matches whatever '{rule.name}' does,"
-                " and the first match wins",
+                f"never applies: '{earlier.name}' before it matches everything that '{rule.name}'"
+                " matches, and the first match wins",
             )
     if not rules:
-        reader.note("rule", "there is no [[rule]], so nothing is done about any event")
+        reader.add_warning("rule", "there is no [[rule]], so the agent does nothing about events")
 
 
-def _several(said: str | list[str] | tuple[str, ...]) -> tuple[str, ...]:
-    return (said,) if isinstance(said, str) else tuple(said)
+def _as_tuple(value: str | list[str] | tuple[str, ...]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)

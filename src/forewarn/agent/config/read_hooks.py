@@ -1,15 +1,19 @@
-"""Reading a hook: commands for its stages, or one that is ready-made."""
+"""Reads a hook: commands for its stages, or a built-in hook with its options."""
 
 from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
-from forewarn.agent.config import hook_options
+import msgspec
+
 from forewarn.agent.config.model import DEFAULT_TIMEOUT, ON_FAILURE, STAGES, Hook, Stage
 from forewarn.agent.config.reader import Reader
+from forewarn.agent.hooks import KINDS, stages_of
+from forewarn.support.suggest import ValueProblem, value_problem
 from forewarn.support.text import SECOND, in_words, listing
 
 MAX_RETRIES = 20
@@ -17,101 +21,126 @@ LEAST_TIMEOUT = 1.0  # seconds
 MAX_TIMEOUT = 86_400.0
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", re.ASCII)
-_SHAPE: dict[str, Any] = {
+_TYPES: dict[str, Any] = {
     "timeout": str | int | float,
     "retries": int,
     "if_it_fails": str,
     **dict.fromkeys(STAGES, str | list[str]),
-    **dict.fromkeys(hook_options.kinds(), dict[str, Any]),
+    **dict.fromkeys(KINDS, dict[str, Any]),
 }
 
 
 def hook(reader: Reader, name: str, raw: Any) -> Hook | None:
     place = f"hook.{name}"
     if not _NAME.fullmatch(name):
-        reader.wrong(
+        reader.add_problem(
             place,
             "a hook's name has letters, digits, '_', '.' and '-', begins with a letter, a digit or"
             " '_', and has at most 64 characters",
         )
     if not isinstance(raw, dict):
-        reader.wrong(place, "a table is expected, with commands or one that is ready-made")
+        reader.add_problem(place, "a table is expected, with commands or a built-in hook")
         return None
-    said = reader.typed(place, raw, _SHAPE)
+    table = reader.table(place, raw, _TYPES)
     commands: dict[Stage, tuple[str, ...]] = {
-        stage: _command(reader, f"{place}.{stage}", said[stage])
+        stage: _command(reader, f"{place}.{stage}", table[stage])
         for stage in STAGES
-        if stage in said
+        if stage in table
     }
-    retries = said.get("retries", 0)
+    retries = table.get("retries", 0)
     if not 0 <= retries <= MAX_RETRIES:
-        reader.wrong(f"{place}.retries", f"{retries} is not from 0 to {MAX_RETRIES}")
-    kind, stages = _what(reader, place, raw, said, commands)
+        reader.add_problem(f"{place}.retries", f"{retries} is not from 0 to {MAX_RETRIES}")
+    kind, stages = _kind_and_stages(reader, place, raw, table, commands)
     return Hook(
         name=name,
         commands=commands,
         kind=kind,
-        options=said.get(kind, {}),
+        options=table.get(kind, {}),
         stages=stages,
-        timeout=_timeout(reader, f"{place}.timeout", said.get("timeout")),
+        timeout=_timeout(reader, f"{place}.timeout", table.get("timeout")),
         retries=retries,
         if_it_fails=reader.choice(
-            f"{place}.if_it_fails", said.get("if_it_fails", ON_FAILURE[0]), ON_FAILURE
+            f"{place}.if_it_fails", table.get("if_it_fails", ON_FAILURE[0]), ON_FAILURE
         ),
     )
 
 
-def _what(
+def _kind_and_stages(
     reader: Reader,
     place: str,
     raw: dict[str, Any],
-    said: dict[str, Any],
+    table: dict[str, Any],
     commands: dict[Stage, tuple[str, ...]],
 ) -> tuple[str, tuple[Stage, ...]]:
-    """Which ready-made one, if it is one, and the stages it has."""
-    kinds = [key for key in raw if key in hook_options.kinds()]
+    """Return the kind of a built-in hook, or nothing, and the stages that the hook has."""
+    kinds = [key for key in raw if key in KINDS]
     if len(kinds) > 1 or (kinds and commands):
         both = listing([*kinds, *commands])
-        reader.wrong(place, f"a hook is one ready-made thing, or commands, not both: {both}")
-    elif kinds and kinds[0] in said:
+        reader.add_problem(place, f"a hook has either commands or one built-in hook, not {both}")
+    elif kinds and kinds[0] in table:
         (kind,) = kinds
-        if (wrong := hook_options.problem(kind, said[kind])) is None:
-            return kind, hook_options.stages(kind, said[kind])
-        path = "".join([f"{place}.{kind}", *map(_step, wrong.steps)])
-        reader.wrong(path, wrong.message)
+        if (problem := _options_problem(kind, table[kind])) is None:
+            return kind, _stages(kind, table[kind])
+        path = "".join([f"{place}.{kind}", *map(_step, problem.steps)])
+        reader.add_problem(path, problem.message)
     elif not set(raw) & {*STAGES, *kinds}:
-        reader.wrong(
+        reader.add_problem(
             place,
-            f"says nothing to do; give a command for {listing(STAGES)}, or one of"
-            f" {listing(sorted(hook_options.kinds()))}",
+            f"does nothing; add a command for {listing(STAGES)}, or one of"
+            f" {listing(sorted(KINDS))}",
         )
     elif "undo" in commands and "prepare" not in raw:
-        reader.wrong(f"{place}.undo", "there is no prepare that it could undo, so it never runs")
+        reader.add_problem(f"{place}.undo", "there is no prepare to undo, so it never runs")
     return "", tuple(commands)
 
 
-def _command(reader: Reader, place: str, said: str | list[str]) -> tuple[str, ...]:
+def _options_problem(kind: str, raw: dict[str, Any]) -> ValueProblem | None:
+    """Return what is wrong with the options of a built-in hook; None if they are valid."""
+    options = KINDS[kind].options
     try:
-        words = shlex.split(said) if isinstance(said, str) else said
+        msgspec.convert(raw, options)
+    except msgspec.ValidationError as error:
+        message = str(error)
+        if isinstance(error.__cause__, ValueError):
+            message = str(error.__cause__)
+        return value_problem(message, raw, options, dict(_choices(options)))
+    return None
+
+
+def _stages(kind: str, raw: dict[str, Any]) -> tuple[Stage, ...]:
+    stages = stages_of(kind, msgspec.convert(raw, KINDS[kind].options))
+    return tuple(stage for stage in STAGES if stage in stages)
+
+
+def _choices(options: type[msgspec.Struct]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for field in msgspec.structs.fields(options):
+        for type in (field.type, *get_args(field.type)):
+            if get_origin(type) is Literal:
+                yield field.name, get_args(type)
+
+
+def _command(reader: Reader, place: str, value: str | list[str]) -> tuple[str, ...]:
+    try:
+        words = shlex.split(value) if isinstance(value, str) else value
     except ValueError as error:
-        reader.wrong(place, f"{said!r} cannot be split into words: {error}")
+        reader.add_problem(place, f"{value!r} cannot be split into words: {error}")
         return ()
     if not words or not words[0] or any("\0" in word for word in words):
-        reader.wrong(place, "a command is a program and its arguments; for none, leave it out")
+        reader.add_problem(place, "a program and its arguments are expected; omit it for none")
         return ()
     program = words[0]
     if "/" in program and not Path(program).is_absolute():
-        program = str(reader.placed(program))
+        program = str(reader.absolute(program))
     return (program, *words[1:])
 
 
-def _timeout(reader: Reader, place: str, said: str | float | None) -> float:
-    timeout = reader.duration(place, said)
+def _timeout(reader: Reader, place: str, value: str | float | None) -> float:
+    timeout = reader.duration(place, value)
     if timeout is None:
         return DEFAULT_TIMEOUT
     if not LEAST_TIMEOUT <= timeout <= MAX_TIMEOUT:
         least, most = in_words(int(LEAST_TIMEOUT * SECOND)), in_words(int(MAX_TIMEOUT * SECOND))
-        reader.wrong(place, f"'{said}' is not from {least} to {most}")
+        reader.add_problem(place, f"'{value}' is not from {least} to {most}")
     return timeout
 
 

@@ -1,5 +1,5 @@
-"""Reading values off a configuration: each that cannot be meant is noted with its place, and the
-reading goes on, so that everything that is wrong is told at once."""
+"""Reads the values of a configuration. Invalid ones are noted with their place, and reading goes
+on, so that all problems are reported at once."""
 
 from __future__ import annotations
 
@@ -14,56 +14,56 @@ from forewarn.support.text import SECOND, listing, parse_duration
 
 
 class Reader:
-    """One file being read."""
+    """A file that is being read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.problems: list[str] = []
         self.warnings: list[str] = []
 
-    def wrong(self, place: str, says: str) -> None:
-        self.problems.append(f"{place}: {says}")
+    def add_problem(self, place: str, problem: str) -> None:
+        self.problems.append(f"{place}: {problem}")
 
-    def note(self, place: str, says: str) -> None:
-        self.warnings.append(f"{place}: {says}")
+    def add_warning(self, place: str, warning: str) -> None:
+        self.warnings.append(f"{place}: {warning}")
 
-    def typed(self, place: str, raw: Any, shape: Mapping[str, Any]) -> dict[str, Any]:
-        """What of it has the right shape."""
+    def table(self, place: str, raw: Any, types: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of a table that have the right type."""
         if not isinstance(raw, dict):
-            self.wrong(place, "a table is expected")
+            self.add_problem(place, "a table is expected")
             return {}
-        good = {}
+        values = {}
         for key, value in raw.items():
             at = f"{place}.{key}" if place else key
-            if key not in shape:
-                self.wrong(at, f"unknown key; {instead_of(key, list(shape))}")
+            if key not in types:
+                self.add_problem(at, f"unknown key; {instead_of(key, list(types))}")
                 continue
             try:
-                good[key] = msgspec.convert(value, shape[key])
+                values[key] = msgspec.convert(value, types[key])
             except msgspec.ValidationError as error:
-                says = value_problem(str(error), value, shape[key]).message
-                self.wrong(at, says)
-        return good
+                problem = value_problem(str(error), value, types[key])
+                self.add_problem(at, problem.message)
+        return values
 
-    def duration(self, place: str, said: str | float | None, more: str = "") -> float | None:
-        """In seconds."""
-        if said is None:
+    def duration(self, place: str, value: str | float | None, hint: str = "") -> float | None:
+        """Return a duration in seconds. `hint` is added to the problem if it is invalid."""
+        if value is None:
             return None
         try:
-            return parse_duration(str(said)) / SECOND
+            return parse_duration(str(value)) / SECOND
         except ValueError as error:
-            self.wrong(place, f"{error}{more}")
+            self.add_problem(place, f"{error}{hint}")
             return None
 
-    def choice(self, place: str, said: str, allowed: tuple[str, ...]) -> str:
-        """One of these: the first, if it is none."""
-        if said in allowed:
-            return said
-        near = nearest(said, allowed)
-        meant = f"; did you mean '{near}'?" if near else ""
-        self.wrong(place, f"'{said}' is none of {listing(allowed)}{meant}")
+    def choice(self, place: str, value: str, allowed: tuple[str, ...]) -> str:
+        """Return the value if it is allowed, and else the first that is."""
+        if value in allowed:
+            return value
+        near = nearest(value, allowed)
+        help = f"; did you mean '{near}'?" if near else ""
+        self.add_problem(place, f"'{value}' is not one of {listing(allowed)}{help}")
         return allowed[0]
 
-    def placed(self, path: str) -> Path:
-        """As seen from the file, wherever one stands."""
+    def absolute(self, path: str) -> Path:
+        """Return an absolute path. Relative paths are relative to the file's directory."""
         return (self.path.parent / path).absolute()

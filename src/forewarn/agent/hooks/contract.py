@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from forewarn.agent.hooks.options import Stage
-from forewarn.agent.state import durable
+from forewarn.agent.system import durable
 from forewarn.support import guard
 
 MAX_INPUT = 1 << 20  # bytes on standard input
@@ -72,7 +72,7 @@ class Run:
 
     def keep(self, name: str, value: object) -> None:
         """So that undo finds it, also after a loss of power."""
-        durable.put(self._path(name), msgspec.json.encode(value))
+        durable.write(self._path(name), msgspec.json.encode(value))
 
     def kept(self, name: str, kind: type[T]) -> T | None:
         try:
@@ -83,7 +83,7 @@ class Run:
             raise Failure(f"{self._path(name)} is not as it was written: {error}") from None
 
     def forget(self, name: str) -> None:
-        durable.drop(self._path(name))
+        durable.remove(self._path(name))
 
     def has_state(self) -> bool:
         return bool(self._state) and Path(self._state).is_dir()

@@ -1,5 +1,5 @@
-"""What a ready-made hook can be told, kind by kind. Values, and whether they can be meant; whether
-they fit this machine is the kind's own `check`."""
+"""The options of the built-in hooks, kind by kind. Values, and whether they are valid; whether they
+fit this machine is the kind's own `check`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from forewarn.support.text import SECOND, parse_duration
 
 Span: TypeAlias = str | int | float  # "30s", or seconds
 Stage: TypeAlias = Literal["prepare", "undo", "started", "finished", "withdrawn"]
+STAGES: tuple[Stage, ...] = ("prepare", "undo", "started", "finished", "withdrawn")
 
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\@][A-Za-z0-9:_.\\@-]*")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")

@@ -2,91 +2,88 @@
 in, steps out. Nothing is remembered here, so a restart changes nothing. Which of many cases have to
 be evaluated is decided by `planner.py`.
 
-Of one case one command runs at a time; of one hook, too, whatever the number of cases. Where two
+Each case runs one command at a time, and so does each hook, whatever the number of cases. Where two
 events have prepared the same hook, the later one is undone first, so that each undo finds what its
 own prepare left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Set
 from datetime import datetime, timedelta
 
 from forewarn.agent.config.model import Hook, Stage
-from forewarn.agent.planning.attempts import AttemptSummary, standing
+from forewarn.agent.planning.attempts import AttemptSummary, summarize
 from forewarn.agent.planning.steps import (
     Approve,
-    AskReady,
     Cancel,
-    CaseWithRuns,
+    CaseProgress,
+    CheckReadiness,
     Close,
     Now,
     Order,
-    Overdue,
     Plan,
-    SayReady,
+    ReportOverdue,
+    ReportReady,
     Start,
     Step,
     Stop,
 )
 from forewarn.agent.state.cases import Case
-from forewarn.agent.state.runs import Run, State
+from forewarn.agent.state.runs import Run, RunState
 
-MARGIN = 2.0  # seconds before NotBefore at which every prepare has ended; clocks tell whole seconds
-LEAST = 1.0  # seconds; with less left than this a prepare is not begun
+MARGIN = 2.0  # seconds before NotBefore at which every prepare has ended; times are whole seconds
+LEAST = 1.0  # seconds; with less left than this a prepare is not started
 OVERDUE = 10.0  # seconds after its time limit at which a command that still runs is reported
 TAKE_OVER = timedelta(seconds=5)  # between one listed machine's turn to approve and the next one's
 
 
-def prepared(story: CaseWithRuns) -> list[tuple[Hook, int]]:
-    """Hooks with something to undo, the one that was prepared last first, with the number of the
-    run that did it. Whatever may have done something counts, also what failed half-way."""
-    found = []
-    for hook in story.case.hooks:
-        numbers = [run.number for run in story.of(hook.name, "prepare") if run.touched]
+def prepared(progress: CaseProgress) -> list[tuple[Hook, int]]:
+    """Return the hooks that have something to undo, the one that was prepared last first, each with
+    the number of the run that prepared it. A prepare that failed half-way counts too."""
+    hooks = []
+    for hook in progress.case.hooks:
+        runs = progress.runs_of(hook.name, "prepare")
+        numbers = [run.number for run in runs if run.may_have_acted]
         if numbers and hook.has("undo"):
-            found.append((hook, numbers[0]))
-    return sorted(found, key=lambda pair: -pair[1])
+            hooks.append((hook, numbers[0]))
+    return sorted(hooks, key=lambda pair: -pair[1])
 
 
-def given_up(story: CaseWithRuns) -> list[str]:
-    """Hooks that are prepared, and whose undo is not tried any more."""
-    return [
-        hook.name
-        for hook, _ in prepared(story)
-        if standing(story.of(hook.name, "undo"), hook, "undo").given_up
-    ]
+def given_up_undos(progress: CaseProgress) -> list[str]:
+    """Return the hooks that are prepared, and whose undo is not tried any more."""
+    return [hook.name for hook, _ in prepared(progress) if summary(progress, hook, "undo").given_up]
 
 
-def undone(story: CaseWithRuns, hook: Hook) -> bool:
-    return standing(story.of(hook.name, "undo"), hook, "undo").settled
+def summary(progress: CaseProgress, hook: Hook, stage: Stage) -> AttemptSummary:
+    return summarize(progress.runs_of(hook.name, stage), hook, stage)
 
 
 def next_steps(
-    story: CaseWithRuns,
+    progress: CaseProgress,
     now: Now,
     busy: Set[str] = frozenset(),
     held: Set[str] = frozenset(),
     all_ready: datetime | None = None,
 ) -> Plan:
-    """Return the next steps. `busy` are hooks that are at work for any case, `held` those that
-    another event has prepared later and not yet undone. `all_ready` says since when all machines
-    of the event are known to be ready."""
-    case = story.case
+    """Return the next steps. `busy` are hooks that run for any case, `held` those that another
+    event has prepared later and not yet undone. `all_ready` says since when all machines of the
+    event are known to be ready."""
+    case = progress.case
     if not case.open:
         return Plan()
-    if at_work := [run for run in story.runs if run.active]:
-        going_on = tuple(step for run in at_work for step in _going_on(case, run, now))
-        overdue = [at for run in at_work if (at := overdue_at(run)) and at > now.guard]
-        return Plan(going_on, wake=_turns_pointless(case, now), rest=min(overdue, default=None))
+    if active := [run for run in progress.runs if run.active]:
+        steps = tuple(step for run in active for step in _steps_of_active(case, run, now))
+        overdue = [at for run in active if (at := overdue_at(run)) and at > now.guard]
+        return Plan(steps, wake_at=_pointless_at(case, now), retry_at=min(overdue, default=None))
     if case.over:
-        return _after(story, now, busy, held)
+        return _after(progress, now, busy, held)
     if case.started:
-        return _stages(story, case.hooks, "started", now, busy) or Plan()
-    return _before(story, now, busy, all_ready)
+        return _stage(progress, "started", now, busy) or Plan()
+    return _before(progress, now, busy, all_ready)
 
 
-def _turns_pointless(case: Case, now: Now) -> datetime | None:
+def _pointless_at(case: Case, now: Now) -> datetime | None:
     """Return when it becomes pointless to start a prepare, or after that, to let one go on."""
     if case.not_before is None:
         return None
@@ -95,32 +92,32 @@ def _turns_pointless(case: Case, now: Now) -> datetime | None:
 
 
 def overdue_at(run: Run) -> float | None:
-    """Return when a run is to be reported as overdue; None if it is not at work."""
+    """Return when a run is to be reported as overdue; None if it is not running."""
     return None if run.deadline is None or not run.active else run.deadline + OVERDUE
 
 
-def _going_on(case: Case, run: Run, now: Now) -> Iterator[Step]:
-    left = _left(case, now) if run.stage == "prepare" else None
+def _steps_of_active(case: Case, run: Run, now: Now) -> Iterator[Step]:
+    left = _seconds_left(case, now) if run.stage == "prepare" else None
     pointless = run.stage == "prepare" and (
         case.over
-        or _passed(case, now)  # its runner goes by a clock that may have stood still meanwhile
-        or (run.state == State.ORDERED and (case.started or _too_late(left)))
+        or _not_before_passed(case, now)  # the runner's clock may have stood still meanwhile
+        or (run.state == RunState.ORDERED and (case.started or _too_late(left)))
     )
-    if run.state == State.ORDERED:
+    if run.state == RunState.ORDERED:
         yield Cancel(case.id, run) if pointless else Start(case.id, run, left)
         return
     if pointless:
         yield Stop(case.id, run)
     if (overdue := overdue_at(run)) is not None and now.guard >= overdue:
-        yield Overdue(case.id, run)
+        yield ReportOverdue(case.id, run)
 
 
-def _passed(case: Case, now: Now) -> bool:
+def _not_before_passed(case: Case, now: Now) -> bool:
     return case.not_before is not None and now.service >= case.not_before
 
 
-def _left(case: Case, now: Now) -> float | None:
-    """Seconds that a prepare may take; None if nobody has said when the event starts."""
+def _seconds_left(case: Case, now: Now) -> float | None:
+    """Return the seconds that a prepare may take; None if the start of the event is unknown."""
     if case.not_before is None:
         return None
     return (case.not_before - now.service).total_seconds() - MARGIN
@@ -133,120 +130,114 @@ def _too_late(left: float | None) -> bool:
 # Scheduled: prepare, then approve.
 
 
-def _before(story: CaseWithRuns, now: Now, busy: Set[str], all_ready: datetime | None) -> Plan:
-    case = story.case
+def _before(progress: CaseProgress, now: Now, busy: Set[str], all_ready: datetime | None) -> Plan:
+    case = progress.case
     at_once = Plan()
     if case.rule.approve == "user-at-once" and case.event.source == "User":
         at_once = _approval(case, now)
-    if (due := begins(case)) and now.service < due:
-        return Plan(at_once.steps, wake=due)
-    left = _left(case, now)
+    if (begins := preparation_start(case)) and now.service < begins:
+        return Plan(at_once.steps, wake_at=begins)
+    left = _seconds_left(case, now)
     for hook in case.hooks:
         if not hook.has("prepare"):
             continue
-        stands = standing(story.of(hook.name, "prepare"), hook, "prepare")
-        if stands.good:
+        attempts = summary(progress, hook, "prepare")
+        if attempts.succeeded:
             continue
-        if stands.settled:
+        if attempts.given_up:
             if hook.if_it_fails == "stop":
                 return at_once
             continue
         if _too_late(left):
             return at_once
         if hook.name in busy:
-            return Plan(at_once.steps, waits=(hook.name,))
-        if now.guard < stands.not_until:
-            return Plan(at_once.steps, rest=stands.not_until)
-        order = Order(case.id, hook, "prepare", stands.attempts + 1, left)
+            return Plan(at_once.steps, waits_for=(hook.name,))
+        if now.guard < attempts.not_until:
+            return Plan(at_once.steps, retry_at=attempts.not_until)
+        order = Order(case.id, hook, "prepare", attempts.attempts + 1, left)
         return Plan((*at_once.steps, order))
-    if at_once.steps or not prepared_well(story):
+    if at_once.steps or not all_prepared(progress):
         return at_once
     if case.rule.approve == "when-done":
         return _approval(case, now)
     if case.rule.approve == "coordinated":
-        return _together(case, now, all_ready)
+        return _coordinated_approval(case, now, all_ready)
     return Plan()
 
 
-def begins(case: Case) -> datetime | None:
-    """When preparing is to begin; None: at once."""
+def preparation_start(case: Case) -> datetime | None:
+    """Return when to begin to prepare; None for at once."""
     if case.rule.lead is None or case.not_before is None:
         return None
     return case.not_before - timedelta(seconds=case.rule.lead)
 
 
-def prepared_well(story: CaseWithRuns) -> bool:
-    """Whether all that was to be prepared is, without a failure."""
+def all_prepared(progress: CaseProgress) -> bool:
+    """Whether every prepare has succeeded."""
     return all(
-        standing(story.of(hook.name, "prepare"), hook, "prepare").good
-        for hook in story.case.hooks
+        summary(progress, hook, "prepare").succeeded
+        for hook in progress.case.hooks
         if hook.has("prepare")
     )
 
 
 def _approval(case: Case, now: Now) -> Plan:
-    return Plan() if case.approved or _passed(case, now) else Plan((Approve(case.id),))
+    if case.approved or _not_before_passed(case, now):
+        return Plan()
+    return Plan((Approve(case.id),))
 
 
-def _together(case: Case, now: Now, all_ready: datetime | None) -> Plan:
-    if case.approved or _passed(case, now):
+def _coordinated_approval(case: Case, now: Now, all_ready: datetime | None) -> Plan:
+    if case.approved or _not_before_passed(case, now):
         return Plan()
     if case.mine and case.ready is None:
-        return Plan((SayReady(case.id),))
+        return Plan((ReportReady(case.id),))
     if all_ready is None:
-        return Plan((AskReady(case.id),))
+        return Plan((CheckReadiness(case.id),))
     turn = all_ready + turn_of(case) * TAKE_OVER
-    return _approval(case, now) if now.service >= turn else Plan(wake=turn)
+    return _approval(case, now) if now.service >= turn else Plan(wake_at=turn)
 
 
 def turn_of(case: Case) -> int:
-    """The first machine that is listed approves; the next one if it does not, and so on. Those
-    that are not listed come last."""
+    """Return this machine's turn to approve. The first machine that is listed approves; the next
+    one if it does not, and so on. Machines that are not listed come last."""
     listed = case.event.resources
     return listed.index(case.machine) if case.machine in listed else len(listed)
 
 
-# Over: put everything back, then tell.
+# Over: undo everything, then run the hooks for the end of the event.
 
 
-def _after(story: CaseWithRuns, now: Now, busy: Set[str], held: Set[str]) -> Plan:
-    case = story.case
+def _after(progress: CaseProgress, now: Now, busy: Set[str], held: Set[str]) -> Plan:
+    case = progress.case
     assert case.over
     waits = False
-    for hook, _ in prepared(story):
-        stands = standing(story.of(hook.name, "undo"), hook, "undo")
-        if stands.settled:
+    for hook, _ in prepared(progress):
+        attempts = summary(progress, hook, "undo")
+        if attempts.settled:
             continue
         if hook.name in held:
             waits = True
             break
-        if (paused := _paused(stands, hook, now, busy)) is not None:
-            return paused
-        return Plan((Order(case.id, hook, "undo", stands.attempts + 1, None),))
-    if (telling := _stages(story, case.hooks, case.over, now, busy)) is not None:
-        return telling
+        return _attempt(case, hook, "undo", attempts, now, busy)
+    if (plan := _stage(progress, case.over, now, busy)) is not None:
+        return plan
     return Plan() if waits else Plan((Close(case.id),))
 
 
-def _stages(
-    story: CaseWithRuns, hooks: Sequence[Hook], stage: Stage, now: Now, busy: Set[str]
-) -> Plan | None:
-    """One hook after the other; None when all have had their turn."""
-    for hook in hooks:
-        if not hook.has(stage):
-            continue
-        stands = standing(story.of(hook.name, stage), hook, stage)
-        if stands.settled:
-            continue
-        if (paused := _paused(stands, hook, now, busy)) is not None:
-            return paused
-        return Plan((Order(story.case.id, hook, stage, stands.attempts + 1, None),))
+def _stage(progress: CaseProgress, stage: Stage, now: Now, busy: Set[str]) -> Plan | None:
+    """Run a stage of one hook after the other; None when all of them are settled."""
+    for hook in progress.case.hooks:
+        if hook.has(stage) and not (attempts := summary(progress, hook, stage)).settled:
+            return _attempt(progress.case, hook, stage, attempts, now, busy)
     return None
 
 
-def _paused(stands: AttemptSummary, hook: Hook, now: Now, busy: Set[str]) -> Plan | None:
+def _attempt(
+    case: Case, hook: Hook, stage: Stage, attempts: AttemptSummary, now: Now, busy: Set[str]
+) -> Plan:
     if hook.name in busy:
-        return Plan(waits=(hook.name,))
-    if now.guard < stands.not_until:
-        return Plan(rest=stands.not_until)
-    return None
+        return Plan(waits_for=(hook.name,))
+    if now.guard < attempts.not_until:
+        return Plan(retry_at=attempts.not_until)
+    return Plan((Order(case.id, hook, stage, attempts.attempts + 1, None),))

@@ -1,12 +1,12 @@
 """The next steps of all open cases, kept up to date case by case.
 
-The next steps of one case are decided by `plan.py`, from the case's own story and from the
+The next steps of one case are decided by `plan.py`, from the case's own progress and from the
 state of the hooks that it shares with others. The planner knows for which cases these can have
-changed: one whose story has changed, whose time has come, whose turn it is to use a hook that has
+changed: one that has made progress, whose time has come, whose turn it is to use a hook that has
 become free, or whose undo no longer has to wait for a later one. Only those are evaluated, so that
 the cost of a thousand events that wait for one hook grows linearly.
 
-    update(story)     a case is new or has changed
+    update(progress)  a case is new or has changed
     plan(now)         return the steps that are due since the last call
     release(case)     its order could not be written, so other cases may use the hook meanwhile
 """
@@ -20,28 +20,28 @@ from heapq import heappop, heappush
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
-from forewarn.agent.planning.plan import next_steps, prepared, undone
-from forewarn.agent.planning.steps import CaseWithRuns, Now, Order, Plan, Step
+from forewarn.agent.planning.plan import next_steps, prepared, summary
+from forewarn.agent.planning.steps import CaseProgress, Now, Order, Plan, Step
 
 CLOCK_STEP = timedelta(seconds=1)  # the service's clock was set back if it goes back by more
 
 T = TypeVar("T", datetime, float)
-Place = tuple[datetime, int]  # of a case among the others: those that were seen first come first
+Place = tuple[datetime, int]  # of a case among the others: first seen, first served
 
 
 class Planner:
     def __init__(self) -> None:
         self.evaluated = 0  # how often a case was evaluated
-        self._stories: dict[str, CaseWithRuns] = {}
+        self._cases: dict[str, CaseProgress] = {}
         self._places: dict[str, Place] = {}
         self._count = 0
         self._due: list[tuple[Place, str]] = []
         self._is_due: set[str] = set()
-        self._unseen: set[str] = set()  # cases that wait for the first look at the document
+        self._unseen: set[str] = set()  # cases that wait for the first document
         self._latest: datetime | None = None
-        # Hooks that are at work, or about to be.
+        # Hooks that are running, or about to be.
         self._active: Counter[str] = Counter()
-        self._taken: dict[str, str] = {}  # by hook: the case that was told to order it
+        self._taken: dict[str, str] = {}  # by hook: the case that is about to order it
         self._busy: set[str] = set()
         self._waiting: defaultdict[str, list[tuple[Place, str]]] = defaultdict(list)
         self._queued: set[tuple[str, str]] = set()  # hook and case of each entry in `_waiting`
@@ -50,19 +50,19 @@ class Planner:
         # Hooks that are prepared and not undone: by case, and by hook with the last one first.
         self._to_undo: dict[str, dict[str, int]] = {}
         self._last: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
-        # When to look again.
-        self._wakes: Alarms[datetime] = Alarms()  # by the service's clock
-        self._rests: Alarms[float] = Alarms()  # by the machine's own
+        # When to evaluate a case again.
+        self._wake_times: Alarms[datetime] = Alarms()  # by the service's clock
+        self._retry_times: Alarms[float] = Alarms()  # by the machine's own
 
-    def update(self, story: CaseWithRuns) -> None:
-        id = story.case.id
-        if not story.case.open:
+    def update(self, progress: CaseProgress) -> None:
+        id = progress.case.id
+        if not progress.case.open:
             self.remove(id)
             return
         if id not in self._places:
             self._count += 1
-            self._places[id] = (story.case.seen, self._count)
-        self._replace(id, story)
+            self._places[id] = (progress.case.seen, self._count)
+        self._replace(id, progress)
         self._make_due(id)
 
     def remove(self, id: str) -> None:
@@ -71,8 +71,8 @@ class Planner:
             del self._places[id]
             self._waits.pop(id, None)
             self._offered.pop(id, None)
-            self._wakes.set(id, None)
-            self._rests.set(id, None)
+            self._wake_times.set(id, None)
+            self._retry_times.set(id, None)
 
     def release(self, id: str) -> None:
         """Free the hooks that the case was to order, since the order could not be written."""
@@ -96,24 +96,24 @@ class Planner:
         while self._due:
             id = heappop(self._due)[1]
             self._is_due.discard(id)
-            if (story := self._stories.get(id)) is None:
+            if (progress := self._cases.get(id)) is None:
                 continue
-            if blind and not story.case.over:
+            if blind and not progress.case.over:
                 self._unseen.add(id)
             else:
-                steps += self._evaluate(story, now, all_ready.get(id))
+                steps += self._evaluate(progress, now, all_ready.get(id))
             for hook in self._offered.pop(id, ()):
                 self._offer(hook)  # to the next one, if it was not taken
-        return Plan(tuple(steps), self._wakes.first(), self._rests.first())
+        return Plan(tuple(steps), self._wake_times.first(), self._retry_times.first())
 
     def _evaluate(
-        self, story: CaseWithRuns, now: Now, all_ready: datetime | None
+        self, progress: CaseProgress, now: Now, all_ready: datetime | None
     ) -> tuple[Step, ...]:
         self.evaluated += 1
-        id = story.case.id
-        own = next_steps(story, now, self._busy, self._held(id), all_ready)
-        self._waits[id] = own.waits
-        for hook in own.waits:
+        id = progress.case.id
+        own = next_steps(progress, now, self._busy, self._held(id), all_ready)
+        self._waits[id] = own.waits_for
+        for hook in own.waits_for:
             if (hook, id) not in self._queued:
                 self._queued.add((hook, id))
                 heappush(self._waiting[hook], (self._places[id], id))
@@ -121,17 +121,17 @@ class Planner:
             if isinstance(step, Order):
                 self._taken[step.hook.name] = id
                 self._busy.add(step.hook.name)
-        self._wakes.set(id, own.wake)
-        self._rests.set(id, own.rest)
+        self._wake_times.set(id, own.wake_at)
+        self._retry_times.set(id, own.retry_at)
         return own.steps
 
     def _tick(self, now: Now) -> None:
         if self._latest is not None and now.service < self._latest - CLOCK_STEP:
-            for id in self._stories:  # what was too late may not be any more
+            for id in self._cases:  # what was too late may not be any more
                 self._make_due(id)
             self._latest = now.service
         self._latest = max(self._latest or now.service, now.service)
-        for id in (*self._wakes.passed(now.service), *self._rests.passed(now.guard)):
+        for id in (*self._wake_times.passed(now.service), *self._retry_times.passed(now.guard)):
             self._make_due(id)
 
     def _make_due(self, id: str) -> None:
@@ -139,16 +139,16 @@ class Planner:
             self._is_due.add(id)
             heappush(self._due, (self._places[id], id))
 
-    def _replace(self, id: str, story: CaseWithRuns | None) -> None:
-        before, after = _active(self._stories.get(id)), _active(story)
-        if story is None:
-            self._stories.pop(id, None)
+    def _replace(self, id: str, progress: CaseProgress | None) -> None:
+        before, after = _active(self._cases.get(id)), _active(progress)
+        if progress is None:
+            self._cases.pop(id, None)
         else:
-            self._stories[id] = story
+            self._cases[id] = progress
         self._active.subtract(before)
         self._active.update(after)
         self._busy.update(after)
-        self._change_to_undo(id, {} if story is None else _to_undo(story))
+        self._change_to_undo(id, {} if progress is None else _to_undo(progress))
         taken = [hook for hook, case in self._taken.items() if case == id]
         self._free([*before, *taken])
 
@@ -196,16 +196,20 @@ class Planner:
     def _held(self, id: str) -> frozenset[str]:
         """Return the hooks that another event has prepared later and not yet undone."""
         own = self._to_undo.get(id, {})
-        tops = {hook: self._last_prepared(hook) for hook in own}
-        return frozenset(hook for hook, top in tops.items() if top and top[0] > own[hook])
+        last = {hook: self._last_prepared(hook) for hook in own}
+        return frozenset(hook for hook, run in last.items() if run and run[0] > own[hook])
 
 
-def _active(story: CaseWithRuns | None) -> list[str]:
-    return [] if story is None else [run.hook for run in story.runs if run.active]
+def _active(progress: CaseProgress | None) -> list[str]:
+    return [] if progress is None else [run.hook for run in progress.runs if run.active]
 
 
-def _to_undo(story: CaseWithRuns) -> dict[str, int]:
-    return {hook.name: number for hook, number in prepared(story) if not undone(story, hook)}
+def _to_undo(progress: CaseProgress) -> dict[str, int]:
+    return {
+        hook.name: number
+        for hook, number in prepared(progress)
+        if not summary(progress, hook, "undo").settled
+    }
 
 
 class Alarms(Generic[T]):
@@ -224,12 +228,12 @@ class Alarms(Generic[T]):
 
     def passed(self, now: T) -> list[str]:
         """Remove and return the cases whose time has come."""
-        found = []
+        ids = []
         while (first := self.first()) is not None and first <= now:
             id = heappop(self._heap)[1]
             del self._set[id]
-            found.append(id)
-        return found
+            ids.append(id)
+        return ids
 
     def first(self) -> T | None:
         while self._heap and self._set.get(self._heap[0][1]) != self._heap[0][0]:

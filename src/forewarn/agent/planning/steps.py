@@ -1,5 +1,5 @@
-"""What planning is given, and what comes of it: stories and the time, and the steps that are next.
-Values only; how one follows from the other is `plan.py`."""
+"""What planning is given, and what comes of it: cases with their runs and the time, and the next
+steps. Values only; how one follows from the other is `plan.py`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,22 @@ from forewarn.agent.state.runs import Run
 
 
 class Now(msgspec.Struct, frozen=True):
-    service: datetime  # what is decided goes by the service's clock
-    guard: float  # pauses between attempts go by the machine's own
+    service: datetime  # the service's clock, by which decisions are made
+    guard: float  # the machine's own clock, by which pauses between attempts are measured
+
+
+class CaseProgress(msgspec.Struct, frozen=True):
+    """A case and its runs so far."""
+
+    case: Case
+    runs: tuple[Run, ...] = ()
+
+    def runs_of(self, hook: str, stage: Stage) -> tuple[Run, ...]:
+        return tuple(run for run in self.runs if run.hook == hook and run.stage == stage)
 
 
 class Order(msgspec.Struct, frozen=True):
-    """A new run. `left`: seconds until it must have ended, if there is a deadline but its own."""
+    """Order a new run. `left`: seconds within which it has to end, beside the hook's timeout."""
 
     case: str
     hook: Hook
@@ -28,7 +38,7 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class Start(msgspec.Struct, frozen=True):
-    """One that is ordered and may not have a runner yet."""
+    """Start a run that is ordered and may not have a runner yet."""
 
     case: str
     run: Run
@@ -36,21 +46,21 @@ class Start(msgspec.Struct, frozen=True):
 
 
 class Cancel(msgspec.Struct, frozen=True):
-    """One that was ordered is not to be begun."""
+    """Cancel a run that is ordered and has become pointless."""
 
     case: str
     run: Run
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """One that is at work has become pointless."""
+    """Stop a running command that has become pointless."""
 
     case: str
     run: Run
 
 
-class Overdue(msgspec.Struct, frozen=True):
-    """Report a run that is still at work after its time limit."""
+class ReportOverdue(msgspec.Struct, frozen=True):
+    """Report a command that is still running after its time limit."""
 
     case: str
     run: Run
@@ -60,12 +70,14 @@ class Approve(msgspec.Struct, frozen=True):
     case: str
 
 
-class SayReady(msgspec.Struct, frozen=True):
+class ReportReady(msgspec.Struct, frozen=True):
+    """Report to the other machines of the event that this one is ready."""
+
     case: str
 
 
-class AskReady(msgspec.Struct, frozen=True):
-    """Are the others ready?"""
+class CheckReadiness(msgspec.Struct, frozen=True):
+    """Check whether the other machines of the event are ready."""
 
     case: str
 
@@ -74,19 +86,14 @@ class Close(msgspec.Struct, frozen=True):
     case: str
 
 
-Step = Order | Start | Cancel | Stop | Overdue | Approve | SayReady | AskReady | Close
+ApprovalStep = Approve | ReportReady | CheckReadiness
+Step = Order | Start | Cancel | Stop | ReportOverdue | ApprovalStep | Close
 
 
 class Plan(msgspec.Struct, frozen=True):
+    """The next steps, and when to plan again."""
+
     steps: tuple[Step, ...] = ()
-    wake: datetime | None = None  # look again then, by the service's clock
-    rest: float | None = None  # or then, by the machine's own
-    waits: tuple[str, ...] = ()  # also look again when one of these hooks is free
-
-
-class CaseWithRuns(msgspec.Struct, frozen=True):
-    case: Case
-    runs: tuple[Run, ...] = ()
-
-    def of(self, hook: str, stage: Stage) -> tuple[Run, ...]:
-        return tuple(run for run in self.runs if run.hook == hook and run.stage == stage)
+    wake_at: datetime | None = None  # by the service's clock
+    retry_at: float | None = None  # by the machine's own
+    waits_for: tuple[str, ...] = ()  # hooks; also plan again when one of them is free

@@ -1,37 +1,30 @@
-"""What a command is given: its words, its environment, and what it reads from standard input.
+"""What a command is given: its arguments, its environment, and its standard input.
 
-The same for a user's own command and for one that is ready-made. `runner.py` adds how much time
-there is left when it begins.
+The same for a user's own command and for a built-in hook. `runner.py` adds how much time is left
+when the command begins.
 """
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from forewarn.agent.config.model import Hook, Stage
 from forewarn.agent.state.cases import Case
+from forewarn.agent.state.runs import RunOrder
 from forewarn.client.events import Event
 
 MAX_VARIABLE = 30_000  # characters; a system takes some 128 KiB, and UTF-8 up to four bytes each
-READY_MADE = "forewarn.agent.hooks"
+BUILT_IN = "forewarn.agent.hooks"
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
-    argv: tuple[str, ...]
-    environment: dict[str, str]
-    stdin: dict[str, Any]
-    directory: str  # where it is run
-    timeout: float
-    until: float | None  # on the machine's monotonic clock
-
-
-def ordered(
-    case: Case, hook: Hook, stage: Stage, attempt: int, room: Path, until: float | None
-) -> Order:
+def build_order(
+    case: Case, hook: Hook, stage: Stage, attempt: int, directory: Path, until: float | None
+) -> RunOrder:
+    """Return what a runner is to run. `directory` is the hook's own; `until` limits the time beside
+    the hook's timeout, on the machine's monotonic clock."""
     environment = {
         "FOREWARN_HOOK": hook.name,
         "FOREWARN_STAGE": stage,
@@ -39,14 +32,14 @@ def ordered(
         "FOREWARN_RULE": case.rule.name,
         "FOREWARN_MACHINE": case.machine,
         "FOREWARN_MINE": "true" if case.mine else "false",
-        "FOREWARN_STATE": str(room),
-        **_event_in_words(case.event),
+        "FOREWARN_STATE": str(directory),
+        **_event_variables(case.event),
     }
     if hook.kind:
         environment["FOREWARN_OPTIONS"] = msgspec.json.encode(hook.options).decode()
-    return Order(
-        argv=command(hook, stage),
-        environment={name: _fitting(value) for name, value in environment.items()},
+    return RunOrder(
+        argv=command_line(hook, stage),
+        environment={name: _fit(value) for name, value in environment.items()},
         stdin={
             "hook": hook.name,
             "stage": stage,
@@ -57,36 +50,36 @@ def ordered(
             "seconds_left": None,
             "event": msgspec.to_builtins(case.event),
         },
-        directory=str(room),
+        directory=str(directory),
         timeout=hook.timeout,
         until=until,
     )
 
 
-def command(hook: Hook, stage: Stage) -> tuple[str, ...]:
-    """A ready-made one is a program of ours, with whatever Python runs the agent now."""
+def command_line(hook: Hook, stage: Stage) -> tuple[str, ...]:
+    """Return the program and its arguments. A built-in hook is a program of ours, run by the same
+    Python as the agent."""
     if hook.kind:
-        return (sys.executable, "-I", "-m", READY_MADE, hook.kind)
+        return (sys.executable, "-I", "-m", BUILT_IN, hook.kind)
     return hook.commands[stage]
 
 
-def _fitting(value: str) -> str:
-    """What an environment can hold; the whole of it stands on standard input."""
+def _fit(value: str) -> str:
+    """Return as much as an environment variable can hold; standard input has all of it."""
     value = value.replace("\0", "")
     if len(value) <= MAX_VARIABLE:
         return value
     return value[:MAX_VARIABLE].rpartition(" ")[0]
 
 
-def _event_in_words(event: Event) -> dict[str, str]:
-    said = msgspec.to_builtins(event)
+def _event_variables(event: Event) -> dict[str, str]:
     return {
         "FOREWARN_EVENT_ID": event.id,
         "FOREWARN_EVENT_TYPE": event.type,
         "FOREWARN_EVENT_STATUS": event.status,
         "FOREWARN_EVENT_SOURCE": event.source,
         "FOREWARN_EVENT_RESOURCES": " ".join(event.resources),
-        "FOREWARN_EVENT_NOT_BEFORE": said["not_before"] or "",
+        "FOREWARN_EVENT_NOT_BEFORE": msgspec.to_builtins(event.not_before) or "",
         "FOREWARN_EVENT_DESCRIPTION": event.description,
         "FOREWARN_EVENT_DURATION": "" if event.duration is None else str(event.duration),
     }

@@ -104,9 +104,9 @@ def _run(
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )
     except subprocess.SubprocessError:
-        return {"outcome": "not-started", "said": "its process ID could not be recorded"}
+        return {"outcome": "not-started", "message": "its process ID could not be recorded"}
     except (OSError, ValueError) as error:
-        return {"outcome": "not-started", "said": str(error)}
+        return {"outcome": "not-started", "message": str(error)}
     record["command"] = _identified(process.pid)
     ended = threading.Event()
     reader = threading.Thread(target=_read, args=(directory, process), daemon=True)
@@ -231,7 +231,7 @@ def _restore(directory: str, record: dict[str, bytes]) -> None:
 
 
 def _own(directory: str, levels: int) -> None:
-    """Make sure that it is a directory that we can use, as `durable.own` does."""
+    """Make sure that it is a directory that we can use, as `durable.repair_directory` does."""
     if levels > 1:
         _own(os.path.dirname(directory), levels - 1)  # noqa: PTH120
     if os.path.islink(directory) or os.path.isfile(directory):  # noqa: PTH113, PTH114

@@ -1,7 +1,7 @@
-"""A case: one event that is being handled, from when it was first seen until all is put back.
+"""A case: one event that the agent handles, from when it is first seen until everything is undone.
 
-Values and pure functions. A case carries the rule and the hooks as they were when it was matched,
-so that another configuration never loses an undo. How it is kept is `store.py`.
+Values and pure functions. A case carries the rule and the hooks as they were when the rule matched,
+so that a change of the configuration never loses an undo. How cases are stored is `store.py`.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ Over = Literal["finished", "withdrawn"]
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
     id: str  # the name of its directory
-    event: Event  # as it was last told
-    machine: str  # this one, as events list it
-    mine: bool  # whether it is listed
+    event: Event  # as it was last listed
+    machine: str  # this machine, by the name that events list
+    mine: bool  # whether the event lists this machine
     rule: Rule
     hooks: tuple[Hook, ...]
-    seen: datetime  # all times are the service's
-    boot: str = ""  # which of the machine's lives that was
-    not_before: datetime | None = None  # the event itself forgets it once it has started
+    seen: datetime  # all times are by the service's clock
+    boot: str = ""  # the machine's boot ID when the event was first seen
+    not_before: datetime | None = None  # kept, since a started event no longer lists it
     started: datetime | None = None
-    ready: datetime | None = None  # said to the others
-    approving: datetime | None = None  # by us, and nobody may have heard yet that it was heard
-    approved: datetime | None = None  # by us
+    ready: datetime | None = None  # when this machine was reported ready
+    approving: datetime | None = None  # when we began to approve it; the outcome may be unknown
+    approved: datetime | None = None  # when our approval was accepted
     over: Over | None = None
     over_at: datetime | None = None
     closed: datetime | None = None
@@ -41,7 +41,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         return self.closed is None
 
 
-def opened(
+def open_case(
     id: str,
     event: Event,
     rule: Rule,
@@ -64,8 +64,8 @@ def opened(
     )
 
 
-def told(case: Case, event: Event, now: datetime) -> Case:
-    """The event is listed, as this. The same case if nothing is new."""
+def update_event(case: Case, event: Event, now: datetime) -> Case:
+    """Return the case with its event as it is listed now; the same object if nothing changed."""
     if event == case.event:
         return case
     return msgspec.structs.replace(
@@ -76,9 +76,12 @@ def told(case: Case, event: Event, now: datetime) -> Case:
     )
 
 
-def gone(case: Case, now: datetime, boot: str = "") -> Case:
-    """The event is not listed any more. Nobody says why; but one that had started, or was free to,
-    has taken place. So has one that restarts the machine, if it was restarted."""
+def end_event(case: Case, now: datetime, boot: str = "") -> Case:
+    """Return the case with its event over, since it is not listed any more.
+
+    The document does not say why an event is gone. It has taken place if it had started or was free
+    to start, or if it restarts the machine and the machine has been restarted.
+    """
     if case.over:
         return case
     by_us = case.approved or case.approving

@@ -1,6 +1,8 @@
-"""Is the agent well? *Healthy*: it works at all; if not, starting it anew is the remedy, and
-systemd's watchdog goes by that. *Ready*: it can do what it is there for; if not, the reason lies
-elsewhere (an endpoint that does not answer, a full disk), and a restart would mend nothing.
+"""The agent's health.
+
+*Healthy*: it works at all; if not, a restart is the remedy, and systemd's watchdog goes by that.
+*Ready*: it can do its job; if not, the cause lies elsewhere (an endpoint that does not answer, a
+full disk), and a restart would not help.
 """
 
 from __future__ import annotations
@@ -10,36 +12,36 @@ from collections.abc import Callable
 from pathlib import Path
 
 from forewarn.agent.telemetry.status import AgentStatus
-from forewarn.client.status import EndpointStatus
+from forewarn.client.events import EndpointStatus
 from forewarn.support import guard
 
-BEAT = 5.0  # seconds between two beats of the loop
-LOOP_PATIENCE = 30.0  # seconds without one, after which the loop is said to stand still
-LOOK_PATIENCE = 180.0  # seconds in which it has asked nothing; a first answer may take 130
+BEAT = 5.0  # seconds between two heartbeats of the event loop
+LOOP_PATIENCE = 30.0  # seconds without a heartbeat after which the loop counts as blocked
+POLL_PATIENCE = 180.0  # seconds without a request to the endpoint; a first answer may take 130
 SILENCE_PATIENCE = 30.0  # seconds that the endpoint may be silent
-WRITE_EVERY = 30.0  # seconds between two tries whether the state directory takes a file
+WRITE_EVERY = 30.0  # seconds between two tests whether the state directory is writable
 
 PROBE = ".writable"
 
 
 class AgentHealth:
-    """`standing` is how its client stands with its endpoint, `looking` whether it looks already:
-    before that, it asks who it is, for as long as it takes."""
+    """`endpoint` returns the client's status. `polling` returns whether the agent polls already:
+    before that it asks for its identity, for as long as it takes."""
 
     def __init__(
         self,
-        standing: Callable[[], EndpointStatus],
+        endpoint: Callable[[], EndpointStatus],
         state: Path | None,
-        looking: Callable[[], bool] = lambda: True,
+        polling: Callable[[], bool] = lambda: True,
         clock: Callable[[], float] = guard.monotonic,
     ) -> None:
-        self._standing = standing
-        self._looking = looking
-        self._state = state  # None: it keeps none
+        self._endpoint = endpoint
+        self._polling = polling
+        self._state = state  # None: there is none
         self._clock = clock
-        self._beat = self._asked_at = clock()
-        self._asked = -1  # questions so far
-        self._written: tuple[float, str] | None = None  # when, and what was wrong
+        self._beat_at = self._requested_at = clock()
+        self._requests = -1  # so far
+        self._write_test: tuple[float, str] | None = None  # when it was made, and the problem
 
     async def keep_beating(self) -> None:
         while True:
@@ -47,66 +49,65 @@ class AgentHealth:
             await guard.pause(BEAT)
 
     def beat(self) -> None:
-        self._beat = self._clock()
-        stands = self._standing()
-        asked = stands.answers + stands.troubles
-        if asked != self._asked or not self._looking():
-            self._asked, self._asked_at = asked, self._beat
+        self._beat_at = self._clock()
+        status = self._endpoint()
+        requests = status.responses + status.failures
+        if requests != self._requests or not self._polling():
+            self._requests, self._requested_at = requests, self._beat_at
 
-    def healthy(self) -> dict[str, str]:
-        """What is wrong, by part; nothing, if all is well with it."""
+    def health_problems(self) -> dict[str, str]:
+        """Return what is wrong with each part of the agent itself; empty for what is not."""
         now = self._clock()
-        stood, quiet = now - self._beat, now - self._asked_at
+        blocked, quiet = now - self._beat_at, now - self._requested_at
+        loop = f"the event loop has been blocked for {blocked:.0f} s"
+        polls = f"no request has been sent for {quiet:.0f} s"
         return {
-            "loop": f"it has stood still for {stood:.0f} s" if stood > LOOP_PATIENCE else "",
-            "looks": f"nothing was asked for {quiet:.0f} s" if quiet > LOOK_PATIENCE else "",
+            "loop": loop if blocked > LOOP_PATIENCE else "",
+            "polls": polls if quiet > POLL_PATIENCE else "",
         }
 
-    def ready(self, picture: AgentStatus) -> dict[str, str]:
+    def readiness_problems(self, status: AgentStatus) -> dict[str, str]:
+        """Return what keeps the agent from doing its job, by part; empty for what does not."""
         return {
-            **self.healthy(),
-            "endpoint": _endpoint(picture),
-            "identity": "" if picture.machine else "it does not know yet who this machine is",
-            "state": self.unwritable(),
+            **self.health_problems(),
+            "endpoint": _endpoint_problem(status),
+            "identity": "" if status.machine else "the name of this machine is not known yet",
+            "state": self.state_problem(),
         }
 
-    def ailing(self) -> str:
-        """For the watchdog: the first part that is, and why."""
-        return next((f"{part}: {says}" for part, says in self.healthy().items() if says), "")
+    def first_problem(self) -> str:
+        """Return the first part that is not healthy and why, for the watchdog."""
+        problems = self.health_problems().items()
+        return next((f"{part}: {problem}" for part, problem in problems if problem), "")
 
-    def unwritable(self) -> str:
-        """What is wrong with the state directory. A file is really written, now and then."""
+    def state_problem(self) -> str:
+        """Return what is wrong with the state directory. Now and then a file is really written."""
         now = self._clock()
         if self._state is None:
             return ""
-        if self._written is None or now - self._written[0] >= WRITE_EVERY:
-            self._written = now, _tried(self._state)
-        return self._written[1]
+        if self._write_test is None or now - self._write_test[0] >= WRITE_EVERY:
+            self._write_test = now, _write_problem(self._state)
+        return self._write_test[1]
 
 
-def _endpoint(picture: AgentStatus) -> str:
-    stands = picture.standing
-    if stands.endpoint is None:
-        return "none has been found"
-    if not picture.events and not stands.answers:
-        return "it has not answered yet"
-    if picture.silence > SILENCE_PATIENCE:
-        return f"no good answer for {picture.silence:.0f} s: {stands.trouble}"
+def _endpoint_problem(status: AgentStatus) -> str:
+    endpoint = status.endpoint
+    if endpoint.endpoint is None:
+        return "no endpoint has been found"
+    if not status.events and not endpoint.responses:
+        return "the endpoint has not answered yet"
+    if status.silence > SILENCE_PATIENCE:
+        return f"no valid answer for {status.silence:.0f} s: {endpoint.problem}"
     return ""
 
 
-def _tried(directory: Path) -> str:
+def _write_problem(directory: Path) -> str:
     probe = directory / PROBE
     try:
         probe.write_bytes(b"probe")
     except OSError as error:
-        return f"it cannot be written: {error.strerror}"
+        return f"the state directory is not writable: {error.strerror}"
     finally:
         with contextlib.suppress(OSError):
             probe.unlink(missing_ok=True)
     return ""
-
-
-def parts(said: dict[str, str]) -> dict[str, str]:
-    """For whoever reads it: what is well says so."""
-    return {part: says or "ok" for part, says in said.items()}

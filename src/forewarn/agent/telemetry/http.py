@@ -1,7 +1,8 @@
-"""The agent's own small HTTP face: /healthz, /readyz, /metrics, /status. GET, no keeping of
-connections, and limits so narrow that whoever asks, however and how often, cannot disturb the loop.
+"""The agent's small HTTP server: /healthz, /readyz, /metrics, /status.
 
-HTTP itself is h11's. What is answered is made by `health.py`, `metrics.py` and `status.py`.
+GET only, one request per connection, and limits so narrow that nobody who asks, however and how
+often, can disturb the agent's loop. HTTP itself is h11's; the content comes from `health.py`,
+`metrics.py` and `status.py`.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ import h11
 import msgspec
 
 from forewarn.agent.config.address import ListenAddress
-from forewarn.agent.telemetry.health import AgentHealth, parts
+from forewarn.agent.telemetry.health import AgentHealth
 from forewarn.agent.telemetry.metrics import AgentMetrics, Health, exposition
-from forewarn.agent.telemetry.status import AgentStatus, status
+from forewarn.agent.telemetry.status import AgentStatus, status_view
 from forewarn.support import guard
 
-MAX_CONNECTIONS = 16  # at once; more are closed at once
+MAX_CONNECTIONS = 16  # at once; more are closed immediately
 MAX_HEAD = 8 * 1024  # bytes of a request; there is nothing but a head
-ASKED_WITHIN = 5.0  # seconds for it
-TAKEN_WITHIN = 5.0  # seconds for the answer to be taken
-ANSWERS_PER_SECOND = 20.0  # for all callers together; more of them wait
-SHARE = 0.05  # of the loop's time that may go into seeing how things stand
+REQUEST_WITHIN = 5.0  # seconds to receive the request
+RESPONSE_WITHIN = 5.0  # seconds to send the response
+RESPONSES_PER_SECOND = 20.0  # for all callers together; further requests wait
+SHARE = 0.05  # of the loop's time that may be spent on taking the status
 SOCKET_MODE = 0o660  # of a UNIX socket
 
 JSON = "application/json"
@@ -46,51 +47,53 @@ REASONS = {
 }
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     status: int
     body: bytes
-    type: str = JSON
-    more: tuple[tuple[str, str], ...] = ()
-    bare: bool = False  # whoever asked wants the head of it alone
+    content_type: str = JSON
+    headers: tuple[tuple[str, str], ...] = ()
+    head_only: bool = False
 
 
 class StatusServer:
-    """`see` says how things stand; it is called once for each answer that needs it."""
+    """`take_status` is called at most once for each response that needs the status."""
 
     def __init__(
-        self, see: Callable[[], AgentStatus], wellbeing: AgentHealth, counts: AgentMetrics
+        self, take_status: Callable[[], AgentStatus], health: AgentHealth, metrics: AgentMetrics
     ) -> None:
-        self._see = see
-        self._wellbeing = wellbeing
-        self._counts = counts
-        self._open = 0
-        self._next = 0.0  # when another answer may be given
-        self._seen: tuple[float, AgentStatus] | None = None  # until when it is good enough
+        self._take_status = take_status
+        self._health = health
+        self._metrics = metrics
+        self._connections = 0
+        self._next_response = 0.0  # when another response may be sent
+        self._cached: tuple[float, AgentStatus] | None = None  # until when, and the status
         self._server: asyncio.Server | None = None
         self._tasks = guard.Tasks()
-        self._ways: Mapping[str, Callable[[str], Awaitable[Answer]]] = {
-            "/healthz": self._healthz,
-            "/readyz": self._readyz,
-            "/metrics": self._metrics,
-            "/status": self._status,
+        self._routes: Mapping[str, Callable[[str], Awaitable[Response]]] = {
+            "/healthz": self._get_healthz,
+            "/readyz": self._get_readyz,
+            "/metrics": self._get_metrics,
+            "/status": self._get_status,
         }
 
-    async def listen(self, where: ListenAddress) -> None:
+    async def listen(self, address: ListenAddress) -> None:
         """Raises OSError."""
-        if where.path and not hasattr(asyncio, "start_unix_server"):
-            raise OSError(errno.EAFNOSUPPORT, "this system has no such sockets")
-        if where.path:
-            _not_taken(where.path)
-            self._server = await asyncio.start_unix_server(self._came, where.path, limit=MAX_HEAD)
-            _let_the_group_ask(where.path)
+        if address.path and not hasattr(asyncio, "start_unix_server"):
+            raise OSError(errno.EAFNOSUPPORT, "this system has no UNIX sockets")
+        if address.path:
+            _check_not_in_use(address.path)
+            self._server = await asyncio.start_unix_server(
+                self._accept, address.path, limit=MAX_HEAD
+            )
+            _allow_group(address.path)
         else:
             self._server = await asyncio.start_server(
-                self._came, where.host, where.port, limit=MAX_HEAD
+                self._accept, address.host, address.port, limit=MAX_HEAD
             )
 
     @property
-    def where(self) -> ListenAddress:
-        """Where it listens, also if the port was to be any."""
+    def address(self) -> ListenAddress:
+        """The address it listens on, with the port that the system chose if it was 0."""
         assert self._server is not None
         host, port = self._server.sockets[0].getsockname()[:2]
         return ListenAddress(host=host, port=port)
@@ -100,127 +103,130 @@ class StatusServer:
             self._server.close()
         await self._tasks.end()
 
-    def _came(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._open >= MAX_CONNECTIONS:
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._connections >= MAX_CONNECTIONS:
             writer.transport.abort()
             return
-        self._open += 1
-        self._tasks.start(self._served(reader, writer), "a question about the agent's health")
+        self._connections += 1
+        self._tasks.start(self._serve(reader, writer), "a request for the agent's health")
 
-    async def _served(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
         try:
-            async with asyncio.timeout(ASKED_WITHIN):
-                answer = await self._answered(http, reader)
-            async with asyncio.timeout(TAKEN_WITHIN):
-                writer.write(_bytes(http, answer))
+            async with asyncio.timeout(REQUEST_WITHIN):
+                response = await self._respond(http, reader)
+            async with asyncio.timeout(RESPONSE_WITHIN):
+                writer.write(_encode(http, response))
                 await writer.drain()
                 writer.close()
                 await writer.wait_closed()
         except (TimeoutError, OSError, h11.ProtocolError):
             pass
         finally:
-            self._open -= 1
+            self._connections -= 1
             writer.transport.abort()
 
-    async def _answered(self, http: h11.Connection, reader: asyncio.StreamReader) -> Answer:
+    async def _respond(self, http: h11.Connection, reader: asyncio.StreamReader) -> Response:
         try:
             while (event := http.next_event()) is h11.NEED_DATA:
                 http.receive_data(await reader.read(MAX_HEAD))
         except h11.RemoteProtocolError as error:
-            return _refused(error.error_status_hint, "this is no request that can be read")
+            return _error(error.error_status_hint, "the request is not valid HTTP")
         if not isinstance(event, h11.Request):
-            raise ConnectionResetError(errno.ECONNRESET, "nothing was asked")
-        await self._turn()
+            raise ConnectionResetError(errno.ECONNRESET, "no request was sent")
+        await self._wait_for_turn()
         path = event.target.decode("ascii", "replace").partition("?")[0]
-        way = self._ways.get(path)
-        if way is None:
-            none = _refused(404, f"there is nothing here; there are {', '.join(self._ways)}")
-            return none._replace(bare=event.method == b"HEAD")
+        route = self._routes.get(path)
+        if route is None:
+            response = _error(404, f"unknown path; expected one of {', '.join(self._routes)}")
+            return response._replace(head_only=event.method == b"HEAD")
         if event.method not in (b"GET", b"HEAD"):
-            return _refused(405, "only GET", ("Allow", "GET, HEAD"))
+            return _error(405, "only GET and HEAD are allowed", ("Allow", "GET, HEAD"))
         accept = dict(event.headers).get(b"accept", b"").decode("latin-1")
         try:
-            return (await way(accept))._replace(bare=event.method == b"HEAD")
-        except Exception as error:  # whatever it is, it is ours, and the loop goes on
-            return _refused(500, f"{type(error).__name__}: {error}")
+            return (await route(accept))._replace(head_only=event.method == b"HEAD")
+        except Exception as error:  # a bug of ours must not end the loop
+            return _error(500, f"{type(error).__name__}: {error}")
 
-    async def _turn(self) -> None:
-        """However many ask, the loop has time for what it is there for."""
+    async def _wait_for_turn(self) -> None:
+        """Leave the loop time for its own work, however many ask."""
         now = guard.monotonic()
-        self._next = max(now, self._next) + 1 / ANSWERS_PER_SECOND
-        if (early := self._next - 1 / ANSWERS_PER_SECOND - now) > 0:
+        self._next_response = max(now, self._next_response) + 1 / RESPONSES_PER_SECOND
+        if (early := self._next_response - 1 / RESPONSES_PER_SECOND - now) > 0:
             await guard.pause(early)
 
-    def _now(self) -> AgentStatus:
-        """How things stand. One that took long to see is shown for longer."""
-        begun = guard.monotonic()
-        if self._seen is None or begun >= self._seen[0]:
-            picture = self._see()
-            took = guard.monotonic() - begun
-            self._seen = begun + took / SHARE, picture
-        return self._seen[1]
+    def _status(self) -> AgentStatus:
+        """Return the current status. One that took long to take is reused for longer."""
+        now = guard.monotonic()
+        if self._cached is None or now >= self._cached[0]:
+            status = self._take_status()
+            took = guard.monotonic() - now
+            self._cached = now + took / SHARE, status
+        return self._cached[1]
 
-    async def _healthz(self, _accept: str) -> Answer:
-        return _wellness(self._wellbeing.healthy())
+    async def _get_healthz(self, _accept: str) -> Response:
+        return _health_response(self._health.health_problems())
 
-    async def _readyz(self, _accept: str) -> Answer:
-        return _wellness(self._wellbeing.ready(self._now()))
+    async def _get_readyz(self, _accept: str) -> Response:
+        return _health_response(self._health.readiness_problems(self._status()))
 
-    async def _status(self, _accept: str) -> Answer:
-        return Answer(200, msgspec.json.encode(status(self._now())))
+    async def _get_status(self, _accept: str) -> Response:
+        return Response(200, msgspec.json.encode(status_view(self._status())))
 
-    async def _metrics(self, accept: str) -> Answer:
+    async def _get_metrics(self, accept: str) -> Response:
         if (
             LIBRARY not in sys.modules
-        ):  # reading it takes a moment, which the loop need not wait for
+        ):  # its import takes a moment, for which the loop need not wait
             await asyncio.get_running_loop().run_in_executor(None, import_module, LIBRARY)
-        picture = self._now()
-        ready = self._wellbeing.ready(picture)
+        status = self._status()
+        problems = self._health.readiness_problems(status)
         health = Health(
-            healthy=not self._wellbeing.ailing(),
-            ready=not any(ready.values()),
-            writable=not ready["state"],
+            healthy=not self._health.first_problem(),
+            ready=not any(problems.values()),
+            writable=not problems["state"],
         )
-        return Answer(200, *exposition(self._counts, picture, health, accept))
+        return Response(200, *exposition(self._metrics, status, health, accept))
 
 
-def _wellness(said: dict[str, str]) -> Answer:
-    failing = any(said.values())
-    word = {"status": "failing" if failing else "ok", "parts": parts(said)}
-    return Answer(503 if failing else 200, msgspec.json.encode(word))
+def _health_response(problems: dict[str, str]) -> Response:
+    failing = any(problems.values())
+    parts = {part: problem or "ok" for part, problem in problems.items()}
+    body = {"status": "failing" if failing else "ok", "parts": parts}
+    return Response(503 if failing else 200, msgspec.json.encode(body))
 
 
-def _refused(status: int, says: str, *more: tuple[str, str]) -> Answer:
-    return Answer(status, msgspec.json.encode({"error": says}), JSON, more)
+def _error(status: int, message: str, *headers: tuple[str, str]) -> Response:
+    return Response(status, msgspec.json.encode({"error": message}), JSON, headers)
 
 
-def _bytes(http: h11.Connection, answer: Answer) -> bytes:
+def _encode(http: h11.Connection, response: Response) -> bytes:
     headers = [
-        ("Content-Type", answer.type),
-        ("Content-Length", str(len(answer.body))),
+        ("Content-Type", response.content_type),
+        ("Content-Length", str(len(response.body))),
         ("Connection", "close"),
-        *answer.more,
+        *response.headers,
     ]
-    sent: list[Any] = [
+    pieces: list[Any] = [
         http.send(
             h11.Response(
-                status_code=answer.status, headers=headers, reason=REASONS.get(answer.status, "")
+                status_code=response.status,
+                headers=headers,
+                reason=REASONS.get(response.status, ""),
             )
         ),
-        http.send(h11.Data(data=b"" if answer.bare else answer.body)),
+        http.send(h11.Data(data=b"" if response.head_only else response.body)),
         http.send(h11.EndOfMessage()),
     ]
-    return b"".join(piece for piece in sent if piece)
+    return b"".join(piece for piece in pieces if piece)
 
 
-def _not_taken(path: str) -> None:
-    """Whoever listens there would not be asked any more. Raises OSError."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as tried:
-        tried.setblocking(False)
-        if tried.connect_ex(path) in (0, errno.EAGAIN):  # it answers, or has too much to do
-            raise OSError(errno.EADDRINUSE, "another agent listens there")
-
-
-def _let_the_group_ask(path: str) -> None:
+def _allow_group(path: str) -> None:
     Path(path).chmod(SOCKET_MODE)
+
+
+def _check_not_in_use(path: str) -> None:
+    """Raise OSError if another process listens there, which would no longer be asked."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        if probe.connect_ex(path) in (0, errno.EAGAIN):  # it answers, or is too busy to
+            raise OSError(errno.EADDRINUSE, "another agent listens there")

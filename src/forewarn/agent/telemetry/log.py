@@ -1,8 +1,8 @@
-"""What the agent says about itself: one line for each happening, on standard error.
+"""The agent's log: one line for each occurrence, on standard error.
 
-JSON for programs, text on a terminal, fields as in the service's own log. Nothing that somebody
-else wrote can end a line, forge one or act upon a terminal; secrets are taken out; and a log that
-nobody reads never stops the agent. What is worth telling is decided by whoever tells it.
+JSON for programs, text on a terminal, with fields as in the service's own log. Text that others
+wrote cannot end a line, forge one or control a terminal; secrets are removed; and a log that is
+not read never stops the agent. What is worth logging is decided by the callers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol, TextIO
 
 import msgspec
 
-from forewarn.client.events import moment
+from forewarn.client.events import from_timestamp
 from forewarn.support.guard import wall_us
 from forewarn.support.text import escaped, visible
 
@@ -25,11 +25,11 @@ Level = Literal["debug", "info", "warning", "error"]
 LEVELS: Mapping[str, int] = {"debug": 7, "info": 6, "warning": 4, "error": 3}  # as systemd's
 
 MAX_VALUE = 2_048  # characters of one value in a line
-MAX_OUTPUT = 1_024  # characters of what a command said, its end
+MAX_OUTPUT = 1_024  # characters of a command's output, its end
 OUTPUT = "output"  # the field for it
 LEAST_SECRET = 6  # characters; shorter ones would be found in every second word
-PIECE = 4_096  # bytes that a pipe that can be written to takes without letting anybody wait
-PATIENCE_MS = 50  # for a reader who is a little behind
+PIECE = 4_096  # bytes that a writable pipe takes without blocking
+PATIENCE_MS = 50  # for a reader that is a little behind
 
 _TOKEN = re.compile(r"fw_([0-9a-f]{8})_[A-Za-z0-9]{4,}", re.ASCII)
 _PASSWORD = re.compile(r"(?<=://)[^/\s@]*:[^/\s@]*(?=@)", re.ASCII)
@@ -39,49 +39,70 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 # Fields that the service's log has under another name; there, `event` is what happened.
-NAMES = {"event": "event_id", "resources": "machines", "said": OUTPUT}
+NAMES = {"event": "event_id", "resources": "machines"}
 
-# How grave it is, where it is not just told.
-GRAVE: Mapping[str, Level] = {
+# Levels of what is not just information.
+SEVERITY: Mapping[str, Level] = {
     "hook given up": "error",
     "hook overdue": "error",
-    "not approved": "warning",
-    "trouble": "warning",
+    "approval failed": "warning",
+    "problem": "warning",
 }
 
 
-class Tell(Protocol):
-    """What happened, in a word or two, and its facts."""
+class Log(Protocol):
+    """A function that logs what happened, in a word or two, with its facts."""
 
     def __call__(self, what: str, **facts: Any) -> None: ...
 
 
 def level_of(what: str, facts: Mapping[str, Any]) -> Level:
-    return "warning" if facts.get("ok") is False else GRAVE.get(what, "info")
+    return "warning" if facts.get("ok") is False else SEVERITY.get(what, "info")
+
+
+class OngoingProblems:
+    """Logs each problem once when it begins, and once when it is resolved."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._ongoing: dict[str, str] = {}
+
+    def begin(self, about: str, reason: str) -> None:
+        if self._ongoing.get(about) != reason:
+            self._ongoing[about] = reason
+            self._log("problem", about=about, why=reason)
+
+    def is_ongoing(self, about: str) -> bool:
+        return about in self._ongoing
+
+    def end(self, about: str) -> None:
+        if self._ongoing.pop(about, None) is not None:
+            self._log("problem resolved", about=about)
 
 
 class AgentLog:
-    """`form` is `auto`, `json` or `text`; `secrets` are never told, whoever says them."""
+    """The log on a stream. `format` is `auto`, `json` or `text`; `secrets` are never written."""
 
     def __init__(
         self,
-        form: str = "auto",
+        format: str = "auto",
         *,
         level: Level = "info",
         secrets: Collection[str] = (),
         stream: TextIO | None = None,
     ) -> None:
         self._stream = stream
-        self._form = form
+        self._format = format
         self._least = LEVELS[level]
         self._secrets: list[str] = []
         self.hide(secrets)
-        self._rest = b""  # of a line that was written in part
-        self._lost = 0  # lines that nobody will read
+        self._unwritten = b""  # of a line that was written in part
+        self._dropped = 0  # lines that were not written
 
     def hide(self, secrets: Collection[str]) -> None:
-        """These, too; the longest first, as one may be part of another."""
-        known = {*self._secrets, *(one for one in secrets if len(one) >= LEAST_SECRET)}
+        """Never write these, either."""
+        long_enough = (secret for secret in secrets if len(secret) >= LEAST_SECRET)
+        known = {*self._secrets, *long_enough}  # the longest first: one may be part of another
         self._secrets = sorted(known, key=len, reverse=True)
 
     def __call__(self, what: str, **facts: Any) -> None:
@@ -93,38 +114,40 @@ class AgentLog:
             return
         named = {NAMES.get(name, name): value for name, value in facts.items()}
         try:
-            if self._lost and self._written(stream, _dropped(self._lost)):
-                self._lost = 0
-            self._lost += not self._written(stream, {"event": what, "level": level, **named})
-        except (OSError, ValueError):  # closed, full: no reason to stop
-            self._lost += 1
+            if self._dropped and self._write(stream, _dropped_line(self._dropped)):
+                self._dropped = 0
+            self._dropped += not self._write(stream, {"event": what, "level": level, **named})
+        except (OSError, ValueError):  # a closed or full stream is no reason to stop
+            self._dropped += 1
 
-    def _written(self, stream: TextIO, said: dict[str, Any]) -> bool:
-        """Whether it was begun. A reader who does not read is waited for once, for a moment."""
-        patience = 0 if self._lost or self._rest else PATIENCE_MS
-        if self._rest:
-            self._rest = _write(stream, self._rest, patience)
-        if self._rest:
+    def _write(self, stream: TextIO, fields: dict[str, Any]) -> bool:
+        """Write a line; return whether any of it was written. A reader that does not read is waited
+        for once, for a moment."""
+        patience = 0 if self._dropped or self._unwritten else PATIENCE_MS
+        if self._unwritten:
+            self._unwritten = _write(stream, self._unwritten, patience)
+        if self._unwritten:
             return False
-        line = self._line(stream, said).encode(errors="backslashreplace")
+        line = self._line(stream, fields).encode(errors="backslashreplace")
         rest = _write(stream, line, patience)
-        self._rest = b"" if rest == line else rest
+        self._unwritten = b"" if rest == line else rest
         return rest != line
 
-    def _line(self, stream: TextIO, said: dict[str, Any]) -> str:
-        at = moment(wall_us() / 1_000_000)
-        fields = {key: self._cleaned(key, value) for key, value in said.items() if _says(value)}
-        as_text = self._form == "text" or (self._form == "auto" and stream.isatty())
+    def _line(self, stream: TextIO, fields: dict[str, Any]) -> str:
+        at = from_timestamp(wall_us() / 1_000_000)
+        level = fields["level"]
+        fields = {key: self._clean(key, value) for key, value in fields.items() if _is_set(value)}
+        as_text = self._format == "text" or (self._format == "auto" and stream.isatty())
         text = _text(at, fields) if as_text else _json(at, fields)
-        return f"{_priority(stream, said['level'])}{text}\n"
+        return f"{_priority(stream, level)}{text}\n"
 
-    def _cleaned(self, key: str, value: Any) -> Any:
+    def _clean(self, key: str, value: Any) -> Any:
         if isinstance(value, str):
             return _shortened(key, self.without_secrets(value))
         if isinstance(value, list | tuple):
-            return [self._cleaned(key, one) for one in value]
+            return [self._clean(key, item) for item in value]
         if isinstance(value, dict):
-            return {name: self._cleaned(key, one) for name, one in value.items()}
+            return {name: self._clean(key, item) for name, item in value.items()}
         return value
 
     def without_secrets(self, text: str) -> str:
@@ -136,24 +159,25 @@ class AgentLog:
 
 
 def secrets_in(options: Any, *, secret: bool = False) -> set[str]:
-    """The texts among a hook's options that are nobody's business, by the names they have there.
-    An address counts: most of those that take messages have a key in them."""
+    """Return the texts among a hook's options that are secrets, by the names they have there. A URL
+    counts: most of those that take messages contain a key."""
     if isinstance(options, str):
         return {options} if secret else set()
     if isinstance(options, dict):
-        named = [(secret or bool(_SECRET.search(str(key))), one) for key, one in options.items()]
-        return {found for hide, one in named for found in secrets_in(one, secret=hide)}
+        values = [(secret or bool(_SECRET.search(str(key))), item) for key, item in options.items()]
+        return {text for hide, item in values for text in secrets_in(item, secret=hide)}
     if isinstance(options, list | tuple):
-        return {found for one in options for found in secrets_in(one, secret=secret)}
+        return {text for item in options for text in secrets_in(item, secret=secret)}
     return set()
 
 
-def _says(value: Any) -> bool:
+def _is_set(value: Any) -> bool:
     return value is not None and value != "" and value != () and value != {}
 
 
 def _shortened(key: str, value: str) -> str:
-    """Of what a command said the end, which has the reason; of anything else the beginning."""
+    """Shorten a long value to its beginning, or a command's output to its end, which has the
+    reason of a failure."""
     if key == OUTPUT:
         return value if len(value) <= MAX_OUTPUT else _HIDDEN + value[1 - MAX_OUTPUT :]
     return value if len(value) <= MAX_VALUE else value[: MAX_VALUE - 1] + _HIDDEN
@@ -169,10 +193,10 @@ def _json(at: datetime, fields: dict[str, Any]) -> str:
 
 
 def _text(at: datetime, fields: dict[str, Any]) -> str:
-    said, level = fields.pop("event"), fields.pop("level")
-    grave = "" if level == "info" else f"{level}: "
+    what, level = fields.pop("event"), fields.pop("level")
+    prefix = "" if level == "info" else f"{level}: "
     rest = "".join(f"  {key}={_value(value)}" for key, value in fields.items())
-    return visible(f"{at:%Y-%m-%d %H:%M:%SZ}  {grave}{said}{rest}")
+    return visible(f"{at:%Y-%m-%d %H:%M:%SZ}  {prefix}{what}{rest}")
 
 
 def _value(value: Any) -> str:
@@ -184,29 +208,30 @@ def _value(value: Any) -> str:
 
 
 def _priority(stream: TextIO, level: str) -> str:
-    """systemd takes it off again, where standard error is a line to its journal."""
-    said = os.environ.get("JOURNAL_STREAM", "")
+    """Return the prefix by which systemd knows the level; empty unless the stream goes to its
+    journal."""
+    journal = os.environ.get("JOURNAL_STREAM", "")
     try:
-        found = os.fstat(stream.fileno()) if said else None
+        status = os.fstat(stream.fileno()) if journal else None
     except (OSError, ValueError):
         return ""
-    is_it = found is not None and said == f"{found.st_dev}:{found.st_ino}"
-    return f"<{LEVELS[level]}>" if is_it else ""
+    is_journal = status is not None and journal == f"{status.st_dev}:{status.st_ino}"
+    return f"<{LEVELS[level]}>" if is_journal else ""
 
 
-def _dropped(lines: int) -> dict[str, Any]:
+def _dropped_line(lines: int) -> dict[str, Any]:
     return {
-        "event": "lines of this log were dropped, since nobody read it",
+        "event": "log lines were dropped because nothing read them",
         "level": "warning",
         "lines": lines,
     }
 
 
 def _write(stream: TextIO, line: bytes, patience: int) -> bytes:
-    """What of it could not be written."""
+    """Return what of the line could not be written."""
     try:
         number = stream.fileno()
-    except (OSError, ValueError):  # not a file: somebody reads along
+    except (OSError, ValueError):  # not a file
         number = -1
     if number < 0 or not hasattr(select, "poll"):
         stream.write(line.decode())

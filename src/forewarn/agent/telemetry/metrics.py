@@ -1,8 +1,8 @@
-"""What the agent counts, for whoever watches it: plain numbers, kept as things happen, and told in
-Prometheus' words when somebody asks. Until then nothing of Prometheus' library is imported.
+"""The agent's metrics: plain numbers, counted along with the log, and written in Prometheus' format
+when somebody asks. Until then nothing of Prometheus' library is imported.
 
-Counters begin with the process; what is about events and hooks as they stand is read off the
-stories, and so goes on after a restart.
+Counters begin with the process; what describes current events and hooks is taken from the agent's
+status, and so survives a restart.
 """
 
 from __future__ import annotations
@@ -16,27 +16,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from forewarn import __version__
 from forewarn.agent.config.model import Hook
-from forewarn.agent.telemetry.log import Tell
+from forewarn.agent.telemetry.log import Log
 from forewarn.agent.telemetry.status import AgentStatus
-from forewarn.client.endpoint_state import NONE_FOUND
-from forewarn.client.steps import TROUBLES
+from forewarn.client.endpoint_state import FAILURE_KINDS
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 BOUNDS = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0)  # seconds of a hook
-MAX_VALUES = 100  # of labels that others may choose; whatever comes after them is OTHER
+MAX_VALUES = 100  # of labels whose values others choose; those beyond are counted as OTHER
 OTHER = "other"
-ENDS = ("done", "failed", "timed-out", "not-started")  # of a command, beside rarer ones
-ANSWERED = "answered "
-KINDS = (*TROUBLES, "4xx", "5xx", "not-a-document", NONE_FOUND)  # of trouble; rarer: 3xx, …
-_KINDS = {words: kind for kind, words in TROUBLES.items()}
+OUTCOMES = ("done", "failed", "timed-out", "not-started")  # of a command, beside rarer ones
 
 Samples: TypeAlias = Mapping[tuple[str, ...], float]
 
 
 class Histogram:
-    """How often something was how large: counted by the first bound that it does not exceed."""
+    """Values, counted by the first bound that they do not exceed."""
 
     __slots__ = ("counts", "sum")
 
@@ -48,47 +44,55 @@ class Histogram:
         self.counts[bisect_left(BOUNDS, value)] += 1
         self.sum += value
 
-    def up_to(self) -> list[tuple[str, float]]:
+    def cumulative(self) -> list[tuple[str, float]]:
         bounds = [*map(repr, BOUNDS), "+Inf"]
         return list(zip(bounds, map(float, accumulate(self.counts)), strict=True))
 
 
 class AgentMetrics:
-    """Hears what is told, and lets it pass: every happening is told, so nobody else need count."""
+    """Counters that are kept by passing on what is logged: every occurrence is logged, so nothing
+    else has to count."""
 
     def __init__(self, hooks: Iterable[Hook] = ()) -> None:
-        """What hooks may come to is there from the beginning: of a number that begins at one
-        nobody can tell that it has grown."""
+        """The counters of `hooks` exist from the beginning: a series that begins at one has not
+        increased."""
         self.seen: Counter[tuple[str, ...]] = Counter()  # by type and source
         self.runs: Counter[tuple[str, ...]] = Counter(  # by hook, stage and outcome
-            {(h.name, stage, outcome): 0 for h in hooks for stage in h.stages for outcome in ENDS}
+            {
+                (hook.name, stage, outcome): 0
+                for hook in hooks
+                for stage in hook.stages
+                for outcome in OUTCOMES
+            }
         )
         self.seconds: dict[tuple[str, str], Histogram] = {}  # by hook and stage
         self.approvals: Counter[tuple[str, ...]] = Counter(  # by outcome
             {("approved",): 0, ("failed",): 0}
         )
 
-    def hearing(self, tell: Tell) -> Tell:
-        def heard(what: str, **facts: Any) -> None:
-            self.hear(what, facts)
-            tell(what, **facts)
+    def counted(self, log: Log) -> Log:
+        """Return a log that counts what is written to it."""
 
-        return heard
+        def count_and_log(what: str, **facts: Any) -> None:
+            self.count(what, facts)
+            log(what, **facts)
 
-    def hear(self, what: str, facts: Mapping[str, Any]) -> None:
+        return count_and_log
+
+    def count(self, what: str, facts: Mapping[str, Any]) -> None:
         match what:
             case "event seen":
                 key = str(facts.get("type", "")), str(facts.get("source") or "")
                 known = key in self.seen or len(self.seen) < MAX_VALUES
                 self.seen[key if known else (OTHER, OTHER)] += 1
             case "hook ended":
-                self._ran(facts)
+                self._count_run(facts)
             case "approved":
                 self.approvals["approved",] += 1
-            case "not approved":
+            case "approval failed":
                 self.approvals["failed",] += 1
 
-    def _ran(self, facts: Mapping[str, Any]) -> None:
+    def _count_run(self, facts: Mapping[str, Any]) -> None:
         hook, stage = str(facts["hook"]), str(facts["stage"])
         outcome = str(facts["outcome"])
         if outcome == "ended":
@@ -99,7 +103,7 @@ class AgentMetrics:
 
 
 class Health(NamedTuple):
-    """What `Wellbeing` finds, for a scrape."""
+    """What `AgentHealth` finds, for one scrape."""
 
     healthy: bool
     ready: bool
@@ -107,9 +111,9 @@ class Health(NamedTuple):
 
 
 def exposition(
-    counts: AgentMetrics, picture: AgentStatus, health: Health, accept: str = ""
+    metrics: AgentMetrics, status: AgentStatus, health: Health, accept: str = ""
 ) -> tuple[bytes, str]:
-    """The text, and what kind of text it is: Prometheus' own, or OpenMetrics for whoever asks."""
+    """Return the text and its content type: Prometheus' own, or OpenMetrics if it is accepted."""
     from prometheus_client import CollectorRegistry, ProcessCollector
     from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
     from prometheus_client.openmetrics import exposition as openmetrics
@@ -117,7 +121,7 @@ def exposition(
 
     class Once(Collector):
         def collect(self) -> Iterator[Metric]:
-            yield from families(counts, picture, health)
+            yield from families(metrics, status, health)
             yield from ProcessCollector(registry=None).collect()
 
     registry = CollectorRegistry()
@@ -128,88 +132,82 @@ def exposition(
     return generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4
 
 
-def families(counts: AgentMetrics, picture: AgentStatus, health: Health) -> Iterator[Metric]:
+def families(metrics: AgentMetrics, status: AgentStatus, health: Health) -> Iterator[Metric]:
     build: Samples = {(__version__, platform.python_version()): 1.0}
-    yield _gauge("build_info", "always 1: which version this is", build, "version", "python")
-    yield _gauge("healthy", "1 if it works at all", health.healthy)
-    yield _gauge("ready", "1 if it can do what it is there for", health.ready)
-    yield _gauge("dry_run", "1 if it only says what it would do", picture.dry)
-    yield _gauge("state_writable", "1 if its state directory can be written", health.writable)
-    yield from _endpoint(picture)
-    yield from _events(counts, picture)
-    yield from _hooks(counts, picture)
+    yield _gauge("build_info", "Always 1, with the version.", build, "version", "python")
+    yield _gauge("healthy", "1 if the agent works at all.", health.healthy)
+    yield _gauge("ready", "1 if the agent can do its job.", health.ready)
+    yield _gauge("dry_run", "1 if the agent only logs what it would do.", status.dry_run)
+    yield _gauge("state_writable", "1 if the state directory is writable.", health.writable)
+    yield from _endpoint(status)
+    yield from _events(metrics, status)
+    yield from _hooks(metrics, status)
 
 
-def _endpoint(picture: AgentStatus) -> Iterator[Metric]:
-    stands = picture.standing
-    where: Samples = {(stands.endpoint, stands.version): 1.0} if stands.endpoint else {}
-    yield _gauge("endpoint_info", "always 1: where it asks", where, "endpoint", "api_version")
-    yield _gauge("long_poll", "1 if it is told of changes, 0 if it asks", stands.long_poll)
-    yield _counter("answers", "answers of the endpoint", stands.answers)
-    met: Samples = {(one,): float(stands.kinds.get(one, 0)) for one in {*KINDS, *stands.kinds}}
-    yield _counter("troubles", "questions without an answer as it should be", met, "kind")
-    what = kind(stands.trouble)
-    if what == OTHER and stands.endpoint is None:
-        what = NONE_FOUND
-    now: Samples = {(what,): 1.0} if stands.trouble else {}
-    yield _gauge("trouble", "1: what is wrong with the endpoint at the moment", now, "kind")
-    yield _gauge("silence_seconds", "without a good answer; 0 if the last was", picture.silence)
+def _endpoint(status: AgentStatus) -> Iterator[Metric]:
+    endpoint = status.endpoint
+    info: Samples = {(endpoint.endpoint, endpoint.version): 1.0} if endpoint.endpoint else {}
+    text = "Always 1, with the endpoint in use."
+    yield _gauge("endpoint_info", text, info, "endpoint", "api_version")
+    yield _gauge("long_poll", "1 if long-polls are in use, 0 for polls.", endpoint.long_poll)
+    yield _counter("responses", "Responses of the endpoint.", endpoint.responses)
+    kinds = {*FAILURE_KINDS, *endpoint.failures_by_kind}
+    failures: Samples = {(kind,): float(endpoint.failures_by_kind.get(kind, 0)) for kind in kinds}
+    yield _counter("request_failures", "Requests without a valid answer.", failures, "kind")
+    current: Samples = {(endpoint.problem_kind,): 1.0} if endpoint.problem else {}
+    yield _gauge("endpoint_problem", "1: the endpoint's current problem.", current, "kind")
+    text = "Seconds without a valid answer; 0 if the last one was valid."
+    yield _gauge("silence_seconds", text, status.silence)
 
 
-def _events(counts: AgentMetrics, picture: AgentStatus) -> Iterator[Metric]:
-    yield _counter("events_seen", "events that have appeared", counts.seen, "type", "source")
+def _events(metrics: AgentMetrics, status: AgentStatus) -> Iterator[Metric]:
+    yield _counter("events_seen", "Events that have appeared.", metrics.seen, "type", "source")
     listed: dict[tuple[str, ...], float] = {("Scheduled",): 0.0, ("Started",): 0.0}
-    for event in picture.events:
+    for event in status.events:
         key = (event.status if (event.status,) in listed else OTHER,)
         listed[key] = listed.get(key, 0.0) + 1
-    yield _gauge("events", "events that are listed", listed, "status")
-    yield _gauge("cases", "events that are being handled", len(picture.open))
-    yield _gauge("waiting", "events it is ready for, while others are not", picture.waiting)
-    yield _counter("approvals", "approvals", counts.approvals, "outcome")
+    yield _gauge("events", "Events that are listed.", listed, "status")
+    yield _gauge("cases", "Events that are being handled.", len(status.open))
+    text = "Events that this machine is ready for while others are not."
+    yield _gauge("waiting", text, status.waiting)
+    yield _counter("approvals", "Approvals.", metrics.approvals, "outcome")
 
 
-def _hooks(counts: AgentMetrics, picture: AgentStatus) -> Iterator[Metric]:
+def _hooks(metrics: AgentMetrics, status: AgentStatus) -> Iterator[Metric]:
     from prometheus_client.core import HistogramMetricFamily
 
     labels = ("hook", "stage")
-    yield _counter("hook_runs", "commands that have ended", counts.runs, *labels, "outcome")
-    seconds = HistogramMetricFamily("forewarn_agent_hook_seconds", "their time", labels=labels)
-    for values, spread in counts.seconds.items():
-        seconds.add_metric(list(values), spread.up_to(), spread.sum)
+    yield _counter("hook_runs", "Commands that have ended.", metrics.runs, *labels, "outcome")
+    text = "Duration of commands in seconds."
+    seconds = HistogramMetricFamily("forewarn_agent_hook_seconds", text, labels=labels)
+    for values, histogram in metrics.seconds.items():
+        seconds.add_metric(list(values), histogram.cumulative(), histogram.sum)
     yield seconds
-    yield _gauge("hooks_at_work", "commands that run, or are about to", picture.at_work)
-    yield _gauge("hooks_overdue", "commands that run although their time is up", picture.overdue)
-    yield _gauge("undo_pending", "hooks that are prepared and not put back", picture.to_undo)
-    yield _gauge("undo_given_up", "hooks whose undo was given up", len(picture.given_up))
+    text = "Commands that are running or about to."
+    yield _gauge("hooks_running", text, status.active_runs)
+    text = "Commands that are running after their time limit."
+    yield _gauge("hooks_overdue", text, status.overdue)
+    yield _gauge("undo_pending", "Hooks that are prepared and not undone.", status.to_undo)
+    yield _gauge("undo_given_up", "Hooks whose undo was given up.", len(status.given_up))
 
 
-def kind(trouble: str) -> str:
-    """What is wrong, in one of a few words: a status by its class."""
-    if trouble in _KINDS:
-        return _KINDS[trouble]
-    said = trouble.removeprefix(ANSWERED)
-    if said == trouble:
-        return OTHER
-    return f"{said[0]}xx" if len(said) == 3 and said.isdecimal() else "not-a-document"
-
-
-def _gauge(name: str, says: str, samples: Samples | float, *labels: str) -> Metric:
+def _gauge(name: str, text: str, samples: Samples | float, *labels: str) -> Metric:
     from prometheus_client.core import GaugeMetricFamily
 
-    return _filled(GaugeMetricFamily, name, says, samples, labels)
+    return _family(GaugeMetricFamily, name, text, samples, labels)
 
 
-def _counter(name: str, says: str, samples: Samples | float, *labels: str) -> Metric:
+def _counter(name: str, text: str, samples: Samples | float, *labels: str) -> Metric:
     from prometheus_client.core import CounterMetricFamily
 
-    return _filled(CounterMetricFamily, name, says, samples, labels)
+    return _family(CounterMetricFamily, name, text, samples, labels)
 
 
-def _filled(
-    family: Any, name: str, says: str, samples: Samples | float, labels: Sequence[str]
+def _family(
+    kind: Any, name: str, text: str, samples: Samples | float, labels: Sequence[str]
 ) -> Metric:
-    made = family(f"forewarn_agent_{name}", says, labels=labels)
+    family: Metric = kind(f"forewarn_agent_{name}", text, labels=labels)
+    add: Any = family.add_metric  # type: ignore[attr-defined]
     for values, number in samples.items() if isinstance(samples, Mapping) else [((), samples)]:
-        made.add_metric(list(values), float(number))
-    filled: Metric = made
-    return filled
+        add(list(values), float(number))
+    return family

@@ -20,7 +20,7 @@ ConfigFile = Annotated[
         show_default=True,
     ),
 ]
-# For a subcommand: what was said before it holds, unless it is said again.
+# For a subcommand: overrides the option before it.
 OwnConfigFile = Annotated[
     Path | None, typer.Option("--config", help="Rules and hooks (TOML).", show_default=False)
 ]
@@ -34,56 +34,62 @@ def agent(
     context: typer.Context,
     config: ConfigFile = DEFAULT_CONFIG,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be done, and do nothing of it.")
+        bool, typer.Option("--dry-run", help="Log what would be done, without doing it.")
     ] = False,
 ) -> None:
-    """Prepare this machine for its events, approve them, and put everything back afterwards."""
+    """Prepare this machine for its events, approve them, and undo the preparations afterwards."""
     context.obj = config
     if context.invoked_subcommand is not None:
         return
-    words = [str(config), *(["--dry-run"] if dry_run else [])]
-    if os.name == "nt":  # there is no becoming another program there
+    arguments = [str(config), *(["--dry-run"] if dry_run else [])]
+    if os.name == "nt":  # exec is not possible there
         from forewarn.agent.main import main
 
-        main(words)
+        main(arguments)
         return
-    # What has read these words takes more memory than all the agent needs.
+    # The modules that parse the command line take more memory than the agent itself.
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-I", "-m", "forewarn.agent", *words])
+    os.execv(sys.executable, [sys.executable, "-I", "-m", "forewarn.agent", *arguments])
 
 
 @app.command()
 def check(context: typer.Context, config: OwnConfigFile = None, json: Json = False) -> None:
-    """Is everything there that it will need? Runs no hook; exit code 1 if there is a problem."""
+    """Check the configuration, hooks and endpoint. Runs no hook; exits with 1 on a problem."""
     from forewarn.cli.commands import agent_check
 
     agent_check.check(config or context.obj, json)
 
 
 @app.command("test")
-def invent(
+def explain(
     context: typer.Context,
-    type: Annotated[str, typer.Argument(help="Of the event: Freeze, Reboot, …")],
-    source: Annotated[str, typer.Option(help="Platform or User.")] = "Platform",
+    type: Annotated[str, typer.Argument(help="Type of the event: Freeze, Reboot, …")],
+    source: Annotated[
+        str, typer.Option(help="Source of the event: Platform or User.")
+    ] = "Platform",
     duration: Annotated[
-        str | None, typer.Option(help="Of its impact, as 9s; unknown if not said.")
+        str | None, typer.Option(help="Duration of its impact, such as 9s. Unknown by default.")
     ] = None,
-    notice: Annotated[str, typer.Option(help="Until its NotBefore.")] = "15m",
-    peer: Annotated[bool, typer.Option("--peer", help="Of another machine of the group.")] = False,
-    label: Annotated[list[str] | None, typer.Option(help="KEY=VALUE, of this machine.")] = None,
+    notice: Annotated[str, typer.Option(help="Time until its NotBefore.")] = "15m",
+    peer: Annotated[
+        bool, typer.Option("--peer", help="The event is for another machine of the group.")
+    ] = False,
+    label: Annotated[
+        list[str] | None, typer.Option(help="Label of this machine, as KEY=VALUE. Repeatable.")
+    ] = None,
     config: OwnConfigFile = None,
     json: Json = False,
 ) -> None:
-    """What would be done about an event like this? Asks nobody, and runs nothing."""
+    """Show what the agent would do about a hypothetical event. Runs nothing."""
     from forewarn.cli.commands import agent_check
 
-    said = agent_check.Invented(type, source, duration, notice, peer, label or [])
-    agent_check.invent(config or context.obj, said, json)
+    event = agent_check.HypotheticalEvent(type, source, duration, notice, peer, label or [])
+    agent_check.explain(config or context.obj, event, json)
 
 
 @app.command()
 def status(context: typer.Context, config: OwnConfigFile = None, json: Json = False) -> None:
-    """How the agent that runs here stands: its endpoint, its events, its hooks."""
+    """Show the status of the running agent: its endpoint, events and hooks."""
     from forewarn.cli.commands import agent_check
 
     agent_check.status(config or context.obj, json)

@@ -1,4 +1,4 @@
-"""`forewarn agent check`, `test`, `status`: will it work, what would it do, how does it stand?"""
+"""`forewarn agent check`, `test` and `status`."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from forewarn.support.text import SECOND, in_words, parse_duration
 
 if TYPE_CHECKING:
     from forewarn.agent.config.address import ListenAddress
-    from forewarn.agent.telemetry.status import CaseView, RunView, Status
+    from forewarn.agent.telemetry.status import CaseView, RunView, StatusView
 
-PATIENCE = 5.0  # seconds for an agent to say how it stands
-MAX_ANSWER = 16 * 1024 * 1024  # bytes of it
+TIMEOUT = 5.0  # seconds for an agent to answer
+MAX_ANSWER = 16 * 1024 * 1024  # bytes of its answer
 
 
 def check(config: Path, json: bool) -> None:
     from forewarn.agent.check.check import findings
 
-    found = []
+    reported = []
     for finding in findings(config):
-        found.append(finding)
+        reported.append(finding)
         if not json:
-            say(f"{finding.grade:<8} {finding.about}: {finding.says}")
-    problems = sum(finding.grade == "problem" for finding in found)
+            say(f"{finding.grade:<8} {finding.about}: {finding.message}")
+    problems = sum(finding.grade == "problem" for finding in reported)
     if json:
-        as_json({"usable": not problems, "findings": found})
+        as_json({"usable": not problems, "findings": reported})
     if problems:
         raise typer.Exit(1)
 
 
-class Invented(NamedTuple):
-    """An event that is only thought of."""
+class HypotheticalEvent(NamedTuple):
+    """An event as the options of `agent test` describe it."""
 
     type: str
     source: str
@@ -47,35 +47,35 @@ class Invented(NamedTuple):
     labels: list[str]
 
 
-def invent(config: Path, said: Invented, json: bool) -> None:
-    from forewarn.agent.check.explain_rules import done, tried
+def explain(path: Path, options: HypotheticalEvent, json: bool) -> None:
+    from forewarn.agent.check import explain_rules
     from forewarn.agent.config.read import ConfigError, read
     from forewarn.client.events import Event
 
     try:
-        known = read(config)
+        config = read(path)
     except ConfigError as error:
         fail_all(error.problems)
-    duration = parsed(parse_duration, said.duration)
+    duration = parsed(parse_duration, options.duration)
     event = Event(
-        id="invented",
-        type=said.type,
+        id="hypothetical",
+        type=options.type,
         status="Scheduled",
-        source=said.source,
+        source=options.source,
         duration=None if duration is None else duration // SECOND,
     )
-    tags = dict(parsed(_label, label) for label in said.labels)
-    found = tried(known, event, mine=not said.peer, tags=tags)
-    rule = next((r for r, one in zip(known.rules, found, strict=True) if not one.why_not), None)
-    notice = parsed(parse_duration, said.notice) / SECOND
-    steps = [] if rule is None else list(done(rule, known.hooks, notice))
+    tags = dict(parsed(_label, label) for label in options.labels)
+    results = explain_rules.explain(config, event, mine=not options.peer, tags=tags)
+    rule = next((r for r, result in zip(config.rules, results, strict=True) if not result.why_not),
+                None)  # fmt: skip
+    notice = parsed(parse_duration, options.notice) / SECOND
+    steps = [] if rule is None else list(explain_rules.actions(rule, config.hooks, notice))
     if json:
-        as_json({"rule": rule and rule.name, "rules": found, "steps": steps})
+        as_json({"rule": rule and rule.name, "rules": results, "steps": steps})
         return
-    for one in found:
-        say(
-            f"{'no ' if one.why_not else 'yes'}  {one.rule}{f': {one.why_not}' * bool(one.why_not)}"
-        )
+    for result in results:
+        reason = f": {result.why_not}" if result.why_not else ""
+        say(f"{'no ' if result.why_not else 'yes'}  {result.rule}{reason}")
     for step in steps or ["no rule matches: nothing is done about it"]:
         say(f"     {step}")
 
@@ -87,51 +87,52 @@ def _label(text: str) -> tuple[str, str]:
     return key, value
 
 
-def status(config: Path, json: bool) -> None:
-    from forewarn.agent.config.address import listens
+def status(path: Path, json: bool) -> None:
+    from forewarn.agent.config.address import parse_listen
     from forewarn.agent.config.read import ConfigError, read
-    from forewarn.agent.telemetry.status import Status
+    from forewarn.agent.telemetry.status import StatusView
 
     try:
-        said = read(config)
+        config = read(path)
     except ConfigError as error:
         fail_all(error.problems)
-    if not said.listen:
-        fail(f"{config}: the agent listens nowhere, so nobody can ask it ([agent] listen)")
-    where = listens(said.listen, anywhere=said.listen_anywhere)
+    if not config.listen:
+        fail(f"{path}: the agent does not listen anywhere, so it has no status ([agent] listen)")
+    address = parse_listen(config.listen, anywhere=config.listen_anywhere)
     try:
-        body = _asked(where)
+        body = _get_status(address)
     except (OSError, http.client.HTTPException) as error:
-        why = getattr(error, "strerror", None) or error
-        fail(f"no agent answers at {where}: {why}; is it running (systemctl status"
+        reason = getattr(error, "strerror", None) or error
+        fail(f"no agent answers at {address}: {reason}; is it running (systemctl status"
              " forewarn-agent)?")  # fmt: skip
     try:
-        found = msgspec.json.decode(body, type=Status)
+        view = msgspec.json.decode(body, type=StatusView)
     except msgspec.DecodeError:
-        fail(f"what answers at {where} is no agent of this version")
+        fail(f"the answer at {address} is not that of an agent of this version")
     if json:
-        as_json(found)
+        as_json(view)
     else:
-        _show(found)
+        _show(view)
 
 
-def _show(found: Status) -> None:
-    stands = found.endpoint
-    way = "tells of changes" if stands.long_poll else "is asked every second"
-    trouble = f"{stands.trouble}, since {moment(stands.since)}" if stands.trouble else "none"
+def _show(view: StatusView) -> None:
+    endpoint = view.endpoint
+    mode = "long-polls" if endpoint.long_poll else "polled every second"
+    problem = f"{endpoint.problem}, since {moment(endpoint.since)}" if endpoint.problem else "none"
+    machine = view.machine or "not known yet"
     fields(
         [
-            ("machine", (found.machine or "not known yet") + (" (dry run)" if found.dry else "")),
-            ("endpoint", f"{stands.endpoint}, {way}" if stands.endpoint else "not found yet"),
-            ("trouble", trouble),
-            ("now", moment(found.now)),
-            ("version", found.version),
+            ("machine", machine + (" (dry run)" if view.dry_run else "")),
+            ("endpoint", f"{endpoint.endpoint}, {mode}" if endpoint.endpoint else "not found yet"),
+            ("problem", problem),
+            ("now", moment(view.now)),
+            ("version", view.version),
         ]
     )
-    if found.cases:
+    if view.cases:
         say("")
         columns = ("EVENT", "TYPE", "MACHINES", "RULE", "STATE", "NOT BEFORE", "COMMANDS")
-        table(columns, [_row(case) for case in found.cases])
+        table(columns, [_row(case) for case in view.cases])
 
 
 def _row(case: CaseView) -> tuple[str, ...]:
@@ -149,36 +150,36 @@ def _row(case: CaseView) -> tuple[str, ...]:
 
 def _run(run: RunView) -> str:
     if run.state != "done":
-        how = run.state
+        outcome = run.state
     elif run.outcome == "ended":
-        how = "done" if run.code == 0 else f"failed ({run.code})"
+        outcome = "done" if run.code == 0 else f"failed ({run.code})"
     else:
-        how = run.outcome
-    again = f" #{run.attempt}" if run.attempt > 1 else ""
+        outcome = run.outcome
+    attempt = f" #{run.attempt}" if run.attempt > 1 else ""
     took = "" if run.seconds is None else f" in {in_words(round(run.seconds * SECOND))}"
-    return f"{run.stage} {run.hook}{again} {how}{took}"
+    return f"{run.stage} {run.hook}{attempt} {outcome}{took}"
 
 
-class _Line(http.client.HTTPConnection):
-    """To a path, or to an address; never by a proxy."""
+class _Connection(http.client.HTTPConnection):
+    """A connection to a UNIX socket or to an address, never through a proxy."""
 
-    def __init__(self, where: ListenAddress) -> None:
-        super().__init__(where.host or "localhost", where.port or 80, timeout=PATIENCE)
-        self._where = where
+    def __init__(self, address: ListenAddress) -> None:
+        super().__init__(address.host or "localhost", address.port or 80, timeout=TIMEOUT)
+        self._address = address
 
     def connect(self) -> None:
-        if not self._where.path:
+        if not self._address.path:
             super().connect()
             return
         self.sock: Any = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(PATIENCE)
-        self.sock.connect(self._where.path)
+        self.sock.settimeout(TIMEOUT)
+        self.sock.connect(self._address.path)
 
 
-def _asked(where: ListenAddress) -> bytes:
-    line = _Line(where)
+def _get_status(address: ListenAddress) -> bytes:
+    connection = _Connection(address)
     try:
-        line.request("GET", "/status")
-        return line.getresponse().read(MAX_ANSWER)
+        connection.request("GET", "/status")
+        return connection.getresponse().read(MAX_ANSWER)
     finally:
-        line.close()
+        connection.close()

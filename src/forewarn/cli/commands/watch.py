@@ -23,7 +23,7 @@ from forewarn.support import guard
 
 if TYPE_CHECKING:
     from forewarn.cli.commands.watch_text import ChangeLine
-    from forewarn.client import Client, Identity, Look
+    from forewarn.client import Client, Identity, Snapshot
 
 LOOK_EVERY = 0.5  # seconds between two looks whether there is trouble
 WHO_PATIENCE = 5.0  # seconds in which the service says who this machine is
@@ -85,11 +85,11 @@ class WatchState:
         self._mine_only = mine_only
         self._ask_at = 0.0
 
-    def looks(self) -> Iterator[tuple[Look, list[ChangeLine]]]:
-        for look in self.client.looks():
+    def looks(self) -> Iterator[tuple[Snapshot, list[ChangeLine]]]:
+        for look in self.client.snapshots():
             yield look, self.told(look)
 
-    def told(self, look: Look) -> list[ChangeLine]:
+    def told(self, look: Snapshot) -> list[ChangeLine]:
         from forewarn.cli.commands.watch_text import ChangeLine
 
         self._who()
@@ -113,7 +113,7 @@ class WatchState:
         if self.identity is not None or guard.monotonic() < self._ask_at:
             return
         try:
-            self.identity = self.client.identity(patience=WHO_PATIENCE)
+            self.identity = self.client.identity(timeout=WHO_PATIENCE)
         except ClientError as error:
             if not self._ask_at:
                 also = "; all events are shown" if self._mine_only else ""
@@ -197,11 +197,11 @@ def _troubles(client: Client) -> Iterator[None]:
             if _nobody_reads():
                 client.close()
                 return
-            standing = client.standing
-            now = bool(standing.trouble) and standing.troubles > 0
+            standing = client.status
+            now = bool(standing.problem) and standing.failures > 0
             if now and not troubled:
                 where = f"{standing.endpoint}: " if standing.endpoint else ""
-                say(f"trouble: {where}{standing.trouble}; asking on", err=True)
+                say(f"trouble: {where}{standing.problem}; asking on", err=True)
             elif troubled and not now:
                 say(f"well again: {standing.endpoint} answers as it should", err=True)
             troubled = now

@@ -47,7 +47,7 @@ def live(watching: WatchState) -> None:
     changes: deque[ChangeLine] = deque(maxlen=SHOWN_CHANGES)
 
     def seen() -> Any:
-        return picture(view, client.standing, client.now(), console.width)
+        return picture(view, client.status, client.now(), console.width)
 
     with Live(get_renderable=seen, refresh_per_second=TICKS, console=console) as shown:
         for look, told in watching.looks():
@@ -85,8 +85,8 @@ def _head(view: View, standing: EndpointStatus, now: datetime) -> Any:
     where = standing.endpoint or "looking for an endpoint"
     how = "told of changes" if standing.long_poll else "polling"
     head.append(f"  {where}  {standing.version}  {how}  {moment(now)}", style="dim")
-    if standing.trouble and standing.troubles:
-        trouble = f"trouble since {moment(standing.since)}: {standing.trouble}"
+    if standing.problem and standing.failures:
+        trouble = f"trouble since {moment(standing.since)}: {standing.problem}"
         head.append("\n" + visible(trouble), style="red")
     return head
 

@@ -1,5 +1,5 @@
-"""Where the endpoint may be: as said, as the environment says, at the well-known address, or where
-this machine's DHCP lease says (option 245). Which of them it is a GET shows; that is `rules.py`.
+"""Where the endpoint may be: as configured, as the environment says, at the well-known address, or
+where this machine's DHCP lease says (option 245). Which of them it is, a GET shows; see `rules.py`.
 """
 
 from __future__ import annotations
@@ -16,45 +16,49 @@ from forewarn.support import text
 VARIABLE = "FOREWARN_METADATA"
 WELL_KNOWN = Location("169.254.169.254")
 PORTS = 80, 8080  # of an address from a lease
-MAX_QUOTED = 80  # characters of what was said instead
+MAX_QUOTED = 80  # characters of an invalid address that are quoted
 
 _HOST = re.compile(r"[A-Za-z0-9._:%-]{1,255}", re.ASCII)
 
 
-def place(url: str) -> Location:
-    """Of `http://host:port`, or of `host:port`."""
-    quoted = text.visible(re.sub(r"[^/]*@", "…@", url)[:MAX_QUOTED])  # no password of anybody's
+def parse_endpoint(url: str) -> Location:
+    """Parse `http://host:port` or `host:port`. Raises BadEndpoint."""
+    quoted = text.visible(re.sub(r"[^/]*@", "…@", url)[:MAX_QUOTED])  # without a password
     try:
         parts = urlsplit(url if "//" in url else f"http://{url}")
         host, port = parts.hostname or "", 80 if parts.port is None else parts.port
     except ValueError as error:
-        raise BadEndpoint(f"'{quoted}' is no address of an endpoint: {error}") from error
+        raise BadEndpoint(f"'{quoted}' is not the address of an endpoint: {error}") from error
     if parts.scheme.lower() != "http":
-        raise BadEndpoint(f"'{quoted}': the endpoint speaks plain HTTP; write http://…")
+        raise BadEndpoint(f"'{quoted}': the endpoint uses plain HTTP; write http://…")
     more = parts.path.strip("/") or parts.query or parts.fragment or parts.username is not None
     if more or not port or not _HOST.fullmatch(host):
         raise BadEndpoint(
-            f"'{quoted}' is no address of an endpoint; write only where it is, like {WELL_KNOWN}"
+            f"'{quoted}' is not the address of an endpoint; write only host and port, as in"
+            f" {WELL_KNOWN}"
         )
     return Location(host, port)
 
 
-def said(explicit: str | None, environ: Mapping[str, str] = os.environ) -> Location | None:
-    """The one that is named. There is no other, then."""
+def configured_endpoint(
+    explicit: str | None, environ: Mapping[str, str] = os.environ
+) -> Location | None:
+    """Return the endpoint that was given, or else the environment's; None if it has to be
+    discovered. Raises BadEndpoint."""
     if explicit or not environ.get(VARIABLE):
-        return place(explicit) if explicit else None
+        return parse_endpoint(explicit) if explicit else None
     try:
-        return place(environ[VARIABLE])
+        return parse_endpoint(environ[VARIABLE])
     except BadEndpoint as error:
         raise BadEndpoint(f"{VARIABLE}: {error}") from error
 
 
 def candidates() -> Iterator[Location]:
-    """Where it may be, in the order in which it is looked for. Leases are read when it comes to
-    them: the address may have changed since."""
+    """Yield where the endpoint may be, in the order in which to try. Leases are read only when they
+    are needed: the address may have changed since the last time."""
     yield WELL_KNOWN
-    from forewarn.client.discovery import leases  # few ever come so far
+    from forewarn.client.discovery import leases  # rarely needed
 
-    for address in leases.offered():
+    for address in leases.offered_addresses():
         for port in PORTS:
             yield Location(address, port)

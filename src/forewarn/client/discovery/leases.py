@@ -1,8 +1,8 @@
-"""Where this system's DHCP clients say that the metadata service is: option 245 of their leases.
+"""The addresses of the metadata service in the leases of this system's DHCP clients (option 245).
 
-Here are the files they keep, and which of several offers comes first. How each is written is in
-`lease_formats`, the registry of Windows in `registry`. Nothing here raises: a file that is not
-there, not ours to read, huge or garbage says nothing, and the next may.
+Here are the files that the clients write, and the order of several offers. Their formats are in
+`lease_formats`, the registry of Windows in `windows_registry`. Nothing here raises: a file that is
+missing, unreadable, huge or garbage offers nothing, and the next one may.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from forewarn.client.discovery import lease_formats, windows_registry
 from forewarn.client.discovery.lease_formats import Offer
 from forewarn.support import guard
 
-MAX_SIZE = 256 * 1024  # bytes of a file: of a longer one the end
+MAX_SIZE = 256 * 1024  # bytes of a file; of a longer one the end is read
 MAX_FILES = 64  # in one directory, the newest
-MAX_ENTRIES = 4_096  # of a directory, looked at
+MAX_ENTRIES = 4_096  # of a directory that are examined
 MAX_OFFERED = 8  # addresses
 NMCLI_TIMEOUT = 2.0  # seconds
 
@@ -54,17 +54,17 @@ NETWORK_MANAGER = "run/NetworkManager"
 Places: TypeAlias = Iterable[tuple[str, str]]
 
 
-def offered(root: Path = Path("/")) -> tuple[str, ...]:
-    """The addresses that option 245 names, those of the latest leases first, each once.
+def offered_addresses(root: Path = Path("/")) -> tuple[str, ...]:
+    """Return the addresses of option 245, those of the latest leases first, each once.
 
-    A lease that has ended, or was given back, counts only if there is no other: a machine whose
-    clock is wrong should find its endpoint all the same, and whoever asks there makes sure of it.
+    A lease that has expired or was released counts only if there is no other: a machine with a
+    wrong clock should find its endpoint all the same, and a request shows whether it is one.
     """
     if sys.platform == "win32":
-        return _ranked(windows_registry.offered())
-    offers = [*_of_dhclient(root), *_of_keyed(root), *_of_packets(root)]
+        return _ranked(windows_registry.all_offers())
+    offers = [*_dhclient_offers(root), *_keyed_offers(root), *_packet_offers(root)]
     if not _current(offers):
-        offers += _of_network_manager(root)
+        offers += _network_manager_offers(root)
     return _ranked(offers)
 
 
@@ -78,7 +78,7 @@ def _current(offers: list[Offer]) -> list[Offer]:
     return [offer for offer in offers if offer.expires is None or offer.expires > now]
 
 
-def _of_dhclient(root: Path) -> Iterator[Offer]:
+def _dhclient_offers(root: Path) -> Iterator[Offer]:
     names = set(lease_formats.UNNAMED)
     for file in _files(root, DHCLIENT_CONFIGURATION):
         names |= lease_formats.dhclient_names(file.text)
@@ -86,27 +86,27 @@ def _of_dhclient(root: Path) -> Iterator[Offer]:
         yield from lease_formats.dhclient(file.text, names, file.changed)
 
 
-def _of_keyed(root: Path) -> Iterator[Offer]:
+def _keyed_offers(root: Path) -> Iterator[Offer]:
     for file in _files(root, KEYED):
         yield from lease_formats.keyed(file.text, file.changed)
 
 
-def _of_packets(root: Path) -> Iterator[Offer]:
+def _packet_offers(root: Path) -> Iterator[Offer]:
     for file in _files(root, PACKETS):
         yield from lease_formats.packet(file.data, file.changed)
 
 
-def _of_network_manager(root: Path) -> list[Offer]:
-    """Older versions keep what they were told to themselves, and tell it when asked."""
+def _network_manager_offers(root: Path) -> list[Offer]:
+    """Ask NetworkManager, of which older versions do not write the option to a file."""
     programs = [root / name for name in NMCLI if os.access(root / name, os.X_OK)]
     if not programs or not (root / NETWORK_MANAGER).is_dir():
         return []
     import subprocess
 
-    words = ["--terse", "--escape", "no", "--fields", "GENERAL.DEVICE,DHCP4", "device", "show"]
+    arguments = ["--terse", "--escape", "no", "--fields", "GENERAL.DEVICE,DHCP4", "device", "show"]
     try:
-        said = subprocess.run(
-            [programs[0], *words],
+        result = subprocess.run(
+            [programs[0], *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -116,7 +116,7 @@ def _of_network_manager(root: Path) -> list[Offer]:
         )
     except (OSError, ValueError, subprocess.SubprocessError):
         return []
-    return lease_formats.nmcli(said.stdout[:MAX_SIZE].decode("latin-1"))
+    return lease_formats.nmcli(result.stdout[:MAX_SIZE].decode("latin-1"))
 
 
 # Files -------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ class _File(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        return self.data.decode("latin-1")  # so that every byte stays one
+        return self.data.decode("latin-1")  # which keeps every byte
 
 
 def _files(root: Path, places: Places) -> Iterator[_File]:
@@ -139,45 +139,45 @@ def _files(root: Path, places: Places) -> Iterator[_File]:
 
 
 def _newest(directory: Path, pattern: str) -> list[str]:
-    found: list[tuple[float, str]] = []
+    dated: list[tuple[float, str]] = []
     try:
         with os.scandir(directory) as entries:
             for entry in islice(entries, MAX_ENTRIES):
                 if fnmatchcase(entry.name, pattern):
-                    found += _dated(entry)
+                    dated += _dated(entry)
     except (OSError, ValueError):
         pass
-    return [path for _, path in sorted(found, reverse=True)[:MAX_FILES]]
+    return [path for _, path in sorted(dated, reverse=True)[:MAX_FILES]]
 
 
 def _dated(entry: os.DirEntry[str]) -> list[tuple[float, str]]:
     try:
         return [(entry.stat().st_mtime, entry.path)]
-    except OSError:  # gone, or a link to nowhere
+    except OSError:  # gone, or a broken link
         return []
 
 
 def _read(path: str) -> _File | None:
-    """A plain file, in one go; what is written to it meanwhile is of the next time. dhclient's may
-    grow long, and its end is what counts; no other is ever so long, and would say nothing."""
+    """Read a regular file. dhclient's may grow long, and its end is what counts; no other file is
+    ever that long."""
     try:
-        with open(path, "rb", opener=_without_waiting) as file:
-            about = os.fstat(file.fileno())
-            if not stat.S_ISREG(about.st_mode):
+        with open(path, "rb", opener=_open_without_blocking) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
                 return None
-            too_long = about.st_size > MAX_SIZE
+            too_long = status.st_size > MAX_SIZE
             if too_long:
-                file.seek(about.st_size - MAX_SIZE)
+                file.seek(status.st_size - MAX_SIZE)
             data = file.read(MAX_SIZE)
     except (OSError, ValueError):
         return None
-    return _File(_from_a_lease_on(data) if too_long else data, about.st_mtime)
+    return _File(_from_first_lease(data) if too_long else data, status.st_mtime)
 
 
-def _without_waiting(path: str, flags: int) -> int:
+def _open_without_blocking(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-def _from_a_lease_on(data: bytes) -> bytes:
+def _from_first_lease(data: bytes) -> bytes:
     at = data.find(b"\nlease {")
     return data[at:] if at >= 0 else b""

@@ -1,6 +1,6 @@
-"""Windows: what the DHCP client was told, as it keeps it in the registry.
+"""The offers of Windows' DHCP client, which keeps the options of its leases in the registry.
 
-`winreg` is there on Windows only and is imported where it is used; the format is read without it.
+`winreg` exists on Windows only and is imported where it is used; the format is read without it.
 """
 
 from __future__ import annotations
@@ -24,40 +24,42 @@ _HEAD = struct.Struct("<LLLLL")
 
 
 class Option(msgspec.Struct, frozen=True):
-    """One of those that a server has sent for an interface."""
+    """A DHCP option that a server has sent for an interface."""
 
     code: int
     data: bytes
     expires: int
-    """Unix time; 0 if it does not say."""
+    """Unix time; 0 if unknown."""
     of_vendor: bool = False
-    """A vendor's own option, whose code means something else."""
+    """Whether it is a vendor-specific option, whose code has another meaning."""
 
 
-def options(value: bytes) -> list[Option]:
-    """One after the other: code, nothing, length, whether it is a vendor's, expiry, and the data,
-    filled up to four bytes. What is cut off at the end is left out."""
-    found: list[Option] = []
+def parse_options(value: bytes) -> list[Option]:
+    """Parse a sequence of options: code, padding, length, whether it is a vendor's, expiry, and the
+    data, padded to a multiple of four bytes. An option that is cut off at the end is left out."""
+    options: list[Option] = []
     value, at = value[:MAX_OPTIONS_SIZE], 0
     while at + _HEAD.size <= len(value):
         code, _, length, vendor, expires = _HEAD.unpack_from(value, at)
         data = value[at + _HEAD.size : at + _HEAD.size + length]
         if len(data) < length:
             break
-        found.append(Option(code, data, expires, bool(vendor)))
+        options.append(Option(code, data, expires, bool(vendor)))
         at += _HEAD.size + (length + 3) // 4 * 4
-    return found
+    return options
 
 
 def offers(value: bytes, obtained: float = 0.0) -> list[Offer]:
-    """What an interface's options say about the metadata service."""
-    named = [option for option in options(value) if option.code == OPTION and not option.of_vendor]
-    found = [(unicast(option.data), option.expires or None) for option in named]
-    return [Offer(address, obtained, expires) for address, expires in found if address]
+    """Return the addresses of the metadata service in an interface's options."""
+    return [
+        Offer(address, obtained, option.expires or None)
+        for option in parse_options(value)
+        if option.code == OPTION and not option.of_vendor and (address := unicast(option.data))
+    ]
 
 
-def offered() -> list[Offer]:
-    """Of all interfaces. Never raises; what cannot be read is left out."""
+def all_offers() -> list[Offer]:
+    """Return the offers of all interfaces. Never raises; what cannot be read is left out."""
     try:
         winreg: Any = importlib.import_module("winreg")
         with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, INTERFACES) as interfaces:
@@ -65,10 +67,10 @@ def offered() -> list[Offer]:
             names = [winreg.EnumKey(interfaces, index) for index in range(count)]
     except (ImportError, OSError):
         return []
-    return [offer for name in names for offer in _of_interface(winreg, name)]
+    return [offer for name in names for offer in _interface_offers(winreg, name)]
 
 
-def _of_interface(winreg: Any, name: str) -> list[Offer]:
+def _interface_offers(winreg: Any, name: str) -> list[Offer]:
     try:
         with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, f"{INTERFACES}\\{name}") as interface:
             value, _ = winreg.QueryValueEx(interface, OPTIONS)

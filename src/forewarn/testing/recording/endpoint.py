@@ -10,11 +10,11 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from forewarn.client.connection import Connection
-from forewarn.client.discovery.endpoint import place
+from forewarn.client.discovery.endpoint import parse_endpoint
 from forewarn.client.errors import BadEndpoint
 from forewarn.client.exchange import MAX_ANSWER, headers_of
-from forewarn.client.steps import Answer as Answered
-from forewarn.client.steps import Ask
+from forewarn.client.steps import Request
+from forewarn.client.steps import Response as Answered
 
 __all__ = ["DEFAULT_URL", "MAX_ANSWER", "Answered", "BadUrl", "Endpoint"]
 
@@ -34,7 +34,7 @@ class Endpoint:
             parts = urlsplit(url if "//" in url else f"http://{url}")
             if parts.fragment:
                 raise BadUrl(f"'{url[:80]}' is no address; write one like {DEFAULT_URL}")
-            self._place = place(f"{parts.scheme}://{parts.netloc}")
+            self._place = parse_endpoint(f"{parts.scheme}://{parts.netloc}")
         except BadEndpoint as error:
             raise BadUrl(str(error)) from error
         except ValueError as error:
@@ -50,16 +50,16 @@ class Endpoint:
         """All of it within so many seconds, however slowly it trickles."""
         line = Connection()
         try:
-            return line.ask(self._ask(target, timeout))
+            return line.send(self._ask(target, timeout))
         finally:
             line.close()
 
-    def _ask(self, target: str, timeout: float) -> Ask:
-        return Ask(
-            place=self._place,
+    def _ask(self, target: str, timeout: float) -> Request:
+        return Request(
+            location=self._place,
             target=target,
-            connect=min(CONNECT, timeout),
-            answer=timeout,
+            connect_timeout=min(CONNECT, timeout),
+            timeout=timeout,
             purpose="record",
-            last=True,
+            close=True,
         )

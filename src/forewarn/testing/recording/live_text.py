@@ -39,8 +39,8 @@ class LiveText:
 
 
 def _wrong(answer: Answered) -> str:
-    if answer.trouble:
-        return _TROUBLES.get(answer.trouble, answer.trouble)
+    if answer.failure:
+        return _TROUBLES.get(answer.failure, answer.failure)
     if answer.status == 200:
         return "200, but no document"
     return f"{answer.status} instead of a document"

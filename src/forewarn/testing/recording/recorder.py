@@ -120,7 +120,7 @@ class Recorder:
 
     def _learn(self, answer: Answered) -> float:
         date = next((value for name, value in answer.headers if name.lower() == "date"), None)
-        return self._ticking.learn(date, answer.asked, answer.answered)
+        return self._ticking.learn(date, answer.sent_at, answer.received_at)
 
     def _now(self) -> float:
         return round(guard.monotonic() + self._ticking.offset, 6)
@@ -129,8 +129,8 @@ class Recorder:
         """When it was, on the service's clock. That is known to a second at first, but one answer
         came after the other, and their times say so."""
         offset = self._ticking.offset
-        asked = max(answer.asked + offset, self._last + INSTANT)
-        t = max(answer.answered + offset, asked)
+        asked = max(answer.sent_at + offset, self._last + INSTANT)
+        t = max(answer.received_at + offset, asked)
         self._asked, self._last = round(asked, 6), round(t, 6)
 
     def _worth_telling(self, answer: Answered, good: bool) -> bool:
@@ -140,15 +140,15 @@ class Recorder:
             return True
         if not good and self._row < REPEATED:
             return True
-        return answer.answered - last.answered >= HEARTBEAT
+        return answer.received_at - last.received_at >= HEARTBEAT
 
     def _line(self, answer: Answered, same: int) -> dict[str, Any]:
         return {
             "kind": "exchange",
             "t": self._last,
             "asked": self._asked,
-            "real": answer.answered,
-            "real_asked": answer.asked,
+            "real": answer.received_at,
+            "real_asked": answer.sent_at,
             **({"machine": self.machine} if self.machine is not None else {}),
             **({"from": answer.source} if answer.source else {}),
             "method": "GET",
@@ -158,15 +158,15 @@ class Recorder:
             "status": answer.status,
             "answer_headers": answer.headers,
             **_content(answer.body),
-            **({"trouble": answer.trouble} if answer.trouble else {}),
+            **({"trouble": answer.failure} if answer.failure else {}),
             **({"same": same} if same else {}),
         }
 
 
 def _alike(one: Answered, other: Answered) -> bool:
     """But for Date and request id, which no two have in common."""
-    return (one.status, one.trouble, one.body, _kept(one)) == (
-        *(other.status, other.trouble, other.body),
+    return (one.status, one.failure, one.body, _kept(one)) == (
+        *(other.status, other.failure, other.body),
         _kept(other),
     )
 

@@ -9,13 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forewarn.agent.check.explain_rules import done, span, tried, why_not
+from forewarn.agent.check.explain_rules import actions, explain, why_not
 from forewarn.agent.config.model import Rule
 from forewarn.agent.config.read import read
-from forewarn.agent.planning.match import matched, matches
+from forewarn.agent.config.rules import first_match, matches
 from forewarn.agent.planning.plan import MARGIN
-from forewarn.cli.commands.agent_check import Invented, invent
+from forewarn.cli.commands.agent_check import HypotheticalEvent
+from forewarn.cli.commands.agent_check import explain as explain_command
 from forewarn.client.events import Event
+from forewarn.support.text import SECOND, in_words
 
 DURATIONS = st.none() | st.sampled_from([1.0, 5.0, 9.0])
 SOME = st.sampled_from([(), ("Freeze",), ("Reboot", "Freeze"), ("Platform",), ("User",)])
@@ -84,13 +86,13 @@ def file(tmp_path: Path) -> Path:
 def test_the_first_rule_that_matches_is_named_and_why_the_others_do_not(file: Path) -> None:
     config = read(file)
     event = Event(id="E1", type="Freeze", status="Scheduled", duration=11)
-    found = tried(config, event, mine=True, tags={})
+    found = explain(config, event, mine=True, tags={})
     assert [one.why_not for one in found] == [
-        "it is about events of at most 10 s",
+        "it is for events of at most 10 s",
         "",
         "not reached: 'everything else' matches first",
     ]
-    assert matched(config.rules, event, mine=True, tags={}) is config.rules[1]
+    assert first_match(config.rules, event, mine=True, tags={}) is config.rules[1]
 
 
 @pytest.mark.parametrize(
@@ -99,36 +101,41 @@ def test_the_first_rule_that_matches_is_named_and_why_the_others_do_not(file: Pa
         (
             895.0 + MARGIN,
             [
-                f"prepare drain: after 9 min {55 + MARGIN:g} s, {span(300 - MARGIN)} at most",
+                f"prepare drain: after 9 min {55 + MARGIN:g} s,"
+                f" {in_words(round((300 - MARGIN) * SECOND))} at most",
                 "prepare save: then, 1 min",
             ],
         ),
         (30.0 + MARGIN, ["prepare drain: at once, 30 s at most", "prepare save: then, 30 s"]),
-        (0.5 + MARGIN, ["prepare drain: not begun", "prepare save: not begun"]),
+        (0.5 + MARGIN, ["prepare drain: not started", "prepare save: not started"]),
     ],
 )
 def test_no_command_would_be_given_time_beyond_not_before(
     file: Path, notice: float, said: list[str]
 ) -> None:
     config = read(file)
-    steps = list(done(config.rules[1], config.hooks, notice))
+    steps = list(actions(config.rules[1], config.hooks, notice))
     for step, begins in zip(steps, said, strict=False):
         assert step.startswith(begins)
     assert steps[2:] == [
-        "when all are done, it is approved, for every machine that it lists",
+        "when all hooks are done, it is approved for every machine that it lists",
         "when it has started: started save",
         "when it is over: undo save, then drain",
     ]
 
 
 def test_the_command_says_so(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    invent(file, Invented("Freeze", "Platform", "5s", "15m", False, []), json=False)
+    explain_command(
+        file, HypotheticalEvent("Freeze", "Platform", "5s", "15m", False, []), json=False
+    )
     assert capsys.readouterr().out.splitlines() == [
         "yes  short freezes",
         "no   everything else: not reached: 'short freezes' matches first",
         "no   never: not reached: 'short freezes' matches first",
         "     nothing is prepared",
-        "     it starts at its NotBefore: nobody here approves it",
+        "     it starts at its NotBefore: the agent does not approve it",
     ]
-    invent(file, Invented("Preempt", "User", None, "30s", True, ["tier=web"]), json=False)
+    explain_command(
+        file, HypotheticalEvent("Preempt", "User", None, "30s", True, ["tier=web"]), json=False
+    )
     assert capsys.readouterr().out.endswith("no rule matches: nothing is done about it\n")

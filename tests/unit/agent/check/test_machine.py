@@ -12,16 +12,16 @@ import pytest
 
 from forewarn.agent.check import machine
 from forewarn.agent.check.check import findings
-from forewarn.agent.check.finding import Finding
-from forewarn.agent.config.address import BadListen, listens
+from forewarn.agent.check.machine import Finding
+from forewarn.agent.config.address import InvalidListen, parse_listen
 from forewarn.agent.config.model import Config
-from forewarn.agent.state import locking
 from forewarn.agent.state.store import StateStore
-from helpers.agent_world import BEGINNING, a_case, hook
+from forewarn.agent.system import durable
+from helpers.agent_world import BEGINNING, a_case, hook, order
 
 
 def said(found: list[Finding]) -> list[tuple[str, str]]:
-    return [(one.grade, one.says) for one in found]
+    return [(one.grade, one.message) for one in found]
 
 
 def test_all_that_is_wrong_with_a_configuration_is_told_with_its_place(tmp_path: Path) -> None:
@@ -32,16 +32,16 @@ def test_all_that_is_wrong_with_a_configuration_is_told_with_its_place(tmp_path:
     places = ("agent.listen", "rule[0].hoks", "rule[0].approve")
     assert len(found) == len(places)
     for place in places:
-        assert any(one.says.startswith(f"{file}: {place}: ") for one in found), place
+        assert any(one.message.startswith(f"{file}: {place}: ") for one in found), place
 
 
 def test_a_state_directory_is_tried_for_real(tmp_path: Path) -> None:
     state = tmp_path / "new/state"
-    assert said(list(machine.state(state)))[0] == ("ok", f"{state} can be written")
+    assert said(list(machine.check_state(state)))[0] == ("ok", f"{state} is writable")
     assert not state.exists()  # looking changes nothing
     (tmp_path / "file").touch()
-    ((grade, says),) = said(list(machine.state(tmp_path / "file")))
-    assert (grade, "cannot be written: Not a directory" in says) == ("problem", True)
+    ((grade, says),) = said(list(machine.check_state(tmp_path / "file")))
+    assert (grade, "is not writable: Not a directory" in says) == ("problem", True)
 
 
 def test_a_state_directory_in_memory_or_open_to_others_or_in_use_is_worth_a_note(
@@ -54,40 +54,40 @@ def test_a_state_directory_in_memory_or_open_to_others_or_in_use_is_worth_a_note
         f"30 22 0:30 / {tmp_path} rw,nosuid shared:5 - tmpfs tmpfs rw\n"
     )
     (state := tmp_path / "state").mkdir(mode=0o755)
-    lock = locking.taken(state / "lock")
+    lock = durable.try_lock(state / "lock")
     assert lock is not None
-    found = said(list(machine.state(state)))
+    found = said(list(machine.check_state(state)))
     os.close(lock)
     assert [grade for grade, _ in found] == ["ok", "note", "note", "note"]
     for word, (_, says) in zip(
-        ("read by others", "tmpfs", "works with it"), found[1:], strict=True
+        ("readable by others", "tmpfs", "is using it"), found[1:], strict=True
     ):
         assert word in says
     mounts.write_text("22 1 8:1 / / rw - ext4 /dev/sda1 rw\n")
     state.chmod(0o700)
-    assert [grade for grade, _ in said(list(machine.state(state)))] == ["ok"]
+    assert [grade for grade, _ in said(list(machine.check_state(state)))] == ["ok"]
 
 
 def test_an_undo_that_was_given_up_is_a_problem_until_somebody_has_done_it(tmp_path: Path) -> None:
-    shelf = StateStore(tmp_path)
+    store = StateStore(tmp_path)
     case = a_case(hook("a"), hook("b"))
     for one in case.hooks:
-        shelf.put(case)
-        shelf.order(case, one, "prepare", 1, None)
-    assert [grade for grade, _ in said(list(machine.state(tmp_path)))] == ["ok", "note"]
-    shelf.close(msgspec.structs.replace(case, closed=BEGINNING), given_up=["b"])
-    shelf.release()
-    ok, (grade, says) = said(list(machine.state(tmp_path)))
+        store.save(case)
+        order(store, case, one, "prepare", 1)
+    assert [grade for grade, _ in said(list(machine.check_state(tmp_path)))] == ["ok", "note"]
+    store.close(msgspec.structs.replace(case, closed=BEGINNING), given_up=["b"])
+    store.release()
+    ok, (grade, says) = said(list(machine.check_state(tmp_path)))
     assert (ok[0], grade) == ("ok", "problem")
     assert "the undo of hook b was given up for event E1; undo by hand" in says
     shutil.rmtree(tmp_path / "hooks" / case.id / "b")
-    assert [grade for grade, _ in said(list(machine.state(tmp_path)))] == ["ok"]
+    assert [grade for grade, _ in said(list(machine.check_state(tmp_path)))] == ["ok"]
 
 
 def test_a_shared_directory_has_to_be_there(tmp_path: Path) -> None:
-    ((grade, says),) = said(list(machine.shared(tmp_path / "away")))
-    assert (grade, "mount it, or make it" in says) == ("problem", True)
-    assert said(list(machine.shared(tmp_path)))[0][0] == "ok"
+    ((grade, says),) = said(list(machine.check_shared(tmp_path / "away")))
+    assert (grade, "mount or create it" in says) == ("problem", True)
+    assert said(list(machine.check_shared(tmp_path)))[0][0] == "ok"
 
 
 def test_an_address_that_somebody_has_is_a_problem_unless_it_is_our_own_agent(
@@ -95,14 +95,14 @@ def test_an_address_that_somebody_has_is_a_problem_unless_it_is_our_own_agent(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         config = Config(state=tmp_path, listen=f"127.0.0.1:{taken.getsockname()[1]}")
-        assert [one.grade for one in machine.listening(config)] == ["problem"]
-        lock = locking.taken(tmp_path / "lock")
+        assert [one.grade for one in machine.check_listen(config)] == ["problem"]
+        lock = durable.try_lock(tmp_path / "lock")
         assert lock is not None
-        assert [one.grade for one in machine.listening(config)] == ["ok"]
+        assert [one.grade for one in machine.check_listen(config)] == ["ok"]
         os.close(lock)
-    assert [one.grade for one in machine.listening(config)] == ["ok"]
+    assert [one.grade for one in machine.check_listen(config)] == ["ok"]
     path = Config(state=tmp_path, listen=str(tmp_path / "no/socket"))
-    assert "RuntimeDirectory=" in next(iter(machine.listening(path))).says
+    assert "RuntimeDirectory=" in next(iter(machine.check_listen(path))).message
 
 
 @pytest.mark.parametrize(
@@ -124,26 +124,26 @@ def test_the_agent_listens_on_this_machine_alone_unless_told_otherwise(
     said: str, right: str
 ) -> None:
     if right:
-        assert str(listens(said)) == right
-        assert listens(said).local
+        assert str(parse_listen(said)) == right
+        assert parse_listen(said).local
     else:
-        with pytest.raises(BadListen):
-            listens(said)
+        with pytest.raises(InvalidListen):
+            parse_listen(said)
     if said.startswith(("0.", "192.")):
-        assert not listens(said, anywhere=True).local
+        assert not parse_listen(said, anywhere=True).local
 
 
 def test_a_program_has_to_be_there_and_to_be_ours_to_run(tmp_path: Path) -> None:
     program = tmp_path / "drain"
-    assert machine.program(str(program)) == [f"there is no {program}"]
+    assert machine.program_problems(str(program)) == [f"{program} does not exist"]
     program.write_text("#!/bin/sh\n")
     program.chmod(0o644)
-    assert "cannot be run by" in machine.program(str(program))[0]
+    assert "cannot be run by" in machine.program_problems(str(program))[0]
     program.chmod(0o755)
-    assert machine.program(str(program)) == []
+    assert machine.program_problems(str(program)) == []
     program.chmod(0o757)
-    assert machine.program(str(program)) == [
-        f"{program} can be changed by others: chmod o-w {program}"
+    assert machine.program_problems(str(program)) == [
+        f"{program} is writable by others: chmod o-w {program}"
     ]
-    assert "on the agent's PATH" in machine.program("no-such-program-anywhere")[0]
-    assert machine.program("sh") == []
+    assert "on the agent's PATH" in machine.program_problems("no-such-program-anywhere")[0]
+    assert machine.program_problems("sh") == []

@@ -84,7 +84,7 @@ def test_nothing_said_means_the_defaults(tmp_path: Path) -> None:
     assert made.state == Path("/var/lib/forewarn-agent")
     assert (made.endpoint, made.listen, made.shared) == (None, "127.0.0.1:9169", None)
     (warning,) = made.warnings
-    assert warning.endswith("there is no [[rule]], so nothing is done about any event")
+    assert warning.endswith("there is no [[rule]], so the agent does nothing about events")
 
 
 def test_all_that_is_wrong_is_told_at_once_with_its_place(tmp_path: Path) -> None:
@@ -136,31 +136,31 @@ def test_all_that_is_wrong_is_told_at_once_with_its_place(tmp_path: Path) -> Non
         [
             "hok: unknown key; did you mean 'hook'?",
             "agent.aprove: unknown key; did you mean 'approve'?",
-            "agent.approve: 'when done' is none of never, when-done, user-at-once, coordinated;"
+            "agent.approve: 'when done' is not one of never, when-done, user-at-once, coordinated;"
             " did you mean 'when-done'?",
             "hook.drain.timeout: '0.1s' is not from 1 s to 1 d",
             "hook.drain.retries: 99 is not from 0 to 20",
-            "hook.drain.if_it_fails: 'halt' is none of go on, stop",
+            "hook.drain.if_it_fails: 'halt' is not one of go on, stop",
             "hook.drain.haproxy.sockt: unknown key; did you mean 'socket'?",
             "hook.b.systemd: 'a b' is not the name of a unit; it is like app.service",
             'hook.c.undo: "x \'y" cannot be split into words: No closing quotation',
-            "hook.c.undo: there is no prepare that it could undo, so it never runs",
-            "hook.d: says nothing to do; give a command for prepare, undo, started, finished,"
+            "hook.c.undo: there is no prepare to undo, so it never runs",
+            "hook.d: does nothing; add a command for prepare, undo, started, finished,"
             " withdrawn, or one of haproxy, log, notify, systemd, webhook",
-            "hook.e: a hook is one ready-made thing, or commands, not both: log, prepare",
+            "hook.e: a hook has either commands or one built-in hook, not log, prepare",
             "hook.f/g: a hook's name has letters, digits, '_', '.' and '-', begins with a letter, a"
             " digit or '_', and has at most 64 characters",
-            "hook.f/g.prepare: a command is a program and its arguments; for none, leave it out",
+            "hook.f/g.prepare: a program and its arguments are expected; omit it for none",
             "rule[0].machine: text is expected, not a whole number; write it in quotes",
             "rule[0].hooks: there is no hook 'drian'; did you mean 'drain'?",
-            "rule[0].hooks: named twice: c",
+            "rule[0].hooks: listed twice: c",
             "rule[0].max_duration: '10x' is not a duration; write for example 90s, 15m, 1h30m or"
             " 7d",
             "rule[1]: min_duration is longer than max_duration, so nothing matches",
             "rule[1].when: 'soon' is not a duration; write for example 90s, 15m, 1h30m or 7d; or"
             " 'at once'",
-            "rule[1].machine: 'all' is none of mine, peer, any",
-            "rule: two have the name 'a'; a log could not tell them apart",
+            "rule[1].machine: 'all' is not one of mine, peer, any",
+            "rule: two rules have the name 'a'; the log could not distinguish them",
         ]
     )
 
@@ -169,15 +169,18 @@ def test_all_that_is_wrong_is_told_at_once_with_its_place(tmp_path: Path) -> Non
     ("text", "says"),
     [
         ("rule = 5", "rule: a list is expected, not a whole number"),
-        ("[rule]", "rule: write [[rule]], in two brackets; there may be several"),
+        ("[rule]", "rule: write [[rule]], with two brackets; there may be several rules"),
         ("rule = [5]", "rule[0]: a table is expected"),
         ("agent = []", "agent: a mapping is expected, not a list"),
-        ("[hook]\na = 5", "hook.a: a table is expected, with commands or one that is ready-made"),
+        ("[hook]\na = 5", "hook.a: a table is expected, with commands or a built-in hook"),
         ("[hook.a]\nlog = 5", "hook.a.log: a mapping is expected, not a whole number"),
         ("[hook.a]\nprepare = [1]", "hook.a.prepare: text is expected, not a whole number; write"),
         ("a = ", "Invalid value (at "),
-        ('[agent]\nendpoint = "https://x"', "agent.endpoint: 'https://x': the endpoint speaks"),
-        ('[agent]\nlisten = "0.0.0.0:1"', "agent.listen: 0.0.0.0:1 can be reached from beyond"),
+        ('[agent]\nendpoint = "https://x"', "agent.endpoint: 'https://x': the endpoint uses"),
+        (
+            '[agent]\nlisten = "0.0.0.0:1"',
+            "agent.listen: 0.0.0.0:1 is reachable from other machines",
+        ),
     ],
 )
 def test_another_shape_is_said_in_one_line(tmp_path: Path, text: str, says: str) -> None:
@@ -200,10 +203,10 @@ def test_what_is_hardly_meant_is_noted(tmp_path: Path) -> None:
         """,
     )
     assert [warning.partition("agent.toml: ")[2] for warning in made.warnings] == [
-        "rule[1].type: no event has ever had the type 'Rebot'; did you mean 'Reboot'?",
-        "hook.idle: no rule names it, so it never runs",
-        "rule[1]: never reached: 'all' before it matches whatever 'rebots' does, and the first"
-        " match wins",
+        "rule[1].type: there is no event type 'Rebot'; did you mean 'Reboot'?",
+        "hook.idle: no rule uses it, so it never runs",
+        "rule[1]: never applies: 'all' before it matches everything that 'rebots' matches, and the"
+        " first match wins",
     ]
 
 
@@ -211,5 +214,5 @@ def test_a_file_that_is_not_there_or_is_too_large_is_refused(tmp_path: Path) -> 
     with pytest.raises(ConfigError, match="No such file"):
         read(tmp_path / "none.toml")
     (tmp_path / "large.toml").write_text("#" * (MAX_CONFIG_BYTES + 1))
-    with pytest.raises(ConfigError, match="at most 1,048,576 bytes"):
+    with pytest.raises(ConfigError, match="larger than 1,048,576 bytes"):
         read(tmp_path / "large.toml")

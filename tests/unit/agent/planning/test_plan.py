@@ -15,7 +15,7 @@ from forewarn.agent.planning import steps
 from forewarn.agent.planning.attempts import LOST_ATTEMPTS, UNDO_ATTEMPTS
 from forewarn.agent.planning.plan import next_steps
 from forewarn.agent.planning.planner import Planner
-from forewarn.agent.planning.steps import Approve, Now, Order, Plan, SayReady
+from forewarn.agent.planning.steps import Approve, Now, Order, Plan, ReportReady
 from forewarn.agent.state import cases
 from helpers.agent_world import BEGINNING, World, a_case, event, hook, plan
 from helpers.examples import examples
@@ -95,15 +95,15 @@ def test_whatever_happens_every_promise_is_kept(
                 world.gone(id)
     world.roll = lambda _: "good"
     world.to_the_end()
-    for story in world.stories():
-        for one, _ in planning.prepared(story):
-            undos = story.of(one.name, "undo")
-            assert sum(run.good for run in undos) == 1 or len(undos) == UNDO_ATTEMPTS
-        for one in story.case.hooks:
-            if not any(run.touched for run in story.of(one.name, "prepare")):
-                assert not story.of(one.name, "undo")
+    for progress in world.cases_with_runs():
+        for one, _ in planning.prepared(progress):
+            undos = progress.runs_of(one.name, "undo")
+            assert sum(run.succeeded for run in undos) == 1 or len(undos) == UNDO_ATTEMPTS
+        for one in progress.case.hooks:
+            if not any(run.may_have_acted for run in progress.runs_of(one.name, "prepare")):
+                assert not progress.runs_of(one.name, "undo")
         for stage in STAGES:
-            good = [run.hook for run in story.runs if run.stage == stage and run.good]
+            good = [run.hook for run in progress.runs if run.stage == stage and run.succeeded]
             assert len(good) == len(set(good))
 
 
@@ -164,29 +164,29 @@ def test_one_that_waits_for_another_event_keeps_those_before_it_waiting() -> Non
 
 
 def test_as_long_as_nobody_has_seen_what_is_listed_only_what_is_over_goes_on() -> None:
-    still, over = a_case(hook("a")), cases.gone(a_case(hook("b"), id="E2.1"), BEGINNING)
-    stories = [steps.CaseWithRuns(still), steps.CaseWithRuns(over)]
-    blind = plan(stories, Now(BEGINNING, 0.0), blind=True)
+    still, over = a_case(hook("a")), cases.end_event(a_case(hook("b"), id="E2.1"), BEGINNING)
+    cases_with_runs = [steps.CaseProgress(still), steps.CaseProgress(over)]
+    blind = plan(cases_with_runs, Now(BEGINNING, 0.0), blind=True)
     assert {step.case for step in blind.steps} == {"E2.1"}
-    seen = plan(stories, Now(BEGINNING, 0.0))
+    seen = plan(cases_with_runs, Now(BEGINNING, 0.0))
     assert {step.case for step in seen.steps} == {"E1.1", "E2.1"}
 
 
 def test_a_lead_time_is_waited_for_unless_there_is_less_notice() -> None:
     case = a_case(hook("a"), lead=300.0)
-    story = steps.CaseWithRuns(case)
+    progress = steps.CaseProgress(case)
     due = BEGINNING + timedelta(seconds=600)
-    assert next_steps(story, Now(BEGINNING, 0.0)) == Plan(wake=due)
-    assert next_steps(story, Now(due, 0.0)).steps == (
+    assert next_steps(progress, Now(BEGINNING, 0.0)) == Plan(wake_at=due)
+    assert next_steps(progress, Now(due, 0.0)).steps == (
         Order("E1.1", case.hooks[0], "prepare", 1, 298),
     )
-    short = steps.CaseWithRuns(a_case(hook("a"), of=event(notice=30.0), lead=300.0))
+    short = steps.CaseProgress(a_case(hook("a"), of=event(notice=30.0), lead=300.0))
     assert len(next_steps(short, Now(BEGINNING, 0.0)).steps) == 1
 
 
 def test_with_no_time_left_nothing_is_begun() -> None:
-    story = steps.CaseWithRuns(a_case(hook("a"), of=event(notice=2.9), approve="when-done"))
-    assert next_steps(story, Now(BEGINNING, 0.0)) == Plan()
+    progress = steps.CaseProgress(a_case(hook("a"), of=event(notice=2.9), approve="when-done"))
+    assert next_steps(progress, Now(BEGINNING, 0.0)) == Plan()
 
 
 def test_an_event_that_is_first_seen_started_is_not_prepared() -> None:
@@ -208,7 +208,7 @@ def test_a_failure_that_stops_keeps_later_hooks_from_being_prepared() -> None:
     world.turn()
     world.end_a_run()
     assert not world.turn(), "there is a pause before the second attempt"
-    assert world.plan().rest == world.guard + 1.0
+    assert world.plan().retry_at == world.guard + 1.0
     world.wind(1.0)
     world.turn()
     world.end_a_run()
@@ -303,45 +303,47 @@ def test_user_at_once_means_users(source: str, approved: list[str]) -> None:
 
 def test_of_those_that_are_listed_the_first_approves_and_the_next_if_it_does_not() -> None:
     second = msgspec.structs.replace(a_case(approve="coordinated", machine="web_1"))
-    story = steps.CaseWithRuns(second)
-    assert next_steps(story, Now(BEGINNING, 0.0)).steps == (SayReady("E1.1"),)
-    ready = steps.CaseWithRuns(msgspec.structs.replace(second, ready=BEGINNING))
+    progress = steps.CaseProgress(second)
+    assert next_steps(progress, Now(BEGINNING, 0.0)).steps == (ReportReady("E1.1"),)
+    ready = steps.CaseProgress(msgspec.structs.replace(second, ready=BEGINNING))
     turn = BEGINNING + planning.TAKE_OVER
-    assert next_steps(ready, Now(BEGINNING, 0.0), all_ready=BEGINNING) == Plan(wake=turn)
+    assert next_steps(ready, Now(BEGINNING, 0.0), all_ready=BEGINNING) == Plan(wake_at=turn)
     assert next_steps(ready, Now(turn, 0.0), all_ready=BEGINNING).steps == (Approve("E1.1"),)
-    first = steps.CaseWithRuns(
+    first = steps.CaseProgress(
         msgspec.structs.replace(a_case(approve="coordinated"), ready=BEGINNING)
     )
     assert next_steps(first, Now(BEGINNING, 0.0), all_ready=BEGINNING).steps == (Approve("E1.1"),)
 
 
 def test_a_machine_that_is_not_listed_comes_last_and_speaks_for_nobody() -> None:
-    peer = steps.CaseWithRuns(a_case(approve="coordinated", machine="web_9", id="E1.1"))
-    assert next_steps(peer, Now(BEGINNING, 0.0)).steps == (steps.AskReady("E1.1"),)
+    peer = steps.CaseProgress(a_case(approve="coordinated", machine="web_9", id="E1.1"))
+    assert next_steps(peer, Now(BEGINNING, 0.0)).steps == (steps.CheckReadiness("E1.1"),)
     turn = BEGINNING + 2 * planning.TAKE_OVER
-    assert next_steps(peer, Now(BEGINNING, 0.0), all_ready=BEGINNING) == Plan(wake=turn)
+    assert next_steps(peer, Now(BEGINNING, 0.0), all_ready=BEGINNING) == Plan(wake_at=turn)
 
 
 def test_why_an_event_is_gone_is_told_by_what_is_known() -> None:
-    case = cases.opened("E1.1", event(), Rule(name="r"), (), "web_0", BEGINNING, boot="first")
+    case = cases.open_case("E1.1", event(), Rule(name="r"), (), "web_0", BEGINNING, boot="first")
     soon, late = BEGINNING + timedelta(seconds=60), BEGINNING + timedelta(seconds=900)
-    started = cases.told(case, event(status="Started", not_before=None), soon)
+    started = cases.update_event(case, event(status="Started", not_before=None), soon)
     approved = msgspec.structs.replace(case, approved=BEGINNING)
     unheard = msgspec.structs.replace(case, approving=BEGINNING)
     freeze = msgspec.structs.replace(case, event=event(type="Freeze"))
-    assert cases.gone(case, soon, "first").over == "withdrawn"
-    assert cases.gone(freeze, soon, "second").over == "withdrawn"
-    assert cases.gone(case, soon, "second").over == "finished"
-    assert cases.gone(case, late, "first").over == "finished"
-    assert cases.gone(started, soon, "first").over == "finished"
-    assert cases.gone(approved, soon, "first").over == "finished"
-    assert cases.gone(unheard, soon, "first").over == "finished", "killed before it was answered"
+    assert cases.end_event(case, soon, "first").over == "withdrawn"
+    assert cases.end_event(freeze, soon, "second").over == "withdrawn"
+    assert cases.end_event(case, soon, "second").over == "finished"
+    assert cases.end_event(case, late, "first").over == "finished"
+    assert cases.end_event(started, soon, "first").over == "finished"
+    assert cases.end_event(approved, soon, "first").over == "finished"
+    assert cases.end_event(unheard, soon, "first").over == "finished", (
+        "killed before it was answered"
+    )
 
 
 def test_nobody_approves_what_has_started_by_itself() -> None:
     late = Now(BEGINNING + timedelta(seconds=900), 0.0)
     for approve in ("when-done", "coordinated"):
-        assert next_steps(steps.CaseWithRuns(a_case(approve=approve)), late) == Plan()
+        assert next_steps(steps.CaseProgress(a_case(approve=approve)), late) == Plan()
 
 
 def test_what_was_too_late_is_prepared_if_the_clock_is_set_back() -> None:
@@ -357,7 +359,7 @@ def test_what_cannot_be_ordered_leaves_its_hook_to_others() -> None:
     first, second = a_case(hook("a"), id="E1.1"), a_case(hook("a"), of=event("E2"), id="E2.1")
     planner = Planner()
     for case in (first, second):
-        planner.update(steps.CaseWithRuns(case))
+        planner.update(steps.CaseProgress(case))
     now = Now(BEGINNING, 0.0)
     assert [step.case for step in planner.plan(now).steps] == ["E1.1"]
     assert planner.plan(now).steps == ()

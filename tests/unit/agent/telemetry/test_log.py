@@ -11,7 +11,7 @@ import pytest
 
 from forewarn.agent.telemetry import log
 from forewarn.agent.telemetry.log import AgentLog, secrets_in
-from forewarn.client.events import moment
+from forewarn.client.events import from_timestamp
 
 
 class Terminal(io.StringIO):
@@ -50,7 +50,7 @@ def line(what: str, **facts: object) -> dict[str, object]:
 
 
 def test_a_happening_is_one_line_with_fields_named_as_in_the_services_log() -> None:
-    said = line("hook ended", event="E1", resources=("web_0",), said="a\nb", ok=True, code=None)
+    said = line("hook ended", event="E1", resources=("web_0",), output="a\nb", ok=True, code=None)
     assert str(said.pop("timestamp")).endswith("Z")
     assert said == {
         "level": "info",
@@ -68,7 +68,7 @@ def test_a_happening_is_one_line_with_fields_named_as_in_the_services_log() -> N
         ("event seen", {}, "info"),
         ("hook ended", {"ok": True}, "info"),
         ("hook ended", {"ok": False}, "warning"),
-        ("trouble", {"why": "x"}, "warning"),
+        ("problem", {"why": "x"}, "warning"),
         ("hook given up", {}, "error"),
     ],
 )
@@ -78,10 +78,10 @@ def test_what_went_wrong_is_graver(what: str, facts: dict[str, object], level: s
 
 def test_people_at_a_terminal_read_words() -> None:
     terminal = Terminal()
-    AgentLog(stream=terminal)("trouble", about="identity", why="it's away", at=moment(0))
+    AgentLog(stream=terminal)("problem", about="identity", why="it's away", at=from_timestamp(0))
     said = terminal.getvalue()
     assert said.endswith(
-        'Z  warning: trouble  about=identity  why="it\'s away"  at=1970-01-01 00:00:00+00:00\n'
+        'Z  warning: problem  about=identity  why="it\'s away"  at=1970-01-01 00:00:00+00:00\n'
     )
 
 
@@ -104,7 +104,7 @@ def test_secrets_among_options_are_told_by_nobody() -> None:
     stream = io.StringIO()
     AgentLog(stream=stream, secrets=secrets)(
         "hook ended",
-        said="POST https://example.org/T0/s3cr3t: 403, key abcdefgh",
+        output="POST https://example.org/T0/s3cr3t: 403, key abcdefgh",
         resources=["slack://tokens/here"],
         why="https://ann:hunter2@example.net fw_0123abcd_" + "x" * 43,
     )
@@ -116,7 +116,7 @@ def test_secrets_among_options_are_told_by_nobody() -> None:
 
 def test_of_what_a_command_said_the_end_is_told_and_of_the_rest_the_beginning() -> None:
     long = "a" * 9_000 + "b" * 9_000
-    said = line("hook ended", said=long, why=long)
+    said = line("hook ended", output=long, why=long)
     assert said["output"] == "…" + "b" * (log.MAX_OUTPUT - 1)
     assert said["why"] == "a" * (log.MAX_VALUE - 1) + "…"
 
@@ -125,31 +125,31 @@ def test_the_journal_is_told_how_grave_it_is_and_nobody_else(
     pipe: Pipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = os.fstat(pipe.stream.fileno())
-    tell = AgentLog(stream=pipe.stream)
+    write = AgentLog(stream=pipe.stream)
     monkeypatch.setenv("JOURNAL_STREAM", f"{found.st_dev}:{found.st_ino}")
-    tell("hook given up")
+    write("hook given up")
     assert pipe.read().startswith('<3>{"timestamp"')
     monkeypatch.setenv("JOURNAL_STREAM", f"{found.st_dev}:{found.st_ino + 1}")
-    tell("hook given up")
+    write("hook given up")
     assert pipe.read().startswith('{"timestamp"')
 
 
 def test_a_log_that_nobody_reads_stops_nobody_and_says_later_what_is_missing(pipe: Pipe) -> None:
-    tell = AgentLog(stream=pipe.stream)
+    write = AgentLog(stream=pipe.stream)
     for number in range(100):
-        tell("trouble", about=str(number), why="x" * 1_500, output="y" * 1_000, where="z" * 2_000)
+        write("problem", about=str(number), why="x" * 1_500, output="y" * 1_000, where="z" * 2_000)
     said = pipe.read()
-    tell("well again")
+    write("problem resolved")
     lines = [json.loads(line) for line in (said + pipe.read()).splitlines()]
     *kept, missing, last = lines  # every one of them whole
     assert [one["about"] for one in kept] == [str(number) for number in range(len(kept))]
-    assert missing["event"] == "lines of this log were dropped, since nobody read it"
+    assert missing["event"] == "log lines were dropped because nothing read them"
     assert missing["lines"] == 100 - len(kept) > 0
-    assert last["event"] == "well again"
+    assert last["event"] == "problem resolved"
 
 
 def test_a_log_that_is_closed_stops_nobody(pipe: Pipe) -> None:
-    tell = AgentLog(stream=pipe.stream)
+    write = AgentLog(stream=pipe.stream)
     os.close(pipe.reading)
-    tell("trouble", about="x", why="y")
+    write("problem", about="x", why="y")
     pipe.reading = os.open(os.devnull, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""What the agent counts: along with what it tells, and as its stories stand."""
+"""What the agent counts: along with what it tells, and as its cases_with_runs stand."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from forewarn.agent.telemetry import metrics
-from forewarn.agent.telemetry.metrics import AgentMetrics, Health, exposition, kind
-from forewarn.agent.telemetry.status import AgentStatus, status
-from forewarn.client.status import EndpointStatus
-from forewarn.client.steps import TROUBLES
+from forewarn.agent.telemetry.metrics import AgentMetrics, Health, exposition
+from forewarn.agent.telemetry.status import AgentStatus, status_view
+from forewarn.client.events import EndpointStatus
 from helpers.agent_world import BEGINNING, World, a_case, event, hook
 from helpers.paths import ROOT
 
@@ -20,29 +19,30 @@ DOCS = ROOT / "docs/applications/agent-operations.md"
 WELL = Health(healthy=True, ready=True, writable=True)
 
 
-def stands(trouble: str = "", **more: Any) -> EndpointStatus:
+def endpoint(problem: str = "", **more: Any) -> EndpointStatus:
     said: dict[str, Any] = {
         "endpoint": "http://169.254.169.254",
         "version": "2020-07-01",
         "long_poll": True,
-        "trouble": trouble,
+        "problem": problem,
+        "problem_kind": "refused" if problem else "",
         "since": BEGINNING,
-        "answers": 7,
-        "troubles": 2,
-        "kinds": {"late": 2},
+        "responses": 7,
+        "failures": 2,
+        "failures_by_kind": {"late": 2},
     }
     return EndpointStatus(**(said | more))
 
 
-def picture(world: World | None = None, trouble: str = "", after: float = 0.0) -> AgentStatus:
+def status(world: World | None = None, problem: str = "", after: float = 0.0) -> AgentStatus:
     world = world or World()
     return AgentStatus(
         now=BEGINNING + timedelta(seconds=after),
         machine="web_0",
-        dry=False,
-        standing=stands(trouble),
+        dry_run=False,
+        endpoint=endpoint(problem),
         events=tuple(case.event for case in world.cases.values() if not case.over),
-        stories=tuple(world.stories()),
+        cases=tuple(world.cases_with_runs()),
     )
 
 
@@ -59,14 +59,14 @@ def busy() -> tuple[AgentMetrics, World]:
     world.end_a_run()
     world.turn()
     counts, told = AgentMetrics(), []
-    tell = counts.hearing(lambda what, **_: told.append(what))
+    tell = counts.counted(lambda what, **_: told.append(what))
     tell("event seen", event="E1", type="Reboot", source="Platform")
     facts = {"hook": "drain", "stage": "prepare"}
     tell("hook ended", **facts, outcome="ended", ok=True, seconds=0.3)
     tell("hook ended", **facts, outcome="ended", ok=False, seconds=2.0)
     tell("hook ended", **facts, outcome="timed-out", ok=False, seconds=60.0)
     tell("hook ended", **facts, outcome="lost", ok=False, seconds=None)
-    tell("not approved", event="E1", why="x")
+    tell("approval failed", event="E1", why="x")
     tell("approved", event="E1")
     assert told.count("hook ended") == 4  # it all goes on to the log
     return counts, world
@@ -74,7 +74,7 @@ def busy() -> tuple[AgentMetrics, World]:
 
 def test_everything_is_counted_that_is_told() -> None:
     counts, world = busy()
-    found = shown(counts, picture(world))
+    found = shown(counts, status(world))
     assert found['events_seen_total{source="Platform",type="Reboot"}'] == 1
     for outcome in ("done", "failed", "timed-out", "lost"):
         name = f'hook_runs_total{{hook="drain",outcome="{outcome}",stage="prepare"}}'
@@ -88,12 +88,12 @@ def test_everything_is_counted_that_is_told() -> None:
 
 def test_what_is_at_work_and_what_is_left_to_undo_is_read_off_the_stories() -> None:
     counts, world = busy()
-    found = shown(counts, picture(world))
+    found = shown(counts, status(world))
     assert found['events{status="Scheduled"}'] == found["cases"] == 1
-    assert (found["hooks_at_work"], found["undo_pending"]) == (1, 2)
+    assert (found["hooks_running"], found["undo_pending"]) == (1, 2)
     world.end_a_run()
     world.to_the_end()
-    found = shown(counts, picture(world))
+    found = shown(counts, status(world))
     assert (found["cases"], found["undo_pending"], found["undo_given_up"]) == (0, 0, 0)
 
 
@@ -104,57 +104,50 @@ def test_an_undo_that_was_given_up_is_shown_until_the_next_one_succeeds() -> Non
     world.turn()
     world.end_a_run()
     world.to_the_end()
-    seen = picture(world)
+    seen = status(world)
     assert shown(AgentMetrics(), seen)["undo_given_up"] == 1
-    assert status(seen).cases[0].state == "undo of drain given up"
+    assert status_view(seen).cases[0].state == "undo of drain given up"
     fails = False
     world.cases[second.id], world.runs[second.id] = second, []
     world.turn()
     world.end_a_run()
     world.to_the_end()
-    assert shown(AgentMetrics(), picture(world))["undo_given_up"] == 0
+    assert shown(AgentMetrics(), status(world))["undo_given_up"] == 0
 
 
 def test_how_it_stands_with_the_endpoint() -> None:
-    well = shown(AgentMetrics(), picture(after=60))
+    well = shown(AgentMetrics(), status(after=60))
     name = 'endpoint_info{api_version="2020-07-01",endpoint="http://169.254.169.254"}'
     assert (well[name], well["long_poll"], well["silence_seconds"]) == (1, 1, 0)
-    assert (well["answers_total"], well['troubles_total{kind="late"}']) == (7, 2)
-    assert well['troubles_total{kind="refused"}'] == 0
-    assert not [name for name in well if name.startswith("trouble{")]
-    ill = shown(AgentMetrics(), picture(trouble="the connection is refused", after=60))
-    assert (ill['trouble{kind="refused"}'], ill["silence_seconds"]) == (1, 60)
+    assert (well["responses_total"], well['request_failures_total{kind="late"}']) == (7, 2)
+    assert well['request_failures_total{kind="refused"}'] == 0
+    assert not [name for name in well if name.startswith("endpoint_problem{")]
+    ill = shown(AgentMetrics(), status(problem="the connection was refused", after=60))
+    assert (ill['endpoint_problem{kind="refused"}'], ill["silence_seconds"]) == (1, 60)
     sick = Health(healthy=False, ready=False, writable=False)
-    ill = shown(AgentMetrics(), picture(), sick)
+    ill = shown(AgentMetrics(), status(), sick)
     assert (ill["healthy"], ill["ready"], ill["state_writable"]) == (0, 0, 0)
 
 
 def test_what_a_hook_may_come_to_is_there_before_it_has() -> None:
     """Else the first failure would go unnoticed: a series that begins at one has not grown."""
-    found = shown(AgentMetrics([hook("drain", ("prepare", "undo"))]), picture())
+    found = shown(AgentMetrics([hook("drain", ("prepare", "undo"))]), status())
     assert found['hook_runs_total{hook="drain",outcome="failed",stage="undo"}'] == 0
     assert 'hook_runs_total{hook="drain",outcome="failed",stage="started"}' not in found
     assert found['approvals_total{outcome="failed"}'] == 0
 
 
-def test_a_kind_of_trouble_is_one_of_a_few_whatever_was_answered() -> None:
-    assert [kind(words) for words in TROUBLES.values()] == list(TROUBLES)
-    assert kind("answered 503") == "5xx"
-    assert kind("answered something that is no document") == "not-a-document"
-    assert kind("no endpoint answers: …") == "other"
-
-
 def test_types_that_nobody_knows_do_not_make_series_without_end() -> None:
     counts = AgentMetrics()
     for number in range(metrics.MAX_VALUES + 50):
-        counts.hear("event seen", {"type": f"New{number}", "source": "Platform"})
+        counts.count("event seen", {"type": f"New{number}", "source": "Platform"})
     assert len(counts.seen) == metrics.MAX_VALUES + 1
     assert counts.seen[metrics.OTHER, metrics.OTHER] == 50
 
 
 def test_every_metric_is_documented_and_every_documented_one_is_there() -> None:
     counts, world = busy()
-    seen = picture(world, trouble="the connection is refused")
+    seen = status(world, problem="the connection was refused")
     types = re.findall(r"^# TYPE (\S+) (\S+)$", exposition(counts, seen, WELL)[0].decode(), re.M)
     there = {name for name, _ in types if name.startswith("forewarn_agent_")}
     said = set(re.findall(r"^\| `(forewarn_agent_\w+)[{`]", DOCS.read_text(), re.M))
@@ -166,6 +159,6 @@ def test_every_metric_is_documented_and_every_documented_one_is_there() -> None:
 
 @pytest.mark.parametrize("accept", ["application/openmetrics-text;version=1.0.0", "text/plain"])
 def test_whoever_asks_for_openmetrics_gets_it(accept: str) -> None:
-    text, type = exposition(AgentMetrics(), picture(), WELL, accept)
+    text, type = exposition(AgentMetrics(), status(), WELL, accept)
     assert ("openmetrics" in type) is ("openmetrics" in accept)
     assert text.endswith(b"# EOF\n") is ("openmetrics" in accept)

@@ -14,7 +14,7 @@ from rich.console import Console
 from forewarn.cli.commands.watch_exec import environment
 from forewarn.cli.commands.watch_live import SHOWN_EVENTS, View, picture
 from forewarn.cli.commands.watch_text import ChangeLine, starts, table_of
-from forewarn.client import Change, EndpointStatus, Event, Kind
+from forewarn.client import Change, ChangeKind, EndpointStatus, Event
 
 NOW = datetime(2027, 1, 15, 8, 0, 0, 400_000, tzinfo=UTC)
 EVENT = Event(
@@ -32,15 +32,17 @@ STANDING = EndpointStatus(
     endpoint="http://169.254.169.254",
     version="2020-07-01",
     long_poll=True,
-    trouble="",
+    problem="",
     since=NOW,
-    answers=3,
-    troubles=0,
+    responses=3,
+    failures=0,
 )
 
 
 def told(kind: str = "appeared", event: Event = EVENT, **more: Any) -> ChangeLine:
-    return ChangeLine(Change(kind=Kind(kind), event=event, at=NOW, **more), event is EVENT, "web_0")
+    return ChangeLine(
+        Change(kind=ChangeKind(kind), event=event, at=NOW, **more), event is EVENT, "web_0"
+    )
 
 
 def drawn(
@@ -98,7 +100,12 @@ def test_a_change_as_json_is_one_line_with_these_keys() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "said"),
-    [(0, "in 14 min 59 s"), (899, "any moment"), (1_000, "any moment"), (-86_400, "in 1 d 14 min")],
+    [
+        (0, "in 14 min 59 s"),
+        (899, "any moment"),
+        (1_000, "any moment"),
+        (-86_400, "in 1 d 14 min"),
+    ],
 )
 def test_a_countdown(seconds: int, said: str) -> None:
     assert starts(EVENT, NOW + timedelta(seconds=seconds)) == said
@@ -153,10 +160,10 @@ def test_the_picture_of_nothing_and_of_trouble() -> None:
         endpoint=None,
         version="2020-07-01",
         long_poll=False,
-        trouble="it cannot be reached",
+        problem="it cannot be reached",
         since=NOW,
-        answers=0,
-        troubles=2,
+        responses=0,
+        failures=2,
     )
     shown = drawn(View(), waiting)
     assert "looking for an endpoint" in shown

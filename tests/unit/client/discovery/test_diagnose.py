@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.client.discovery.diagnose import container, has_route, unreachable
+from forewarn.client.discovery.diagnose import container, explain_unreachable, has_route
 
 TRIED = [("http://169.254.169.254", "unreachable")]
 HEAD = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"
@@ -23,7 +23,7 @@ def put(root: Path, place: str, content: str = "") -> None:
 
 
 def test_what_was_tried_is_said_with_what_came_of_it(tmp_path: Path) -> None:
-    said = unreachable(
+    said = explain_unreachable(
         [*TRIED, ("http://10.0.0.1", "refused"), ("http://10.0.0.1:8080", "answered 503")],
         tmp_path,
         {},
@@ -36,7 +36,7 @@ def test_what_was_tried_is_said_with_what_came_of_it(tmp_path: Path) -> None:
 
 
 def test_what_others_said_does_nothing_to_the_terminal(tmp_path: Path) -> None:
-    assert "\x1b" not in unreachable([("http://a", "answered \x1b[2J")], tmp_path, {})
+    assert "\x1b" not in explain_unreachable([("http://a", "answered \x1b[2J")], tmp_path, {})
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_in_a_container_one_reads_how_to_get_out(
     tmp_path: Path, place: str, content: str, kind: str, way_out: str
 ) -> None:
     put(tmp_path, place, content)
-    said = unreachable(TRIED, tmp_path, {})
+    said = explain_unreachable(TRIED, tmp_path, {})
     assert f"This is {kind}" in said
     assert way_out in said
     assert "FOREWARN_METADATA=http://" in said
@@ -64,7 +64,7 @@ def test_in_a_container_one_reads_how_to_get_out(
 
 def test_a_pod_is_told_of_its_policies_whatever_else_it_is(tmp_path: Path) -> None:
     put(tmp_path, ".dockerenv")
-    said = unreachable(TRIED, tmp_path, {"KUBERNETES_SERVICE_HOST": "10.96.0.1"})
+    said = explain_unreachable(TRIED, tmp_path, {"KUBERNETES_SERVICE_HOST": "10.96.0.1"})
     assert "This is a Kubernetes pod" in said
     assert "egress" in said
 
@@ -92,7 +92,9 @@ def test_a_missing_route_is_seen_in_the_routing_table(
 ) -> None:
     put(tmp_path, "proc/net/route", table)
     assert has_route(tmp_path) is there
-    assert ("has no route to 169.254.169.254" in unreachable(TRIED, tmp_path, {})) is not there
+    assert (
+        "has no route to 169.254.169.254" in explain_unreachable(TRIED, tmp_path, {})
+    ) is not there
 
 
 @pytest.mark.parametrize(
@@ -106,17 +108,17 @@ def test_a_missing_route_is_seen_in_the_routing_table(
             "is an Azure machine",
         ),
         ("x", "", "answered 404", "does not know this machine"),
-        (".dockerenv", "", "answered 404", "does not know the address it asks from"),
+        (".dockerenv", "", "answered 404", "does not know its address"),
         ("x", "", "refused", "is the forewarn service running"),
-        ("x", "", "late", "no Azure machine"),
+        ("x", "", "late", "does not seem to be an Azure machine"),
     ],
 )
 def test_why_follows_from_the_machine_and_the_trouble(
     tmp_path: Path, place: str, content: str, trouble: str, said: str
 ) -> None:
     put(tmp_path, place, content)
-    assert said in unreachable([("http://169.254.169.254", trouble)], tmp_path, {})
+    assert said in explain_unreachable([("http://169.254.169.254", trouble)], tmp_path, {})
 
 
 def test_on_this_very_machine_it_says_something(tmp_path: Path) -> None:
-    assert unreachable([]).startswith("no endpoint answers: there was no address to try. ")
+    assert explain_unreachable([]).startswith("no endpoint answers: there was no address to try. ")

@@ -22,7 +22,7 @@ from forewarn.client.steps import Location
     ],
 )
 def test_an_address(said: str, host: str, port: int, authority: str) -> None:
-    found = endpoint.place(said)
+    found = endpoint.parse_endpoint(said)
     assert (found, found.authority) == (Location(host, port), authority)
 
 
@@ -45,16 +45,16 @@ def test_what_is_none_is_refused_in_a_line(said: str) -> None:
 
 def test_what_is_said_comes_before_what_the_environment_says() -> None:
     environ = {"FOREWARN_METADATA": "http://127.0.0.9:1"}
-    assert endpoint.said("http://x", environ) == Location("x")
+    assert endpoint.configured_endpoint("http://x", environ) == Location("x")
     for none in (None, ""):
-        assert endpoint.said(none, environ) == Location("127.0.0.9", 1)
-        assert endpoint.said(none, {}) is None
-    with pytest.raises(BadEndpoint, match=r"^FOREWARN_METADATA: 'http://…@x' is no address"):
-        endpoint.said(None, {"FOREWARN_METADATA": "http://me:pass@x"})
+        assert endpoint.configured_endpoint(none, environ) == Location("127.0.0.9", 1)
+        assert endpoint.configured_endpoint(none, {}) is None
+    with pytest.raises(BadEndpoint, match=r"^FOREWARN_METADATA: 'http://…@x' is not the address"):
+        endpoint.configured_endpoint(None, {"FOREWARN_METADATA": "http://me:pass@x"})
 
 
 @pytest.mark.parametrize("interval", [0.0, 0.01, 16.0, float("nan"), float("inf")])
 def test_an_interval_that_would_miss_or_hammer_is_refused(interval: float) -> None:
-    with pytest.raises(ValueError, match=r"an interval has 0\.05 to 15 seconds"):
+    with pytest.raises(ValueError, match=r"the interval must be 0\.05 to 15 seconds"):
         Client("http://x", interval=interval)
-    assert pace.checked(0.05) == 0.05
+    assert pace.check_interval(0.05) == 0.05

@@ -52,7 +52,7 @@ def lease(option: str, interface: str = "eth0", expire: str = "never") -> str:
 )
 def test_every_client_is_understood(root: Path, name: str, place: str) -> None:
     put(root, place, (WRITTEN / name).read_bytes())
-    assert leases.offered(root) == ("10.0.0.1",)
+    assert leases.offered_addresses(root) == ("10.0.0.1",)
 
 
 @pytest.mark.parametrize(
@@ -79,17 +79,17 @@ def test_dhclient_writes_an_option_that_can_be_printed_as_text() -> None:
 
 def test_the_name_comes_from_dhclients_own_configuration(root: Path) -> None:
     put(root, DHCLIENT, lease("option endpoint 10.0.0.1;"))
-    assert leases.offered(root) == ()
+    assert leases.offered_addresses(root) == ()
     put(root, "etc/dhcp/dhclient.conf", "option endpoint code 245 = ip-address;")
-    assert leases.offered(root) == ("10.0.0.1",)
+    assert leases.offered_addresses(root) == ("10.0.0.1",)
 
 
 def test_of_each_interface_the_last_lease_counts(root: Path) -> None:
     first = lease("option unknown-245 a:0:0:1;") + lease("option unknown-245 a:0:0:2;", "eth1")
     put(root, DHCLIENT, first + lease("option unknown-245 a:0:0:3;"))
-    assert leases.offered(root) == ("10.0.0.3", "10.0.0.2")
+    assert leases.offered_addresses(root) == ("10.0.0.3", "10.0.0.2")
     put(root, DHCLIENT, first + lease("option routers 10.0.0.1;"))
-    assert leases.offered(root) == ("10.0.0.2",)
+    assert leases.offered_addresses(root) == ("10.0.0.2",)
 
 
 def test_a_lease_that_is_being_written_does_not_count_yet() -> None:
@@ -109,15 +109,15 @@ def test_the_latest_lease_comes_first_and_no_address_twice(root: Path) -> None:
     put(root, "run/systemd/netif/leases/2", "OPTION_245=0a000001", changed=2_000)
     put(root, "run/systemd/netif/leases/3", "OPTION_245=0a000002", changed=3_000)
     put(root, DHCLIENT, lease("option unknown-245 a:0:0:1;"), changed=1_000)
-    assert leases.offered(root) == ("10.0.0.2", "10.0.0.1")
+    assert leases.offered_addresses(root) == ("10.0.0.2", "10.0.0.1")
 
 
 @pytest.mark.parametrize("when", ["6 2017/11/25 01:48:29", "epoch 1511574509"])
 def test_a_lease_that_has_ended_counts_only_where_there_is_no_other(root: Path, when: str) -> None:
     put(root, DHCLIENT, lease("option unknown-245 a:0:0:1;", expire=when), changed=9_000)
-    assert leases.offered(root) == ("10.0.0.1",)
+    assert leases.offered_addresses(root) == ("10.0.0.1",)
     put(root, "run/systemd/netif/leases/2", "OPTION_245=0a000002", changed=1_000)
-    assert leases.offered(root) == ("10.0.0.2",)
+    assert leases.offered_addresses(root) == ("10.0.0.2",)
 
 
 @pytest.mark.parametrize(
@@ -168,11 +168,11 @@ def _packet(options: bytes, file: bytes = b"", server: bytes = b"") -> bytes:
 def test_an_older_networkmanager_is_asked_for_what_no_file_says(root: Path) -> None:
     asked = put(root, "usr/bin/nmcli", f"#!/bin/sh\ncat '{WRITTEN / 'nmcli'}'\n")
     asked.chmod(0o755)
-    assert leases.offered(root) == ()  # it does not run
+    assert leases.offered_addresses(root) == ()  # it does not run
     (root / "run/NetworkManager").mkdir(parents=True)
-    assert leases.offered(root) == ("10.0.0.1",)
+    assert leases.offered_addresses(root) == ("10.0.0.1",)
     put(root, "run/systemd/netif/leases/2", "OPTION_245=0a000002")
-    assert leases.offered(root) == ("10.0.0.2",)
+    assert leases.offered_addresses(root) == ("10.0.0.2",)
     [offer] = lease_formats.nmcli((WRITTEN / "nmcli").read_text())
     assert offer.expires is not None
     assert offer.expires - offer.obtained == 43_200
@@ -184,7 +184,7 @@ def test_a_networkmanager_that_does_not_answer_is_not_waited_for(
     put(root, "usr/bin/nmcli", "#!/bin/sh\nexec sleep infinity\n").chmod(0o755)
     (root / "run/NetworkManager").mkdir(parents=True)
     monkeypatch.setattr(leases, "NMCLI_TIMEOUT", 0.01)
-    assert leases.offered(root) == ()
+    assert leases.offered_addresses(root) == ()
 
 
 def test_of_a_long_file_of_dhclients_the_end_is_read(
@@ -194,7 +194,7 @@ def test_of_a_long_file_of_dhclients_the_end_is_read(
     text = lease("option unknown-245 a:0:0:1;")
     many = text * (leases.MAX_SIZE // len(text) + 10)
     put(root, DHCLIENT, many + lease("option unknown-245 a:0:0:2;"))
-    assert leases.offered(root) == ("10.0.0.2",)
+    assert leases.offered_addresses(root) == ("10.0.0.2",)
 
 
 def test_what_cannot_be_read_says_nothing_and_the_next_may(root: Path) -> None:
@@ -207,7 +207,7 @@ def test_what_cannot_be_read_says_nothing_and_the_next_may(root: Path) -> None:
     put(root, "run/systemd/netif/leases/huge", "OPTION_245=0a000009\n" + "\n" * leases.MAX_SIZE)
     put(root, "run/NetworkManager", "no directory")
     put(root, "var/lib/dhcp/x.leases", lease("option unknown-245 a:0:0:2;")).chmod(0)
-    found = leases.offered(root)
+    found = leases.offered_addresses(root)
     assert set(found) - {"10.0.0.2"} == {"10.0.0.1"}  # root reads all
 
 
@@ -217,7 +217,7 @@ def test_a_pipe_is_left_alone(root: Path) -> None:
     os.mkfifo(pipe)
     end = os.open(pipe, os.O_RDWR)
     os.write(end, b"OPTION_245=0a000001\n")
-    assert leases.offered(root) == ()
+    assert leases.offered_addresses(root) == ()
     os.close(end)
 
 
@@ -226,7 +226,9 @@ def test_of_too_many_only_the_newest_are_read(root: Path) -> None:
         address = f"OPTION_245=0a0000{number + 1:02x}"
         put(root, f"run/systemd/netif/leases/{number}", address, changed=number)
     newest = leases.MAX_FILES + 3
-    assert leases.offered(root) == tuple(f"10.0.0.{newest - n}" for n in range(leases.MAX_OFFERED))
+    assert leases.offered_addresses(root) == tuple(
+        f"10.0.0.{newest - n}" for n in range(leases.MAX_OFFERED)
+    )
 
 
 _PIECES = [

@@ -21,15 +21,15 @@ def kept(code: int, data: bytes, vendor: int = 0, expires: int = 0x5745EC93) -> 
 
 def test_the_registry_keeps_one_option_after_the_other() -> None:
     value = kept(15, b"a.test") + kept(43, b"") + kept(245, bytes([10, 0, 0, 1])) + kept(6, b"1234")
-    assert [option.code for option in windows_registry.options(value)] == [15, 43, 245, 6]
+    assert [option.code for option in windows_registry.parse_options(value)] == [15, 43, 245, 6]
     assert windows_registry.offers(value, 5.0) == [Offer("10.0.0.1", 5.0, float(0x5745EC93))]
     assert windows_registry.offers(kept(245, bytes([10, 0, 0, 1]), vendor=1)) == []
     cut = value[: value.index(b"\xf5") + 22]
-    assert [option.code for option in windows_registry.options(cut)] == [15, 43]
+    assert [option.code for option in windows_registry.parse_options(cut)] == [15, 43]
 
 
 def test_elsewhere_there_is_no_registry() -> None:
-    assert windows_registry.offered() == []
+    assert windows_registry.all_offers() == []
 
 
 def windows(interfaces: dict[str, dict[str, object]]) -> SimpleNamespace:
@@ -67,4 +67,4 @@ def test_all_interfaces_in_the_registry_are_looked_at(monkeypatch: pytest.Monkey
     )
     monkeypatch.setitem(sys.modules, "winreg", kept_there)
     monkeypatch.setattr(sys, "platform", "win32")
-    assert leases.offered() == ("10.0.0.2", "10.0.0.1")
+    assert leases.offered_addresses() == ("10.0.0.2", "10.0.0.1")

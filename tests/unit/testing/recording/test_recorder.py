@@ -244,8 +244,8 @@ def test_an_answer_that_trickles_is_given_up_in_time() -> None:
     with answering(trickle) as (url, _):
         answer = Endpoint(url).get("/", 0.2)
         gone_on.set()
-    assert (answer.status, answer.trouble) == (None, "stalled")
-    assert answer.answered - answer.asked >= 0.2
+    assert (answer.status, answer.failure) == (None, "stalled")
+    assert answer.received_at - answer.sent_at >= 0.2
 
 
 @pytest.mark.parametrize(
@@ -260,14 +260,14 @@ def test_an_answer_that_trickles_is_given_up_in_time() -> None:
 def test_what_is_no_answer_is_brought_home_as_such(answer: bytes, trouble: str) -> None:
     with answering(answer) as (url, _):
         brought = Endpoint(url).get("/", 5.0)
-    assert (brought.status, brought.trouble) == (None, trouble)
+    assert (brought.status, brought.failure) == (None, trouble)
 
 
 def test_nobody_there_is_said_so() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
     answer = Endpoint(f"127.0.0.1:{port}").get("/", 1.0)
-    assert (answer.status, answer.trouble) == (None, "refused")
+    assert (answer.status, answer.failure) == (None, "refused")
     assert LiveText().changes(answer) == ["the connection is refused"]
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forewarn.agent.config.model import Rule
-from forewarn.agent.planning.match import covers, matched, matches
+from forewarn.agent.config.rules import covers, first_match, matches
 from helpers.agent_world import event
 
 TAGS = {"tier": "web", "zone": "1"}
@@ -44,9 +44,9 @@ def test_a_rule_matches(rule: dict[str, Any], said: dict[str, Any], mine: bool, 
 
 def test_the_first_match_wins() -> None:
     rules = [Rule(name="freezes", type=("Freeze",)), Rule(name="one"), Rule(name="other")]
-    found = matched(rules, event(), mine=True, tags={})
+    found = first_match(rules, event(), mine=True, tags={})
     assert found is rules[1]
-    assert matched(rules, event(), mine=False, tags={}) is None
+    assert first_match(rules, event(), mine=False, tags={}) is None
 
 
 RULES = st.builds(

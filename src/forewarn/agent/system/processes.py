@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 PROC = Path("/proc")
+BOOT_ID = PROC / "sys/kernel/random/boot_id"  # changes with each start of the machine
 
 
 class Process(NamedTuple):
     pid: int
-    alive: bool  # it is neither dead nor a zombie
-    born: str  # start time, in clock ticks since the machine was booted
+    alive: bool  # neither dead nor a zombie
+    started: str  # in clock ticks since the machine was booted
 
-    def has(self, name: str, value: str) -> bool:
+    def has_variable(self, name: str, value: str) -> bool:
         """Whether its environment had this variable when its program was started."""
         try:
             environment = (PROC / str(self.pid) / "environ").read_bytes()
@@ -24,7 +25,7 @@ class Process(NamedTuple):
         return f"{name}={value}".encode() in environment.split(b"\0")
 
 
-def of_group(group: int) -> list[Process]:
+def in_group(group: int) -> list[Process]:
     """Return the members of a process group that leads its own session. Raises OSError if there is
     no /proc."""
     with contextlib.suppress(PermissionError):  # some may have become another user, as by sudo
@@ -32,11 +33,19 @@ def of_group(group: int) -> list[Process]:
             os.killpg(group, 0)
         except ProcessLookupError:
             return []
-    found = []
+    members = []
     for entry in PROC.iterdir():
         if entry.name.isdecimal():
             with contextlib.suppress(OSError, IndexError):
                 words = (entry / "stat").read_text("latin-1").rpartition(")")[2].split()
                 if words[2] == words[3] == str(group):
-                    found.append(Process(int(entry.name), words[0] not in "ZX", words[19]))
-    return found
+                    members.append(Process(int(entry.name), words[0] not in "ZX", words[19]))
+    return members
+
+
+def boot_id() -> str:
+    """Return the ID of the machine's current boot; empty where the system has none."""
+    try:
+        return BOOT_ID.read_text().strip()
+    except OSError:
+        return ""

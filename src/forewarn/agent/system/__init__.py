@@ -1,0 +1,1 @@
+"""Durable files, locks and processes of the operating system."""
