@@ -80,8 +80,8 @@ class Watching:
     async def ready(self) -> None:
         """Until the group is shown. Control may let a worker in before it has read its fleet, and
         `enable` only waits for a group that is still being defined: the endpoint asks again."""
-        await self.upstream.told.wait()
-        await until(lambda: "web" in self.of and self.upstream._stage.changing("web") is None)
+        await self.upstream.synchronized.wait()
+        await until(lambda: "web" in self.of and self.upstream._staged.changing("web") is None)
 
     def events(self) -> int | None:
         view = self.of["web"].view
@@ -106,7 +106,7 @@ class Mute:
     lines: ClassVar[list[MessageStream[ToWorker]]] = []
 
     def __init__(self, line: MessageStream[ToWorker]) -> None:
-        self.line = line
+        self.stream = line
 
     @classmethod
     async def dialled(cls, control: Control) -> Mute:
@@ -132,10 +132,10 @@ class Mute:
             "service": control.service,
             **other,
         }
-        self.line.say(Hello(**said))
+        self.stream.send(Hello(**said))
 
     async def until(self, kind: type[Any]) -> Any:
-        while not isinstance(message := await self.line.hear(), kind):
+        while not isinstance(message := await self.stream.receive(), kind):
             pass
         return message
 
@@ -143,7 +143,7 @@ class Mute:
         await self.until(Welcome)
         await self.until(SnapshotPart)
         whole = await self.until(SnapshotEnd)
-        self.line.say(Held(whole.seq, whole=True))
+        self.stream.send(Held(whole.seq, whole=True))
         await self.until(Shown)
         return self
 

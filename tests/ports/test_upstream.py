@@ -97,7 +97,7 @@ async def served(tmp_path: Path, remote: bool) -> AsyncIterator[Scene]:
     tasks.start(upstream.report(), "reports")
     try:
         async with node:
-            await upstream.told.wait()
+            await upstream.synchronized.wait()
             yield Scene(node, upstream, store)
     finally:
         await tasks.end()

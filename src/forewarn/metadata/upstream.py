@@ -1,7 +1,7 @@
-"""The face's port to the service, and the adapter for a service in the same process.
+"""The endpoint's port to the service, and its implementation for a service in the same process.
 
-News of a group arrives before whoever caused it hears back, so that an approver's next GET
-shows what the approval brought about.
+News of a group arrives before the caller that caused it is answered, so that the next GET after an
+approval shows its effects.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from forewarn.core import Event, Group, GroupView, Machine, Now, Refused, view
 from forewarn.core.fleet import Place
 from forewarn.core.refusal import Reason
 from forewarn.service.platform.guests import Guests
-from forewarn.store.port import Commit, OutcomeUnknown, Store, StoreFailed
+from forewarn.store import port
+from forewarn.store.port import Commit, Store, StoreFailed
 
 
 class GroupNews(msgspec.Struct, frozen=True):
-    """Everything the guests' face needs to know of a group."""
+    """Everything that the endpoint needs to know about a group."""
 
     view: GroupView
     machines: tuple[Machine, ...]
@@ -27,54 +28,49 @@ class GroupNews(msgspec.Struct, frozen=True):
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """An event that a group is shown, and which of the group's machines there are."""
+    """An event that is listed to a group, and the machines of the group that are not gone."""
 
     event: Event
     alive: frozenset[str]
 
 
 class NotDurable(Exception):
-    """It could not be made durable, or the service cannot be reached: nothing took effect."""
+    """The change could not be made durable, or the service cannot be reached: no effect."""
 
 
-class OutcomeNotKnown(NotDurable):
-    """The outcome is unknown: it may have taken effect. The caller gets no answer."""
+class OutcomeUnknown(NotDurable):
+    """The change may have taken effect or not. The caller gets no answer."""
 
 
 class TooOften(Exception):
-    """The machine has changed its word as often as it may: it stays as it was."""
+    """The machine has changed its readiness as often as it may: no effect."""
 
 
 class Upstream(Protocol):
     def attach(self, sink: Callable[[GroupNews], None]) -> None:
-        """Tell the sink every group as it is, and then again after every change."""
+        """Call `sink` with every group, now and after every change."""
         ...
 
     def now(self) -> Now: ...
 
     async def enable(self, group: str) -> None:
-        """Returns once the group has a document, or raises NotTaken."""
+        """Return once the group has a document. Raises NotDurable."""
         ...
 
     async def approve(self, machine: str, group: str, ids: Sequence[str]) -> bool:
-        """False if one of the ids was never listed to the group; then nothing took effect.
-
-        True is durable; if it cannot be made so, NotTaken is raised.
-        """
+        """Approve events, durably. Returns False, without effect, if one of the ids was never
+        listed to the group. Raises NotDurable."""
         ...
 
     async def prepare(
         self, machine: str, group: str, id: str, ready: bool, note: str
     ) -> Prepared | None:
-        """A machine's own word whether it is ready. None if its group is shown no such event.
-
-        Else it is durable; if it cannot be made so, NotTaken is raised. TooOften is raised if
-        it would be one change more than a machine may make.
-        """
+        """Record, durably, whether a machine is ready for an event. Returns None if no such event
+        is listed to its group. Raises NotDurable, or TooOften."""
         ...
 
     async def prepared(self, group: str, id: str) -> Prepared | None:
-        """Who is ready for the event. None if the group is shown no such event."""
+        """Return the event and who is ready; None if no such event is listed to the group."""
         ...
 
     def record_poll(
@@ -86,11 +82,11 @@ class Upstream(Protocol):
         events: Collection[str],
         now: Now,
     ) -> None:
-        """A document that lists these events was answered to the machine."""
+        """Record that a document that lists these events was answered to the machine."""
         ...
 
     def sign_of_life(self, group: str) -> None:
-        """A sign of life that was answered with nothing."""
+        """Record a request of the group that was not answered with a document."""
         ...
 
 
@@ -115,14 +111,14 @@ class LocalUpstream:
     async def enable(self, group: str) -> None:
         try:
             await self._guests.enable(group)
-        except (StoreFailed, OutcomeUnknown) as failure:
-            raise _not_taken(failure) from failure
+        except (StoreFailed, port.OutcomeUnknown) as failure:
+            raise _not_durable(failure) from failure
 
     async def approve(self, machine: str, group: str, ids: Sequence[str]) -> bool:
         try:
             decision = await self._guests.approve(machine, group, ids)
-        except (StoreFailed, OutcomeUnknown) as failure:
-            raise _not_taken(failure) from failure
+        except (StoreFailed, port.OutcomeUnknown) as failure:
+            raise _not_durable(failure) from failure
         return not isinstance(decision, Refused)
 
     async def prepare(
@@ -130,8 +126,8 @@ class LocalUpstream:
     ) -> Prepared | None:
         try:
             decision = await self._guests.prepare(machine, group, id, ready, note)
-        except (StoreFailed, OutcomeUnknown) as failure:
-            raise _not_taken(failure) from failure
+        except (StoreFailed, port.OutcomeUnknown) as failure:
+            raise _not_durable(failure) from failure
         if isinstance(decision, Refused):
             if decision.reason is Reason.CONFLICT:
                 raise TooOften
@@ -145,7 +141,7 @@ class LocalUpstream:
     def sign_of_life(self, group: str) -> None:
         self._guests.poll_index.alive(group, self.now())
 
-    # For those who report what others have answered.
+    # For reports of workers.
 
     def group_of(self, machine: str) -> str | None:
         return self._guests.machine_index.group_of(machine)
@@ -154,20 +150,20 @@ class LocalUpstream:
         return group in self._store.groups
 
     def record_repeated(self, machine: str, times: int) -> None:
-        """So many more polls, which showed nothing that is not known of already."""
+        """Count polls that showed nothing new."""
         if polls := self._guests.poll_index.polls(machine):
             polls.count += times
 
 
 class SilentUpstream(LocalUpstream):
-    """For a face that nobody sees, since others are it."""
+    """Upstream of a control process whose guests are served by workers: delivers no documents."""
 
     def attach(self, sink: Callable[[GroupNews], None]) -> None:
         del sink
 
 
-def _not_taken(failure: Exception) -> NotDurable:
-    kind = OutcomeNotKnown if isinstance(failure, OutcomeUnknown) else NotDurable
+def _not_durable(failure: Exception) -> NotDurable:
+    kind = OutcomeUnknown if isinstance(failure, port.OutcomeUnknown) else NotDurable
     return kind(str(failure))
 
 

@@ -274,7 +274,7 @@ class Node:
         )
         doorstep = await attend(self.config.upstream, hub, self._stack.push_async_callback)
         tasks.start(doorstep.keep(), "the workers' socket")
-        tasks.start(hub.keep_watch(), "attendance")
+        tasks.start(hub.watch(), "attendance")
 
     async def _listen(self, tasks: guard.Tasks) -> None:
         operators = self._operators_socket(tasks) if self.config.control is not None else None
@@ -397,7 +397,7 @@ class Node:
 
     def _guests_trouble(self) -> str:
         if self.hub is not None:
-            away = self.config.workers - self.hub.there
+            away = self.config.workers - self.hub.serving
             return f"{away} of {self.config.workers} workers are away" if away > 0 else ""
         listening = self.config.metadata is None or self.metadata_url
         return "" if listening else "their endpoint does not listen yet"

@@ -26,7 +26,7 @@ from forewarn.metadata.endpoint.reply import (
     refused,
 )
 from forewarn.metadata.endpoint.response_headers import ResponseHeaders
-from forewarn.metadata.upstream import GroupNews, NotDurable, OutcomeNotKnown, Upstream
+from forewarn.metadata.upstream import GroupNews, NotDurable, OutcomeUnknown, Upstream
 from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
@@ -137,7 +137,7 @@ class MetadataApp:
         except NotDurable as failure:
             if times := self._failures.record():
                 log.error("a request could not be carried out", why=str(failure), times=times)
-            if isinstance(failure, OutcomeNotKnown) and scope["method"] != "GET":
+            if isinstance(failure, OutcomeUnknown) and scope["method"] != "GET":
                 scope[CUT](False)  # a 500 would mean that nothing has happened
                 return
             reply = refused(errors.NOT_TAKEN)

@@ -1,4 +1,4 @@
-"""What a worker asks for, carried out for it; and what it has seen, put down as if seen here."""
+"""Calls of workers, carried out for them, and their poll reports, recorded as if seen here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from forewarn.support import guard
 from forewarn.support.log_throttle import LogThrottle
 from forewarn.support.logs import logger
 
-MAX_CALLS = 4_096  # of one worker under way at a time
+MAX_CALLS = 4_096  # calls of one worker that are carried out at a time
 
 log = logger("forewarn")
 
@@ -29,23 +29,23 @@ log = logger("forewarn")
 class Member:
     """A worker that is connected."""
 
-    def __init__(self, line: MessageStream[ToControl], hello: Hello) -> None:
-        self.line = line
+    def __init__(self, stream: MessageStream[ToControl], hello: Hello) -> None:
+        self.stream = stream
         self.number = hello.worker
         self.instance = hello.instance
-        self.serving = hello.serving  # may it be showing something?
-        self.heard = 0  # the last commit that it knows of
-        self.whole = False  # does it know all groups?
-        self.joined = False  # and shows them
-        self.shown = 0  # the last commit that it has said to show; 0: it has not said yet
+        self.serving = hello.serving  # may it be showing documents?
+        self.known_seq = 0  # the last commit that it has confirmed
+        self.whole = False  # has it confirmed the whole snapshot?
+        self.joined = False  # may it show documents?
+        self.shown = 0  # the last commit that it reported to show; 0: none yet
         self.calls = 0
-        self.talked = True  # since somebody last looked?
-        self.quiet = 0.0  # seconds without a word, by those looks
-        self.talked_at = guard.monotonic()
+        self.has_sent = True  # since the last check
+        self.quiet = 0.0  # seconds without a message, by those checks
+        self.last_message_at = guard.monotonic()
 
     @property
     def catching_up(self) -> bool:
-        """Does it show guests what may be old, because it does not know all groups yet?"""
+        """Whether it may show old documents, because it does not know all groups yet."""
         return self.serving and not self.whole
 
 
@@ -57,7 +57,7 @@ class Calls:
 
     def take(self, member: Member, call: Call) -> None:
         if not member.joined or member.calls >= MAX_CALLS:
-            member.line.say(Answer(call.id, failed="too much is under way; ask again"))
+            member.stream.send(Answer(call.id, failed="too much is under way; ask again"))
             return
         member.calls += 1
         self._tasks.start(self._carry_out(member, call), "a worker's call")
@@ -73,7 +73,7 @@ class Calls:
             answer = Answer(call.id, failed=repr(error))
         finally:
             member.calls -= 1
-        member.line.say(answer)
+        member.stream.send(answer)
 
     async def _answer(self, call: Call) -> Answer:
         upstream, id = self._upstream, call.id
@@ -92,8 +92,8 @@ class Calls:
             case AskPrepared(group=group, event=event):
                 return Answer(id, prepared=await upstream.prepared(group, event))
 
-    def seen(self, report: Report) -> None:
-        """What guests asked while we were away is a sign of life of when time stood still."""
+    def record(self, report: Report) -> None:
+        """Record the polls of a report, none of them earlier than the end of the last outage."""
         now = self._upstream.now()
         least = now.steady_since or 0
         for polled in report.polled:

@@ -1,9 +1,8 @@
-"""What the control process and a metadata worker say to each other: messages, and frames that
-carry them over any pair of streams.
+"""The messages between the control process and a metadata worker, and the frames that carry them.
 
-A frame is four bytes of length and that much msgpack. The first message each way tells versions;
-it is the only one that another version has to understand. Who says what when is `hub` (control's
-side) and `remote` (the worker's).
+A frame is four bytes of length and that much msgpack. The first message in each direction contains
+the versions; it is the only one that another version has to understand. When which message is sent
+is defined in `hub` (the control process) and `remote_upstream` (the worker).
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class BrokenConnection(Exception):
-    """The other side is gone, or says what cannot be understood; the message says which."""
+    """The other side is gone, or sent something invalid; the message says which."""
 
 
-# The worker's first word, and control's.
+# The first message of the worker, and that of control.
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
@@ -38,7 +37,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     version: str  # of forewarn
     worker: int  # which of the workers, counted from 0
     instance: str  # of that worker's process
-    serving: bool  # does it answer guests already, from what it was told before?
+    serving: bool  # does it already answer guests, with groups of an earlier control process?
     service: str = ""  # whose worker it is: there may be several services on a machine
 
 
@@ -49,26 +48,26 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True, tag="welcome"):
 
 
 class Unwelcome(msgspec.Struct, frozen=True, tag="unwelcome"):
-    says: str
+    reason: str
 
 
 # Control to worker.
 
 
 class SnapshotPart(msgspec.Struct, frozen=True, tag="slice"):
-    """Some of all groups, as they are."""
+    """Some of the groups."""
 
     groups: tuple[GroupNews, ...]
 
 
 class SnapshotEnd(msgspec.Struct, frozen=True, tag="whole"):
-    """That were all groups; what was not among them is no more."""
+    """End of the snapshot: groups that were not sent do not exist."""
 
     seq: int
 
 
 class Changed(msgspec.Struct, frozen=True):
-    """A group as it will be; what is None stays as it was."""
+    """A group after a commit; fields that are None have not changed."""
 
     view: GroupView
     machines: tuple[Machine, ...] | None = None
@@ -76,15 +75,15 @@ class Changed(msgspec.Struct, frozen=True):
 
 
 class News(msgspec.Struct, frozen=True, tag="news"):
-    """Durable, but not to be shown yet. From now on the old is not to be shown either."""
+    """Groups after a durable commit. From now on neither the old nor the new may be shown."""
 
     seq: int
     groups: tuple[Changed, ...]
-    more: bool = False  # is this commit told of in further messages?
+    more: bool = False  # are there further messages about this commit?
 
 
 class Shown(msgspec.Struct, frozen=True, tag="shown"):
-    """Everybody has heard of all up to this commit: it may be shown."""
+    """Everything up to this commit may be shown: all workers know of it."""
 
     seq: int
     at: Time
@@ -99,7 +98,7 @@ class TimeIs(msgspec.Struct, frozen=True, tag="time"):
 
 
 class Answer(msgspec.Struct, frozen=True, tag="answer"):
-    """To a call. What the call brought about has been shown before."""
+    """The answer to a call. Its effects were sent before."""
 
     id: int
     yes: bool = True
@@ -108,14 +107,14 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
 
 
 class Goodbye(msgspec.Struct, frozen=True, tag="goodbye"):
-    """Control is being stopped, and not of something it died of."""
+    """Control stops in an orderly way."""
 
 
 # Worker to control.
 
 
 class Held(msgspec.Struct, frozen=True, tag="held"):
-    """What this commit changes is no longer shown as it was before."""
+    """Confirms that what this commit changes is no longer shown as it was before."""
 
     seq: int
     whole: bool = False  # in answer to `SnapshotEnd`
@@ -165,14 +164,14 @@ class Polled(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Report(msgspec.Struct, frozen=True, tag="report"):
-    """What was seen since the last one."""
+    """What was answered since the last report."""
 
     polled: tuple[Polled, ...] = ()
     alive: tuple[str, ...] = ()  # groups with a sign of life that was answered with nothing
 
 
 class Pulse(msgspec.Struct, frozen=True, tag="pulse"):
-    """How the worker is doing."""
+    """A regular sign of life, with metrics."""
 
     shown: int  # the last commit that it shows
     readings: tuple[Sample, ...]  # since its process began
@@ -192,23 +191,23 @@ def frame(message: msgspec.Struct) -> bytes:
 
 
 class MessageStream(Generic[T]):
-    """One end of a pair of streams; T is what the other end says."""
+    """One end of a connection; T are the messages of the other end."""
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, heard: object
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, messages: object
     ) -> None:
         self._reader, self.writer = reader, writer
-        self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(heard)
+        self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(messages)
 
-    def say(self, message: msgspec.Struct) -> None:
-        """Not waited for. To a line that is closed it is as if nobody had listened."""
-        self.send(frame(message))
+    def send(self, message: msgspec.Struct) -> None:
+        """Queue a message. Does nothing if the connection is closed."""
+        self.send_frame(frame(message))
 
-    def send(self, framed: bytes) -> None:
+    def send_frame(self, framed: bytes) -> None:
         if not self.writer.is_closing():
             self.writer.write(framed)
 
-    async def hear(self, most: int = MAX_FRAME) -> T:
+    async def receive(self, most: int = MAX_FRAME) -> T:
         try:
             length = int.from_bytes(await self._reader.readexactly(_LENGTH), "big")
             if length > most:
@@ -227,7 +226,7 @@ class MessageStream(Generic[T]):
 
     @property
     def unsent(self) -> int:
-        """Bytes that the other side has not taken yet."""
+        """Bytes that were not sent yet."""
         return self.writer.transport.get_write_buffer_size()
 
     def cut(self) -> None:

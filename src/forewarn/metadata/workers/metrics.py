@@ -1,6 +1,7 @@
-"""Readings of several workers as one: what they count is added up, also what was counted by a
-worker that is gone; what they hold now is the sum of those who are there. Like all counts these
-begin with our own process: what a worker counted before that is left out."""
+"""Metrics of several workers as one. Counters are added up, including those of workers that have
+ended; gauges are the sum over the workers that are connected. Like all counters they begin with the
+control process: what a worker counted before that is left out.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +18,17 @@ Samples: TypeAlias = Sequence[tuple[tuple[str, ...], float]]
 
 class WorkerMetrics:
     def __init__(self) -> None:
-        self._last: dict[str, Sequence[Sample]] = {}  # by the worker's process
-        self._before: dict[str, dict[_Key, float] | None] = {}  # what each had counted when met
-        self._past: dict[_Key, float] = {}  # counted by those who are gone
+        self._last: dict[str, Sequence[Sample]] = {}  # by process
+        self._before: dict[
+            str, dict[_Key, float] | None
+        ] = {}  # by process: its baseline; None: not yet known
+        self._past: dict[_Key, float] = {}  # totals of processes that have ended
 
-    def meet(self, instance: str, counted_before: bool) -> None:
-        """From now on it will say. One that has been at work before has counted already."""
+    def add(self, instance: str, counted_before: bool) -> None:
+        """Add a worker's process. If it has counted before, its first report is the baseline."""
         self._before.setdefault(instance, None if counted_before else {})
 
-    def note(self, instance: str, readings: Sequence[Sample]) -> None:
+    def update(self, instance: str, readings: Sequence[Sample]) -> None:
         if self._before.setdefault(instance, {}) is None:
             counted = [r for r in readings if r.kind is not MetricKind.GAUGE]
             self._before[instance] = {
@@ -33,8 +36,8 @@ class WorkerMetrics:
             }
         self._last[instance] = readings
 
-    def keep(self, instances: Iterable[str]) -> None:
-        """Only these may ever say more."""
+    def retain(self, instances: Iterable[str]) -> None:
+        """Add the counters of all other processes to the totals, and forget the processes."""
         for gone in self._last.keys() - set(instances):
             for reading in self._last.pop(gone):
                 if reading.kind is not MetricKind.GAUGE:
@@ -52,12 +55,12 @@ class WorkerMetrics:
         ]
 
     def polls(self, instance: str) -> float:
-        """How many this one has answered."""
+        """Return how many polls this process has answered."""
         readings = self._last.get(instance, ())
         return sum(value for r in readings if r.name == POLLS for _, value in r.samples)
 
     def readings(self, there: Iterable[str]) -> Iterator[Sample]:
-        """Summed up; gauges over those who are there."""
+        """Return the sums; for gauges, over the processes in `there`."""
         present = set(there)
         sums: dict[str, dict[tuple[str, ...], float]] = {}
         shapes: dict[str, Sample] = {}
@@ -81,8 +84,8 @@ class WorkerMetrics:
 def of_workers(
     expected: int, there: int, lags: Mapping[int, int], polls: Mapping[int, float]
 ) -> Iterator[Sample]:
-    """Of those who answer guests, as each last said: how many commits it does not show yet, and
-    how many polls it has answered since it was started."""
+    """Return metrics about the workers: how many serve, how many commits each does not show yet,
+    and how many polls each has answered since it was started."""
     yield gauge("forewarn_workers", "Metadata workers that answer guests", {(): there})
     yield gauge(
         "forewarn_workers_expected", "Metadata workers that there should be", {(): expected}

@@ -1,7 +1,7 @@
-"""What a worker has seen since it last reported: which machine was answered what, how often.
+"""What a worker has answered since its last report: which machine, which document, how often.
 
-One entry for each machine and document, so that it stays small however often anybody asks; lossy
-only where far too much has piled up while there was nobody to report to.
+There is one entry for each machine and document, so a report stays small however often machines
+poll. Entries are only dropped if far too many pile up while there is no control process.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PollReport:
         events: Collection[str],
         now: Now,
     ) -> None:
-        """A document was answered. Every poll comes by here: it is written to be short."""
+        """Record that a document was answered. Called for every poll, hence written to be fast."""
         polls = self._polls.get(machine)
         if (
             polls is not None
@@ -65,7 +65,7 @@ class PollReport:
         self._alive.add(group)
 
     def reports(self) -> Iterator[Report]:
-        """All of it, once."""
+        """Return everything since the last call, in messages of limited size."""
         earlier, polls, alive = self._earlier, self._polls, tuple(self._alive)
         self._earlier, self._polls = deque(maxlen=MAX_EARLIER), {}
         self._alive.clear()

@@ -1,9 +1,9 @@
-"""The face's port to a service in another process: `Upstream` over a line to its hub.
+"""`Upstream` for an endpoint in a process of its own: a connection to the control process's hub.
 
-While the line is broken, what was last told is shown on, and nothing can be asked: whoever wants
-something done is refused (NotTaken). If it was under way, its outcome is unknown
-(OutcomeNotKnown). A group that is about to change shows nothing for the moment: for whoever asks
-it is as if it were not enabled, and `enable` returns when there is a document again.
+While the connection is broken, the last known documents are still shown, and every request for a
+change is refused (NotDurable). If the request was under way, its outcome is unknown
+(OutcomeUnknown). A group that is about to change shows nothing for the moment: to the endpoint it
+looks as if it were not enabled, and `enable` returns when there is a document again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from forewarn import __version__
 from forewarn.core import Durations, Now, Time
-from forewarn.metadata.upstream import GroupNews, NotDurable, OutcomeNotKnown, Prepared, TooOften
+from forewarn.metadata.upstream import GroupNews, NotDurable, OutcomeUnknown, Prepared, TooOften
 from forewarn.metadata.workers.messages import (
     PROTOCOL,
     Answer,
@@ -54,10 +54,10 @@ ANSWERED_WITHIN = 10.0  # seconds in which control has to answer a call
 # Seconds without control, after which a group that was about to change shows what it was told.
 # Longer than control, if it has only cut us off, waits until nobody shows what was before.
 HOLD_MOST = 12.0
-MAX_ASKED = 4_096  # calls that wait for their answers
-REPORT_EVERY = 1.0  # seconds between two reports of what was seen
-TELL_FIRST = 5.0  # seconds without it, before there is a word at all
-TELL_EVERY = 30.0  # seconds between two words in the log about a control that cannot be reached
+MAX_ASKED = 4_096  # calls that wait for an answer
+REPORT_EVERY = 1.0  # seconds between two reports
+TELL_FIRST = 5.0  # seconds without control before it is logged
+TELL_EVERY = 30.0  # seconds between two log records about a control process that cannot be reached
 
 AWAY = "the control process is away: polls are answered, but nothing else can be done"
 LOST = "the control process went away before it answered: nobody knows whether it was done"
@@ -75,7 +75,7 @@ log = logger("forewarn")
 
 
 class NotWelcome(Exception):
-    """Control does not talk to the likes of us; the message says why."""
+    """The control process rejects this worker; the message says why."""
 
 
 class RemoteUpstream:
@@ -86,108 +86,106 @@ class RemoteUpstream:
         self._clock = clock
         self._instance = uuid.uuid4().hex
         self._rules = Durations()
-        self._stage = StagedViews()
-        self._line: MessageStream[ToWorker] | None = (
-            None  # while control is there, and we show what it says
-        )
-        self._heard: MessageStream[ToWorker] | None = None  # while it is there
-        self._broken = guard.monotonic()  # when we last lost it
+        self._staged = StagedViews()
+        self._stream: MessageStream[ToWorker] | None = None  # while connected and synchronized
+        self._followed: MessageStream[ToWorker] | None = None  # while connected
+        self._broken = guard.monotonic()  # when the connection was last lost
         self._unreachable = LogThrottle(TELL_EVERY, first_after=TELL_FIRST)
-        self._asked: dict[int, asyncio.Future[Answer]] = {}
+        self._pending: dict[int, asyncio.Future[Answer]] = {}
         self._calls = 0
-        self._left_in_peace = False  # did control say goodbye?
+        self._goodbye = False  # did control announce that it stops?
         self._seq = 0
-        self._seen = PollReport()
-        self.record_poll = self._seen.record_poll
-        self.sign_of_life = self._seen.sign_of_life
+        self._poll_report = PollReport()
+        self.record_poll = self._poll_report.record_poll
+        self.sign_of_life = self._poll_report.sign_of_life
         self.readings: Callable[[], Sequence[Sample]] = tuple
-        self.told = asyncio.Event()  # have we ever been told what there is?
+        self.synchronized = asyncio.Event()  # set once all groups are known
 
     # The port.
 
     def attach(self, sink: Callable[[GroupNews], None]) -> None:
-        self._stage.attach(sink)
+        self._staged.attach(sink)
 
     def now(self) -> Now:
         return self._clock.now(self._rules)
 
     async def enable(self, group: str) -> None:
-        changing = self._stage.changing(group)
+        changing = self._staged.changing(group)
         if changing is not None:
             with _within(CHANGING):
                 async with asyncio.timeout(ANSWERED_WITHIN):
                     await changing.wait()
         else:
-            await self._ask(Enable(self._number(), group))
+            await self._call(Enable(self._number(), group))
 
     async def approve(self, machine: str, group: str, ids: Sequence[str]) -> bool:
-        return (await self._ask(Approve(self._number(), machine, group, tuple(ids)))).yes
+        return (await self._call(Approve(self._number(), machine, group, tuple(ids)))).yes
 
     async def prepare(
         self, machine: str, group: str, id: str, ready: bool, note: str
     ) -> Prepared | None:
         call = Prepare(self._number(), machine, group, id, ready, note)
-        answer = await self._ask(call)
+        answer = await self._call(call)
         if not answer.yes:
             raise TooOften
         return answer.prepared
 
     async def prepared(self, group: str, id: str) -> Prepared | None:
-        return (await self._ask(AskPrepared(self._number(), group, id))).prepared
+        return (await self._call(AskPrepared(self._number(), group, id))).prepared
 
     def _number(self) -> int:
         self._calls += 1
         return self._calls
 
-    async def _ask(self, call: Call) -> Answer:
-        if self._line is None:
+    async def _call(self, call: Call) -> Answer:
+        if self._stream is None:
             raise NotDurable(AWAY)
-        if len(self._asked) >= MAX_ASKED:
+        if len(self._pending) >= MAX_ASKED:
             raise NotDurable(f"{MAX_ASKED} requests wait for the control process already")
-        asked: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._asked[call.id] = asked
+        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._pending[call.id] = answered
         try:
-            self._line.say(call)
-            with _within(LATE, OutcomeNotKnown):
+            self._stream.send(call)
+            with _within(LATE, OutcomeUnknown):
                 async with asyncio.timeout(ANSWERED_WITHIN):
-                    answer = await asked
+                    answer = await answered
         finally:
-            self._asked.pop(call.id, None)
+            self._pending.pop(call.id, None)
         if answer.failed:
             raise NotDurable(answer.failed)
         return answer
 
-    # The line.
+    # The connection.
 
     @property
     def connected(self) -> bool:
-        return self._line is not None
+        return self._stream is not None
 
     async def run(self) -> None:
-        """For ever: reach control, and follow it until it is gone. Raises NotWelcome."""
+        """Connect to control and follow it, again and again. Raises NotWelcome."""
         pause = DIAL_FIRST
         while True:
             try:
-                line = await self._reach()
+                stream = await self._reach()
                 pause = DIAL_FIRST
-                await self._follow(line)
+                await self._follow(stream)
             except (BrokenConnection, OSError, TimeoutError) as error:
-                self._tell(error)
+                self._log_unreachable(error)
                 self._hang_up(str(error))
             await guard.pause(pause)
             pause = min(2 * pause, DIAL_MOST)
 
     async def report(self) -> None:
-        """For ever: tell what was seen and how we are; and show what was held back too long."""
+        """Report polls and metrics regularly, and show groups that were held back for too long."""
         while True:
             await guard.pause(REPORT_EVERY)
-            if self._line is not None:
-                for report in self._seen.reports():
-                    self._line.say(report)
-            if self._heard is not None:  # from our first word on: who is silent is taken for dead
-                self._heard.say(Pulse(self._seq, tuple(self.readings())))
+            if self._stream is not None:
+                for report in self._poll_report.reports():
+                    self._stream.send(report)
+            if self._followed is not None:  # from the start: a silent worker is taken for dead
+                self._followed.send(Pulse(self._seq, tuple(self.readings())))
             elif guard.monotonic() - self._broken >= HOLD_MOST and (
-                late := self._stage.show_held()
+                late := self._staged.show_held()
             ):
                 log.warning(
                     "groups are shown as they were last told of, though control has not said so",
@@ -197,93 +195,93 @@ class RemoteUpstream:
 
     async def _reach(self) -> MessageStream[ToWorker]:
         reader, writer = await self._dial()
-        line: MessageStream[ToWorker] = MessageStream(reader, writer, ToWorker)
+        stream: MessageStream[ToWorker] = MessageStream(reader, writer, ToWorker)
         try:
-            line.say(
+            stream.send(
                 Hello(
                     protocol=PROTOCOL,
                     version=__version__,
                     worker=self._worker,
                     instance=self._instance,
-                    serving=self.told.is_set(),
+                    serving=self.synchronized.is_set(),
                     service=self._service,
                 )
             )
             async with asyncio.timeout(GREETED_WITHIN):
-                greeting = await line.hear()
+                greeting = await stream.receive()
             match greeting:
                 case Welcome(rules=rules):
                     self._rules = rules
-                case Unwelcome(says=says):
-                    raise NotWelcome(says)
+                case Unwelcome(reason=reason):
+                    raise NotWelcome(reason)
                 case _:
                     raise BrokenConnection("control did not say hello")
         except BaseException:
-            line.cut()
+            stream.cut()
             raise
-        return line
+        return stream
 
-    async def _follow(self, line: MessageStream[ToWorker]) -> None:
-        stage = self._stage
-        stage.begin()
-        self._left_in_peace = False
-        self._heard = line
+    async def _follow(self, stream: MessageStream[ToWorker]) -> None:
+        staged = self._staged
+        staged.begin()
+        self._goodbye = False
+        self._followed = stream
         try:
             while True:
-                message = await line.hear()
+                message = await stream.receive()
                 match message:
                     case Answer(id=id):
-                        asked = self._asked.get(id)
-                        if asked is not None and not asked.done():
-                            asked.set_result(message)
+                        answered = self._pending.get(id)
+                        if answered is not None and not answered.done():
+                            answered.set_result(message)
                     case News(seq=seq, groups=changed, more=more):
-                        stage.news(seq, changed)
+                        staged.stage(seq, changed)
                         if not more:
-                            line.say(Held(seq))
+                            stream.send(Held(seq))
                     case Shown():
-                        await self._show(message, line)
+                        await self._show(message, stream)
                     case TimeIs(at=at):
                         self._set_time(at)
                     case SnapshotPart(groups=groups):
-                        stage.stock(groups)
+                        staged.add_snapshot(groups)
                     case SnapshotEnd(seq=seq):
-                        stage.whole()
-                        line.say(Held(seq, whole=True))
+                        staged.end_snapshot()
+                        stream.send(Held(seq, whole=True))
                     case Goodbye():
-                        self._left_in_peace = True
+                        self._goodbye = True
                     case _:
                         raise BrokenConnection("control said hello again")
         finally:
-            self._heard, self._broken = None, guard.monotonic()
-            line.cut()
+            self._followed, self._broken = None, guard.monotonic()
+            stream.cut()
 
-    async def _show(self, shown: Shown, line: MessageStream[ToWorker]) -> None:
+    async def _show(self, shown: Shown, stream: MessageStream[ToWorker]) -> None:
         self._set_time(shown.at, reset=shown.reset)
-        await self._stage.show(shown.seq)
+        await self._staged.show(shown.seq)
         self._seq = shown.seq
-        if self._line is None:
-            self._line = line
+        if self._stream is None:
+            self._stream = stream
             self._unreachable.reset()
-            self.told.set()
+            self.synchronized.set()
             log.info("following the control process", worker=self._worker)
 
     def _set_time(self, at: Time, *, reset: bool = False) -> None:
         if isinstance(self._clock, FollowedClock):
             self._clock.follow(at, reset=reset)
 
-    def _tell(self, error: Exception) -> None:
-        """Control cannot be reached: now and then that is said, with what may be done about it."""
-        if self._line is None and self._unreachable.record():
+    def _log_unreachable(self, error: Exception) -> None:
+        """Log, at most every TELL_EVERY, that control cannot be reached."""
+        if self._stream is None and self._unreachable.record():
             log.error(UNREACHABLE, worker=self._worker, why=str(error) or repr(error))
 
     def _hang_up(self, why: str) -> None:
-        if self._line is not None:
-            tell = log.info if self._left_in_peace else log.error
-            tell(AWAY, worker=self._worker, why="it is stopping" if self._left_in_peace else why)
-        self._line = None
-        for asked in self._asked.values():
-            if not asked.done():
-                asked.set_exception(OutcomeNotKnown(LOST))
+        if self._stream is not None:
+            tell = log.info if self._goodbye else log.error
+            tell(AWAY, worker=self._worker, why="it is stopping" if self._goodbye else why)
+        self._stream = None
+        for answered in self._pending.values():
+            if not answered.done():
+                answered.set_exception(OutcomeUnknown(LOST))
 
 
 @contextlib.contextmanager

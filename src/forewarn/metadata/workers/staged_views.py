@@ -1,7 +1,7 @@
-"""What a worker shows, and what it is about to show.
+"""The groups as a worker shows them, and as it is about to show them.
 
-Between hearing of a change and being allowed to show it, a group shows neither the old nor the
-new: elsewhere the one may be gone already, or the other not yet be known. Whoever asks waits.
+Between being told of a change and being allowed to show it, a group shows neither the old nor the
+new document: other workers may no longer show the one, or not yet show the other. Requests wait.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ SHOW_SLICE = 16  # groups that are shown before the loop gets its turn
 
 
 class _Change:
-    """What a group will be, and from which commit on."""
+    """A group after a commit that may not be shown yet."""
 
     def __init__(self) -> None:
         self.seq = 0
-        self.news: GroupNews | None = None  # None: it will be no more
+        self.news: GroupNews | None = None  # None: the group is removed
         self.over = asyncio.Event()
 
 
@@ -34,9 +34,9 @@ class StagedViews:
         self._sink: Callable[[GroupNews], None] = lambda _: None
         self._shown: dict[str, GroupNews] = {}
         self._changes: dict[str, _Change] = {}
-        self._named: set[str] = set()  # groups that the present control has told of
-        self._fresh: set[str] = set()  # those with news: whatever else is told of them is older
-        self._open = False  # has anything ever been shown?
+        self._named: set[str] = set()  # groups that the present control process has sent
+        self._fresh: set[str] = set()  # those with news, which are newer than the snapshot
+        self._open = False  # has anything been shown yet?
 
     def attach(self, sink: Callable[[GroupNews], None]) -> None:
         self._sink = sink
@@ -44,16 +44,16 @@ class StagedViews:
             sink(news)
 
     def changing(self, group: str) -> asyncio.Event | None:
-        """What to wait for if the group shows nothing at the moment."""
+        """Return what to wait for if the group shows nothing at the moment."""
         change = self._changes.get(group)
         return None if change is None else change.over
 
     def begin(self) -> None:
-        """From here on somebody else tells us, and from the beginning."""
+        """Expect a new snapshot, from another control process or the same one."""
         self._named, self._fresh = set(), set()
 
-    def stock(self, groups: Sequence[GroupNews]) -> None:
-        """Groups as they are. One that is shown like that already need not be held back."""
+    def add_snapshot(self, groups: Sequence[GroupNews]) -> None:
+        """Stage the groups of a snapshot, except for those that are shown like that already."""
         for news in groups:
             name = news.view.name
             self._named.add(name)
@@ -62,12 +62,12 @@ class StagedViews:
             if name in self._changes or self._shown.get(name) != news:
                 self._expect(0, name, news)
 
-    def whole(self) -> None:
-        """That were all: what was not among them is no more."""
+    def end_snapshot(self) -> None:
+        """Stage the removal of all groups that were not in the snapshot."""
         for name in (self._shown.keys() | self._changes.keys()) - self._named:
             self._expect(0, name, None)
 
-    def news(self, seq: int, groups: Sequence[Changed]) -> None:
+    def stage(self, seq: int, groups: Sequence[Changed]) -> None:
         for changed in groups:
             name = changed.view.name
             self._named.add(name)
@@ -83,7 +83,7 @@ class StagedViews:
             self._expect(seq, name, GroupNews(changed.view, machines, place))
 
     async def show(self, seq: int) -> None:
-        """All that is known up to this commit."""
+        """Show everything that is staged up to this commit."""
         ready = [name for name, change in self._changes.items() if change.seq <= seq]
         for n, name in enumerate(ready, 1):
             self._finish(name)
@@ -91,13 +91,12 @@ class StagedViews:
                 await guard.pause(0)
         if not self._open:
             self._open = True
-            for change in self._changes.values():  # not yet to be shown, but it is there
+            for change in self._changes.values():  # may not be shown yet, but exists
                 if change.news is not None:
                     self._hold_back(change.news)
 
     def show_held(self) -> int:
-        """Nobody will say so any more: whoever waits waits no longer. How many groups were held
-        back?"""
+        """Show everything that is staged, without permission. Returns the number of groups."""
         held = list(self._changes) if self._open else []
         for name in held:
             self._finish(name)
@@ -107,8 +106,10 @@ class StagedViews:
         change, shown = self._changes.get(name), self._shown.get(name)
         if news is not None and shown is not None:
             if news.machines == shown.machines:
-                news = msgspec.structs.replace(news, machines=shown.machines)  # one is as good
-            if change is None and news.view == shown.view:  # other machines, the same document
+                news = msgspec.structs.replace(
+                    news, machines=shown.machines
+                )  # keep one of two equal tuples
+            if change is None and news.view == shown.view:  # no change of the document
                 self._shown[name] = news
                 self._sink(news)
                 return
@@ -134,5 +135,5 @@ class StagedViews:
 
 
 def _nothing_yet(view: GroupView) -> GroupView:
-    """No document for now: as if nobody had ever asked for it."""
+    """Return the view without a document, as if the group were not enabled."""
     return msgspec.structs.replace(view, enabled=False, events=())

@@ -1,5 +1,5 @@
-"""What workers are told, cut into pieces none of which keeps a loop busy for long: all groups as
-they are, or what some commits change of them. Pure.
+"""What workers are sent about groups: a snapshot of all, or what some commits change, in messages
+none of which occupies an event loop for long. Pure.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from forewarn.core import Group, Machine, view
 from forewarn.metadata.upstream import GroupNews, group_news
 from forewarn.metadata.workers.messages import Changed, News, SnapshotPart
 
-SLICE_MACHINES = 512  # machines in one message about several groups
+SLICE_MACHINES = 512  # machines in change message about several groups
 
 
-def told(group: Group) -> GroupNews:
-    """Of machines only what concerns guests: where they run and how operators call them does not,
-    and may change as it likes."""
+def guest_news(group: Group) -> GroupNews:
+    """Return a group as workers need it: of its machines only what guests can see, not hosts and
+    labels."""
     news = group_news(group)
     return msgspec.structs.replace(news, machines=tuple(map(_to_guests, news.machines)))
 
 
-def stock(groups: Mapping[str, Group]) -> Iterator[SnapshotPart]:
-    """Each group as it is when its turn comes: whatever changes later is told after it."""
+def snapshot(groups: Mapping[str, Group]) -> Iterator[SnapshotPart]:
+    """Return all groups, each as it is when its turn comes; later changes are sent after it."""
     gathered, machines = [], 0
     for name in list(groups):
-        news = told(groups[name])
+        news = guest_news(groups[name])
         gathered.append(news)
         machines += 1 + len(news.machines)
         if machines >= SLICE_MACHINES:
@@ -36,27 +36,27 @@ def stock(groups: Mapping[str, Group]) -> Iterator[SnapshotPart]:
 
 
 def in_full(changes: Sequence[Changed], after: Mapping[str, Group]) -> list[Changed]:
-    """The same for whoever does not know the groups yet."""
-    groups = [told(after[one.view.name]) for one in changes]
+    """Return the changes with all fields, for workers that do not know the groups yet."""
+    groups = [guest_news(after[change.view.name]) for change in changes]
     return [Changed(group.view, group.machines, group.place) for group in groups]
 
 
 def news(seq: int, changes: Sequence[Changed]) -> list[News]:
     pieces: list[list[Changed]] = [[]]
     machines = 0
-    for one in changes:
+    for change in changes:
         if machines >= SLICE_MACHINES:
             pieces.append([])
             machines = 0
-        pieces[-1].append(one)
-        machines += 1 + len(one.machines or ())
+        pieces[-1].append(change)
+        machines += 1 + len(change.machines or ())
     return [News(seq, tuple(piece), more=n < len(pieces)) for n, piece in enumerate(pieces, 1)]
 
 
 def changed(before: Group | None, after: Group) -> Changed | None:
-    """What guests, or who they are, would be told differently; None if that is not worth a word."""
+    """Return what changes for guests, or None if nothing does."""
     if before is None:
-        news = told(after)
+        news = guest_news(after)
         return Changed(news.view, news.machines, news.place)
     machines = None
     if before.machines is not after.machines:

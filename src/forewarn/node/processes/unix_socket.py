@@ -127,7 +127,7 @@ class WorkerSocket:
             writer.transport.abort()
             return
         with contextlib.suppress(asyncio.CancelledError):
-            await self._hub.attend(reader, writer, pid)
+            await self._hub.serve(reader, writer, pid)
 
 
 async def attend(
@@ -138,7 +138,7 @@ async def attend(
     await doorstep.open()
     for worker in range(hub.expected):
         if (pid := marked(path, worker)) is not None:
-            hub.may_be_there(worker, pid)
+            hub.expect(worker, pid)
     leave_to(doorstep.close)
     return doorstep
 

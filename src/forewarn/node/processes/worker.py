@@ -78,7 +78,7 @@ class Worker:
         self.following = asyncio.ensure_future(self.upstream.run())  # noqa: TID251
         self._stack.callback(self.following.cancel)
         tasks.start(self.upstream.report(), "reporter")
-        told = tasks.start(self.upstream.told.wait(), "waiting for the groups")
+        told = tasks.start(self.upstream.synchronized.wait(), "waiting for the groups")
         await asyncio.wait([told, self.following], return_when=asyncio.FIRST_COMPLETED)
         if self.following.done():
             await self.following

@@ -19,8 +19,8 @@ import structlog
 from forewarn import __version__
 from forewarn.core import Durations, GroupView
 from forewarn.core.fleet import GroupKind, Place
-from forewarn.metadata.upstream import GroupNews, NotDurable, OutcomeNotKnown
-from forewarn.metadata.workers import fencing, hub, remote_upstream
+from forewarn.metadata.upstream import GroupNews, NotDurable, OutcomeUnknown
+from forewarn.metadata.workers import availability, hub, remote_upstream
 from forewarn.metadata.workers.messages import (
     PROTOCOL,
     BrokenConnection,
@@ -46,7 +46,7 @@ from forewarn.support import guard
 from helpers.worker_hub import Control, Mute, Watching, play, reboot, until, worker
 
 # As they are in earnest, before a fixture makes them shorter.
-AT_MOST = hub.HEARD_WITHIN + hub.GATHER + fencing.ENDED_WITHIN
+AT_MOST = hub.HEARD_WITHIN + hub.GATHER + availability.ENDED_WITHIN
 HOLD_MOST = remote_upstream.HOLD_MOST
 
 A_WORKER = """
@@ -64,7 +64,7 @@ async def main(path, number, service):
     tasks = guard.Tasks()
     tasks.start(upstream.report(), "reports")
     tasks.start(upstream.run(), "line")
-    await upstream.told.wait()
+    await upstream.synchronized.wait()
     print("told", flush=True)
     await asyncio.Event().wait()
 
@@ -155,10 +155,10 @@ def test_a_worker_that_says_nothing_is_not_there_and_then_it_is_ended(
 
     async def body() -> None:
         async with worker(control), control() as node, process(control, 1) as pid:
-            await until(lambda: node.hub is not None and node.hub.there == 2)
+            await until(lambda: node.hub is not None and node.hub.serving == 2)
             watched = os.pidfd_open(pid)
             os.kill(pid, signal.SIGSTOP)
-            await until(lambda: node.hub is not None and node.hub.there == 1)
+            await until(lambda: node.hub is not None and node.hub.serving == 1)
             assert "1 of 2 workers are away" in node._guests_trouble()
             assert not gone(watched)
             monkeypatch.setattr(hub, "SILENT", 2.5)
@@ -181,7 +181,7 @@ def test_one_that_hangs_after_its_hello_does_not_keep_the_others_out(
             async with worker(control) as face:
                 await face.ready()
                 assert node.hub is not None
-                assert node.hub.there == 1
+                assert node.hub.serving == 1
             with pytest.raises(BrokenConnection):
                 await hangs.until(Unwelcome)
 
@@ -194,7 +194,7 @@ class Puppet:
     def __init__(self, path: Path) -> None:
         self.path, self.service = path, ""
         self.heard: list[ToControl] = []
-        self.line: MessageStream[ToControl] | None = None
+        self.stream: MessageStream[ToControl] | None = None
 
     async def __aenter__(self) -> Puppet:
         self._server = await asyncio.start_unix_server(self._met, path=self.path)
@@ -202,19 +202,19 @@ class Puppet:
 
     async def __aexit__(self, *_: object) -> None:
         self._server.close()
-        if self.line is not None:
-            self.line.cut()
+        if self.stream is not None:
+            self.stream.cut()
         await guard.pause(0)
 
     async def _met(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        line = self.line = MessageStream(reader, writer, ToControl)
+        line = self.stream = MessageStream(reader, writer, ToControl)
         try:
-            assert isinstance(await line.hear(), Hello)
-            line.say(Welcome(protocol=PROTOCOL, version=__version__, rules=Durations()))
-            line.say(SnapshotPart((_news(1),)))
-            line.say(SnapshotEnd(1))
+            assert isinstance(await line.receive(), Hello)
+            line.send(Welcome(protocol=PROTOCOL, version=__version__, rules=Durations()))
+            line.send(SnapshotPart((_news(1),)))
+            line.send(SnapshotEnd(1))
             while True:
-                self.heard.append(await line.hear())
+                self.heard.append(await line.receive())
         except BrokenConnection:
             pass
 
@@ -249,11 +249,11 @@ def test_a_worker_talks_from_its_first_word_on_and_shows_nothing_unasked_while_c
     async def body() -> None:
         async with Puppet(tmp_path / "line") as puppet, led_by(puppet) as face:
             await until(lambda: puppet.says(Held) == 1 and puppet.says(Pulse) > 2)
-            assert not face.upstream.told.is_set()
-            assert puppet.line is not None
-            puppet.line.say(Shown(1, 0, 0))
+            assert not face.upstream.synchronized.is_set()
+            assert puppet.stream is not None
+            puppet.stream.send(Shown(1, 0, 0))
             await face.ready()
-            puppet.line.say(News(2, (Changed(_news(2).view),)))
+            puppet.stream.send(News(2, (Changed(_news(2).view),)))
             await until(lambda: puppet.says(Held) == 2)
             pulses = puppet.says(Pulse)
             await until(lambda: puppet.says(Pulse) > pulses + 20)  # many times HOLD_MOST
@@ -271,13 +271,13 @@ def test_a_control_that_does_not_answer_is_not_waited_for_and_nothing_counts_as_
 
     async def body() -> None:
         async with Puppet(tmp_path / "line") as puppet, led_by(puppet) as face:
-            await until(lambda: puppet.line is not None and puppet.says(Held) == 1)
-            assert puppet.line is not None
-            puppet.line.say(Shown(1, 0, 0))
+            await until(lambda: puppet.stream is not None and puppet.says(Held) == 1)
+            assert puppet.stream is not None
+            puppet.stream.send(Shown(1, 0, 0))
             await face.ready()
-            with pytest.raises(OutcomeNotKnown, match="has not answered"):
+            with pytest.raises(OutcomeUnknown, match="has not answered"):
                 await face.upstream.approve("m", "web", ["id"])
-            puppet.line.say(News(2, (Changed(_news(2).view),)))
+            puppet.stream.send(News(2, (Changed(_news(2).view),)))
             await until(lambda: not face.of["web"].view.enabled)
             with pytest.raises(NotDurable, match="about to change"):
                 await face.upstream.enable("web")
@@ -319,8 +319,8 @@ def test_a_second_service_does_not_take_the_firsts_socket_and_its_workers_are_re
                 await Node(config).__aenter__()
             lost = await Mute.connected(control, 0, service=other.service)
             said = await lost.until(Unwelcome)
-            assert "an upstream of its own" in said.says
-            assert other.service in said.says
+            assert "an upstream of its own" in said.reason
+            assert other.service in said.reason
             await reboot(node)
             assert face.upstream.connected
 
@@ -340,7 +340,7 @@ def test_a_socket_whose_name_is_taken_away_is_there_again(
             await until(control.path.is_socket)
             await (await Mute.connected(control, 1)).join()
             assert node.hub is not None
-            assert node.hub.there == 2  # whoever was there has stayed
+            assert node.hub.serving == 2  # whoever was there has stayed
         assert not control.path.exists()
 
     play(body)
@@ -360,7 +360,7 @@ def test_how_far_a_worker_is_behind_is_told_when_it_has_said_so(tmp_path: Path) 
             member = await (await Mute.connected(control, 0, serving=True)).join()
             assert node.store.seq > 0
             assert lag(node) == []
-            member.line.say(Pulse(node.store.seq, ()))
+            member.stream.send(Pulse(node.store.seq, ()))
             await until(lambda: lag(node) == [0])
 
     play(body)

@@ -12,7 +12,7 @@ from forewarn import __version__
 from forewarn.core import Durations, GroupView
 from forewarn.core.fleet import GroupKind
 from forewarn.core.time import DAY, SECOND
-from forewarn.metadata.upstream import NotDurable, OutcomeNotKnown
+from forewarn.metadata.upstream import NotDurable, OutcomeUnknown
 from forewarn.metadata.workers import hub, remote_upstream
 from forewarn.metadata.workers.availability import Availability
 from forewarn.metadata.workers.messages import (
@@ -48,7 +48,7 @@ def test_a_commit_is_not_the_state_before_every_worker_has_stopped_showing_what_
             await until(lambda: face.of["web"].view.enabled is False)
             assert not node.store.groups["web"].enabled
             assert not enabling.done()
-            slow.line.say(Held(news.seq))
+            slow.stream.send(Held(news.seq))
             await enabling
             assert node.store.groups["web"].enabled
             assert face.events() == 0
@@ -69,10 +69,10 @@ def test_a_worker_that_does_not_keep_up_is_cut_and_starts_over(tmp_path: Path) -
             with pytest.raises(BrokenConnection):
                 await deaf.until(Unwelcome)
             assert node.hub is not None
-            assert node.hub.there == 1
+            assert node.hub.serving == 1
             again = await (await Mute.connected(control, 1, serving=True)).join()
-            assert node.hub.there == 2
-            again.line.cut()
+            assert node.hub.serving == 2
+            again.stream.cut()
 
     play(body)
 
@@ -102,8 +102,8 @@ def test_what_was_under_way_when_control_died_is_not_taken_even_if_it_was_carrie
                     face.upstream.approve("web_1", "web", [id])
                 )
                 await answering.wait()
-                node.hub._members[0].line.cut()
-                with pytest.raises(OutcomeNotKnown, match="nobody knows"):
+                node.hub._members[0].stream.cut()
+                with pytest.raises(OutcomeUnknown, match="nobody knows"):
                     await asked
             await until(lambda: not face.upstream.connected)
             with pytest.raises(NotDurable, match="control process is away"):
@@ -160,15 +160,15 @@ def test_a_worker_that_says_hello_while_control_stops_is_hung_up_on(
     async def body() -> None:
         async with control() as node:
             assert node.hub is not None
-            attended, attend = asyncio.Event(), node.hub.attend
+            served, serve = asyncio.Event(), node.hub.serve
 
             async def note(*line: Any) -> None:
-                attended.set()
-                await attend(*line)
+                served.set()
+                await serve(*line)
 
-            monkeypatch.setattr(node.hub, "attend", note)
+            monkeypatch.setattr(node.hub, "serve", note)
             late = await Mute.dialled(control)
-            await attended.wait()
+            await served.wait()
         late.greet(control, 0)
         with pytest.raises(BrokenConnection):
             await late.until(Welcome)
@@ -183,10 +183,10 @@ def test_another_version_is_refused_and_told_why(tmp_path: Path) -> None:
         async with control():
             for wrong in ({"version": "9.9"}, {"protocol": 99}):
                 said = await (await Mute.connected(control, 0, **wrong)).until(Unwelcome)
-                assert f"this is forewarn {__version__}" in said.says
-                assert "restart the whole service" in said.says
+                assert f"this is forewarn {__version__}" in said.reason
+                assert "restart the whole service" in said.reason
             said = await (await Mute.connected(control, 1)).until(Unwelcome)
-            assert "one too many" in said.says
+            assert "one too many" in said.reason
 
     play(body)
 
@@ -224,9 +224,9 @@ def test_whoever_talks_nonsense_is_hung_up_on_and_the_others_stay(
             assert await reader.read() == b""
             writer.close()
             member = await (await Mute.connected(control, 1)).join()
-            member.line.writer.write(said)
+            member.stream.writer.write(said)
             if len(said) < 4:
-                member.line.writer.write_eof()
+                member.stream.writer.write_eof()
             with pytest.raises(BrokenConnection):
                 await member.until(Unwelcome)
             await face.upstream.enable("web")
@@ -245,8 +245,8 @@ def test_a_later_worker_of_the_same_number_takes_the_place(tmp_path: Path) -> No
             with pytest.raises(BrokenConnection):
                 await first.until(Unwelcome)
             assert node.hub is not None
-            assert node.hub.there == 1
-            second.line.cut()
+            assert node.hub.serving == 1
+            second.stream.cut()
 
     play(body)
 
@@ -260,9 +260,9 @@ def test_time_without_workers_is_not_time_served(
     looks: list[int] = []
 
     class Counted(Availability):
-        def look(self, there: int, now: float, since: float | None = None) -> float:
+        def update(self, there: int, now: float, since: float | None = None) -> float:
             looks.append(there)
-            return super().look(there, now, since)
+            return super().update(there, now, since)
 
     monkeypatch.setattr(hub, "Availability", Counted)
 
@@ -271,7 +271,7 @@ def test_time_without_workers_is_not_time_served(
             await until(lambda: node.writer.now().lost > 0)
             async with worker(control) as face:
                 await face.ready()
-                await until(lambda: node.hub is not None and node.hub.there == 1)
+                await until(lambda: node.hub is not None and node.hub.serving == 1)
                 looks.clear()
                 await until(lambda: len(looks) > 1)  # what was lost before is accounted for
                 lost = node.writer.now().lost
@@ -324,7 +324,7 @@ def test_workers_go_by_the_time_of_control_and_not_by_a_wall_clock_that_is_wrong
             node.writer.now()
             assert node.writer.now().untrusted is not None
             assert node.hub is not None
-            node.hub.tell_time()
+            node.hub.send_time()
             await guard.pause(0)
             assert now().at >= right + 4 * 365 * DAY  # it goes on as if nothing had happened
             await node.clock_acceptance.accept("operator")

@@ -27,39 +27,39 @@ def sums(tally: WorkerMetrics, *there: str) -> dict[str, float]:
 
 def test_counts_are_added_up_and_gauges_are_those_of_who_is_there() -> None:
     tally = WorkerMetrics()
-    tally.note("a", [polls(10), held(3)])
-    tally.note("b", [polls(5), held(4)])
+    tally.update("a", [polls(10), held(3)])
+    tally.update("b", [polls(5), held(4)])
     assert sums(tally, "a", "b") == {"polls": 15, "held": 7}
     assert sums(tally, "a") == {"polls": 15, "held": 3}
 
 
 def test_what_a_worker_counted_before_it_was_replaced_is_not_lost() -> None:
     tally = WorkerMetrics()
-    tally.note("a", [polls(10), held(3)])
-    tally.note("b", [polls(5), held(4)])
-    tally.note("c", [polls(1), held(1)])  # in the place of a
-    tally.keep(["b", "c"])
+    tally.update("a", [polls(10), held(3)])
+    tally.update("b", [polls(5), held(4)])
+    tally.update("c", [polls(1), held(1)])  # in the place of a
+    tally.retain(["b", "c"])
     assert sums(tally, "b", "c") == {"polls": 16, "held": 5}
-    tally.note("c", [polls(2), held(1)])
-    tally.keep(["b", "c"])
+    tally.update("c", [polls(2), held(1)])
+    tally.retain(["b", "c"])
     assert sums(tally, "b", "c") == {"polls": 17, "held": 5}
 
 
 def test_what_a_worker_counted_before_we_met_it_is_not_counted_at_once() -> None:
     """Counts begin with the process that tells them: control was started anew, the worker not."""
     tally = WorkerMetrics()
-    tally.meet("old", counted_before=True)
-    tally.meet("new", counted_before=False)
-    tally.note("old", [polls(1_000), held(3)])
-    tally.note("new", [polls(5), held(1)])
+    tally.add("old", counted_before=True)
+    tally.add("new", counted_before=False)
+    tally.update("old", [polls(1_000), held(3)])
+    tally.update("new", [polls(5), held(1)])
     assert sums(tally, "old", "new") == {"polls": 5, "held": 4}
-    tally.note("old", [polls(1_010), held(2)])
+    tally.update("old", [polls(1_010), held(2)])
     assert sums(tally, "old", "new") == {"polls": 15, "held": 3}
-    tally.keep(["new"])
+    tally.retain(["new"])
     assert sums(tally, "new") == {"polls": 15, "held": 1}
-    tally.meet("old", counted_before=True)  # its line was broken for a moment
-    tally.note("old", [polls(1_012), held(2)])
-    tally.note("old", [polls(1_013), held(2)])
+    tally.add("old", counted_before=True)  # its line was broken for a moment
+    tally.update("old", [polls(1_012), held(2)])
+    tally.update("old", [polls(1_013), held(2)])
     assert sums(tally, "old", "new") == {"polls": 16, "held": 3}
 
 
@@ -89,37 +89,37 @@ def test_reports_are_cut_into_pieces_and_what_piles_up_is_bounded() -> None:
 
 def test_a_worker_that_is_replaced_at_once_is_no_outage() -> None:
     attendance = Availability(2, 10.0, now=0.0)
-    assert attendance.look(2, 1.0) == 0
-    assert attendance.look(1, 2.0) == 0
-    assert attendance.look(1, 11.0) == 0
-    assert attendance.look(2, 11.5) == 0
-    assert attendance.look(2, 99.0) == 0
+    assert attendance.update(2, 1.0) == 0
+    assert attendance.update(1, 2.0) == 0
+    assert attendance.update(1, 11.0) == 0
+    assert attendance.update(2, 11.5) == 0
+    assert attendance.update(2, 99.0) == 0
 
 
 def test_time_without_all_workers_is_lost_every_second_of_it_and_none_twice() -> None:
     attendance = Availability(2, 10.0, now=0.0)
-    assert attendance.look(2, 1.0) == 0
-    assert attendance.look(1, 5.0) == 0
-    assert attendance.look(1, 15.0) == 10.0
-    assert attendance.look(1, 20.0) == 5.0
-    assert attendance.look(0, 25.0) == 5.0
-    assert attendance.look(2, 29.0) == 4.0  # up to the moment at which all are back
-    assert attendance.look(1, 30.0) == 0
+    assert attendance.update(2, 1.0) == 0
+    assert attendance.update(1, 5.0) == 0
+    assert attendance.update(1, 15.0) == 10.0
+    assert attendance.update(1, 20.0) == 5.0
+    assert attendance.update(0, 25.0) == 5.0
+    assert attendance.update(2, 29.0) == 4.0  # up to the moment at which all are back
+    assert attendance.update(1, 30.0) == 0
 
 
 def test_a_service_whose_workers_never_come_has_never_served() -> None:
     attendance = Availability(2, 10.0, now=100.0)
-    assert attendance.look(1, 109.0) == 0
-    assert attendance.look(1, 111.0) == 11.0
+    assert attendance.update(1, 109.0) == 0
+    assert attendance.update(1, 111.0) == 11.0
 
 
 def test_an_absence_is_dated_from_the_last_word_and_told_at_every_look_from_then_on() -> None:
     attendance = Availability(2, 10.0, now=0.0)
-    assert attendance.look(2, 20.0) == 0
-    assert attendance.look(1, 24.0, since=21.0) == 0
-    assert attendance.look(1, 30.0, since=21.0) == 0
-    assert attendance.look(1, 31.0, since=21.0) == 10.0
-    assert attendance.look(1, 32.0, since=21.0) == 1.0
-    assert attendance.look(1, 33.0, since=21.0) == 1.0
-    assert attendance.look(2, 33.5) == 0.5
-    assert attendance.look(1, 44.0, since=30.0) == 10.5  # nothing is counted twice
+    assert attendance.update(2, 20.0) == 0
+    assert attendance.update(1, 24.0, since=21.0) == 0
+    assert attendance.update(1, 30.0, since=21.0) == 0
+    assert attendance.update(1, 31.0, since=21.0) == 10.0
+    assert attendance.update(1, 32.0, since=21.0) == 1.0
+    assert attendance.update(1, 33.0, since=21.0) == 1.0
+    assert attendance.update(2, 33.5) == 0.5
+    assert attendance.update(1, 44.0, since=30.0) == 10.5  # nothing is counted twice

@@ -45,8 +45,8 @@ async def opened(*groups: GroupNews) -> tuple[StagedViews, Told]:
     stage = StagedViews()
     told = Told(stage)
     stage.begin()
-    stage.stock(groups)
-    stage.whole()
+    stage.add_snapshot(groups)
+    stage.end_snapshot()
     assert told.of == {}
     await stage.show(1)
     return stage, told
@@ -55,7 +55,7 @@ async def opened(*groups: GroupNews) -> tuple[StagedViews, Told]:
 def test_a_change_is_shown_when_everybody_has_heard_of_it_and_nothing_before() -> None:
     async def life() -> None:
         stage, told = await opened(news("web", 1), news("db", 1))
-        stage.news(2, [changed(news("web", 2))])
+        stage.stage(2, [changed(news("web", 2))])
         assert (told.shown("web"), told.shown("db")) == (None, 1)
         waiting = stage.changing("web")
         assert waiting is not None
@@ -73,8 +73,8 @@ def test_a_change_is_shown_when_everybody_has_heard_of_it_and_nothing_before() -
 def test_of_two_changes_the_first_alone_is_not_shown() -> None:
     async def life() -> None:
         stage, told = await opened(news("web", 1))
-        stage.news(2, [changed(news("web", 2))])
-        stage.news(3, [changed(news("web", 3))])
+        stage.stage(2, [changed(news("web", 2))])
+        stage.stage(3, [changed(news("web", 3))])
         await stage.show(2)
         assert told.shown("web") is None
         await stage.show(3)
@@ -87,9 +87,9 @@ def test_what_does_not_change_is_not_held_back_when_all_is_told_anew() -> None:
     async def life() -> None:
         stage, told = await opened(news("web", 1), news("db", 1), news("old", 1))
         stage.begin()
-        stage.stock([news("web", 1), news("db", 4)])
+        stage.add_snapshot([news("web", 1), news("db", 4)])
         assert (told.shown("web"), told.shown("db"), told.shown("old")) == (1, None, 1)
-        stage.whole()
+        stage.end_snapshot()
         assert told.shown("old") is None
         await stage.show(9)
         assert (told.shown("web"), told.shown("db")) == (1, 4)
@@ -103,9 +103,9 @@ def test_news_is_not_undone_by_what_was_read_before_it() -> None:
         stage, told = await opened(news("web", 1))
         stage.begin()
         whole = news("web", 7)
-        stage.news(7, [Changed(whole.view, whole.machines, whole.place)])
-        stage.stock([news("web", 6)])
-        stage.whole()
+        stage.stage(7, [Changed(whole.view, whole.machines, whole.place)])
+        stage.add_snapshot([news("web", 6)])
+        stage.end_snapshot()
         await stage.show(7)
         assert told.shown("web") == 7
 
@@ -115,10 +115,10 @@ def test_news_is_not_undone_by_what_was_read_before_it() -> None:
 def test_what_was_on_its_way_when_control_died_is_settled_by_the_next() -> None:
     async def life() -> None:
         stage, told = await opened(news("web", 1))
-        stage.news(2, [changed(news("web", 2))])
+        stage.stage(2, [changed(news("web", 2))])
         stage.begin()
-        stage.stock([news("web", 2)])
-        stage.whole()
+        stage.add_snapshot([news("web", 2)])
+        stage.end_snapshot()
         assert told.shown("web") is None
         await stage.show(2)
         assert told.shown("web") == 2
@@ -129,7 +129,7 @@ def test_what_was_on_its_way_when_control_died_is_settled_by_the_next() -> None:
 def test_nobody_waits_for_ever() -> None:
     async def life() -> None:
         stage, told = await opened(news("web", 1))
-        stage.news(2, [changed(news("web", 2))])
+        stage.stage(2, [changed(news("web", 2))])
         assert told.shown("web") is None
         assert stage.show_held() == 1
         assert told.shown("web") == 2
@@ -144,8 +144,8 @@ def test_machines_that_stay_are_the_same_ones() -> None:
         stage, told = await opened(news("web", 1, ("a", "b")))
         before = told.of["web"].machines
         stage.begin()
-        stage.stock([news("web", 2, ("a", "b"))])
-        stage.whole()
+        stage.add_snapshot([news("web", 2, ("a", "b"))])
+        stage.end_snapshot()
         await stage.show(2)
         assert told.of["web"].machines is before
 
@@ -156,14 +156,14 @@ def test_machines_come_and_go_without_anybody_waiting_while_the_document_is_the_
     async def life() -> None:
         stage, told = await opened(news("web", 1, ("a",)))
         grown = news("web", 1, ("a", "b"))
-        stage.news(2, [Changed(grown.view, grown.machines)])
+        stage.stage(2, [Changed(grown.view, grown.machines)])
         assert [m.name for m in told.of["web"].machines] == ["a", "b"]
         assert told.shown("web") == 1
         other = news("web", 2, ("a", "b", "c"))
-        stage.news(3, [Changed(other.view, other.machines)])
+        stage.stage(3, [Changed(other.view, other.machines)])
         assert [m.name for m in told.of["web"].machines] == ["a", "b", "c"]
         assert told.shown("web") is None
-        stage.news(4, [Changed(other.view, ())])
+        stage.stage(4, [Changed(other.view, ())])
         await stage.show(4)
         assert told.of["web"].machines == ()
 
@@ -174,7 +174,7 @@ def test_news_of_a_group_that_nobody_has_heard_of_has_to_be_whole() -> None:
     async def life() -> None:
         stage, _ = await opened(news("web", 1))
         with pytest.raises(BrokenConnection, match="nothing was told before"):
-            stage.news(2, [changed(news("other", 1))])
+            stage.stage(2, [changed(news("other", 1))])
 
     asyncio.run(life())
 
@@ -194,9 +194,9 @@ def test_a_group_that_is_about_to_change_when_a_worker_begins_is_known_though_no
         told = Told(stage)
         stage.begin()
         web = news("web", 2, ("a",))
-        stage.news(2, [Changed(web.view, web.machines, web.place)])
-        stage.stock([news("db", 1)])
-        stage.whole()
+        stage.stage(2, [Changed(web.view, web.machines, web.place)])
+        stage.add_snapshot([news("db", 1)])
+        stage.end_snapshot()
         await stage.show(1)
         assert told.shown("db") == 1
         assert told.shown("web") is None

@@ -23,15 +23,15 @@ def changed(before: Group | None, after: Group) -> Changed:
 
 def test_all_groups_are_told_in_pieces_of_some_hundred_machines() -> None:
     groups = {f"g{n}": group(f"g{n}", 100) for n in range(20)}
-    pieces = list(updates.stock(groups))
+    pieces = list(updates.snapshot(groups))
     assert [news.view.name for piece in pieces for news in piece.groups] == list(groups)
     assert max(sum(len(n.machines) for n in piece.groups) for piece in pieces) <= 612
-    assert list(updates.stock({})) != []  # it is said that there are none
+    assert list(updates.snapshot({})) != []  # it is said that there are none
 
 
 def test_a_group_that_changes_while_others_are_told_of_is_told_as_it_is_by_then() -> None:
     groups = {f"g{n}": group(f"g{n}", 600) for n in range(2)}
-    telling_all = updates.stock(groups)
+    telling_all = updates.snapshot(groups)
     next(telling_all)
     groups["g1"] = group("g1", 3)
     assert len(next(telling_all).groups[0].machines) == 3
@@ -42,7 +42,7 @@ def test_operators_affairs_are_not_told() -> None:
     machines = tuple(msgspec.structs.replace(m, host="x", labels={}) for m in before.machines)
     after = msgspec.structs.replace(before, machines=machines, labels={"new": "label"})
     assert updates.changed(before, after) is None
-    assert updates.told(before).machines == updates.told(after).machines
+    assert updates.guest_news(before).machines == updates.guest_news(after).machines
 
 
 def test_what_is_told_of_a_change_is_what_has_changed() -> None:
@@ -62,7 +62,7 @@ def test_what_is_told_of_a_change_is_what_has_changed() -> None:
 
 
 def test_only_the_last_piece_of_news_says_that_there_is_no_more() -> None:
-    changes = [Changed(updates.told(group(f"g{n}", 300)).view, ()) for n in range(2)]
+    changes = [Changed(updates.guest_news(group(f"g{n}", 300)).view, ()) for n in range(2)]
     assert [one.more for one in updates.news(7, changes)] == [False]
     large = updates.in_full(changes, {f"g{n}": group(f"g{n}", 600) for n in range(2)})
     assert [(one.seq, one.more) for one in updates.news(7, large)] == [(7, True), (7, False)]
