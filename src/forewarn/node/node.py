@@ -343,7 +343,7 @@ class Node:
         await asyncio.to_thread(import_module, "forewarn.control.app")
         from forewarn.control.app import Api
         from forewarn.control.http.context import Context
-        from forewarn.control.server.acceptor import doors
+        from forewarn.control.server.acceptor import acceptors
         from forewarn.control.server.protocol import OperatorsProtocol
 
         context = Context(
@@ -373,8 +373,8 @@ class Node:
         tls = (lambda: certificates.context) if certificates else None
         self.control_url = url(address.host, listener, "https" if tls else "http")
         self.control_app = Api(context)
-        door = doors(tasks, self.config.operator_connections, tls)
-        await serve(self.control_app, [listener], tasks, self._stack, OperatorsProtocol, door)
+        acceptor = acceptors(tasks, self.config.operator_connections, tls)
+        await serve(self.control_app, [listener], tasks, self._stack, OperatorsProtocol, acceptor)
 
     def _readings(self) -> Iterable[Sample | Histograms]:
         """Of the service, and of the endpoint, or of all the workers that are it."""

@@ -1,4 +1,4 @@
-"""The control API from the other side, for commands and tests: blocking, standard library only."""
+"""A blocking client of the control API, for commands and tests; standard library only."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from forewarn.control.schema.feed import ChangesPage, FeedCommit, HistoryPage, H
 from forewarn.control.schema.fleet import FleetDifference, FleetProgress
 from forewarn.verdict.verdict import Verdict
 
-TIMEOUT = 60.0  # seconds; winding a clock forward may take a while
-UNDER_WAY_TRIES = 30  # how often a request that was lost on the way and is under way is asked for
+TIMEOUT = 60.0  # seconds; advancing a clock may take a while
+UNDER_WAY_TRIES = 30  # repetitions of a request whose connection broke and that is under way
 UNDER_WAY_PAUSE = 1.0  # seconds in between
 READ_AT_ONCE = 64 * 1024  # bytes of an export
 
@@ -40,8 +40,8 @@ _NEXT = re.compile(r'<([^>]*)>; rel="next"')
 
 class ControlClient:
     def __init__(self, where: str | ServiceAddress) -> None:
-        self._door = ServiceAddress(where) if isinstance(where, str) else where
-        self.url = self._door.url.rstrip("/")
+        self._address = ServiceAddress(where) if isinstance(where, str) else where
+        self.url = self._address.url.rstrip("/")
         self.timeout = TIMEOUT
 
     def status(self) -> s.Status:
@@ -55,6 +55,7 @@ class ControlClient:
         return self._call("GET", f"/v1/machines/{_segment(name)}", s.Machine)
 
     def maintain(self, verb: str, name: str) -> s.Outcome:
+        """Restart or redeploy a machine as its user."""
         return self._call("POST", f"/v1/machines/{_segment(name)}/{verb}", s.Outcome)
 
     def restore(self, name: str) -> s.Restored:
@@ -72,15 +73,15 @@ class ControlClient:
     def events(
         self, *, group: str | None = None, past: bool = False, limit: int = 100
     ) -> list[s.Event]:
-        """All that are not over, and at most so many that are."""
+        """Return all active events, and at most `limit` that are over."""
         query = {"group": group, "past": str(past).lower()}
-        found: list[s.Event] = []
+        events: list[s.Event] = []
         for event in self._pages("/v1/events", s.Event, query):
             limit -= event.ended_at is not None
             if limit < 0:
                 break
-            found.append(event)
-        return found
+            events.append(event)
+        return events
 
     def event(self, id: str) -> s.Event:
         return self._call("GET", f"/v1/events/{_segment(id)}", s.Event)
@@ -170,8 +171,8 @@ class ControlClient:
     def create_token(self, request: t.TokenRequest) -> t.CreatedToken:
         return self._call("POST", "/v1/tokens", t.CreatedToken, body=request)
 
-    def revoke_token(self, said: str, request: t.RevokeRequest) -> t.Token:
-        path = f"/v1/tokens/{_segment(said)}/revoke"
+    def revoke_token(self, id_or_name: str, request: t.RevokeRequest) -> t.Token:
+        path = f"/v1/tokens/{_segment(id_or_name)}/revoke"
         return self._call("POST", path, t.Token, body=request)
 
     def faults(self) -> list[f.Fault]:
@@ -200,11 +201,11 @@ class ControlClient:
         return self._call("POST", "/v1/clock/advance", s.Clock, body=request)
 
     def play(self, by: float) -> s.Clock:
-        """However long it takes: it is asked for again until the clock has come so far."""
-        begun, request = self.clock().now, s.AdvanceRequest(by=by)
+        """Play the clock forward by so many seconds, in as many requests as that takes."""
+        started, request = self.clock().now, s.AdvanceRequest(by=by)
         while True:
             clock = self._call("POST", "/v1/clock/play", s.Clock, body=request)
-            to = begun + timedelta(seconds=by)
+            to = started + timedelta(seconds=by)
             if clock.now >= to:
                 return clock
             request = s.AdvanceRequest(to=to)
@@ -219,41 +220,41 @@ class ControlClient:
     def pause_clock(self) -> s.Clock:
         return self._call("POST", "/v1/clock/pause", s.Clock)
 
-    def history(self, asked: Mapping[str, str | None]) -> HistoryPage:
-        return self._call("GET", "/v1/history", HistoryPage, query=dict(asked))
+    def history(self, query: Mapping[str, str | None]) -> HistoryPage:
+        return self._call("GET", "/v1/history", HistoryPage, query=query)
 
-    def last_of_history(self, asked: Mapping[str, str | None], limit: int) -> list[HistoryRecord]:
-        """The last so many that match, the newest last."""
-        found: list[HistoryRecord] = []
+    def last_of_history(self, query: Mapping[str, str | None], limit: int) -> list[HistoryRecord]:
+        """Return the last `limit` records that match, the newest last."""
+        records: list[HistoryRecord] = []
         before: str | None = None
-        while len(found) < limit:
-            size = str(min(limit - len(found), 1_000))
-            page = self.history({**asked, "limit": size, "before": before})
-            found += page.records
+        while len(records) < limit:
+            size = str(min(limit - len(records), 1_000))
+            page = self.history({**query, "limit": size, "before": before})
+            records += page.records
             if not page.next:
                 break
             before = page.next
-        return found[::-1]
+        return records[::-1]
 
     def history_after(
-        self, asked: Mapping[str, str | None], seq: int, limit: int | None
+        self, query: Mapping[str, str | None], seq: int, limit: int | None
     ) -> Iterator[HistoryRecord]:
-        """All that match and have a higher number, in the order in which they were written."""
+        """Yield the records that match and have a higher number, in the order they were written."""
         left = limit
         after = str(seq)
         while after and left != 0:
             size = str(min(left or 1_000, 1_000))
-            page = self.history({**asked, "limit": size, "after_seq": after})
+            page = self.history({**query, "limit": size, "after_seq": after})
             yield from page.records
             after = page.next
             left = None if left is None else left - len(page.records)
 
-    def history_lines(self, asked: Mapping[str, str | None]) -> Iterator[bytes]:
-        """All that matches, the oldest first, as JSON lines, without holding them in memory."""
-        said = {key: value for key, value in asked.items() if value is not None}
+    def history_lines(self, query: Mapping[str, str | None]) -> Iterator[bytes]:
+        """Yield all records that match as JSON lines, the oldest first."""
+        given = {key: value for key, value in query.items() if value is not None}
         connection = self._connection()
         try:
-            target = f"/v1/history/export?{urlencode(said)}"
+            target = f"/v1/history/export?{urlencode(given)}"
             connection.request("GET", urlsplit(self.url).path + target)
             response = connection.getresponse()
             if response.status >= 400:
@@ -264,23 +265,23 @@ class ControlClient:
         finally:
             connection.close()
 
-    def changes(self, asked: Mapping[str, str | None]) -> ChangesPage:
-        """What came after a commit (`after`), waiting for it (`wait`, seconds)."""
-        return self._call("GET", "/v1/changes", ChangesPage, query=dict(asked))
+    def changes(self, query: Mapping[str, str | None]) -> ChangesPage:
+        """Return what came after a commit (`after`), waiting for it (`wait`, seconds)."""
+        return self._call("GET", "/v1/changes", ChangesPage, query=query)
 
     def follow(
         self,
         after: int | None = None,
-        asked: Mapping[str, str | None] | None = None,
+        query: Mapping[str, str | None] | None = None,
         away: Callable[[str], None] = lambda _: None,
     ) -> Iterator[FeedCommit]:
-        """Every change from now on, or after a commit, over restarts of the service: each commit
-        once and in order. `away` is told when the service has to be waited for."""
+        """Yield every commit from now on, or after a commit, once and in order, across restarts of
+        the service. `away` is called with the reason when the service has to be waited for."""
         self.timeout = follow.SILENCE
-        return follow.follow(self._connection, self.url, asked or {}, after, away)
+        return follow.follow(self._connection, self.url, query or {}, after, away)
 
     def backup(self, write: Callable[[bytes], object]) -> s.BackupContents:
-        """A copy of the state, written as it comes; what is in it."""
+        """Pass a backup of the state to `write`, block by block, and return what it contains."""
         connection = self._connection()
         try:
             try:
@@ -290,7 +291,7 @@ class ControlClient:
                 raise Unreachable(f"no service answers at {self.url}: {error}") from error
             if response.status >= 400:
                 raise self._refusal(response.status, "/v1/backup", response.read())
-            said, left = response.getheader(s.BACKUP_HEADER, ""), response.length or 0
+            contents, left = response.getheader(s.BACKUP_HEADER, ""), response.length or 0
             while block := _block(response):
                 write(block)
                 left -= len(block)
@@ -299,7 +300,7 @@ class ControlClient:
         if left:
             raise ControlError(f"{self.url} broke off, {left:,} bytes before the end of the copy")
         try:
-            return msgspec.json.decode(said, type=s.BackupContents)
+            return msgspec.json.decode(contents, type=s.BackupContents)
         except msgspec.MsgspecError as error:
             raise ControlError(f"{self.url} is not a forewarn of this version: {error}") from error
 
@@ -313,25 +314,25 @@ class ControlClient:
         query: Mapping[str, str | None] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> T:
-        said = {key: value for key, value in (query or {}).items() if value is not None}
-        target = f"{path}?{urlencode(said)}" if said else path
-        named = {KEY: str(uuid.uuid4())} if method == "POST" and _once_only(path) else {}
-        status, _, answer = self._told(method, target, body, {**named, **(headers or {})})
+        given = {key: value for key, value in (query or {}).items() if value is not None}
+        target = f"{path}?{urlencode(given)}" if given else path
+        key = {KEY: str(uuid.uuid4())} if method == "POST" and _once_only(path) else {}
+        status, _, answer = self._send(method, target, body, {**key, **(headers or {})})
         if status >= 400:
             raise self._refusal(status, path, answer)
         return self._decoded(answer, type)
 
     def _pages(self, path: str, type: type[T], query: Mapping[str, str | None]) -> Iterator[T]:
-        """Everything of a list, however many pages that takes."""
-        said = {key: value for key, value in query.items() if value is not None}
-        target = f"{path}?{urlencode(said)}" if said else path
+        """Yield the items of a list, from as many pages as there are."""
+        given = {key: value for key, value in query.items() if value is not None}
+        target = f"{path}?{urlencode(given)}" if given else path
         while target:
-            status, headers, answer = self._told("GET", target, None, {})
+            status, headers, answer = self._send("GET", target, None, {})
             if status >= 400:
                 raise self._refusal(status, path, answer)
             yield from self._decoded(answer, list[type])  # type: ignore[valid-type]
-            found = _NEXT.search(headers.get("Link", ""))
-            target = found[1] if found else ""
+            link = _NEXT.search(headers.get("Link", ""))
+            target = link[1] if link else ""
 
     def _decoded(self, answer: bytes, type: type[T]) -> T:
         try:
@@ -347,13 +348,13 @@ class ControlClient:
         return ControlError(problem.detail, problem)
 
     def _connection(self) -> http.client.HTTPConnection:
-        return self._door.connection(self.timeout)
+        return self._address.connection(self.timeout)
 
-    def _told(
+    def _send(
         self, method: str, target: str, body: object, more: Mapping[str, str]
     ) -> tuple[int, Message, bytes]:
-        """Under a key, what was lost on the way can be asked for once more, and what is still under
-        way then, from before, is waited for."""
+        """Send a request. One that has a key is repeated if its connection broke; if it is still
+        under way then, it is waited for."""
         if KEY not in more:
             return self._exchange(method, target, body, more)
         try:
@@ -365,9 +366,9 @@ class ControlClient:
                 raise
         try:
             for _ in range(UNDER_WAY_TRIES):
-                told = self._exchange(method, target, body, more)
-                if not _under_way(told):
-                    return told
+                response = self._exchange(method, target, body, more)
+                if not _under_way(response):
+                    return response
                 threading.Event().wait(UNDER_WAY_PAUSE)
         except Unreachable as error:
             raise self._unknown("broke off before the answer", error) from error
@@ -400,7 +401,7 @@ class ControlClient:
 
 
 def _block(response: http.client.HTTPResponse) -> bytes:
-    """The next bytes; none where it ends or breaks off, which its length tells apart."""
+    """Return the next bytes; none where the response ends or breaks off."""
     try:
         return response.read(READ_AT_ONCE)
     except (OSError, http.client.HTTPException):
@@ -408,16 +409,16 @@ def _block(response: http.client.HTTPResponse) -> bytes:
 
 
 def _lines(response: http.client.HTTPResponse) -> Iterator[bytes]:
-    """Not the response's own lines: those end quietly where the service broke off."""
+    """Yield the lines of a response. Its own iterator ends silently where the service broke off."""
     rest = b""
     while block := response.read(READ_AT_ONCE):
         *lines, rest = (rest + block).split(b"\n")
         yield from (line + b"\n" for line in lines)
 
 
-def _under_way(told: tuple[int, Message, bytes]) -> bool:
-    """Is the same request, from before the connection broke, not answered yet?"""
-    status, _, answer = told
+def _under_way(response: tuple[int, Message, bytes]) -> bool:
+    """Whether the same request, from before the connection broke, has not been answered yet."""
+    status, _, answer = response
     if status != 409:
         return False
     try:
@@ -427,7 +428,7 @@ def _under_way(told: tuple[int, Message, bytes]) -> bool:
 
 
 def _once_only(path: str) -> bool:
-    """Does it make something happen that must not happen twice? The rest can be repeated."""
+    """Whether a POST to this path must not be carried out twice. The rest can be repeated."""
     repeatable = ("/v1/tokens", "/v1/clock", "/v1/faults", "/v1/verdict", "/v1/rollouts/plan")
     return not path.startswith(repeatable)
 

@@ -1,6 +1,6 @@
-"""Connections to a service for the client: plain or TLS, with a token on every request.
+"""Connections of the client to a service: plain or TLS, with a token on every request.
 
-What goes wrong is said in one clear line, in which a token never is.
+Errors are one clear line, which never contains a token.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class Unreachable(ControlError):
 
 
 class ServiceAddress(msgspec.Struct, frozen=True):
-    """Where a service is, and how one is let in."""
+    """URL of a service, and the credentials to use with it."""
 
     url: str
     token: str = ""
     ca: str = ""  # a file with the certificate that vouches for the service's; empty: the system's
 
     def __repr__(self) -> str:
-        return f"Door(url={self.url!r})"
+        return f"ServiceAddress(url={self.url!r})"
 
     def connection(self, timeout: float) -> http.client.HTTPConnection:
         if self.token and not _TOKEN.fullmatch(self.token):
@@ -66,7 +66,7 @@ class ServiceAddress(msgspec.Struct, frozen=True):
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         return context
 
-    def says(self, error: ssl.SSLError) -> ControlError:
+    def tls_error(self, error: ssl.SSLError) -> ControlError:
         if isinstance(error, ssl.SSLCertVerificationError):
             return ControlError(
                 f"the certificate of {self.url} is not trusted: {error.verify_message.rstrip('.')};"
@@ -79,28 +79,28 @@ class ServiceAddress(msgspec.Struct, frozen=True):
 
 
 class _Plain(http.client.HTTPConnection):
-    def __init__(self, host: str, port: int, door: ServiceAddress, **how: Any) -> None:
-        super().__init__(host, port, **how)
-        self._door = door
+    def __init__(self, host: str, port: int, address: ServiceAddress, **options: Any) -> None:
+        super().__init__(host, port, **options)
+        self._address = address
 
-    def putrequest(self, *arguments: Any, **how: Any) -> None:
-        super().putrequest(*arguments, **how)
-        if self._door.token:
-            self.putheader("Authorization", f"Bearer {self._door.token}")
+    def putrequest(self, *arguments: Any, **options: Any) -> None:
+        super().putrequest(*arguments, **options)
+        if self._address.token:
+            self.putheader("Authorization", f"Bearer {self._address.token}")
 
 
 class _Secured(http.client.HTTPSConnection):
-    def __init__(self, host: str, port: int, door: ServiceAddress, **how: Any) -> None:
-        super().__init__(host, port, **how)
-        self._door = door
+    def __init__(self, host: str, port: int, address: ServiceAddress, **options: Any) -> None:
+        super().__init__(host, port, **options)
+        self._address = address
 
     def connect(self) -> None:
         try:
             super().connect()
         except ssl.SSLError as error:
-            raise self._door.says(error) from error
+            raise self._address.tls_error(error) from error
 
-    def putrequest(self, *arguments: Any, **how: Any) -> None:
-        super().putrequest(*arguments, **how)
-        if self._door.token:
-            self.putheader("Authorization", f"Bearer {self._door.token}")
+    def putrequest(self, *arguments: Any, **options: Any) -> None:
+        super().putrequest(*arguments, **options)
+        if self._address.token:
+            self.putheader("Authorization", f"Bearer {self._address.token}")

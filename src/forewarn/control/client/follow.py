@@ -1,7 +1,7 @@
-"""The feed from the other side: one stream of it, or all there is for as long as one likes.
+"""Reading the feed: one stream of it, or all of it across interruptions.
 
-Whoever goes on from the last number it has had misses nothing and sees nothing twice, whatever
-breaks in between: a message counts when all of it has come.
+A reader that resumes after the last number it received misses nothing and sees nothing twice: a
+message counts only when all of it has been received.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_LINE = 1024 * 1024 * 1024  # bytes; a fleet of a hundred thousand machines i
 
 
 class Message(msgspec.Struct, frozen=True):
-    """What one server-sent event says."""
+    """One server-sent event."""
 
     event: str
     id: str
@@ -32,19 +32,19 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class FeedInterrupted(Unreachable):
-    """A stream that had begun; where to go on is known."""
+    """A stream that had begun was broken off; it can be resumed."""
 
 
 def stream(
     connection: http.client.HTTPConnection,
     path: str,
-    asked: Mapping[str, str | None],
+    query: Mapping[str, str | None],
     after: int | None,
 ) -> Iterator[FeedHello | FeedCommit | int]:
-    """One stream to its end: first where it begins, then commit after commit; a number alone says
-    that nothing up to it is of interest. Ends when the service stops, or breaks off."""
-    said = {key: value for key, value in asked.items() if value is not None}
-    target = f"{path}/v1/feed" + (f"?{urlencode(said)}" if said else "")
+    """Read one stream to its end: first where it begins, then commit after commit; a number alone
+    means that nothing up to it matches. It ends when the service stops or breaks it off."""
+    given = {key: value for key, value in query.items() if value is not None}
+    target = f"{path}/v1/feed" + (f"?{urlencode(given)}" if given else "")
     headers = {"Accept": "text/event-stream"}
     if after is not None:
         headers["Last-Event-ID"] = str(after)
@@ -58,8 +58,8 @@ def stream(
             try:
                 if response.status >= 400:
                     kind = Unreachable if response.status >= 500 else ControlError
-                    raise kind(_why(response))
-                yield from _told(response)
+                    raise kind(_detail(response))
+                yield from _items(response)
             except (OSError, http.client.HTTPException) as error:
                 raise FeedInterrupted(f"the feed broke off: {error}") from error
 
@@ -67,34 +67,34 @@ def stream(
 def follow(
     connect: Callable[[], http.client.HTTPConnection],
     url: str,
-    asked: Mapping[str, str | None],
+    query: Mapping[str, str | None],
     after: int | None,
     away: Callable[[str], None] = lambda _: None,
 ) -> Iterator[FeedCommit]:
-    """For ever, over every restart of the service; `away` is told why it has to be waited for.
-    A service that was never there is not waited for."""
+    """Follow the feed for ever, across restarts of the service; `away` is called with the reason
+    when it has to be waited for. A service that was never reached is not waited for."""
     path, pause = urlsplit(url).path, FIRST_PAUSE
-    known = False
+    reached = False
     while True:
         try:
-            for said in stream(connect(), path, asked, after):
-                known, pause = True, FIRST_PAUSE
-                if isinstance(said, FeedHello):
-                    after = said.after
-                elif isinstance(said, int):
-                    after = said
+            for item in stream(connect(), path, query, after):
+                reached, pause = True, FIRST_PAUSE
+                if isinstance(item, FeedHello):
+                    after = item.after
+                elif isinstance(item, int):
+                    after = item
                 else:
-                    after = said.seq
-                    yield said
+                    after = item.seq
+                    yield item
         except Unreachable as error:
-            if not known:
+            if not reached:
                 raise Unreachable(f"no service answers at {url}: {error}") from error
             away(str(error))
         threading.Event().wait(pause)
         pause = min(pause * 2, LONGEST_PAUSE)
 
 
-def _told(response: http.client.HTTPResponse) -> Iterator[FeedHello | FeedCommit | int]:
+def _items(response: http.client.HTTPResponse) -> Iterator[FeedHello | FeedCommit | int]:
     for message in messages(response):
         try:
             match message.event:
@@ -111,7 +111,7 @@ def _told(response: http.client.HTTPResponse) -> Iterator[FeedHello | FeedCommit
 
 
 def messages(response: http.client.HTTPResponse) -> Iterator[Message]:
-    """As the specification of server-sent events says; what is not whole is nothing."""
+    """Parse server-sent events; an incomplete one at the end is dropped."""
     event, id, data = "", "", bytearray()
     while line := response.readline(MAX_LINE):
         if not line.endswith(b"\n"):
@@ -133,7 +133,7 @@ def messages(response: http.client.HTTPResponse) -> Iterator[Message]:
                 data += (b"\n" if data else b"") + value
 
 
-def _why(response: http.client.HTTPResponse) -> str:
+def _detail(response: http.client.HTTPResponse) -> str:
     answer = response.read()
     try:
         return msgspec.json.decode(answer, type=s.Problem).detail

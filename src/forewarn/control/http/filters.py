@@ -1,5 +1,5 @@
-"""Which of them: the filters of the lists, each in an order that does not change when something
-comes or goes, and from where the page before ended."""
+"""Filters of the lists, each in an order that does not change when items come or go, and starting
+where the page before ended."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAST_AT_ONCE = 500  # events that are over, read from the store at a time
 
 
 class MachineFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is said must hold."""
+    """Criteria that must all hold."""
 
     labels: Selector = ()
     host: str | None = None
@@ -36,7 +36,7 @@ def machines(
     health: Callable[[str], Health | None],
     ends: tuple[str, str] | None,
 ) -> Iterator[tuple[Group, Machine]]:
-    """By the names of groups, then by their own."""
+    """Yield machines ordered by their group's name, then by their own."""
     last = None if ends is None else (natural(ends[0]), natural(ends[1]))
     for group in sorted(groups, key=lambda group: natural(group.name)):
         place = natural(group.name)
@@ -100,7 +100,7 @@ def hosts(
 def rollouts(
     found: Iterable[RolloutSummary], state: str | None, ends: tuple[bool, int, str] | None
 ) -> Iterator[RolloutSummary]:
-    """Those under way first, then the latest that are over."""
+    """Yield rollouts under way, then those that are over, the latest first."""
     for one in sorted(found, key=rollout_place):
         if (ends is None or rollout_place(one) > ends) and state in (None, one.state):
             yield one
@@ -112,7 +112,7 @@ def rollout_place(one: RolloutSummary) -> tuple[bool, int, str]:
 
 
 class EventFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is said must hold."""
+    """Criteria that must all hold."""
 
     group: str | None = None
     machine: str | None = None
@@ -142,17 +142,17 @@ class EventFilter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def over(self) -> bool:
-        """Events that are over, too?"""
+        """Whether events that are over are wanted, too."""
         return self.past or (self.status is not None and self.status.over)
 
 
-Ends = tuple[bool, int, str]  # was it over? when was it raised? its id
+Ends = tuple[bool, int, str]  # whether it was over, when it was raised, its id
 
 
 async def events(
     platform: Platform, wanted: EventFilter, ends: Ends | None
 ) -> AsyncIterator[Event]:
-    """Those that are not over in the order they were raised, then the others, the latest first."""
+    """Yield active events in the order they were raised, then the others, the latest first."""
     if ends is None or not ends[0]:
         for event in _behind(platform.active(), ends):
             if wanted(event):
@@ -166,8 +166,8 @@ async def events(
 
 
 def _behind(active: list[Event], ends: Ends | None) -> list[Event]:
-    """If the one that the page ended with is no longer active: from those on that were raised in
-    the same moment. One may come twice, none is left out."""
+    """Return the active events after the last page. If its last event is no longer active, start
+    with those raised at the same instant: one may come twice, none is left out."""
     if ends is None:
         return active
     ids = [event.id for event in active]

@@ -1,7 +1,8 @@
-"""Every change as it happens: a stream of server-sent events, and a long-poll for those who cannot.
+"""Every change as it happens: a stream of server-sent events, and a long poll for clients that
+cannot use one.
 
-One message for each commit, numbered as the commits are. Whoever says which was the last it had
-goes on behind it, after a restart of either side as well; if that is not possible it is told.
+One message per commit, numbered as the commits are. A client that names the last one it received
+resumes after it, across restarts of either side; if that is not possible, it gets a 410.
 """
 
 from __future__ import annotations
@@ -75,11 +76,11 @@ async def follow_feed(
 ) -> Stream:
     """Server-sent events: a `hello`, then a `change` for each commit, with its number as id."""
     cursor = _resumed(request.headers.get("last-event-id"), after)
-    keep = _wanted(call, group, what)
+    keep = _filter(call, group, what)
     feed, held = context().feed, context().open_streams
-    _room(feed, held, call)
+    _check_capacity(feed, held, call)
     begins = feed.seq if cursor is None else cursor
-    first = await _begun(feed, begins)
+    first = await _first_entries(feed, begins)
     request.scope["state"][ENDLESS] = True
     return Stream(
         _messages(feed, begins, first, keep, lambda: still(call), _holding(held, call)),
@@ -117,21 +118,21 @@ async def get_changes(
 ) -> f.ChangesPage:
     """What came after a commit, waiting for it if there is nothing yet. Without `after`: only
     where to begin."""
-    keep, feed, held = _wanted(call, group, what), context().feed, context().open_streams
+    keep, feed, held = _filter(call, group, what), context().feed, context().open_streams
     if after is None:
         return f.ChangesPage(commits=[], next=feed.seq)
-    _room(feed, held, call)
-    found = await _begun(feed, after)
+    _check_capacity(feed, held, call)
+    found = await _first_entries(feed, after)
     with _holding(held, call), feed.following(after):
         if not found and wait:
             await feed.wait(after, wait)
-    page = await _gathered(feed, after, limit)
+    page = await _entries(feed, after, limit)
     commits = await asyncio.to_thread(_shown, page, keep)
     return f.ChangesPage(commits=commits, next=page[-1].seq if page else after)
 
 
 def _resumed(last: str | None, after: int | None) -> int | None:
-    """A browser that comes back says what it had last in a header, and asks as it did at first."""
+    """Return where to resume: a browser that reconnects sends Last-Event-ID with its first URL."""
     if last is None or not last.strip():
         return after
     if not last.isascii() or not last.strip().isdecimal() or len(last.strip()) > 18:
@@ -141,11 +142,11 @@ def _resumed(last: str | None, after: int | None) -> int | None:
     return int(last)
 
 
-def _wanted(call: CallContext, group: str | None, what: str | None) -> Keep | None:
-    """Which changes somebody wants of those that it may see; None: all. Whoever is limited sees
-    what happens to its groups, and nothing that is about no group."""
-    words = [said.strip() for said in what.split(",") if said.strip()] if what else []
-    kinds = {named(What, "kind of change", said).value for said in words}
+def _filter(call: CallContext, group: str | None, what: str | None) -> Keep | None:
+    """Return a filter for the changes that the caller wants and may see; None: all. A limited
+    caller sees what happens to its groups, and nothing that is about no group."""
+    names = [name.strip() for name in what.split(",") if name.strip()] if what else []
+    kinds = {named(What, "kind of change", name).value for name in names}
     if not call.limited and group is None and not kinds:
         return None
 
@@ -159,7 +160,7 @@ def _wanted(call: CallContext, group: str | None, what: str | None) -> Keep | No
     return keep
 
 
-def _room(feed: Feed, held: Counter[str], call: CallContext) -> None:
+def _check_capacity(feed: Feed, held: Counter[str], call: CallContext) -> None:
     if feed.followers >= MAX_STREAMS:
         detail = f"{MAX_STREAMS:,} follow the feed already; come back later"
     elif call.caller.token and held[call.caller.token] >= MAX_STREAMS_OF_ONE:
@@ -183,8 +184,8 @@ def _holding(held: Counter[str], call: CallContext) -> Iterator[None]:
             del held[call.caller.token]
 
 
-async def _begun(feed: Feed, after: int) -> Sequence[FeedEntry]:
-    """What comes first after this commit, if it is one."""
+async def _first_entries(feed: Feed, after: int) -> Sequence[FeedEntry]:
+    """Return the first entries after this commit, or raise if it is unknown or forgotten."""
     if after > feed.seq:
         raise RefusedError(
             conflict(
@@ -198,25 +199,25 @@ async def _begun(feed: Feed, after: int) -> Sequence[FeedEntry]:
     return found
 
 
-async def _gathered(feed: Feed, after: int, limit: int) -> list[FeedEntry]:
-    """As many as somebody wants, but not more changes than fit into one answer."""
+async def _entries(feed: Feed, after: int, limit: int) -> list[FeedEntry]:
+    """Return up to `limit` entries, but not more changes than fit into one response."""
     page: list[FeedEntry] = []
     size = 0
     while len(page) < limit and size < MAX_CHANGES:
         found = await feed.read(page[-1].seq if page else after)
         if isinstance(found, Lost):
             if page:
-                break  # the next one who asks is told
+                break  # the next request gets the 410
             raise Gone(after, found.first)
         if not found:
             break
         page += found[: limit - len(page)]
-        size += sum(told.size for told in found)
+        size += sum(entry.size for entry in found)
     return page
 
 
 class Gone(Exception):
-    """What somebody wants to go on with is no longer there."""
+    """The commit to resume after has been deleted with the old history."""
 
     def __init__(self, after: int, first: int) -> None:
         super().__init__(
@@ -227,10 +228,10 @@ class Gone(Exception):
 
 
 def gone(_request: object, error: Gone) -> Response[f.FeedProblem]:
-    said = described(BY_NAME["gone"], str(error))
+    problem = described(BY_NAME["gone"], str(error))
     return Response(
-        f.FeedProblem(**msgspec.structs.asdict(said), first=error.first),
-        status_code=said.status,
+        f.FeedProblem(**msgspec.structs.asdict(problem), first=error.first),
+        status_code=problem.status,
         media_type=MEDIA_TYPE,
     )
 
@@ -243,21 +244,21 @@ async def _messages(
     allowed: Callable[[], bool],
     holding: AbstractContextManager[None],
 ) -> AsyncIterator[bytes]:
-    """A page at a time; only the number of the last one sent is kept meanwhile."""
+    """Yield the messages of a stream; only the number of the last one sent is kept in between."""
     with holding, feed.following(cursor) as follower:
         hello = _encode(f.FeedHello(after=cursor, newest=feed.seq))
         yield b"retry: %d\nid: %d\nevent: hello\ndata: %b\n\n" % (COME_BACK, cursor, hello)
         while allowed():
             passed = 0
-            for told in page:
-                message = await _message(told, keep)
+            for entry in page:
+                message = await _message(entry, keep)
                 if message is None:
-                    passed = told.seq
+                    passed = entry.seq
                 else:
                     passed = 0
                     for start in range(0, len(message), SENT_AT_ONCE):
                         yield message[start : start + SENT_AT_ONCE]
-                follower.seq = told.seq
+                follower.seq = entry.seq
             if passed:  # nothing for this one, but it need not ask for it again
                 yield b"id: %d\n\n" % passed
             page = ()
@@ -275,29 +276,29 @@ async def _messages(
             page = found
 
 
-async def _message(told: FeedEntry, keep: Keep | None) -> bytes | None:
-    if keep is None and told.rendered is not None:
-        return told.rendered
-    if told.size > ASIDE:
-        return await asyncio.to_thread(_render, told, keep)
-    return _render(told, keep)
+async def _message(entry: FeedEntry, keep: Keep | None) -> bytes | None:
+    if keep is None and entry.rendered is not None:
+        return entry.rendered
+    if entry.size > ASIDE:
+        return await asyncio.to_thread(_render, entry, keep)
+    return _render(entry, keep)
 
 
-def _render(told: FeedEntry, keep: Keep | None) -> bytes | None:
-    """All of it, which is kept for the others; or what is left of it, if anything is."""
-    shown = feed_views.commit(told.commit)
+def _render(entry: FeedEntry, keep: Keep | None) -> bytes | None:
+    """Encode an entry, and keep it for other streams; or what the filter leaves, if anything."""
+    shown = feed_views.commit(entry.commit)
     if keep is not None:
         shown = feed_views.only(shown, keep)
         if not shown.changes:
             return None
-    message = b"id: %d\nevent: change\ndata: %b\n\n" % (told.seq, _encode(shown))
+    message = b"id: %d\nevent: change\ndata: %b\n\n" % (entry.seq, _encode(shown))
     if keep is None:
-        told.rendered = message
+        entry.rendered = message
     return message
 
 
 def _shown(page: Sequence[FeedEntry], keep: Keep | None) -> list[f.FeedCommit]:
-    shown = [feed_views.commit(told.commit) for told in page]
+    shown = [feed_views.commit(entry.commit) for entry in page]
     if keep is None:
         return shown
     return [left for one in shown if (left := feed_views.only(one, keep)).changes]

@@ -1,7 +1,7 @@
-"""The operators' door: accepts their connections itself, so that each counts from its first moment.
+"""Accepts operators' connections itself, so that each is counted from its first moment.
 
-What is done with one that was let in is uvicorn's and `control.protocol`'s; who is let in is for
-`control.crowd` to say.
+What happens on an accepted connection is uvicorn's and `protocol.py`'s; how many are accepted is
+decided in `connections.py`.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class Acceptor:
         listeners: Sequence[socket.socket],
         make: Callable[[], OperatorsProtocol],
         tasks: guard.Tasks,
-        crowd: OperatorConnections,
+        connections: OperatorConnections,
         tls: Callable[[], ssl.SSLContext] | None,
     ) -> None:
         self._listeners = listeners
         self._make = make
         self._tasks = tasks
-        self._crowd = crowd
+        self._connections = connections
         self._tls = tls  # returns the context for a new connection; the certificate may change
         self._loop = asyncio.get_running_loop()
         self._full, self._spent, self._failed = LogThrottle(), LogThrottle(), LogThrottle()
@@ -76,13 +76,13 @@ class Acceptor:
                     self._exhausted()
                     return
                 continue  # it has gone already
-            self._meet(sock, address[0])
+            self._admit(sock, address[0])
 
-    def _meet(self, sock: socket.socket, address: str) -> None:
-        visit = self._crowd.enter(sock, address)
-        if visit is not None:
+    def _admit(self, sock: socket.socket, address: str) -> None:
+        connection = self._connections.enter(sock, address)
+        if connection is not None:
             sock.setblocking(False)
-            self._tasks.start(self._let_in(sock, visit, address), "an operator's connection")
+            self._tasks.start(self._serve(sock, connection, address), "an operator's connection")
             return
         if self._tls is None:  # else nobody could read it
             with contextlib.suppress(OSError):
@@ -92,14 +92,16 @@ class Acceptor:
             log.warning(
                 "too many connections to the control API: some were refused",
                 address=address,
-                connections=len(self._crowd),
+                connections=len(self._connections),
                 times=times,
             )
 
-    async def _let_in(self, sock: socket.socket, visit: OperatorConnection, address: str) -> None:
+    async def _serve(
+        self, sock: socket.socket, connection: OperatorConnection, address: str
+    ) -> None:
         def made() -> OperatorsProtocol:
             protocol = self._make()
-            protocol.visit = visit
+            protocol.counted = connection
             return protocol
 
         try:
@@ -110,12 +112,12 @@ class Acceptor:
                 ssl_handshake_timeout=HANDSHAKE_TIMEOUT if self._tls else None,
             )
         except (OSError, TimeoutError) as error:  # not TLS, too slow, or closed meanwhile
-            visit.over()
+            connection.over()
             sock.close()
             if self._tls is not None:
                 self._tell_of_handshake(address, error)
         except BaseException:
-            visit.over()
+            connection.over()
             sock.close()
             raise
 
@@ -138,7 +140,7 @@ class Acceptor:
             log.error("no more open files for the control API", times=times)
 
 
-def doors(tasks: guard.Tasks, most: int, tls: Callable[[], ssl.SSLContext] | None) -> Any:
-    """What makes one for the sockets and protocols of a server."""
-    crowd = OperatorConnections(most)
-    return lambda listeners, make: Acceptor(listeners, make, tasks, crowd, tls)
+def acceptors(tasks: guard.Tasks, most: int, tls: Callable[[], ssl.SSLContext] | None) -> Any:
+    """Return a factory of acceptors for the listeners and protocols of a server."""
+    connections = OperatorConnections(most)
+    return lambda listeners, make: Acceptor(listeners, make, tasks, connections, tls)

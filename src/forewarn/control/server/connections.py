@@ -1,8 +1,8 @@
-"""How many may be connected to the control API, and who gives way when there is no more room.
+"""Limits of the control API's connections, and which one is closed when they are reached.
 
-A connection counts from the moment it is accepted, whatever it goes on to do. One that is not
-being answered (it has not asked yet, or no more, or is not through with its TLS handshake) gives
-way to a newcomer, the oldest first: so whoever only holds connections keeps nobody out.
+A connection counts from the moment it is accepted. One that is idle (it has sent no request yet, or
+no further one, or has not finished its TLS handshake) is closed in favour of a new one, the oldest
+first: a caller that only holds connections open keeps nobody out.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ MAX_OPERATOR_SHARE = 1_536  # of these for one address, or one /64 of IPv6
 
 
 class OperatorConnection:
-    """A connection, as far as it is counted."""
+    """One counted connection."""
 
-    __slots__ = ("_crowd", "_sock", "network")
+    __slots__ = ("_connections", "_sock", "network")
 
-    def __init__(self, crowd: OperatorConnections, sock: socket.socket, network: str) -> None:
-        self._crowd = crowd
+    def __init__(self, connections: OperatorConnections, sock: socket.socket, network: str) -> None:
+        self._connections = connections
         self._sock = sock
         self.network = network
 
     def busy(self) -> None:
-        """Somebody is at work for it: it does not give way."""
-        self._crowd.waits(self, False)
+        """Mark that a request is being answered: it is not closed for others."""
+        self._connections.waits(self, False)
 
     def idle(self) -> None:
-        self._crowd.waits(self, True)
+        self._connections.waits(self, True)
 
     def over(self) -> None:
-        self._crowd.leave(self)
+        self._connections.leave(self)
 
     def cut(self) -> None:
-        """Its transport finds that it is over, and closes it."""
+        """Shut the socket down; its transport notices and closes it."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
 
@@ -64,7 +64,7 @@ class OperatorConnections:
         return self._count
 
     def enter(self, sock: socket.socket, address: str) -> OperatorConnection | None:
-        """None if there is no room, and nobody who would give way."""
+        """Count a new connection; None if the limit is reached and none can be closed for it."""
         most = min(self._most, MAX_OPERATOR_CONNECTIONS)
         name = network_of(address)
         found = self._networks.get(name)
@@ -75,37 +75,37 @@ class OperatorConnections:
             waiting = [one for one in self._networks.values() if one.waiting]
             if not waiting or not self._gives_way(max(waiting, key=len)):
                 return None
-        visit = OperatorConnection(self, sock, name)
-        self._networks.setdefault(name, _Network()).waiting[visit] = None
+        connection = OperatorConnection(self, sock, name)
+        self._networks.setdefault(name, _Network()).waiting[connection] = None
         self._count += 1
-        return visit
+        return connection
 
-    def waits(self, visit: OperatorConnection, yes: bool) -> None:
-        found = self._networks.get(visit.network)
-        if found is None or (visit not in found.busy and visit not in found.waiting):
+    def waits(self, connection: OperatorConnection, yes: bool) -> None:
+        found = self._networks.get(connection.network)
+        if found is None or (connection not in found.busy and connection not in found.waiting):
             return  # it has given way, and does not know yet
         if yes:
-            found.busy.discard(visit)
-            found.waiting[visit] = None
+            found.busy.discard(connection)
+            found.waiting[connection] = None
         else:
-            found.waiting.pop(visit, None)
-            found.busy.add(visit)
+            found.waiting.pop(connection, None)
+            found.busy.add(connection)
 
-    def leave(self, visit: OperatorConnection) -> None:
-        found = self._networks.get(visit.network)
-        if found is None or (visit not in found.busy and visit not in found.waiting):
+    def leave(self, connection: OperatorConnection) -> None:
+        found = self._networks.get(connection.network)
+        if found is None or (connection not in found.busy and connection not in found.waiting):
             return
-        found.busy.discard(visit)
-        found.waiting.pop(visit, None)
+        found.busy.discard(connection)
+        found.waiting.pop(connection, None)
         self._count -= 1
         if not len(found):
-            del self._networks[visit.network]
+            del self._networks[connection.network]
 
     def _gives_way(self, among: _Network) -> bool:
-        """The one of these that has waited longest, if one does."""
+        """Close the one of these that has been idle longest, if there is one."""
         if not among.waiting:
             return False
-        visit = next(iter(among.waiting))
-        visit.cut()
-        self.leave(visit)
+        connection = next(iter(among.waiting))
+        connection.cut()
+        self.leave(connection)
         return True

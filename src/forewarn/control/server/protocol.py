@@ -1,5 +1,5 @@
-"""Operators' connections: uvicorn's protocol, with an end to what somebody without a token could
-use up. Whoever has been let in may take its time.
+"""Operators' connections: uvicorn's protocol, with limits on what a caller without a token can use
+up. Authenticated callers may take their time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FULL = (
 
 
 class OperatorsProtocol(HttpToolsProtocol):
-    visit: OperatorConnection | None = None  # how it is counted
+    counted: OperatorConnection | None = None
     _timer: asyncio.TimerHandle | None = None
     _head = 0  # bytes of the one that is being sent
     _in_head = True
@@ -45,15 +45,15 @@ class OperatorsProtocol(HttpToolsProtocol):
         self._within(OPERATOR_HEAD_TIMEOUT)
 
     def send_400_response(self, msg: str) -> None:
-        """What is no HTTP is refused like anything else that makes no sense."""
+        """Answer what is not HTTP with a problem, like any other bad request."""
         body = msgspec.json.encode(described(BY_NAME["invalid"], msg))
         self.transport.write(_BAD % (len(body), body))
         self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._in_time()
-        if self.visit is not None:
-            self.visit.over()
+        if self.counted is not None:
+            self.counted.over()
         super().connection_lost(exc)
 
     def eof_received(self) -> bool:  # type: ignore[override]
@@ -88,8 +88,8 @@ class OperatorsProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._in_head = False
         self._in_time()
-        if self.visit is not None:
-            self.visit.busy()
+        if self.counted is not None:
+            self.counted.busy()
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
@@ -100,8 +100,8 @@ class OperatorsProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         if self._unread:
             self._within(UNREAD_TIMEOUT)
-        if self.visit is not None and not self.pipeline:
-            self.visit.idle()
+        if self.counted is not None and not self.pipeline:
+            self.counted.idle()
         last = self._half_closed and not self.pipeline
         super().on_response_complete()
         if last:
