@@ -211,11 +211,11 @@ def test_gates_and_programs_are_others_from_the_next_call_on(tmp_path: Path) -> 
     before = 'driver = "command"\n[command]\nprogram = ["false"]\n'
     with Service(SAMPLE, driver=driver) as service:
         reload = Reloaded(tmp_path, service, before)
-        refused = service.node.gates.wrong(_gate("well"))
+        refused = service.node.gates.gate_problem(_gate("well"))
         assert refused is not None
         report = reload(before.replace("false", "true") + 'timeout = "9s"\n[gates]\nwell = ["sh"]')
         assert set(report.reloaded) == {"command.program", "command.timeout", "gates"}
-        assert service.node.gates.wrong(_gate("well")) is None
+        assert service.node.gates.gate_problem(_gate("well")) is None
         service.document("web_0")
         event = service.schedule("Reboot", "web_0")
         service.document("web_0")

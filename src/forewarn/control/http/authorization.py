@@ -22,7 +22,7 @@ from forewarn.core.access import Limit, Role
 from forewarn.core.deciding.holds import Hold
 from forewarn.core.rollouts.model import Rollout
 from forewarn.service.access.secret import hidden
-from forewarn.service.platform.explain import EventExplanation, says
+from forewarn.service.platform.explain import EventExplanation, summary
 from forewarn.service.rollouts.request import RolloutRequest
 from forewarn.support.text import listing
 
@@ -246,7 +246,7 @@ def explained(call: CallContext, found: EventExplanation) -> EventExplanation:
         Hold(kind=hold.kind, says=WITH_OTHERS, since=hold.since, until=hold.until)
         for hold in found.holds
     )
-    return msgspec.structs.replace(found, holds=holds, says=says(found.event, holds))
+    return msgspec.structs.replace(found, holds=holds, message=summary(found.event, holds))
 
 
 class TokenEnded(Exception):

@@ -160,12 +160,12 @@ def host_explanation(report: HostReport) -> s.HostExplanation:
     return s.HostExplanation(
         name=report.host.name,
         health=report.host.health.value,
-        message=report.says,
+        message=report.message,
         machines=list(report.machines),
         plans=[
             s.HostPlan(
                 events=[event(one) for one in plan.events],
-                message=plan.says,
+                message=plan.message,
                 holds=[hold_view(hold) for hold in plan.holds],
             )
             for plan in report.plans
@@ -176,7 +176,7 @@ def host_explanation(report: HostReport) -> s.HostExplanation:
 def explanation(explanation: EventExplanation) -> s.Explanation:
     return s.Explanation(
         event=event(explanation.event),
-        message=explanation.says,
+        message=explanation.message,
         holds=[hold_view(hold) for hold in explanation.holds],
         seen_by={name: time_of(at) for name, at in explanation.seen_by.items()},
     )

@@ -34,7 +34,7 @@ def report(report: RolloutReport) -> r.RolloutReport:
 def explanation(explanation: RolloutExplanation) -> r.RolloutExplanation:
     return r.RolloutExplanation(
         rollout=rollout(explanation.report.summary),
-        message=explanation.says,
+        message=explanation.message,
         waits=[_explained(wait) for wait in explanation.waits],
     )
 

@@ -1,7 +1,7 @@
-"""Where an event stands, in words a tired operator understands.
+"""Explain what an event waits for.
 
-What a Scheduled event waits for is said by the predicates that hold it (core/deciding/holds.py,
-core/deciding/joint.py); what a Started one waits for is read off its attempt.
+The holds of a Scheduled event come from the predicates that decide (core/deciding/holds.py,
+core/deciding/joint.py); those of a Started event are read off its attempt.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from forewarn.core.deciding.start import bound
 
 
 class EventExplanation(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an event stands, what it waits for, and who could move it."""
+    """An event, what it waits for, and who could unblock it."""
 
     event: Event
     holds: tuple[Hold, ...]
-    says: str
+    message: str
     seen_by: dict[str, Time]  # machines that were shown it, and when first
 
 
 def under_way(event: Event) -> tuple[Hold, ...]:
-    """What a Started event waits for before it is over."""
+    """Return what a Started event waits for before it is over."""
     if event.status is not Status.STARTED:
         return ()
     since, attempt = event.started_at or event.raised_at, event.attempt
@@ -39,25 +39,25 @@ def under_way(event: Event) -> tuple[Hold, ...]:
         )
     operator = "an operator, by retrying the event if it did not happen, or finishing it if it did"
     if attempt.open:
-        says = f"the driver is at work (attempt {attempt.number})"
+        message = f"the driver is at work (attempt {attempt.number})"
         ends = "the driver, or an operator, by finishing the event"
-        return (_driver(says, attempt.at, ends),)
+        return (_driver(message, attempt.at, ends),)
     if attempt.stuck:
-        says = f"nobody knows whether it happened (attempt {attempt.number}: {attempt.note})"
-        return (_driver(says, attempt.at, operator),)
+        message = f"nobody knows whether it happened (attempt {attempt.number}: {attempt.note})"
+        return (_driver(message, attempt.at, operator),)
     if attempt.note:
-        says = f"attempt {attempt.number} failed ({attempt.note}); the next one comes by itself"
+        message = f"attempt {attempt.number} failed ({attempt.note}); the next one comes by itself"
     else:
-        says = "it is being carried out; the driver looks again whether it is done"
-    return (_driver(says, attempt.at, operator, attempt.next_at),)
+        message = "it is being carried out; the driver looks again whether it is done"
+    return (_driver(message, attempt.at, operator, attempt.next_at),)
 
 
-def _driver(says: str, since: Time, movers: str, until: Time | None = None) -> Hold:
-    return Hold(kind=HoldKind.DRIVER, says=says, since=since, until=until, movers=movers)
+def _driver(message: str, since: Time, movers: str, until: Time | None = None) -> Hold:
+    return Hold(kind=HoldKind.DRIVER, says=message, since=since, until=until, movers=movers)
 
 
-def says(event: Event, holds: tuple[Hold, ...]) -> str:
-    """The same in one line."""
+def summary(event: Event, holds: tuple[Hold, ...]) -> str:
+    """Return the status of an event and its holds in one line."""
     if event.status.over:
         return f"it is over: {event.ending or event.status.value.lower()}"
     if not holds:

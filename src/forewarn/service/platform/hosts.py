@@ -23,7 +23,7 @@ from forewarn.core.registry import Put
 from forewarn.core.time import DAY, Duration
 from forewarn.service.engine.writer import Check, RequestContext
 from forewarn.service.indexes.hosts import HostIndex
-from forewarn.service.platform.explain import says
+from forewarn.service.platform.explain import summary
 from forewarn.service.platform.host_state import (
     Affected,
     affected_by,
@@ -66,7 +66,7 @@ class HostPlan(msgspec.Struct, frozen=True):
 
     events: tuple[Event, ...]
     holds: tuple[Hold, ...]
-    says: str
+    message: str
 
 
 class HostReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +74,7 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
 
     host: Host
     machines: tuple[str, ...]
-    says: str
+    message: str
     plans: tuple[HostPlan, ...] = ()
 
 
@@ -305,11 +305,11 @@ class Hosts:
         for events in together.values():
             lead = next((event for event in events if event.attempt is not None), events[0])
             holds = self._platform.holds(lead)
-            plans.append(HostPlan(tuple(events), holds, says(lead, holds)))
+            plans.append(HostPlan(tuple(events), holds, summary(lead, holds)))
         return HostReport(
             host=host,
             machines=tuple(machine.name for machine in machines),
-            says=_state_of(host, machines, [event for plan in plans for event in plan.events]),
+            message=_state_of(host, machines, [event for plan in plans for event in plan.events]),
             plans=tuple(plans),
         )
 

@@ -44,7 +44,7 @@ from forewarn.service.faults.event_faults import EventFaults
 from forewarn.service.indexes.events import ActiveEvents
 from forewarn.service.indexes.machines import MachineIndex
 from forewarn.service.indexes.polls import PollIndex
-from forewarn.service.platform.explain import EventExplanation, says, under_way
+from forewarn.service.platform.explain import EventExplanation, summary, under_way
 from forewarn.service.platform.host_state import host_of_gone, unhealthy_warning
 from forewarn.store.port import States, Store
 from forewarn.support.text import listing
@@ -248,7 +248,7 @@ class Platform:
         return EventExplanation(
             event=event,
             holds=holds,
-            says=says(event, holds),
+            message=summary(event, holds),
             seen_by=self.poll_index.first_sights(event.id, [m.name for m in group.machines]),
         )
 

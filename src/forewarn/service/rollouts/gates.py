@@ -1,7 +1,7 @@
-"""Health gates: an address that has to answer 2xx, or a command that has to exit with 0.
+"""Health gates: a URL that has to answer 2xx, or a command that has to exit with 0.
 
-Only commands that the service's settings name are ever run; a caller names one, and sends
-nothing that is run. Guard time throughout: a gate that hangs is given up after GATE_TRY.
+Only commands that the service's settings name are ever run; a caller names one, and sends nothing
+that is run. Guard time throughout: a gate that hangs is given up after GATE_TRY.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from forewarn.support import program
 from forewarn.support.task_file import NotStarted
 from forewarn.support.text import in_words, listing
 
-GATE_TRY = 10.0  # seconds of guard time for one answer
+GATE_TRY = 10.0  # seconds of guard time for one try
 MAX_GATE_URL = 2_048  # characters
 MAX_GATE_TIMEOUT: Duration = 7 * DAY
-SHOWN_OUTPUT = 200  # characters of its last line
+SHOWN_OUTPUT = 200  # characters of the last line of a command's output
 MAX_STATUS_LINE = 8_192  # bytes
 
 
 class GateResult(msgspec.Struct, frozen=True):
     passed: bool
-    says: str
+    message: str
 
 
 class Gates:
@@ -46,11 +46,11 @@ class Gates:
         self._patience = patience
 
     def allow(self, commands: Mapping[str, tuple[str, ...]]) -> None:
-        """Other commands from now on; one that runs goes on."""
+        """Replace the commands; one that runs is not interrupted."""
         self._commands = dict(commands)
 
-    def wrong(self, gate: Gate) -> Refused | None:
-        """Why there can be no such gate, if so."""
+    def gate_problem(self, gate: Gate) -> Refused | None:
+        """Refuse a gate that cannot be evaluated."""
         if bool(gate.http) == bool(gate.command):
             return invalid("a gate is an address or a command, one of the two")
         if not SECOND <= gate.timeout <= MAX_GATE_TIMEOUT:
@@ -59,7 +59,7 @@ class Gates:
                 f" not {in_words(gate.timeout)}"
             )
         if gate.http:
-            return _wrong_url(gate.http)
+            return _url_problem(gate.http)
         if gate.command not in self._commands:
             known = listing(sorted(self._commands)) if self._commands else "none"
             return unknown(
@@ -68,51 +68,50 @@ class Gates:
             )
         return None
 
-    async def ask(self, gate: Gate) -> GateResult:
+    async def evaluate(self, gate: Gate) -> GateResult:
         try:
             if not gate.http:
                 return await self._run(gate.command)
             async with asyncio.timeout(self._patience):
                 return await _fetch(gate.http)
         except TimeoutError:
-            return self._late()
+            return self._timed_out()
         except NotStarted as error:
             return GateResult(False, str(error))
         except (OSError, ValueError) as error:
-            return GateResult(False, _trouble(error))
+            return GateResult(False, _connection_problem(error))
 
     async def _run(self, name: str) -> GateResult:
-        """What counts is how the command itself ends; what it leaves behind is killed then."""
+        """Run a command. Its exit code counts; processes that it leaves behind are killed."""
         if name not in self._commands:
             return GateResult(
                 False, f"the service's settings name no gate command '{name}' any more"
             )
-        with _nothing() as nothing:
+        with _dev_null() as stdin:
             ended = await program.run(
                 self._commands[name],
-                nothing,
+                stdin,
                 program.inherited(),
                 self._patience,
                 leaves_nothing=True,
             )
         if ended.late:
-            return self._late()
+            return self._timed_out()
         lines = ended.said.splitlines()
         last = f": {_printable(lines[-1])}" if lines else ""
         return GateResult(ended.status == 0, f"exit code {ended.status}{last}")
 
-    def _late(self) -> GateResult:
+    def _timed_out(self) -> GateResult:
         return GateResult(False, f"no answer within {self._patience:g} s")
 
 
-def _nothing() -> IO[bytes]:
+def _dev_null() -> IO[bytes]:
     return Path(os.devnull).open("rb")
 
 
 async def _fetch(url: str) -> GateResult:
-    """One GET. No proxy is asked and no redirect followed: what is named is what is asked. Of
-    what is answered nothing is told but the status: whoever named it may not be meant to read it.
-    """
+    """Send one GET, without a proxy and without following redirects. Only the status is reported,
+    since whoever named the URL may not be allowed to read the response."""
     parts = urlsplit(url)
     tls = ssl.create_default_context() if parts.scheme == "https" else None
     port = parts.port or (443 if tls else 80)
@@ -131,8 +130,8 @@ async def _fetch(url: str) -> GateResult:
     return GateResult(match[1][0] == "2", f"status {match[1]}")
 
 
-def _trouble(error: OSError | ValueError) -> str:
-    """What kind of failure it was, and no word of the other side's."""
+def _connection_problem(error: OSError | ValueError) -> str:
+    """Describe a failure without text from the other side."""
     match error:
         case ssl.SSLCertVerificationError():
             return f"its certificate does not hold: {error.verify_message}"
@@ -156,19 +155,19 @@ def _request(parts: SplitResult) -> bytes:
     ).encode("ascii")
 
 
-def _wrong_url(url: str) -> Refused | None:
-    right = "write it like http://health.example:8080/ready"
+def _url_problem(url: str) -> Refused | None:
+    example = "write it like http://health.example:8080/ready"
     if len(url) > MAX_GATE_URL or not re.fullmatch(r"[!-~]+", url):
-        return invalid(f"'{url[:60]}' is no address of a gate; {right}")
+        return invalid(f"'{url[:60]}' is no address of a gate; {example}")
     try:
         parts = urlsplit(url)
         port_is_wrong = parts.port == 0
     except ValueError:
-        return invalid(f"'{url[:60]}' is no address of a gate; {right}")
+        return invalid(f"'{url[:60]}' is no address of a gate; {example}")
     if parts.scheme not in ("http", "https") or not parts.hostname or port_is_wrong:
-        return invalid(f"'{url[:60]}' is no address of a gate; {right}")
+        return invalid(f"'{url[:60]}' is no address of a gate; {example}")
     if "@" in parts.netloc or parts.fragment:
-        return invalid(f"a gate's address has no user name, password or fragment; {right}")
+        return invalid(f"a gate's address has no user name, password or fragment; {example}")
     return None
 
 

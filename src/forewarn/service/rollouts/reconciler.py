@@ -1,9 +1,9 @@
-"""Carries rollouts out: does what `core.rolling.step` says, and decides nothing itself.
+"""Carry out rollouts: do what `core/rollouts/next_step.py` says, and decide nothing here.
 
-A reconciler. It keeps no progress, only a copy of the events that rollouts have caused and what
-gates have answered; after a crash the first is read again and the second asked again. One task
-at a time works for a rollout, woken by commits that touch it or the machines it has looked for,
-by an alarm, and by its gate. How a step is announced is `announce.py`.
+A reconciler. It keeps no progress, only a copy of the events that rollouts have caused and the
+results of gates; after a crash the events are read again and the gates evaluated again. One task at
+a time works on a rollout, woken by commits that change it or the machines it has read, by an alarm,
+and by its gate. How a step is announced is `announce.py`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from forewarn.store.port import Commit, States, Store, StoreFailed
 from forewarn.support import guard
 from forewarn.support.logs import logger
 
-RETRY_AFTER = 1.0  # seconds of guard time before what could not be stored is tried again
+RETRY_AFTER = 1.0  # seconds of guard time before a failed commit is tried again
 
 ABORTED = "the rollout was aborted"
 CLOSED = "its window has closed; it is announced again for the next"
@@ -63,42 +63,42 @@ class RolloutReconciler:
         self._tasks = tasks
         self._events: dict[str, dict[str, Event]] = {}  # of rollouts that are not over, by id
         self._seen: dict[str, dict[str, Seen]] = {}
-        self._read: dict[str, Touched] = {}  # whose machines it has looked for
-        self._unread: set[str] = set()  # those whose events are not known yet
+        self._read: dict[str, Touched] = {}  # whose machines it has read
+        self._unread: set[str] = set()  # those whose events have not been read yet
         self._working: set[str] = set()
         self._again: set[str] = set()
         self._asking: set[str] = set()
         store.attach(self._on_commit)
 
     async def resume(self) -> None:
-        """Take up every rollout that is not over. One that is told of something while its events
-        are still being read must not decide by the little that it knows then."""
+        """Continue every rollout that is not over. While the events of one are still being read, it
+        is not woken, since it would decide by incomplete information."""
         rollouts = [r for r in self._store.registry.rollouts.values() if r.ended_at is None]
         self._unread.update(rollout.id for rollout in rollouts)
         for rollout in rollouts:
-            told = self._events.setdefault(rollout.id, {})
+            newer = self._events.setdefault(rollout.id, {})
             stored = await self._store.caused_under(rollout.prefix)
-            self._events[rollout.id] = {**{event.id: event for event in stored}, **told}
+            self._events[rollout.id] = {**{event.id: event for event in stored}, **newer}
             self._unread.discard(rollout.id)
             self.wake(rollout.id)
 
-    async def look(self, rollout: Rollout) -> Next:
-        """Where it stands and what it does next: what decides, for whoever wants to know."""
-        known = self._events.get(rollout.id)
-        if known is None:
+    async def next_step(self, rollout: Rollout) -> Next:
+        """Return the progress of a rollout and what it does next."""
+        events = self._events.get(rollout.id)
+        if events is None:
             stored = await self._store.caused_under(rollout.prefix)
-            known = {event.id: event for event in stored}
-        return self._look(rollout, known.values(), self._announcer.step_machines())
+            events = {event.id: event for event in stored}
+        return self._next(rollout, events.values(), self._announcer.step_machines())
 
-    def _look(self, rollout: Rollout, known: Iterable[Event], machines: StepMachines) -> Next:
+    def _next(self, rollout: Rollout, events: Iterable[Event], machines: StepMachines) -> Next:
         seen, now = self._seen.get(rollout.id, {}), self._writer.now()
-        return step(rollout, by_cause(known), seen, machines.present, now)
+        return step(rollout, by_cause(events), seen, machines.present, now)
 
     def withdrawn_at(self, rollout: Rollout, at: Time) -> tuple[str, ...]:
-        """Events that somebody has withdrawn at this very instant, but before now."""
+        """Return the events that were withdrawn at this very instant, but by an earlier commit."""
         return covered(rollout, self._events.get(rollout.id, {}).values(), at)
 
-    # Being woken.
+    # Waking.
 
     def _on_commit(self, commit: Commit, changed: Mapping[str, Group]) -> None:
         del changed
@@ -125,11 +125,11 @@ class RolloutReconciler:
             self.wake(id)
 
     def _correct(self, clock: Correction) -> None:
-        """The clock was wrong when these times were noted. Gates are asked anew."""
+        """Correct times that were noted by a wrong clock, and evaluate gates again."""
         self._seen.clear()
         if clock.error > 0:
-            for known in self._events.values():
-                known.update({id: clock.event(event) for id, event in known.items()})
+            for events in self._events.values():
+                events.update({id: clock.event(event) for id, event in events.items()})
 
     def _forget(self, id: str) -> None:
         self._events.pop(id, None)
@@ -138,7 +138,7 @@ class RolloutReconciler:
         self._scheduler.alarm(_alarm(id), None, _nothing)
 
     def wake(self, id: str) -> None:
-        """Look at it, once more if it is being looked at."""
+        """Start to work on a rollout; if that is under way, once more afterwards."""
         if id in self._unread:
             return
         if id in self._working:
@@ -153,14 +153,14 @@ class RolloutReconciler:
             while True:
                 self._again.discard(id)
                 try:
-                    await self._once(id)
+                    await self._reconcile(id)
                 except StoreFailed as failure:
                     log.error("a rollout is waiting for the store", rollout=id, why=str(failure))
                     await guard.pause(RETRY_AFTER)
                     self._again.add(id)
-                except Exception as surprise:
+                except Exception as error:
                     log.exception("unexpected error in a rollout", rollout=id)
-                    await self._stumbled(id, surprise)
+                    await self._pause_after_error(id, error)
                 if id not in self._again:
                     return
         finally:
@@ -168,31 +168,31 @@ class RolloutReconciler:
             self._working.discard(id)
             self._ledger.release(_alarm(id))
 
-    async def _stumbled(self, id: str, surprise: Exception) -> None:
-        """What nobody has thought of must not leave it standing without a word."""
+    async def _pause_after_error(self, id: str, error: Exception) -> None:
+        """Pause a rollout after an unexpected error, so that the reason is visible."""
         rollout = self._store.registry.rollouts.get(id)
         if rollout is None or not rollout.going:
             return
         try:
-            await self._pause(rollout, f"unexpected error in the service: {surprise!r}")
+            await self._pause(rollout, f"unexpected error in the service: {error!r}")
         except StoreFailed:
             await guard.pause(RETRY_AFTER)
             self._again.add(id)
 
     # Working.
 
-    async def _once(self, id: str) -> None:
+    async def _reconcile(self, id: str) -> None:
         rollout = self._store.registry.rollouts.get(id)
         if rollout is None or rollout.ended_at is not None or id not in self._events:
             return
         machines = self._announcer.step_machines()
-        then = self._look(rollout, self._events[id].values(), machines)
+        then = self._next(rollout, self._events[id].values(), machines)
         self._read[id] = machines.read
 
-        async def rouse() -> None:
+        async def wake() -> None:
             self.wake(id)
 
-        self._scheduler.alarm(_alarm(id), then.wake, rouse)
+        self._scheduler.alarm(_alarm(id), then.wake, wake)
         if then.over:
             await self._end(rollout, then)
             return
@@ -207,10 +207,10 @@ class RolloutReconciler:
             self._tasks.start(self._ask(id, rollout.gate, then.ask), _gate(id))
 
     async def _ask(self, id: str, gate: Gate, causes: Sequence[str]) -> None:
-        """The answer is for every step that waits for it."""
+        """Evaluate the gate, for every step that waits for it."""
         try:
-            answer = await self._answer(gate)
-            seen = Seen(at=self._writer.now().at, passed=answer.passed, says=answer.says)
+            result = await self._evaluate(gate)
+            seen = Seen(at=self._writer.now().at, passed=result.passed, says=result.message)
             if id in self._events:
                 self._seen.setdefault(id, {}).update(dict.fromkeys(causes, seen))
             self._asking.discard(id)
@@ -219,34 +219,34 @@ class RolloutReconciler:
             self._asking.discard(id)
             self._ledger.release(_gate(id))
 
-    async def _answer(self, gate: Gate) -> GateResult:
+    async def _evaluate(self, gate: Gate) -> GateResult:
         try:
-            return await self._gates.ask(gate)
-        except Exception as surprise:
+            return await self._gates.evaluate(gate)
+        except Exception as error:
             log.exception("unexpected error in a gate", gate=gate.named)
-            return GateResult(False, f"it could not be asked: {surprise!r}")
+            return GateResult(False, f"it could not be asked: {error!r}")
 
     async def _announce(self, rollout: Rollout, steps: Sequence[Step]) -> None:
-        """One after the other, for as long as the rollout wants it and nothing is in the way."""
+        """Announce steps one after the other, until one fails or the rollout stops."""
         for wanted in steps:
             current = self._store.registry.rollouts.get(rollout.id)
             if current is None or not current.going:
                 return
-            said = {"forewarn.rollout": rollout.id, "forewarn.step": wanted.cause}
-            with otel.span("rollout announce", **said):
-                came = await self._announcer.announce(rollout, wanted)
-            match came:
+            attributes = {"forewarn.rollout": rollout.id, "forewarn.step": wanted.cause}
+            with otel.span("rollout announce", **attributes):
+                result = await self._announcer.announce(rollout, wanted)
+            match result:
                 case AnnounceResult.ANNOUNCED:
                     continue
                 case AnnounceResult.OVERTAKEN:
                     self._again.add(rollout.id)
-                case Refused(message=says):
+                case Refused(message=message):
                     name = wanted.host or wanted.group
-                    await self._pause(rollout, f"{name} could not go on: {says}")
+                    await self._pause(rollout, f"{name} could not go on: {message}")
             return
 
     async def _withdraw(self, rollout: Rollout, events: Sequence[Event]) -> None:
-        """Those that have not started by now, after all."""
+        """Withdraw those of the events that have not started by now."""
         aborted = rollout.aborted
         by, why = (aborted.by, ABORTED) if aborted else (rollout.name, CLOSED)
         await self._writer.commit(
@@ -266,7 +266,7 @@ class RolloutReconciler:
         await self._writer.commit(plan)
 
     async def _end(self, rollout: Rollout, then: Next) -> None:
-        over = sum(stands.state.over for lane in then.lanes for stands in lane.steps)
+        over = sum(step.state.over for lane in then.lanes for step in lane.steps)
 
         def plan(states: States) -> CommitPlan:
             current = states.registry.rollouts.get(rollout.id)
@@ -281,7 +281,7 @@ class RolloutReconciler:
 def withdrawals(
     states: Mapping[str, Group], events: Mapping[str, Event], by: str, why: str
 ) -> list[tuple[str, c.Command]]:
-    """Cancels those of them that have not started in these states."""
+    """Return commands that cancel those of the events that have not started in these states."""
     return [
         (name, c.Cancel(id=event.id, by=by, why=why, jointly=True))
         for name in dict.fromkeys(event.group for event in events.values())
@@ -295,11 +295,11 @@ def put(rollout: Rollout, what: str, by: str, **switches: object) -> RolloutPut:
 
 
 def by_cause(events: Iterable[Event]) -> dict[str, list[Event]]:
-    """In the order of raising."""
-    found: dict[str, list[Event]] = {}
+    """Group events by cause, in the order in which they were raised."""
+    grouped: dict[str, list[Event]] = {}
     for event in sorted(events, key=lambda event: event.raised_at):
-        found.setdefault(event.cause, []).append(event)
-    return found
+        grouped.setdefault(event.cause, []).append(event)
+    return grouped
 
 
 def _alarm(id: str) -> str:
@@ -311,4 +311,4 @@ def _gate(id: str) -> str:
 
 
 async def _nothing() -> None:
-    """An alarm that is called off calls nobody."""
+    """The function of an alarm that is cleared."""

@@ -1,4 +1,4 @@
-"""From what somebody asks for to a rollout, or why there can be none."""
+"""Turn a request for a rollout into the rollout, or refuse it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_BAKE: Duration = 7 * DAY
 
 
 class RolloutRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A rollout as somebody asks for it."""
+    """A rollout to be planned or started."""
 
     type: EventType
     selection: Selection
@@ -42,13 +42,13 @@ class RolloutRequest(msgspec.Struct, frozen=True, kw_only=True):
     bake: Duration = 0
 
 
-def drafted(
+def draft_rollout(
     wanted: RolloutRequest, id: str, store: Store, gates: Gates, now: Now
 ) -> Rollout | Refused:
-    """The rollout that is asked for, or why there can be none."""
-    found = (
-        _wrong(wanted, now)
-        or (gates.wrong(wanted.gate) if wanted.gate else None)
+    """Return the rollout for a request, or why there can be none."""
+    lanes_or_refusal = (
+        _request_problem(wanted, now)
+        or (gates.gate_problem(wanted.gate) if wanted.gate else None)
         or lanes(
             id,
             wanted.type,
@@ -57,12 +57,12 @@ def drafted(
             store.registry.hosts,
         )
     )
-    if isinstance(found, Refused):
-        return found
+    if isinstance(lanes_or_refusal, Refused):
+        return lanes_or_refusal
     draft = Rollout(
         id=id,
         type=wanted.type,
-        lanes=found,
+        lanes=lanes_or_refusal,
         by=wanted.by,
         created_at=now.at,
         selection=str(wanted.selection),
@@ -82,7 +82,7 @@ def drafted(
     return draft
 
 
-def _wrong(wanted: RolloutRequest, now: Now) -> Refused | None:
+def _request_problem(wanted: RolloutRequest, now: Now) -> Refused | None:
     promised = wanted.type.traits.notice
     notice = promised if wanted.notice is None else wanted.notice
     if not 0 <= notice <= MAX_NOTICE:
@@ -109,10 +109,10 @@ def _wrong(wanted: RolloutRequest, now: Now) -> Refused | None:
         )
     if len(wanted.windows) > MAX_WINDOWS:
         return invalid(f"a rollout has at most {MAX_WINDOWS} windows")
-    return wrong_words(wanted.description)
+    return reason_problem(wanted.description)
 
 
-def wrong_words(text: str) -> Refused | None:
+def reason_problem(text: str) -> Refused | None:
     if len(text) <= MAX_DESCRIPTION:
         return None
     return invalid(f"these are {len(text)} characters; at most {MAX_DESCRIPTION} are allowed")

@@ -1,6 +1,6 @@
-"""The operators' verbs for rollouts: plan, start, look, pause, resume, abort, explain.
+"""The operators' verbs for rollouts: plan, start, list, pause, resume, abort, explain.
 
-What they change is the plan and the switches; carrying out is `reconciler.py`.
+They change a rollout's plan and switches; it is carried out by `reconciler.py`.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from forewarn.core.rollouts.next_step import DONE, Next
 from forewarn.core.rollouts.progress import StepState, Wait
 from forewarn.core.time import DAY, Duration
 from forewarn.service.engine.writer import CommitPlan, RequestContext
-from forewarn.service.platform.explain import says
+from forewarn.service.platform.explain import summary
 from forewarn.service.platform.platform import Platform
 from forewarn.service.rollouts.gates import Gates
 from forewarn.service.rollouts.reconciler import ABORTED, RolloutReconciler, put, withdrawals
-from forewarn.service.rollouts.request import RolloutRequest, drafted, wrong_words
+from forewarn.service.rollouts.request import RolloutRequest, draft_rollout, reason_problem
 from forewarn.store.port import States, Store
 from forewarn.support import guard
 from forewarn.support.text import in_words, listing
 
 MAX_RUNNING = 100  # rollouts that are not over
-KEPT_ROLLOUTS = 1_000  # in all; the oldest that are over are forgotten
+KEPT_ROLLOUTS = 1_000  # in all; the oldest that are over are removed
 STATES = ("running", "paused", "blocked", "aborting", "aborted", "done")
 
 
 class RolloutSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A rollout, and how far it has come."""
+    """A rollout, and how many of its steps are over."""
 
     rollout: Rollout
     state: str
@@ -45,7 +45,7 @@ class RolloutSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RolloutReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A rollout, and where it stands."""
+    """A rollout, its progress, and its next step."""
 
     rollout: Rollout
     next: Next
@@ -56,10 +56,11 @@ class RolloutReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def steps_over(self) -> int:
-        """As it was counted at the end: its events may have been forgotten since."""
+        """The number of steps that are over. For a rollout that has ended it is stored, since its
+        events may have been pruned."""
         if self.rollout.steps_over is not None:
             return self.rollout.steps_over
-        return sum(stands.state.over for lane in self.next.lanes for stands in lane.steps)
+        return sum(step.state.over for lane in self.next.lanes for step in lane.steps)
 
     @property
     def state(self) -> str:
@@ -71,13 +72,13 @@ class RolloutReport(msgspec.Struct, frozen=True, kw_only=True):
         if rollout.paused:
             return "paused"
         blocked = any(
-            stands.state is StepState.CANCELLED for lane in self.next.lanes for stands in lane.steps
+            step.state is StepState.CANCELLED for lane in self.next.lanes for step in lane.steps
         )
         return "blocked" if blocked else "running"
 
 
 class ExplainedWait(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing it waits for, and what the events that are part of it wait for."""
+    """Something that a rollout waits for, and what the events involved wait for."""
 
     wait: Wait
     events: tuple[tuple[Event, tuple[Hold, ...], str], ...] = ()
@@ -85,7 +86,7 @@ class ExplainedWait(msgspec.Struct, frozen=True, kw_only=True):
 
 class RolloutExplanation(msgspec.Struct, frozen=True, kw_only=True):
     report: RolloutReport
-    says: str
+    message: str
     waits: tuple[ExplainedWait, ...] = ()
 
 
@@ -107,14 +108,14 @@ class Rollouts:
     async def plan(
         self, wanted: RolloutRequest, lasts: Duration | None = None
     ) -> tuple[Rollout, Forecast] | Refused:
-        """What would happen when, if it were started now."""
+        """Forecast what would happen, and when, if the rollout were started now."""
         draft = self.draft(wanted)
         if isinstance(draft, Refused):
             return draft
         typical = TYPICAL if lasts is None else lasts
         if not 0 <= typical <= DAY:
             return invalid(f"an event lasts from 0 s to {in_words(DAY)}, not {in_words(typical)}")
-        # A pure function, and perhaps a long one: the service goes on meanwhile.
+        # A pure function that may take long, so it runs in a thread.
         return draft, await asyncio.to_thread(forecast, draft, self._writer.now(), typical)
 
     async def start(self, wanted: RolloutRequest) -> RolloutReport | Refused:
@@ -148,13 +149,13 @@ class Rollouts:
         return await self._switch(id, by, why, paused)
 
     async def resume(self, id: str, by: str) -> RolloutReport | Refused:
-        """Goes on after a pause, and announces again what somebody has cancelled."""
+        """Continue after a pause, and announce again what an operator has cancelled."""
         found = await self.find(id)
         if isinstance(found, Refused):
             return found
         report = await self._report(found.id)
         if report.state == "running":
-            self._reconciler.wake(found.id)  # should it have overslept
+            self._reconciler.wake(found.id)  # in case it missed a reason to go on
             return conflict(f"rollout {found.id} is neither paused nor blocked; nothing to resume")
 
         def resumed(rollout: Rollout, switch: Switch) -> RolloutPut:
@@ -164,7 +165,7 @@ class Rollouts:
         return await self._switch(found.id, by, "", resumed)
 
     async def abort(self, id: str, by: str, why: str = "") -> RolloutReport | Refused:
-        """Withdraws what has not started, in one commit; what has started goes on to its end."""
+        """Withdraw all events that have not started, in one commit; started ones continue."""
         found = await self.find(id)
         if isinstance(found, Refused):
             return found
@@ -173,31 +174,30 @@ class Rollouts:
             rollout = states.registry.rollouts.get(found.id)
             if rollout is None or rollout.ended_at is not None or rollout.aborted is not None:
                 return _over(rollout or found)
-            mine = {
+            caused = {
                 event.id: event
                 for group in states.values()
                 for event in group.events
                 if event.cause.startswith(found.prefix)
             }
             switch = Switch(by=by, at=self._writer.now().at, why=why)
-            said = f"{ABORTED}: {why}" if why else ABORTED
-            commands = withdrawals(states, mine, by, said)
+            reason = f"{ABORTED}: {why}" if why else ABORTED
+            commands = withdrawals(states, caused, by, reason)
             return CommitPlan(commands, [put(rollout, "aborted", by, aborted=switch)])
 
-        wrong = wrong_words(why)
-        done = wrong or await self._writer.commit(plan)
+        done = reason_problem(why) or await self._writer.commit(plan)
         return done if isinstance(done, Refused) else await self._report(found.id)
 
-    # Looking.
+    # Queries.
 
     async def list(self) -> Sequence[RolloutSummary]:
-        """Those under way first, then the latest that are over."""
+        """Return all rollouts: those under way first, then the latest that are over."""
         rollouts = self._store.registry.rollouts.values()
         order = sorted(rollouts, key=lambda r: (r.ended_at is not None, -r.created_at))
         return [await self._summary(rollout) for rollout in order]
 
     async def find(self, id: str) -> Rollout | Refused:
-        """By its id, or by the beginning of one, if that says which."""
+        """Find a rollout by its id, or by the beginning of its id if only one has it."""
         wanted = id.strip().upper()
         if not wanted:
             return invalid("give the id of a rollout, or its first characters")
@@ -214,7 +214,7 @@ class Rollouts:
         return found if isinstance(found, Refused) else await self._report(found.id)
 
     async def explain(self, id: str) -> RolloutExplanation | Refused:
-        """What it waits for: the very waits that `step` has found, and the holds of its events."""
+        """Explain what a rollout waits for, and what its events wait for."""
         report = await self.report(id)
         if isinstance(report, Refused):
             return report
@@ -224,27 +224,27 @@ class Rollouts:
             events = []
             for name in wait.events:
                 holds = self._platform.holds(active[name])
-                events.append((active[name], holds, says(active[name], holds)))
+                events.append((active[name], holds, summary(active[name], holds)))
             waits.append(ExplainedWait(wait=wait, events=tuple(events)))
-        return RolloutExplanation(report=report, says=_in_a_sentence(report), waits=tuple(waits))
+        return RolloutExplanation(report=report, message=_message(report), waits=tuple(waits))
 
     def draft(self, wanted: RolloutRequest) -> Rollout | Refused:
-        """What would be started. Nothing is kept of it."""
+        """Return the rollout that would be started, without storing it."""
         now = self._writer.now()
-        return drafted(wanted, self._platform.new_id(), self._store, self._gates, now)
+        return draft_rollout(wanted, self._platform.new_id(), self._store, self._gates, now)
 
     async def _summary(self, rollout: Rollout) -> RolloutSummary:
-        """Of one that is over nothing has to be read."""
+        """Summarise a rollout; one that is over needs no events for that."""
         if rollout.ended_at is not None and rollout.steps_over is not None:
             state = WAS_ABORTED if rollout.aborted else DONE
             return RolloutSummary(rollout=rollout, state=state, steps_over=rollout.steps_over)
-        await guard.pause(0)  # each look takes a moment: others go on in between
-        report = RolloutReport(rollout=rollout, next=await self._reconciler.look(rollout))
+        await guard.pause(0)  # each rollout takes a moment: let other tasks run in between
+        report = RolloutReport(rollout=rollout, next=await self._reconciler.next_step(rollout))
         return report.summary
 
     async def _report(self, id: str) -> RolloutReport:
         rollout = self._store.registry.rollouts[id]
-        return RolloutReport(rollout=rollout, next=await self._reconciler.look(rollout))
+        return RolloutReport(rollout=rollout, next=await self._reconciler.next_step(rollout))
 
     async def _switch(
         self,
@@ -253,7 +253,7 @@ class Rollouts:
         why: str,
         change: Callable[[Rollout, Switch], RolloutPut | Refused],
     ) -> RolloutReport | Refused:
-        found = wrong_words(why) or await self.find(id)
+        found = reason_problem(why) or await self.find(id)
         if isinstance(found, Refused):
             return found
 
@@ -273,7 +273,7 @@ def _over(rollout: Rollout) -> Refused:
     return conflict(f"rollout {rollout.id} {how}; start a new one")
 
 
-def _in_a_sentence(report: RolloutReport) -> str:
+def _message(report: RolloutReport) -> str:
     rollout, steps = report.rollout, report.rollout.steps
     far = f"{report.steps_over} of {len(steps)} steps are over"
     match report.state:

@@ -123,10 +123,10 @@ class ServiceLog:
                     case EventMoved(what=Move.APPROVE, event=event):
                         waiting[event.id] = event
                     case Enabled():
-                        self._log(commit, f"{group.name}: listening, document 1", group=group.name)
+                        self._write(commit, f"{group.name}: listening, document 1", group=group.name)
                     case Disabled(why=why, by=by):
                         text = f"{group.name}: no longer listening ({why})"
-                        self._log(commit, text, group=group.name, by=by)
+                        self._write(commit, text, group=group.name, by=by)
             for event in [e for id, e in waiting.items() if id not in moved]:
                 by = event.approved.by if event.approved else "nobody"
                 names = ", ".join(event.resources)
@@ -134,13 +134,13 @@ class ServiceLog:
                     f"{group.name}: {event.type.value} of {names} is approved by {by}, but has to"
                     f" wait: forewarn event explain {event.id}"
                 )
-                self._log(commit, text, **log_fields(event), status=event.status.value, by=by)
+                self._write(commit, text, **log_fields(event), status=event.status.value, by=by)
             for item in moved.values():
                 event = item.event
                 fields = log_fields(event) | {"status": event.status.value, "by": _by(item)}
-                self._log(commit, _line(group, event), **fields)
+                self._write(commit, _line(group, event), **fields)
 
-    def _log(self, commit: Commit, text: str, **fields: Any) -> None:
+    def _write(self, commit: Commit, text: str, **fields: Any) -> None:
         known = {key: value for key, value in fields.items() if value != ""}
         log.info(text, **{_CHANGE: True}, at=_time(commit.at), commit=commit.seq, **known)
 

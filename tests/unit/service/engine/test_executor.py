@@ -77,7 +77,7 @@ def status(service: Service, id: str) -> Status:
 def says(service: Service, id: str) -> str:
     explained = service.run(service.node.platform.explain(id))
     assert hasattr(explained, "says")
-    return str(explained.says)
+    return str(explained.message)
 
 
 def test_a_driver_that_is_done_at_once_finishes_the_event() -> None:

@@ -164,7 +164,7 @@ def test_what_came_later_is_named_as_not_told(service: Service) -> None:
     service.run(service.node.writer.submit("c", define))
     report = service.node.hosts.explain("h1")
     assert not isinstance(report, Refused)
-    assert "not told, since they came later: c0" in report.says
+    assert "not told, since they came later: c0" in report.message
 
 
 def test_a_driver_that_cannot_be_asked_is_a_refusal() -> None:

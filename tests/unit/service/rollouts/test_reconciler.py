@@ -251,13 +251,13 @@ def test_a_cancelled_host_that_is_left_by_its_last_machine_blocks_nobody_any_mor
 def test_a_machine_of_somebody_else_wakes_nobody(service: Service) -> None:
     start(service)
     looks: list[str] = []
-    look = service.node.reconciler._once
+    look = service.node.reconciler._reconcile
 
     async def counted(id: str) -> None:
         looks.append(id)
         await look(id)
 
-    service.node.reconciler._once = counted  # type: ignore[method-assign]
+    service.node.reconciler._reconcile = counted  # type: ignore[method-assign]
     delete(service, "db_1")
     assert looks == []
     delete(service, "web_1")
@@ -271,7 +271,7 @@ def test_resuming_one_that_goes_on_anyway_is_refused_but_makes_it_look(service: 
     async def counted(id: str) -> None:
         looks.append(id)
 
-    service.node.reconciler._once = counted  # type: ignore[method-assign]
+    service.node.reconciler._reconcile = counted  # type: ignore[method-assign]
     assert isinstance(resume(service, id), Refused)
     assert looks == [id]
 
@@ -316,7 +316,7 @@ def test_a_surprise_pauses_the_rollout_and_is_its_reason(service: Service) -> No
 
 def test_a_gate_that_raises_has_not_passed(service: Service) -> None:
     class Broken(Gates):
-        async def ask(self, gate: Gate) -> GateResult:
+        async def evaluate(self, gate: Gate) -> GateResult:
             raise RuntimeError(f"no idea what {gate.named} is")
 
     service.node.reconciler._gates = Broken()
@@ -398,26 +398,26 @@ def test_a_command_that_leaves_a_child_behind_has_passed_and_the_child_is_gone(
 
     async def ask() -> tuple[GateResult, int]:
         before = _open_files()
-        answer = await gates.ask(Gate(command="leaves"))
+        answer = await gates.evaluate(Gate(command="leaves"))
         return answer, _open_files() - before
 
     answer, leaked = asyncio.run(ask())
-    assert (answer.passed, answer.says, leaked) == (True, "exit code 0: well", 0)
+    assert (answer.passed, answer.message, leaked) == (True, "exit code 0: well", 0)
     assert _is_gone(int((tmp_path / "child").read_text()))
 
 
 def test_a_command_that_takes_too_long_is_ended_with_its_children(tmp_path: Path) -> None:
     script = f"sleep 300 & echo $! > {tmp_path}/child; wait"
     gates = Gates({"slow": ("/bin/sh", "-c", script)}, patience=0.5)
-    answer = asyncio.run(gates.ask(Gate(command="slow")))
-    assert (answer.passed, answer.says) == (False, "no answer within 0.5 s")
+    answer = asyncio.run(gates.evaluate(Gate(command="slow")))
+    assert (answer.passed, answer.message) == (False, "no answer within 0.5 s")
     assert _is_gone(int((tmp_path / "child").read_text()))
 
 
 def test_a_command_that_is_not_there_has_not_passed() -> None:
-    answer = asyncio.run(Gates({"gone": ("/no/such/program",)}).ask(Gate(command="gone")))
+    answer = asyncio.run(Gates({"gone": ("/no/such/program",)}).evaluate(Gate(command="gone")))
     assert not answer.passed
-    assert "/no/such/program could not be started" in answer.says
+    assert "/no/such/program could not be started" in answer.message
 
 
 def _open_files() -> int:

@@ -139,7 +139,7 @@ def do(service: Service, verb: str, id: str, *words: str) -> RolloutReport:
 def waits(service: Service, id: str) -> str:
     explanation = service.run(service.node.rollouts.explain(id))
     assert not isinstance(explanation, Refused)
-    return "; ".join([explanation.says, *(one.wait.says for one in explanation.waits)])
+    return "; ".join([explanation.message, *(one.wait.says for one in explanation.waits)])
 
 
 def active(service: Service) -> list[Event]:
@@ -472,8 +472,8 @@ def test_a_command_gets_nothing_of_the_services_environment_but_what_programs_ge
     monkeypatch.setenv("LANG", "C.UTF-8")
     script = "import os, sys; print(os.environ['LANG'], *(n for n in os.environ if 'FORE' in n))"
     gates = Gates({"tells": (sys.executable, "-c", script)})
-    answer = service.run(gates.ask(Gate(command="tells")))
-    assert (answer.passed, answer.says) == (True, "exit code 0: C.UTF-8")
+    answer = service.run(gates.evaluate(Gate(command="tells")))
+    assert (answer.passed, answer.message) == (True, "exit code 0: C.UTF-8")
 
 
 def test_why_an_address_cannot_be_asked_is_told_in_our_own_words(service: Service) -> None:
@@ -483,14 +483,14 @@ def test_why_an_address_cannot_be_asked_is_told_in_our_own_words(service: Servic
         (f"http://127.0.0.1:{port}/", "Connection refused"),
         ("http://nowhere.invalid/", "its name leads to no address"),
     ):
-        answer = service.run(Gates().ask(Gate(http=url)))
-        assert (answer.passed, answer.says) == (False, told)
+        answer = service.run(Gates().evaluate(Gate(http=url)))
+        assert (answer.passed, answer.message) == (False, told)
 
 
 def test_a_command_that_hangs_is_given_up(service: Service) -> None:
     gates = Gates({"slow": ("/bin/sh", "-c", "read -r _ < /dev/zero")}, patience=0.5)
-    answer = service.run(gates.ask(Gate(command="slow")))
-    assert (answer.passed, answer.says) == (False, "no answer within 0.5 s")
+    answer = service.run(gates.evaluate(Gate(command="slow")))
+    assert (answer.passed, answer.message) == (False, "no answer within 0.5 s")
 
 
 @pytest.mark.parametrize(
