@@ -175,7 +175,7 @@ class Event:
 
     def explain(self) -> str:
         """Explain in words which state it is in and what it waits for."""
-        text: str = allowed(self._session.run(self._session.node.platform.explain(self.id))).says
+        text: str = allowed(self._session.run(self._session.node.platform.explain(self.id))).message
         return text
 
     def approve(self, by: HasName | str | None = None) -> Event:

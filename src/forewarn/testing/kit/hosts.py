@@ -87,7 +87,7 @@ class Host:
         return events_from(self._session, self._session.node.hosts.repair(self.name, "test"))
 
     def explain(self) -> str:
-        text: str = allowed(self._session.call(self._session.node.hosts.explain, self.name)).says
+        text: str = allowed(self._session.call(self._session.node.hosts.explain, self.name)).message
         return text
 
     def __str__(self) -> str:

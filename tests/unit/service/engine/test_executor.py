@@ -76,7 +76,7 @@ def status(service: Service, id: str) -> Status:
 
 def says(service: Service, id: str) -> str:
     explained = service.run(service.node.platform.explain(id))
-    assert hasattr(explained, "says")
+    assert hasattr(explained, "message")
     return str(explained.message)
 
 

@@ -165,7 +165,7 @@ def guarded(service: Any) -> None:
 
 
 def allowed(outcome: Any) -> Any:
-    assert not hasattr(outcome, "says"), outcome
+    assert not hasattr(outcome, "message"), outcome
     return outcome
 
 
