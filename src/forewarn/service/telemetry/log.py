@@ -123,7 +123,9 @@ class ServiceLog:
                     case EventMoved(what=Move.APPROVE, event=event):
                         waiting[event.id] = event
                     case Enabled():
-                        self._write(commit, f"{group.name}: listening, document 1", group=group.name)
+                        self._write(
+                            commit, f"{group.name}: listening, document 1", group=group.name
+                        )
                     case Disabled(why=why, by=by):
                         text = f"{group.name}: no longer listening ({why})"
                         self._write(commit, text, group=group.name, by=by)
