@@ -51,7 +51,7 @@ def _not_written(error: OSError) -> None:
     """What a command says goes where somebody has sent it, which may be a full disk."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left must not be tried once more
-        sys.stderr.write(f"forewarn: the output cannot be written: {error.strerror}\n")
+        sys.stderr.write(f"forewarn: cannot write the output: {error.strerror}\n")
     except OSError:
         pass
     sys.exit(1)

@@ -41,18 +41,24 @@ ROOMS = {
     "judge": CommandModule("judge"),
     "timeline": CommandModule("timeline"),
     "verdict": CommandModule("verdict"),
-    "config": CommandModule("config", "The settings of a service."),
-    "machine": CommandModule("machine", "Machines, and what their users may ask for."),
-    "group": CommandModule("group", "Groups: who shares a document."),
-    "host": CommandModule("host", "Hosts, and the machines on them."),
-    "event": CommandModule("event", "Events: schedule, approve, cancel, explain."),
-    "rollout": CommandModule("rollout", "Rollouts over groups, labels or hosts."),
-    "clock": CommandModule("clock", "The service's time."),
-    "fault": CommandModule("fault", "Faults: what goes wrong on purpose."),
-    "token": CommandModule("token", "Tokens: who may ask."),
-    "scenario": CommandModule("scenario", "Scenarios: maintenance as a test."),
+    "config": CommandModule("config", "Check and show the settings of a service."),
+    "machine": CommandModule(
+        "machine", "List machines, and restart, redeploy, evict or delete them."
+    ),
+    "group": CommandModule(
+        "group", "List groups (machines that share one document), and change their policy."
+    ),
+    "host": CommandModule("host", "List hosts, and maintain, degrade, fail or repair them."),
+    "event": CommandModule("event", "Schedule, approve, cancel and explain events."),
+    "rollout": CommandModule(
+        "rollout", "Plan, start and follow rollouts over groups, labels or hosts."
+    ),
+    "clock": CommandModule("clock", "Show and control the service's clock."),
+    "fault": CommandModule("fault", "Inject faults, and see which were consumed."),
+    "token": CommandModule("token", "Create, list and revoke access tokens."),
+    "scenario": CommandModule("scenario", "List, check and run scenarios: maintenance as a test."),
     "agent": CommandModule(
-        "agent", "Inside a machine: prepare for its events, and put things back."
+        "agent", "Run inside a machine: prepare it for events, and undo that afterwards."
     ),
 }
 
@@ -87,7 +93,7 @@ class LazyGroup(typer.core.TyperGroup):
 
 app = typer.Typer(
     cls=LazyGroup,
-    help="Scheduled Events for any fleet: tell machines, in time, what is about to happen.",
+    help="Scheduled Events for any fleet: announce maintenance to machines before it happens.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -103,15 +109,24 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def top(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
     token_file: Annotated[
         Path | None,
-        typer.Option(help="A file with a token for the service; or FOREWARN_TOKEN(_FILE)."),
+        typer.Option(
+            help="Read the token from FILE. Default: FOREWARN_TOKEN or FOREWARN_TOKEN_FILE.",
+            metavar="FILE",
+        ),
     ] = None,
     ca: Annotated[
         Path | None,
-        typer.Option(help="Who vouches for the service's certificate (PEM); or FOREWARN_CA."),
+        typer.Option(
+            help="CA bundle (PEM) used to verify the service's certificate. Default: FOREWARN_CA.",
+            metavar="FILE",
+        ),
     ] = None,
 ) -> None:
     del version

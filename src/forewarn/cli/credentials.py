@@ -50,13 +50,13 @@ def _read(path: Path) -> str:
             there = os.fstat(file.fileno())
             if stat.S_ISREG(there.st_mode) and stat.S_IMODE(there.st_mode) & 0o007:
                 raise CredentialError(
-                    f"{path} can be read by everybody, and a token is in it: chmod 600 {path}, and"
-                    " revoke the token if somebody may have"
+                    f"{path} contains a token and is readable by everybody: chmod 600 {path}, and"
+                    " revoke the token if somebody may have read it"
                 )
             text = file.read(MAX_TOKEN_FILE + 1)
     except OSError as error:
         raise CredentialError(f"{path}: {error.strerror}") from error
     words = text.decode("ascii", "replace").split()
     if len(text) > MAX_TOKEN_FILE or len(words) != 1 or not words[0].startswith("fw_"):
-        raise CredentialError(f"{path} has no token in it: one line that begins with fw_")
+        raise CredentialError(f"{path} does not contain a token: one line that begins with fw_")
     return words[0]

@@ -19,7 +19,7 @@ from forewarn.support.text import escaped, visible
 
 Url = Annotated[
     str | None,
-    typer.Option("--url", envvar="FOREWARN_URL", help="The control address of the service."),
+    typer.Option("--url", envvar="FOREWARN_URL", help="URL of the service's control API."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
@@ -73,7 +73,7 @@ def service(url: str | None) -> Iterator[ControlClient]:
     try:
         found = door(url or find())
         if in_the_clear(found):
-            say(f"note: the token goes to {found.url} in the clear; use https://", err=True)
+            say(f"note: the token is sent to {found.url} unencrypted; use https://", err=True)
         yield ControlClient(found)
     except ControlError as error:
         fail(refusal(error))
@@ -152,7 +152,7 @@ def pace(client: ControlClient) -> None:
     """Under --speed every page says so."""
     clock = client.clock()
     if clock.virtual:
-        typer.echo(f"virtual clock: it is {moment(clock.now)}", err=True)
+        typer.echo(f"virtual clock: {moment(clock.now)}", err=True)
     if clock.speed != 1:
         typer.echo(f"speed {clock.speed:g}: durations are divided by {clock.speed:g}", err=True)
 

@@ -146,7 +146,7 @@ def test_a_machine_that_is_restored_on_a_degraded_host_is_warned_of(service: Ser
     service.clock.advance("2m")
     told(service, "host", "degrade", "h2")
     said = typed(service, "machine", "restore", "batch_1")
-    assert said.stdout.startswith("batch_1 is there again")
+    assert said.stdout.startswith("batch_1 has been restored")
     assert "note: host 'h2' is degraded, and no event tells batch_1 so" in said.stderr
     assert service.get("batch_1").status == 200
 

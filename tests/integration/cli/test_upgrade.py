@@ -63,7 +63,7 @@ def test_it_is_brought_up_to_date_and_kept_as_it_was(tmp_path: Path, schema: str
     assert done.exit_code == 0, done.output
     kept = tmp_path / f"state.db.schema-{schema}"
     assert done.stdout.startswith(
-        f"{state} was brought from schema {schema} to {SCHEMA_VERSION}\nas it was it is kept as"
+        f"{state} was upgraded from schema {schema} to {SCHEMA_VERSION}\nthe old file is kept as"
     )
     assert str(kept) in done.stdout
     assert rows(state, "SELECT version_num FROM alembic_version") == [(SCHEMA_VERSION,)]
@@ -84,7 +84,7 @@ def test_a_second_time_there_is_nothing_to_do(tmp_path: Path) -> None:
     second = typed("--state", state, "--json")
     assert second.exit_code == 0
     assert json.loads(second.stdout)["kept"] is None
-    assert "there is nothing to do" in typed("--state", state).stdout
+    assert "which is current" in typed("--state", state).stdout
     assert state.read_bytes() == after
 
 

@@ -305,7 +305,7 @@ def test_a_name_that_is_gone_still_has_its_history_and_one_that_never_was_is_ref
     assert "did you mean 'rack-1'?" in typed(service, "--host", "rack1", "--json").stderr
     assert "no group 'wbe'" in typed(service, "--group", "wbe").stderr
     quiet = typed(service, "--machine", "web_1", "--what", "approved")
-    assert (quiet.exit_code, quiet.stdout) == (0, "nothing that matches\n")
+    assert (quiet.exit_code, quiet.stdout) == (0, "no matching entries\n")
 
 
 @pytest.mark.parametrize(

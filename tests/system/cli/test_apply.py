@@ -158,7 +158,7 @@ def test_removing_a_machine_with_an_event_is_refused_unless_forced(
     event = service.schedule("Reboot", "web_1")
     file.write_text(FLEET.replace("      - {name: web_1, host: b, labels: {ring: canary}}\n", ""))
     plan = said(service, "apply", file, "--plan")
-    assert f"in the way: machine 'web_1' has an active event: Reboot {event.id}" in plan
+    assert f"conflict: machine 'web_1' has an active event: Reboot {event.id}" in plan
     refused = typed(service, "apply", file)
     assert refused.exit_code == 1
     assert "machine 'web_1'" in refused.stderr
@@ -319,7 +319,7 @@ def test_what_is_too_large_is_refused_on_both_sides(service: Service, file: Path
     refused = typed(service, "apply", file)
     assert refused.exit_code == 1
     assert refused.stderr == (
-        f"forewarn: {file}: it has 67,108,865 bytes; a fleet has at most 67,108,864\n"
+        f"forewarn: {file}: the file has 67,108,865 bytes; the maximum is 67,108,864\n"
     )
     parts = urlsplit(service.control_url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)

@@ -135,7 +135,7 @@ def test_a_command_says_so_when_nobody_listens(service: Service) -> None:
     assert "Started, unannounced" in typed(service, "event", "list").stdout
     assert "Started, unannounced" in typed(service, "event", "show", event["id"]).stdout
     explained = typed(service, "event", "explain", event["id"]).stdout
-    assert "it is unannounced: guests are never shown it" in explained
+    assert "unannounced: it is not listed in the machines' document" in explained
 
 
 def test_cancel_withdraws(service: Service) -> None:
@@ -289,7 +289,7 @@ def test_a_full_disk_is_one_clear_line(shared: Service, words: str) -> None:
             timeout=60,
         )
     assert done.returncode == 1
-    assert done.stderr == "forewarn: the output cannot be written: No space left on device\n"
+    assert done.stderr == "forewarn: cannot write the output: No space left on device\n"
 
 
 def test_without_a_service_the_command_says_what_to_do(tmp_path: Path) -> None:

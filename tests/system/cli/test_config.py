@@ -95,7 +95,7 @@ def test_settings_that_can_be_used_are_said_to_be(tmp_path: Path) -> None:
         env=environment(tmp_path),
         timeout=60,
     )
-    assert (checked.returncode, checked.stdout) == (0, "the settings can be used\n")
+    assert (checked.returncode, checked.stdout) == (0, "the settings are valid\n")
     assert checked.stderr == ""
     assert list((tmp_path / "state").iterdir()) == []
 

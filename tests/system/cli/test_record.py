@@ -101,7 +101,7 @@ def test_an_endpoint_that_is_not_there_is_recorded_too(tmp_path: Path) -> None:
         app, ["record", "http://127.0.0.1:1", "-o", str(path), "--for", "0.2s", "--every", "0.1s"]
     )
     assert result.exit_code == 1
-    assert "http://127.0.0.1:1 never answered with a document" in result.output
+    assert "http://127.0.0.1:1 never returned a document" in result.output
     lines = read([path]).lines
     assert {line["trouble"] for line in lines if line["kind"] == "exchange"} == {"refused"}
 
@@ -111,7 +111,7 @@ def test_an_endpoint_that_is_not_there_is_recorded_too(tmp_path: Path) -> None:
     [
         (["https://169.254.169.254"], "the endpoint speaks plain HTTP"),
         (["http://127.0.0.1:1", "--version", "latest"], "'latest' is no api-version"),
-        (["http://127.0.0.1:1", "--every", "0s"], "ask no more often than every 0.05 s"),
+        (["http://127.0.0.1:1", "--every", "0s"], "the minimum is 0.05 s"),
         (["http://127.0.0.1:1", "--for", "ever"], "ever"),
     ],
 )

@@ -159,8 +159,8 @@ def test_in_real_time_durations_are_divided(program: list[str]) -> None:
     ("words", "code", "says"),
     [
         (["run", "spot-evction"], 2, "did you mean 'spot-eviction'?"),
-        (["run", "storm", "--speed", "0"], 2, "the speed is a number from"),
-        (["run", "storm", "--clock", "sun"], 2, "the clock is real or virtual"),
+        (["run", "storm", "--speed", "0"], 2, "the speed must be a number from"),
+        (["run", "storm", "--clock", "sun"], 2, "--clock is 'real' or 'virtual'"),
         (["run", "storm", "--clock", "virtual", "--speed", "60"], 2, "say one of the two"),
         (["run", "storm", "--junit", "/no/where.xml"], 2, "there is no directory /no"),
         (["run", "storm", "--timeline", "/no/where.svg"], 2, "there is no directory /no"),

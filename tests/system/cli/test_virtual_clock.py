@@ -123,7 +123,10 @@ def test_a_clock_that_runs_is_shown_and_paused(played: Played) -> None:
     ("words", "says"),
     [
         (["resume", "--speed", "0"], "a clock runs at a speed above 0 and up to 86400, not 0"),
-        (["resume", "--speed", "nan"], "Invalid value for --speed: nan is no speed; say a number"),
+        (
+            ["resume", "--speed", "nan"],
+            "Invalid value for --speed: invalid speed nan; pass a positive number",
+        ),
         (["resume", "--speed", "90000"], "a speed above 0 and up to 86400, not 90000"),
         (["play", "soon"], "'soon' is not a duration; write for example 90s, 15m, 1h30m or 7d"),
         (["play", "2560000d"], "a clock is wound no further than the year 9000"),

@@ -137,7 +137,7 @@ def test_changes_as_they_come_with_a_command_for_each(web: Group, watched: Runni
     event.approve()
     change("started", True)  # before the trouble if it was being waited for, else after it
     until_said(watched, "trouble: ")
-    until_said(watched, "well again: ")
+    until_said(watched, "recovered: ")
     event.finish()
     change("finished", True)
     other = web[1].freeze()
@@ -147,7 +147,7 @@ def test_changes_as_they_come_with_a_command_for_each(web: Group, watched: Runni
     watched.process.send_signal(signal.SIGINT)
     assert watched.wait() == 0
     said = "".join(watched.stderr)
-    assert said.count("trouble: ") == said.count("well again: ") == 1
+    assert said.count("trouble: ") == said.count("recovered: ") == 1
     assert re.search(r"hook for started [0-9A-F]{8} failed with exit code 7\n", said)
     assert "Traceback" not in said
 

@@ -97,7 +97,7 @@ def test_the_installed_units_name_what_is_there(root: CleanRoot) -> None:
 
 def test_the_installed_settings_can_be_used_by_the_services_user(root: CleanRoot) -> None:
     checked = root.done("forewarn", "config", "check", "--config", SETTINGS, user="forewarn")
-    assert "the settings can be used" in checked
+    assert "the settings are valid" in checked
     shown = root.done("forewarn", "config", "show", "--config", SETTINGS, "--json", user="forewarn")
     (state,) = [one for one in json.loads(shown) if one["key"] == "state"]
     assert state["value"] == "/var/lib/forewarn/forewarn.db"

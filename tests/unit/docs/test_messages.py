@@ -85,10 +85,10 @@ EXAMPLES = {  # one for each way of telling something, so that we notice when we
     "a request with the … '…' is under way; ask again in a moment",  # of a request
     "… is in use by …; stop that or choose another file",  # an exception of ours
     "… is in use; choose another port, or port 0 for any that is free",  # in a helper's words
-    "the speed is a number from … to …",  # wrong usage
+    "the speed must be a number from … to …",  # wrong usage
     "…: unknown key; …",  # a setting, with its place before it
     "… expires in … days",  # of the machine around
-    "note: without an address these can never ask: …",  # beside what is printed
+    "note: these machines have no address and cannot poll: …",  # beside what is printed
     "the notice is only …: clients may not see it in time",  # beside what is done
     "a deadline is overdue for … s",  # of /healthz
     "the program cannot tell (exit code …)",  # of a driver

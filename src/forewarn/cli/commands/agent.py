@@ -16,13 +16,16 @@ ConfigFile = Annotated[
     typer.Option(
         "--config",
         envvar="FOREWARN_AGENT_CONFIG",
-        help="Rules and hooks (TOML).",
+        help="Configuration file with rules and hooks (TOML).",
         show_default=True,
     ),
 ]
 # For a subcommand: overrides the option before it.
 OwnConfigFile = Annotated[
-    Path | None, typer.Option("--config", help="Rules and hooks (TOML).", show_default=False)
+    Path | None,
+    typer.Option(
+        "--config", help="Configuration file with rules and hooks (TOML).", show_default=False
+    ),
 ]
 DEFAULT_CONFIG = Path("/etc/forewarn/agent.toml")
 

@@ -26,34 +26,41 @@ SIGNS = {"added": "+", "changed": "~", "moved": ">", "removed": "-"}
 
 
 def apply(
-    file: Annotated[Path | None, typer.Argument(help="A fleet file: YAML or JSON.")] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="Only show what would change.")] = False,
+    file: Annotated[Path | None, typer.Argument(help="Fleet file (YAML or JSON).")] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Show what would change, without changing anything.")
+    ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Also remove what has an active event.")
+        bool, typer.Option("--force", help="Also remove machines that have an active event.")
     ] = False,
     if_match: Annotated[
         str | None,
-        typer.Option("--if-match", help="Only if the fleet is still the one that --plan named."),
+        typer.Option(
+            "--if-match",
+            help="Apply only if the fleet still has this version, as printed by --plan.",
+        ),
     ] = None,
-    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema.")] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema of fleet files and exit.")
+    ] = False,
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """Make hosts, groups and machines what a file says: all of it, or nothing."""
+    """Apply a fleet file: create, change and remove hosts, groups and machines at once."""
     if schema:
         from forewarn.service.fleet.shapes import schema_text
 
         typer.echo(schema_text(), nl=False)
         return
     if file is None:
-        raise typer.BadParameter("say which file, or --schema", param_hint="FILE")
+        raise typer.BadParameter("pass a fleet file, or --schema", param_hint="FILE")
     try:
         size = file.stat().st_size
         text = file.read_bytes() if size <= MAX_FLEET_BYTES else b""
     except OSError as error:
         fail(f"{file}: {error.strerror}")
     if size > MAX_FLEET_BYTES:
-        fail(f"{file}: it has {size:,} bytes; a fleet has at most {MAX_FLEET_BYTES:,}")
+        fail(f"{file}: the file has {size:,} bytes; the maximum is {MAX_FLEET_BYTES:,}")
     with service(url) as client:
         client.timeout = APPLY_TIMEOUT
         try:
@@ -89,13 +96,13 @@ def _show(found: FleetDifference, file: Path) -> None:
     if found.planned and found.blocked_by:
         for one in found.blocked_by[:SHOWN_ITEMS]:
             say(
-                f"in the way: {one.what} '{one.name}' has an active event:"
+                f"conflict: {one.what} '{one.name}' has an active event:"
                 f" {one.type} {one.event} ({one.status})"
             )
-        say(f"it is refused as long as this is so: forewarn apply {file} --force")
+        say(f"this plan is refused; to apply it all the same: forewarn apply {file} --force")
     if found.etag:
         tag = found.etag.strip('"')
-        say(f"to apply it to this very fleet: forewarn apply {file} --if-match {tag}", err=True)
+        say(f"to apply exactly this plan: forewarn apply {file} --if-match {tag}", err=True)
 
 
 def _totals(found: FleetDifference) -> Iterator[tuple[str, str, int]]:

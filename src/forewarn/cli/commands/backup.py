@@ -20,19 +20,19 @@ import typer
 from forewarn.cli.output import Json, Url, as_json, fail, fields, moment, notes, service
 from forewarn.control.schema.core import BackupContents
 
-Force = Annotated[bool, typer.Option("--force", help="Also if there is one already.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(help="Where the copy goes.", metavar="FILE")],
+    file: Annotated[Path, typer.Argument(help="File to write the backup to.", metavar="FILE")],
     state: Annotated[
-        Path | None, typer.Option(help="Copy this state file, instead of asking a service.")
+        Path | None, typer.Option(help="Back up this state file instead of a running service.")
     ] = None,
     force: Force = False,
     url: Url = None,
     json: Json = False,
 ) -> None:
-    """Copy the state, while the service runs or not."""
+    """Back up the state of a running service, or a state file."""
     if state is not None and url is not None:
         raise typer.BadParameter("pass either --state or --url (or FOREWARN_URL), not both")
     try:
@@ -48,12 +48,12 @@ def backup(
 
 
 def restore(
-    backup: Annotated[Path, typer.Argument(help="The copy.", metavar="BACKUP")],
-    state: Annotated[Path, typer.Option(help="The state file that it becomes.")],
+    backup: Annotated[Path, typer.Argument(help="Backup file.", metavar="BACKUP")],
+    state: Annotated[Path, typer.Option(help="State file to write.")],
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Make a copy the state of a service that does not run."""
+    """Restore a backup as the state file of a stopped service."""
     store = _server()
     try:
         done = store.stored_state(state).restore(backup, store.guard.wall_us(), force=force)
@@ -69,10 +69,12 @@ def restore(
         " carries them out, and pauses rollouts",
     ]
     if found.tokens:
-        said.append("tokens that were revoked since are valid again: forewarn token list")
+        said.append(
+            "tokens that were revoked after the backup are valid again: see forewarn token list"
+        )
     if done.outdated:
         said.append(
-            f"its schema is {found.schema}: bring it up to date before it is served"
+            f"its schema is {found.schema}: upgrade it before you start the service"
             " (forewarn upgrade --state FILE)"
         )
     notes(said)
@@ -97,9 +99,9 @@ def _check(made: Path, said: BackupContents) -> None:
             whole = [row[0] for row in connection.execute("PRAGMA integrity_check(1)")]
             last = connection.execute("SELECT max(seq) FROM commits").fetchone()[0] or 0
     except sqlite3.DatabaseError as error:
-        fail(f"what the service sent is no state: {error}")
+        fail(f"the service did not send a state: {error}")
     if whole != ["ok"] or last != said.commit:
-        fail(f"what the service sent is damaged: {whole[0]}; try again")
+        fail(f"the backup was damaged in transit: {whole[0]}; try again")
 
 
 def _copied(state: Path, made: Path) -> BackupContents:
@@ -131,12 +133,12 @@ def _server() -> _Server:
     try:
         return _Server()
     except ModuleNotFoundError:
-        fail("this needs the server's packages: pip install 'forewarn[server]'")
+        fail("this command needs the server packages: pip install 'forewarn[server]'")
 
 
 def _free(file: Path, *, force: bool) -> None:
     if file.exists() and not force:
-        fail(f"{file} exists; choose another name, or say --force to replace it")
+        fail(f"{file} exists; choose another name, or pass --force to overwrite it")
 
 
 @contextlib.contextmanager
@@ -155,7 +157,7 @@ def _unfinished(file: Path) -> Iterator[Path]:
         try:
             yield Path(directory) / "copy"
         except OSError as error:
-            fail(f"{file}: {error.strerror}; no copy was made")
+            fail(f"{file}: {error.strerror}; no backup was made")
 
 
 def _sweep(file: Path) -> None:

@@ -27,19 +27,19 @@ from forewarn.support.text import parse_duration
 
 app = typer.Typer(no_args_is_help=True)
 
-By = Annotated[str, typer.Argument(help="How far, e.g. 15m.")]
+By = Annotated[str, typer.Argument(help="Duration, e.g. 15m.")]
 
 
 @app.command()
 def show(json: Json = False, url: Url = None) -> None:
-    """The service's time, and when time alone will next change something."""
+    """Show the service's time, and when the next deadline is due."""
     with service(url) as client:
         _show(client.clock(), json)
 
 
 @app.command()
 def advance(by: By, json: Json = False, url: Url = None) -> None:
-    """Wind a virtual clock forward; returns when everything due has happened and is visible."""
+    """Advance a virtual clock, and return when everything that is due has been carried out."""
     length = parsed(parse_duration, by)
     with service(url) as client:
         _show(client.advance(s.AdvanceRequest(by=length / SECOND)), json)
@@ -47,7 +47,7 @@ def advance(by: By, json: Json = False, url: Url = None) -> None:
 
 @app.command()
 def play(by: By, json: Json = False, url: Url = None) -> None:
-    """Wind a virtual clock forward, and wait at every change until whoever polls has seen it."""
+    """Advance a virtual clock, and wait at every change until all clients have polled it."""
     length = parsed(parse_duration, by)
     with service(url) as client:
         _show(client.play(length / SECOND), json)
@@ -55,20 +55,22 @@ def play(by: By, json: Json = False, url: Url = None) -> None:
 
 @app.command()
 def resume(
-    speed: Annotated[float, typer.Option(help="Seconds that pass in one of real time.")] = 1.0,
+    speed: Annotated[float, typer.Option(help="Virtual seconds per real second.")] = 1.0,
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """Let a virtual clock run by itself; it waits for whoever polls, as play does."""
+    """Let a virtual clock run by itself; it waits for clients as 'play' does."""
     if not isfinite(speed):
-        raise typer.BadParameter(f"{speed:g} is no speed; say a number", param_hint="--speed")
+        raise typer.BadParameter(
+            f"invalid speed {speed:g}; pass a positive number", param_hint="--speed"
+        )
     with service(url) as client:
         _show(client.resume_clock(speed), json)
 
 
 @app.command()
 def pause(json: Json = False, url: Url = None) -> None:
-    """Let a virtual clock stand still, wherever it is."""
+    """Pause a virtual clock."""
     with service(url) as client:
         _show(client.pause_clock(), json)
 
@@ -77,12 +79,12 @@ def pause(json: Json = False, url: Url = None) -> None:
 def accept(
     state: Annotated[
         Path | None,
-        typer.Option(help="Change this state file, which no service may be using."),
+        typer.Option(help="Change this state file. No service may be using it."),
     ] = None,
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """Accept the wall clock of a service that does not trust it, and set its time accordingly."""
+    """Make a service accept a wall clock that it does not trust."""
     if state is not None:
         _accept_offline(state, url, json)
         return

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True)
 
-Arguments = Annotated[bool, typer.Option("--arguments", help="Show what programs are given, too.")]
+Arguments = Annotated[
+    bool, typer.Option("--arguments", help="Also show the arguments of programs.")
+]
 
 HIDDEN = "***"
 _PASSWORD = re.compile(r"(?<=://)[^\s?#]*@")  # in an address: whoever, and what they know
@@ -45,7 +47,7 @@ def check(
     no_front: NoFront = False,
     json: Json = False,
 ) -> None:
-    """All that is wrong with the settings, and what may be; exit code 1 if they cannot be used."""
+    """Check the settings against this machine. Exits with 1 if they cannot be used."""
     flags = flags_of(fleet, metadata, control, state, record, no_front)
     need_server()
     from forewarn.node import settings as s
@@ -66,7 +68,7 @@ def check(
         say(f"warning: {warning}", err=True)
     if problems:
         fail_all(problems)
-    say("the settings can be used")
+    say("the settings are valid")
 
 
 @app.command()
@@ -81,7 +83,7 @@ def show(
     arguments: Arguments = False,
     json: Json = False,
 ) -> None:
-    """Every setting, what it is, and where that comes from; without secrets."""
+    """Show every setting, its value and where the value comes from, without secrets."""
     flags = flags_of(fleet, metadata, control, state, record, no_front)
     need_server()
     from forewarn.node import settings as s

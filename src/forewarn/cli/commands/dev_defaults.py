@@ -83,7 +83,7 @@ def welcome(node: Node) -> None:
     if len(machines) > SHOWN_MACHINES:
         lines.append(f"  … and {len(machines) - SHOWN_MACHINES} more: forewarn machine list")
     if len(node.metadata_urls) > 1:
-        lines.append(f"  guests can also ask at {listing(node.metadata_urls[1:])}")
+        lines.append(f"  the endpoint also listens at {listing(node.metadata_urls[1:])}")
     lines += [
         f"ask as {example.name}:",
         f"  curl -H Metadata:true '{node.url_of(example)}/metadata/scheduledevents"
@@ -122,7 +122,7 @@ def _speaker(fleet: Fleet, wanted: str | None) -> str:
     if not names:
         fail("the fleet has no machines")
     if wanted is not None and wanted not in names:
-        fail(f"--as {wanted}: no such machine; there are {', '.join(names[:10])}")
+        fail(f"--as {wanted}: unknown machine; expected one of {', '.join(names[:10])}")
     return wanted or names[0]
 
 
@@ -158,7 +158,7 @@ def _address(option: str, text: str, allowed: Callable[[str], bool]) -> Address:
         raise typer.BadParameter(str(error), param_hint=option) from error
     if not allowed(address.host):
         fail(
-            f"{option} {text}: dev never listens beyond loopback, 127.0.0.1 for example;"
-            " for a fleet use forewarn serve"
+            f"{option} {text}: dev only listens on loopback, for example 127.0.0.1;"
+            " use forewarn serve for other addresses"
         )
     return address

@@ -32,22 +32,24 @@ TYPES = ", ".join(type.value for type in EventType)
 
 def _id(text: str) -> str:
     if not text.strip():
-        raise typer.BadParameter("give the id of an event, or its first characters")
+        raise typer.BadParameter("pass the ID of an event, or a prefix of it")
     return text
 
 
-Id = Annotated[str, typer.Argument(callback=_id, help="An event's id, or its first characters.")]
+Id = Annotated[str, typer.Argument(callback=_id, help="ID of the event, or a prefix of it.")]
 
 
 @app.command("list")
 def list_(
-    group: Annotated[str | None, typer.Option(help="Only this group.")] = None,
-    all: Annotated[bool, typer.Option("--all", help="Also those that are over.")] = False,
-    limit: Annotated[int, typer.Option(help="How many that are over.", min=1, max=1000)] = 100,
+    group: Annotated[str | None, typer.Option(help="Only machines of this group.")] = None,
+    all: Annotated[bool, typer.Option("--all", help="Also list events that are over.")] = False,
+    limit: Annotated[
+        int, typer.Option(help="Maximum number of events that are over.", min=1, max=1000)
+    ] = 100,
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """Events that are scheduled or have started."""
+    """List events that are scheduled or have started."""
     with service(url) as client:
         found = client.events(group=group, past=all, limit=limit)
         if json:
@@ -59,7 +61,7 @@ def list_(
 
 @app.command()
 def show(id: Id, json: Json = False, url: Url = None) -> None:
-    """One event, also when it is over."""
+    """Show one event, also if it is over."""
     with service(url) as client:
         found = client.event(id)
         if json:
@@ -75,36 +77,48 @@ def schedule(
         list[str] | None,
         typer.Argument(metavar="[TYPE] [MACHINE]...", help=f"Type ({TYPES}), machines."),
     ] = None,
-    type: Annotated[str | None, typer.Option("--type", help="The type, as an option.")] = None,
+    type: Annotated[
+        str | None, typer.Option("--type", help="Event type, instead of the first argument.")
+    ] = None,
     machine: Annotated[
         list[str] | None,
-        typer.Option("--machine", "--machines", help="A machine; repeat, or separate by commas."),
+        typer.Option(
+            "--machine", "--machines", help="Machine; repeatable, or separated by commas."
+        ),
     ] = None,
     notice: Annotated[
-        str | None, typer.Option(help="How long before, e.g. 20m; default: what is promised.")
+        str | None,
+        typer.Option(help="Notice, e.g. 20m. Default: as documented for the event type."),
     ] = None,
     not_before: Annotated[
-        str | None, typer.Option(help="The time instead of a notice, e.g. 2030-01-31T18:00:00Z.")
+        str | None, typer.Option(help="Start time instead of a notice, e.g. 2030-01-31T18:00:00Z.")
     ] = None,
     short_notice: Annotated[
-        bool, typer.Option("--short-notice", help="Yes, less notice than is promised.")
+        bool,
+        typer.Option(
+            "--short-notice", help="Allow less notice than is documented for this event type."
+        ),
     ] = False,
-    description: Annotated[str, typer.Option(help="Words for the guests.")] = "",
+    description: Annotated[str, typer.Option(help="Description in the machines' document.")] = "",
     duration: Annotated[
-        int, typer.Option(help="Length of the impact in seconds; 0 none, -1 unknown.")
+        int, typer.Option(help="Duration of the impact in seconds; 0: none, -1: unknown.")
     ] = -1,
-    source: Annotated[str, typer.Option(help="Platform or User.")] = "Platform",
+    source: Annotated[
+        str, typer.Option(help="Source of the event: Platform or User.")
+    ] = "Platform",
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """Announce an event: forewarn event schedule Reboot web_0 --notice 20m"""
+    """Schedule an event: forewarn event schedule Reboot web_0 --notice 20m"""
     said = list(words or [])
     kind = type or (said.pop(0) if said else None)
     if kind is None:
-        raise typer.BadParameter("say what to schedule: forewarn event schedule Reboot web_0")
+        raise typer.BadParameter(
+            "pass an event type and a machine: forewarn event schedule Reboot web_0"
+        )
     machines = [*said, *(name for m in machine or [] for name in m.split(",") if name)]
     if not machines:
-        raise typer.BadParameter(f"say for which machine: forewarn event schedule {kind} web_0")
+        raise typer.BadParameter(f"pass at least one machine: forewarn event schedule {kind} web_0")
     length = parsed(parse_duration, notice)
     request = s.ScheduleRequest(
         type=kind,
@@ -122,21 +136,21 @@ def schedule(
 
 @app.command()
 def approve(id: Id, json: Json = False, url: Url = None) -> None:
-    """Let an event start without waiting for its notice, as an operator."""
+    """Approve an event as an operator: it starts without waiting for its notice."""
     with service(url) as client:
         told(client.on_event("approve", id), json, client)
 
 
 @app.command()
 def cancel(id: Id, json: Json = False, url: Url = None) -> None:
-    """Withdraw an event that has not started."""
+    """Cancel an event that has not started."""
     with service(url) as client:
         told(client.on_event("cancel", id), json, client)
 
 
 @app.command()
 def retry(id: Id, json: Json = False, url: Url = None) -> None:
-    """Have a started event carried out again: it did not happen."""
+    """Carry a started event out again, because it was not carried out."""
     with service(url) as client:
         told(client.on_event("retry", id), json, client)
 
@@ -144,18 +158,18 @@ def retry(id: Id, json: Json = False, url: Url = None) -> None:
 @app.command()
 def finish(
     id: Id,
-    reason: Annotated[str, typer.Option(help="Why; it goes into the record.")],
+    reason: Annotated[str, typer.Option(help="Reason, for the history.")],
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """Declare a started event over, whatever its driver says."""
+    """Declare a started event finished, whatever its driver reports."""
     with service(url) as client:
         told(client.on_event("finish", id, s.FinishRequest(reason=reason)), json, client)
 
 
 @app.command()
 def explain(id: Id, json: Json = False, url: Url = None) -> None:
-    """What an event waits for, since when, until when at most, and who could move it."""
+    """Explain what an event is waiting for, until when at most, and what would unblock it."""
     with service(url) as client:
         found = client.explain(id)
         if json:
@@ -166,11 +180,11 @@ def explain(id: Id, json: Json = False, url: Url = None) -> None:
         if seen:
             say(f"seen by {seen}")
         elif found.event.unannounced:
-            say("it is unannounced: guests are never shown it")
+            say("unannounced: it is not listed in the machines' document")
         elif not found.event.ended_at:
-            say("no machine has seen it yet")
+            say("no machine has polled it yet")
         if found.event.ready:
-            say(f"ready are {', '.join(found.event.ready)}")
+            say(f"ready: {', '.join(found.event.ready)}")
         pace(client)
 
 

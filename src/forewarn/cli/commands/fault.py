@@ -17,43 +17,50 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command()
 def add(
-    kind: Annotated[str, typer.Argument(help="Of which kind: forewarn fault kinds.")],
+    kind: Annotated[str, typer.Argument(help="Kind of fault; see 'forewarn fault kinds'.")],
     machine: Annotated[
-        list[str] | None, typer.Option(help="Only for this machine; repeatable.")
+        list[str] | None, typer.Option(help="Only for this machine. Repeatable.")
     ] = None,
     group: Annotated[
-        list[str] | None, typer.Option(help="Only for this group; repeatable.")
+        list[str] | None, typer.Option(help="Only for this group. Repeatable.")
     ] = None,
-    method: Annotated[str, typer.Option(help="Only for GET, or only for POST.")] = "",
+    method: Annotated[str, typer.Option(help="Only for this method: GET or POST.")] = "",
     times: Annotated[
-        int | None, typer.Option(help="So many requests, or events; else until it is cleared.")
+        int | None, typer.Option(help="Number of requests or events. Default: until it is cleared.")
     ] = None,
-    after: Annotated[int, typer.Option(help="Spare so many first.")] = 0,
+    after: Annotated[int, typer.Option(help="Number of requests or events to skip first.")] = 0,
     from_: Annotated[
-        str | None, typer.Option("--from", help="From then on: 5m, on the service's clock.")
+        str | None,
+        typer.Option("--from", help="Start after this time on the service's clock, e.g. 5m."),
     ] = None,
     for_: Annotated[
-        str | None, typer.Option("--for", help="For so long: 30s, on the service's clock.")
+        str | None,
+        typer.Option("--for", help="End after this time on the service's clock, e.g. 30s."),
     ] = None,
-    probability: Annotated[float, typer.Option(help="0.1 is one in ten.")] = 1.0,
-    seed: Annotated[int | None, typer.Option(help="Of the dice, to have the same again.")] = None,
+    probability: Annotated[
+        float, typer.Option(help="Probability for each request or event, e.g. 0.1.")
+    ] = 1.0,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the random numbers, for reproducible faults.")
+    ] = None,
     seconds: Annotated[
-        float | None, typer.Option(help="Of slow, stalled, vanish and short-notice.")
+        float | None, typer.Option(help="Seconds, for slow, stalled, vanish and short-notice.")
     ] = None,
-    status: Annotated[int | None, typer.Option(help="Of error: 500 to 599.")] = None,
+    status: Annotated[int | None, typer.Option(help="Status code, for error: 500 to 599.")] = None,
     body: Annotated[
-        Path | None, typer.Option(help="Of error and plain: a file with what is said.")
+        Path | None, typer.Option(help="File with the response body, for error and plain.")
     ] = None,
     takes_effect: Annotated[
         bool | None,
         typer.Option(
-            "--takes-effect/--no-effect", help="Of an approval whose answer goes wrong: did it?"
+            "--takes-effect/--no-effect",
+            help="Whether an approval whose response is faulty takes effect.",
         ),
     ] = None,
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """Let something go wrong on purpose."""
+    """Add a fault."""
     request = f.FaultRequest(
         kind=kind,
         machines=machine or [],
@@ -88,7 +95,7 @@ def add(
 
 @app.command("list")
 def list_(json: Json = False, url: Url = None) -> None:
-    """All that were added, with how much of each is consumed."""
+    """List all faults, and how much of each was consumed."""
     with service(url) as client:
         found = client.faults()
     _show(found, json, "there are no faults: everything is answered as it should be")
@@ -96,11 +103,11 @@ def list_(json: Json = False, url: Url = None) -> None:
 
 @app.command()
 def clear(
-    fault: Annotated[str | None, typer.Argument(help="Which; all, if left out.")] = None,
+    fault: Annotated[str | None, typer.Argument(help="Fault to remove. Default: all.")] = None,
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """Take a fault away, or all of them, and say what has come of it."""
+    """Remove a fault, or all of them, and show what was consumed."""
     with service(url) as client:
         cleared = client.clear_faults() if fault is None else [client.clear_fault(fault)]
     _show(cleared, json, "there was none")
@@ -108,7 +115,7 @@ def clear(
 
 @app.command()
 def kinds(json: Json = False) -> None:
-    """What can go wrong."""
+    """List the kinds of faults."""
     from forewarn.service.faults.kinds import KINDS
 
     if json:
@@ -122,7 +129,7 @@ def kinds(json: Json = False) -> None:
         )
         for kind, nature in KINDS.items()
     ]
-    table(("KIND", "MEETS", "WHAT"), rows)
+    table(("KIND", "APPLIES TO", "EFFECT"), rows)
 
 
 def _show(found: list[f.Fault], json: bool, none: str) -> None:
@@ -144,7 +151,7 @@ def _show(found: list[f.Fault], json: bool, none: str) -> None:
         )
         for fault in found
     ]
-    table(("ID", "KIND", "FOR", "WHEN", "STATE", "ACCOUNT", "LAST"), rows)
+    table(("ID", "KIND", "TARGET", "WHEN", "STATE", "CONSUMED", "LAST"), rows)
 
 
 def _whom(fault: f.Fault) -> str:

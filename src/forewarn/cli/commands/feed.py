@@ -14,25 +14,26 @@ from forewarn.support.text import escaped
 
 def feed(
     after: Annotated[
-        int | None, typer.Option(min=0, help="What came after this commit; else from now on.")
+        int | None, typer.Option(min=0, help="Start after this commit. Default: now.")
     ] = None,
-    group: Annotated[str | None, typer.Option(help="Only what happens to this group.")] = None,
-    what: Annotated[str | None, typer.Option(help="Only this, or these: raised,started,…")] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Stop after so many commits; else never.")
+    group: Annotated[str | None, typer.Option(help="Only changes of this group.")] = None,
+    what: Annotated[
+        str | None,
+        typer.Option(help="Only these kinds of changes, separated by commas: raised,started,…"),
     ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Stop after this many commits.")] = None,
     json: Annotated[
-        bool, typer.Option("--json", help="Print each commit as a line of JSON.")
+        bool, typer.Option("--json", help="Print one line of JSON per commit.")
     ] = False,
     url: Url = None,
 ) -> None:
-    """Follow every change, each commit once and in order, until ctrl-C."""
+    """Follow all changes, each commit once and in order, until Ctrl-C."""
     gone = ""
 
     def away(why: str) -> None:
         nonlocal gone
         if not gone:
-            say(f"{why}; waiting for the service", err=True)
+            say(f"{why}; reconnecting to the service", err=True)
         gone = why
 
     with service(url) as client:

@@ -13,16 +13,18 @@ from forewarn.core.time import SECOND
 from forewarn.support.text import in_words, parse_duration
 
 app = typer.Typer(no_args_is_help=True)
-Name = Annotated[str, typer.Argument(help="A group's name.")]
+Name = Annotated[str, typer.Argument(help="Name of the group.")]
 
 
 @app.command("list")
 def list_(
-    label: Annotated[str | None, typer.Option(help="Only these: k=v, k!=v, k or !k, …")] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Only machines with these labels: k=v, k!=v, k or !k, …")
+    ] = None,
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """All groups, and whether they are listening."""
+    """List all groups, and whether they are listening."""
     with service(url) as client:
         found = client.groups(label)
         if json:
@@ -45,7 +47,7 @@ def list_(
 
 @app.command()
 def show(name: Name, json: Json = False, url: Url = None) -> None:
-    """One group."""
+    """Show one group."""
     with service(url) as client:
         found = client.group(name)
         if json:
@@ -68,7 +70,7 @@ def show(name: Name, json: Json = False, url: Url = None) -> None:
 
 @app.command()
 def evict(name: Name, json: Json = False, url: Url = None) -> None:
-    """All spot machines of a group or scale set are taken back: a Preempt for each."""
+    """Evict all spot machines of a group or scale set: a Preempt for each."""
     with service(url) as client:
         told_all(client.evict_group(name), json, client)
 
@@ -76,14 +78,14 @@ def evict(name: Name, json: Json = False, url: Url = None) -> None:
 @app.command("scale-in")
 def scale_in(
     name: Name,
-    count: Annotated[int | None, typer.Option(help="How many machines to delete.")] = None,
-    to: Annotated[int | None, typer.Option(help="How many are to stay.")] = None,
+    count: Annotated[int | None, typer.Option(help="Number of machines to delete.")] = None,
+    to: Annotated[int | None, typer.Option(help="Number of machines to keep.")] = None,
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """Delete members of a scale set, those with the highest numbers first."""
+    """Delete instances of a scale set, those with the highest numbers first."""
     if (count is None) == (to is None):
-        raise typer.BadParameter("say --count or --to, one of the two")
+        raise typer.BadParameter("pass either --count or --to")
     with service(url) as client:
         told_all(client.scale_in(name, s.ScaleInRequest(count=count, to=to)), json, client)
 
@@ -92,21 +94,22 @@ def scale_in(
 def policy(
     name: Name,
     user_event_limit: Annotated[
-        str | None, typer.Option(help="How many user events may be Scheduled, or 'none'.")
+        str | None, typer.Option(help="Maximum number of Scheduled user events, or 'none'.")
     ] = None,
     auto_approve: Annotated[
-        str | None, typer.Option(help="Reboot, Redeploy, both with a comma, or 'none'.")
+        str | None,
+        typer.Option(help="Event types to approve automatically: Reboot,Redeploy or 'none'."),
     ] = None,
     all_instances_down: Annotated[
-        bool | None, typer.Option(help="Approve user events while all machines are down?")
+        bool | None, typer.Option(help="Approve user events while all machines are down.")
     ] = None,
     terminate_notice: Annotated[
-        str | None, typer.Option(help="How long before a delete, 5m to 15m, or 'off'.")
+        str | None, typer.Option(help="Notice of a deletion: 5m to 15m, or 'off'.")
     ] = None,
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """Show a group's policy, or change what is given."""
+    """Show a group's policy, or change the given parts of it."""
     request = s.PolicyRequest()
     if user_event_limit is not None:
         request.user_event_limit = parsed(_count, user_event_limit)
@@ -151,11 +154,11 @@ def _policy(group: s.Group) -> list[tuple[str, str]]:
 
 @app.command()
 def disable(name: Name, json: Json = False, url: Url = None) -> None:
-    """Forget that the group was listening, as after a day without a poll."""
+    """Disable Scheduled Events for a group, as after a day without a poll."""
     with service(url) as client:
         found = client.disable(name)
         if json:
             as_json(found)
         else:
-            say(f"group '{found.name}' is not listening; its next poll enables it again")
+            say(f"group '{found.name}' is disabled; the next poll enables it again")
             pace(client)

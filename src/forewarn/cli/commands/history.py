@@ -20,33 +20,39 @@ LINES = 50  # records that are shown, unless somebody says how many
 
 
 def history(
-    machine: Annotated[str | None, typer.Option(help="About this machine.")] = None,
-    group: Annotated[str | None, typer.Option(help="About this group.")] = None,
-    host: Annotated[str | None, typer.Option(help="About this host.")] = None,
+    machine: Annotated[str | None, typer.Option(help="Only entries about this machine.")] = None,
+    group: Annotated[str | None, typer.Option(help="Only entries about this group.")] = None,
+    host: Annotated[str | None, typer.Option(help="Only entries about this host.")] = None,
     event: Annotated[
-        str | None, typer.Option(help="About this event; its first characters will do.")
+        str | None, typer.Option(help="Only entries about this event (ID or a prefix of it).")
     ] = None,
     since: Annotated[
-        str | None, typer.Option(help="Not before this: 2h (ago), or 2027-01-15T08:00:00Z.")
+        str | None, typer.Option(help="Only entries since then: 2h (ago), or 2027-01-15T08:00:00Z.")
     ] = None,
-    until: Annotated[str | None, typer.Option(help="Before this, said likewise.")] = None,
-    what: Annotated[str | None, typer.Option(help="Only this, or these: raised,approved,…")] = None,
+    until: Annotated[
+        str | None, typer.Option(help="Only entries before then; same format as --since.")
+    ] = None,
+    what: Annotated[
+        str | None,
+        typer.Option(help="Only these kinds of entries, separated by commas: raised,approved,…"),
+    ] = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, help=f"The last so many; {LINES} for the table, else all.")
+        int | None,
+        typer.Option(min=1, help=f"Show at most this many. Default: {LINES} in a table, else all."),
     ] = None,
     after_seq: Annotated[
         int | None,
-        typer.Option(min=0, help="Those with a number after this, in the order of numbers."),
+        typer.Option(min=0, help="Only entries with a higher number, in the order of numbers."),
     ] = None,
     export: Annotated[
-        Path | None, typer.Option(help="Write all that matches to this file, as JSON lines.")
+        Path | None, typer.Option(help="Write all matching entries to this file, as JSON lines.")
     ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print JSON lines instead of a table.")
     ] = False,
     url: Url = None,
 ) -> None:
-    """Who raised, saw first, approved, started, finished or withdrew what, the newest last."""
+    """Show the history: who announced, approved, started or cancelled what, newest last."""
     asked = {
         "machine": machine,
         "group": group,
@@ -59,9 +65,11 @@ def history(
     with service(url) as client:
         if export is not None:
             if limit is not None:
-                raise typer.BadParameter("--export writes all that matches; leave --limit out")
+                raise typer.BadParameter(
+                    "--export writes all matching entries and cannot be combined with --limit"
+                )
             if after_seq is not None:
-                raise typer.BadParameter("--after-seq goes with --json or the table, not --export")
+                raise typer.BadParameter("--after-seq cannot be combined with --export")
             say(f"{_export(client, asked, export)} records in {export}", err=True)
         elif json:
             for line in _json_lines(client, asked, limit, after_seq):
@@ -135,7 +143,7 @@ def _written(lines: Iterator[bytes], file: IO[bytes]) -> int:
 
 def _show(records: list[HistoryRecord]) -> None:
     if not records:
-        say("nothing that matches")
+        say("no matching entries")
         return
     rows = [
         (

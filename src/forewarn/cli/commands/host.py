@@ -24,8 +24,8 @@ from forewarn.core.time import SECOND
 from forewarn.support.text import parse_duration
 
 app = typer.Typer(no_args_is_help=True)
-Name = Annotated[str, typer.Argument(help="A host's name.")]
-Note = Annotated[str, typer.Option(help="Words for the record.")]
+Name = Annotated[str, typer.Argument(help="Name of the host.")]
+Note = Annotated[str, typer.Option(help="Note for the history.")]
 WAYS = "Freeze, Reboot or live-migration"
 
 
@@ -37,7 +37,7 @@ def list_(
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """All hosts: how they are, and how many machines are on each."""
+    """List all hosts with their health and number of machines."""
     with service(url) as client:
         found = client.hosts(label)
         if json:
@@ -60,7 +60,7 @@ def list_(
 
 @app.command()
 def show(name: Name, json: Json = False, url: Url = None) -> None:
-    """One host."""
+    """Show one host."""
     with service(url) as client:
         found = client.host(name)
         if json:
@@ -85,21 +85,28 @@ def maintain(
     name: Name,
     how: Annotated[str, typer.Option("--type", help=f"{WAYS}.")] = "Freeze",
     evacuate: Annotated[
-        bool, typer.Option("--evacuate", help="Empty the host machine by machine instead.")
+        bool, typer.Option("--evacuate", help="Move the machines away one by one instead.")
     ] = False,
-    notice: Annotated[str | None, typer.Option(help="How long before, e.g. 1h.")] = None,
-    not_before: Annotated[str | None, typer.Option(help="The time instead of a notice.")] = None,
+    notice: Annotated[str | None, typer.Option(help="Notice, e.g. 1h.")] = None,
+    not_before: Annotated[
+        str | None, typer.Option(help="Start time (RFC 3339), instead of a notice.")
+    ] = None,
     short_notice: Annotated[
-        bool, typer.Option("--short-notice", help="Yes, less notice than is promised.")
+        bool,
+        typer.Option(
+            "--short-notice", help="Allow less notice than is documented for this event type."
+        ),
     ] = False,
-    description: Annotated[str | None, typer.Option(help="Words for the guests.")] = None,
+    description: Annotated[
+        str | None, typer.Option(help="Description in the machines' document.")
+    ] = None,
     duration: Annotated[
-        int | None, typer.Option(help="Length of the impact in seconds; 0 none, -1 unknown.")
+        int | None, typer.Option(help="Duration of the impact in seconds; 0: none, -1: unknown.")
     ] = None,
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """An update of the host: announced to every group on it, carried out once for all."""
+    """Maintain a host: announced to every group on it, and carried out once for all."""
     length = parsed(parse_duration, notice)
     request = s.MaintainRequest(
         mode=how,
@@ -117,12 +124,12 @@ def maintain(
 @app.command()
 def degrade(
     name: Name,
-    notice: Annotated[str, typer.Option(help="When it is expected to fail, e.g. 7d.")] = "7d",
+    notice: Annotated[str, typer.Option(help="Time until it is expected to fail, e.g. 7d.")] = "7d",
     note: Note = "",
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """The hardware is about to fail: every machine is to be redeployed in good time."""
+    """Mark a host as degraded: every machine on it is redeployed before it fails."""
     request = s.DegradeRequest(notice=parsed(parse_duration, notice) / SECOND, note=note)
     with service(url) as client:
         told_all(client.on_host("degrade", name, request), json, client)
@@ -130,21 +137,21 @@ def degrade(
 
 @app.command()
 def fail(name: Name, note: Note = "", json: Json = False, url: Url = None) -> None:
-    """A sudden failure: every machine on it is in a Redeploy that has started."""
+    """Simulate a sudden failure: a Redeploy that has started for every machine on the host."""
     with service(url) as client:
         told_all(client.on_host("fail", name, s.FailRequest(note=note)), json, client)
 
 
 @app.command()
 def repair(name: Name, json: Json = False, url: Url = None) -> None:
-    """The host is well again: what was planned because it was not is withdrawn."""
+    """Mark a host as healthy, and cancel what was scheduled because it was not."""
     with service(url) as client:
         told_all(client.on_host("repair", name), json, client, f"host '{name}' is healthy")
 
 
 @app.command()
 def explain(name: Name, json: Json = False, url: Url = None) -> None:
-    """What is going on with a host, what that waits for, and who could move it."""
+    """Explain what is scheduled on a host, and what it is waiting for."""
     with service(url) as client:
         found = client.explain_host(name)
         if json:

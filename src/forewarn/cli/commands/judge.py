@@ -14,30 +14,30 @@ from forewarn.cli.output import Json, as_json, fail, notes, say_text, table
 def judge(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(help="Traces, as --record writes them, or texts with documents in them."),
+        typer.Argument(help="Traces written by --record, or text files that contain documents."),
     ] = None,
-    rules: Annotated[bool, typer.Option("--rules", help="List what is looked for.")] = False,
+    rules: Annotated[bool, typer.Option("--rules", help="List the rules and exit.")] = False,
     json: Json = False,
 ) -> None:
-    """Read recorded traffic and say what was broken: early starts, lost approvals, leaks, …"""
+    """Check recorded traffic for early starts, lost approvals, leaks and other violations."""
     from forewarn import judge as judging
 
     if rules:
         if json:
             as_json(judging.RULES)
         else:
-            table(("RULE", "WHAT IS PROMISED"), [(n, d) for n, d in judging.RULES.items()])
+            table(("RULE", "REQUIREMENT"), [(n, d) for n, d in judging.RULES.items()])
         return
     if not files:
-        raise typer.BadParameter("name at least one trace")
+        raise typer.BadParameter("pass at least one trace")
     try:
         judgement = judging.judge(_records(files))
     except OSError as error:
         fail(f"{error.filename}: {error.strerror}")
     if not judgement.exchanges:
-        fail("no exchange is recorded there, so there is nothing to judge")
+        fail("the trace contains no requests, so there is nothing to judge")
     if judgement.unreadable > len(files):  # a torn last line each is what a kill leaves behind
-        fail(f"{judgement.unreadable} lines cannot be read; is that a trace?")
+        fail(f"{judgement.unreadable} lines cannot be read; is this a trace?")
     if json:
         as_json(judgement.as_dict())
     else:

@@ -11,17 +11,19 @@ from forewarn.cli.output import Json, Url, as_json, fields, moment, notes, pace,
 from forewarn.control.schema import core as s
 
 app = typer.Typer(no_args_is_help=True)
-Name = Annotated[str, typer.Argument(help="A machine's name.")]
+Name = Annotated[str, typer.Argument(help="Name of the machine.")]
 
 
 @app.command("list")
 def list_(
-    group: Annotated[str | None, typer.Option(help="Only this group.")] = None,
-    label: Annotated[str | None, typer.Option(help="Only these: k=v, k!=v, k or !k, …")] = None,
+    group: Annotated[str | None, typer.Option(help="Only machines of this group.")] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Only machines with these labels: k=v, k!=v, k or !k, …")
+    ] = None,
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """All machines: where they stand, and where to ask as one."""
+    """List all machines with their state and endpoint."""
     with service(url) as client:
         found = client.machines(group, label)
         if json:
@@ -36,7 +38,7 @@ def list_(
 
 @app.command()
 def show(name: Name, json: Json = False, url: Url = None) -> None:
-    """One machine."""
+    """Show one machine."""
     with service(url) as client:
         found = client.machine(name)
         if json:
@@ -63,28 +65,28 @@ def show(name: Name, json: Json = False, url: Url = None) -> None:
 
 @app.command()
 def restart(name: Name, json: Json = False, url: Url = None) -> None:
-    """A user's restart: announced as a Reboot."""
+    """Restart a machine as its user would: announced as a Reboot."""
     with service(url) as client:
         told(client.maintain("restart", name), json, client)
 
 
 @app.command()
 def redeploy(name: Name, json: Json = False, url: Url = None) -> None:
-    """A user's redeploy: announced as a Redeploy, to another host."""
+    """Redeploy a machine to another host as its user would: announced as a Redeploy."""
     with service(url) as client:
         told(client.maintain("redeploy", name), json, client)
 
 
 @app.command()
 def evict(name: Name, json: Json = False, url: Url = None) -> None:
-    """A spot machine is taken back: announced as a Preempt."""
+    """Evict a spot machine: announced as a Preempt."""
     with service(url) as client:
         told(client.evict(name), json, client)
 
 
 @app.command()
 def delete(name: Name, json: Json = False, url: Url = None) -> None:
-    """Delete a machine: announced as a Terminate if its scale set is told of deletes."""
+    """Delete a machine: announced as a Terminate if its scale set has terminate notifications."""
     with service(url) as client:
         told(client.delete(name), json, client)
 
@@ -92,11 +94,11 @@ def delete(name: Name, json: Json = False, url: Url = None) -> None:
 @app.command()
 def fail(
     name: Name,
-    type: Annotated[str, typer.Option(help="Redeploy, Reboot or Freeze.")] = "Redeploy",
+    type: Annotated[str, typer.Option(help="Event type: Redeploy, Reboot or Freeze.")] = "Redeploy",
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """A sudden failure: an event that has started before anyone could be told."""
+    """Simulate a sudden failure: an event that starts without having been announced."""
     with service(url) as client:
         told(client.fail_machine(name, s.FailMachineRequest(type=type)), json, client)
 
@@ -109,7 +111,7 @@ def restore(name: Name, json: Json = False, url: Url = None) -> None:
         if json:
             as_json(found)
         else:
-            say(f"{found.name} is there again")
+            say(f"{found.name} has been restored")
             notes(found.notes)
             pace(client)
 

@@ -28,47 +28,49 @@ STDIN = Path("-")
 
 def record(
     url: Annotated[
-        str | None, typer.Argument(help="The endpoint; http://169.254.169.254 if not said.")
+        str | None, typer.Argument(help="URL of the endpoint. Default: http://169.254.169.254")
     ] = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Where to; what is there is gone on with.")
+        Path, typer.Option("--output", "-o", help="Output file. Appends if it exists.")
     ] = Path("recording.jsonl"),
-    every: Annotated[str, typer.Option(help="How often to ask.")] = "1s",
+    every: Annotated[str, typer.Option(help="Interval between polls.")] = "1s",
     for_: Annotated[
-        str | None, typer.Option("--for", help="How long; until Ctrl-C if not said.")
+        str | None, typer.Option("--for", help="Stop after this time. Default: on Ctrl-C.")
     ] = None,
     until_quiet: Annotated[
-        bool, typer.Option("--until-quiet", help="Until an event was there, and none is left.")
+        bool,
+        typer.Option("--until-quiet", help="Stop when an event has been listed and none is left."),
     ] = False,
-    version: Annotated[str, typer.Option(help="Which api-version to ask for.")] = NEWEST.name,
+    version: Annotated[str, typer.Option(help="API version to request.")] = NEWEST.name,
     machine: Annotated[
-        str | None, typer.Option(help="Which machine this is; asked for if not said.")
+        str | None, typer.Option(help="Name of this machine. Default: as the endpoint says.")
     ] = None,
     timeout: Annotated[
-        str, typer.Option(help="How long to wait for an answer; for the first at least 130s.")
+        str, typer.Option(help="Time to wait for a response; at least 130s for the first one.")
     ] = "10s",
     all_: Annotated[
-        bool, typer.Option("--all", help="Write every answer, not only what is new.")
+        bool, typer.Option("--all", help="Write every response, not only changes.")
     ] = False,
 ) -> None:
-    """Poll a Scheduled Events endpoint and write down what it says. Approves nothing.
+    """Poll a Scheduled Events endpoint and record its responses. Approves nothing.
 
-    Exit code 0, also after Ctrl-C; 1 if there was never a document, or no room for it."""
+    Exits with 0, also after Ctrl-C; with 1 if no document was received or could be written."""
     from forewarn.testing.recording.endpoint import DEFAULT_URL, BadUrl, Endpoint
     from forewarn.testing.recording.file import RecordingFile, RecordingFileError
     from forewarn.testing.recording.recorder import Ending, Recorder
 
     if version not in BY_NAME:
         raise typer.BadParameter(
-            f"'{version}' is no api-version; there are {', '.join(BY_NAME)}", param_hint="--version"
+            f"unknown api-version '{version}'; expected one of {', '.join(BY_NAME)}",
+            param_hint="--version",
         )
     interval, patience = _seconds("--every", every), _seconds("--timeout", timeout)
     if interval < MIN_EVERY:
-        raise typer.BadParameter(
-            f"ask no more often than every {MIN_EVERY:g} s", param_hint="--every"
-        )
+        raise typer.BadParameter(f"the minimum is {MIN_EVERY:g} s", param_hint="--every")
     if patience <= 0:
-        raise typer.BadParameter("an answer takes some time; 10s is usual", param_hint="--timeout")
+        raise typer.BadParameter(
+            "the timeout must be more than 0; 10s is usual", param_hint="--timeout"
+        )
     ending = Ending(after=None if for_ is None else _seconds("--for", for_), when_quiet=until_quiet)
     try:
         endpoint = Endpoint(url or DEFAULT_URL)
@@ -85,14 +87,14 @@ def record(
                 timeout=patience,
                 after=keeping.last,
             )
-            say(f"{'going on with' if keeping.went_on else 'writing'} {output}", err=True)
+            say(f"{'appending to' if keeping.went_on else 'writing'} {output}", err=True)
             _poll(recorder, interval, ending)
             lines = keeping.lines
     except RecordingFileError as error:
         fail(str(error))
     say(f"{output}: {recorder.polls} polls, {lines} lines", err=True)
     if not recorder.documents:
-        fail(f"{endpoint} never answered with a document; the recording says how it was instead")
+        fail(f"{endpoint} never returned a document; the recording has its responses")
 
 
 def _poll(recorder: Recorder, interval: float, ending: Ending) -> None:
@@ -103,7 +105,7 @@ def _poll(recorder: Recorder, interval: float, ending: Ending) -> None:
     with _told_to_stop(recorder) as stop:
         recorder.begin()
         if recorder.machine is None:
-            say("who this is was not said; name it with --machine", err=True)
+            say("this machine's name is unknown; pass --machine", err=True)
         begun = due = guard.monotonic()
         while not stop.is_set():
             try:
@@ -144,17 +146,19 @@ def _told_to_stop(recorder: Recorder) -> Iterator[threading.Event]:
 def from_(
     files: Annotated[
         list[Path],
-        typer.Argument(help="Recordings, traces, or texts with documents in them; - for stdin."),
+        typer.Argument(
+            help="Recordings, traces, or texts that contain documents; - for standard input."
+        ),
     ],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Where to; standard output if not said.")
+        Path | None, typer.Option("--output", "-o", help="Output file. Default: standard output.")
     ] = None,
-    name: Annotated[str | None, typer.Option(help="What the scenario is called.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the scenario.")] = None,
 ) -> None:
-    """Make a scenario of what was recorded, or pasted from an issue thread."""
+    """Create a scenario from a recording, or from documents in a text."""
     if output is not None and output in files:
         raise typer.BadParameter(
-            "what was recorded would be overwritten; name another file", param_hint="--output"
+            "this would overwrite the recording; choose another file", param_hint="--output"
         )
     from forewarn.testing.recording.reader import NotARecording
     from forewarn.testing.scenarios.from_recording import NoScenario, scenario_text
@@ -175,7 +179,7 @@ def from_(
         output.write_text(text, encoding="utf-8")
     except OSError as error:
         fail(f"{output}: {error.strerror}")
-    say(f"{output}: play it with 'forewarn scenario run {output} -- CMD'", err=True)
+    say(f"{output}: run it with 'forewarn scenario run {output} -- CMD'", err=True)
 
 
 def read_any(files: list[Path]) -> Recording:

@@ -29,50 +29,53 @@ app = typer.Typer(no_args_is_help=True)
 
 def _id(text: str) -> str:
     if not text.strip():
-        raise typer.BadParameter("give the id of a rollout, or its first characters")
+        raise typer.BadParameter("pass the ID of a rollout, or a prefix of it")
     return text
 
 
-Id = Annotated[str, typer.Argument(callback=_id, help="A rollout's id, or its first characters.")]
-Why = Annotated[str, typer.Option("--reason", help="Why; it goes into the record.")]
-Type = Annotated[str, typer.Option("--type", help="Freeze, Reboot or Redeploy.")]
-Group = Annotated[list[str] | None, typer.Option("--group", help="This group; repeatable.")]
+Id = Annotated[str, typer.Argument(callback=_id, help="ID of the rollout, or a prefix of it.")]
+Why = Annotated[str, typer.Option("--reason", help="Reason, for the history.")]
+Type = Annotated[str, typer.Option("--type", help="Event type: Freeze, Reboot or Redeploy.")]
+Group = Annotated[list[str] | None, typer.Option("--group", help="Group. Repeatable.")]
 Label = Annotated[
     list[str] | None,
-    typer.Option("--label", help="Machines with these labels, e.g. tier=web,!canary; repeatable."),
+    typer.Option("--label", help="Machines with these labels, e.g. tier=web,!canary. Repeatable."),
 ]
 Host = Annotated[
     list[str] | None,
-    typer.Option("--host", help="This host, or a pattern like rack1-*; repeatable."),
+    typer.Option("--host", help="Host, or a pattern such as rack1-*. Repeatable."),
 ]
 Notice = Annotated[
-    str | None, typer.Option(help="How long before each step; default: what is promised.")
+    str | None, typer.Option(help="Notice of each step. Default: as documented for the event type.")
 ]
 ShortNotice = Annotated[
-    bool, typer.Option("--short-notice", help="Yes, less notice than is promised.")
+    bool,
+    typer.Option(
+        "--short-notice", help="Allow less notice than is documented for this event type."
+    ),
 ]
-AtOnce = Annotated[int, typer.Option(help="Groups (or hosts) at a time.", min=1)]
+AtOnce = Annotated[int, typer.Option(help="Number of groups (or hosts) at a time.", min=1)]
 Windows = Annotated[
     list[str] | None,
     typer.Option(
         "--window",
-        help="When steps may start: 'sat,sun 22:00-04:00 Europe/Berlin', '2nd tue 02:00-06:00';"
-        " repeatable.",
+        help="Window in which steps may start: 'sat,sun 22:00-04:00 Europe/Berlin',"
+        " '2nd tue 02:00-06:00'. Repeatable.",
     ),
 ]
-GateHttp = Annotated[str, typer.Option(help="An address that must answer 2xx after each step.")]
+GateHttp = Annotated[str, typer.Option(help="URL that must answer 2xx after each step.")]
 GateCommand = Annotated[
-    str, typer.Option(help="A command, named in the service's settings, that must exit with 0.")
+    str, typer.Option(help="Gate command from the service's settings that must exit with 0.")
 ]
 GateTimeout = Annotated[
-    str | None, typer.Option(help="How long the gate may take; then the rollout pauses.")
+    str | None, typer.Option(help="Time that the gate may take before the rollout is paused.")
 ]
-Bake = Annotated[str, typer.Option(help="How long to wait after each step.")]
-Description = Annotated[str, typer.Option(help="Words for the guests.")]
-Duration = Annotated[int, typer.Option(help="Length of the impact in seconds; 0 none, -1 unknown.")]
-Lasts = Annotated[
-    str | None, typer.Option(help="How long a step's event is taken to stay Started.")
+Bake = Annotated[str, typer.Option(help="Time to wait after each step.")]
+Description = Annotated[str, typer.Option(help="Description in the machines' document.")]
+Duration = Annotated[
+    int, typer.Option(help="Duration of the impact in seconds; 0: none, -1: unknown.")
 ]
+Lasts = Annotated[str | None, typer.Option(help="Assumed time that a step's event stays Started.")]
 
 
 @app.command()
@@ -95,7 +98,7 @@ def plan(
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """A dry run: which step would be announced when, start when and end when."""
+    """Show when each step would be announced, start and end, without starting anything."""
     request = _request(
         type,
         group,
@@ -141,7 +144,7 @@ def start(
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """Go over groups, labels or hosts, one update domain of a group at a time."""
+    """Start a rollout over groups, labels or hosts, one update domain of a group at a time."""
     request = _request(
         type,
         group,
@@ -165,14 +168,14 @@ def start(
 
 @app.command("list")
 def list_(json: Json = False, url: Url = None) -> None:
-    """All rollouts: those under way, then those that are over."""
+    """List all rollouts: first those in progress, then those that are over."""
     with service(url) as client:
         found = client.rollouts()
         if json:
             as_json(found)
             return
         table(
-            ("ROLLOUT", "TYPE", "STATE", "STEPS OVER", "SELECTION", "STARTED", "ENDED"),
+            ("ROLLOUT", "TYPE", "STATE", "STEPS DONE", "SELECTION", "STARTED", "ENDED"),
             [
                 (
                     one.id,
@@ -191,21 +194,21 @@ def list_(json: Json = False, url: Url = None) -> None:
 
 @app.command()
 def show(id: Id, json: Json = False, url: Url = None) -> None:
-    """One rollout, its plan, and where each step stands."""
+    """Show one rollout, its plan and the state of each step."""
     with service(url) as client:
         told(client.rollout(id), json, client, steps=True)
 
 
 @app.command()
 def watch(id: Id, json: Json = False, url: Url = None) -> None:
-    """Follow a rollout until it ends: exit code 0 if it is done, 1 if it was aborted."""
+    """Follow a rollout until it ends. Exits with 0 if it is done, with 1 if it was aborted."""
     with service(url) as client:
         raise typer.Exit(watch_on(client, id, json))
 
 
 @app.command()
 def pause(id: Id, reason: Why = "", json: Json = False, url: Url = None) -> None:
-    """Announce nothing new. What is announced or has started goes on."""
+    """Pause a rollout: no further step is announced. Events that exist are carried out."""
     with service(url) as client:
         found = client.on_rollout("pause", id, r.SwitchRequest(reason=reason))
         told(found, json, client)
@@ -215,14 +218,14 @@ def pause(id: Id, reason: Why = "", json: Json = False, url: Url = None) -> None
 
 @app.command()
 def resume(id: Id, json: Json = False, url: Url = None) -> None:
-    """Go on after a pause, and announce again what somebody has cancelled."""
+    """Resume a paused rollout, and announce again what was cancelled."""
     with service(url) as client:
         told(client.on_rollout("resume", id), json, client)
 
 
 @app.command()
 def abort(id: Id, reason: Why = "", json: Json = False, url: Url = None) -> None:
-    """Withdraw what has not started, and end. What has started goes on to its end."""
+    """Abort a rollout: cancel what has not started. Events that have started are carried out."""
     with service(url) as client:
         found = client.on_rollout("abort", id, r.SwitchRequest(reason=reason))
         told(found, json, client)
@@ -232,7 +235,7 @@ def abort(id: Id, reason: Why = "", json: Json = False, url: Url = None) -> None
 
 @app.command()
 def explain(id: Id, json: Json = False, url: Url = None) -> None:
-    """What a rollout waits for, since when, until when at most, and who could move it."""
+    """Explain what a rollout is waiting for, until when at most, and what would unblock it."""
     with service(url) as client:
         found = client.explain_rollout(id)
         if json:
@@ -272,7 +275,7 @@ def _request(
     lasts: str | None,
 ) -> r.RolloutRequest:
     if not (group or label or host):
-        raise typer.BadParameter("say what it goes over: --group, --label or --host")
+        raise typer.BadParameter("pass --group, --label or --host")
     return r.RolloutRequest(
         type=type,
         groups=group or [],

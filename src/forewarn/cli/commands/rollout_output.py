@@ -23,7 +23,7 @@ def told(found: r.RolloutReport, json: bool, client: ControlClient, steps: bool 
     if steps:
         table(("LANE", "STEP", "STATE", "MACHINES", "NOT BEFORE", "ENDED"), _rows(found.steps))
     for wait in found.waits:
-        say(f"waits: {wait.lane + ': ' if wait.lane else ''}{wait.message}")
+        say(f"waiting: {wait.lane + ': ' if wait.lane else ''}{wait.message}")
     pace(client)
 
 
@@ -83,7 +83,7 @@ def _length(seconds: float) -> str:
 
 def show_plan(found: r.RolloutPlan) -> None:
     there = functools.partial(_there, found.zone)
-    say(f"{found.type} of {found.selection}; nothing has been announced")
+    say(f"{found.type} of {found.selection}; this is a plan, nothing has been announced")
     rows = [
         (
             step.lane,
@@ -95,13 +95,13 @@ def show_plan(found: r.RolloutPlan) -> None:
         )
         for step in found.steps
     ]
-    table(("LANE", "STEP", "MACHINES", "ANNOUNCED", "NOT BEFORE", "ENDS ABOUT"), rows)
+    table(("LANE", "STEP", "MACHINES", "ANNOUNCED", "NOT BEFORE", "ESTIMATED END"), rows)
     if found.done_at is not None:
-        say(f"done about {there(found.done_at)}")
+        say(f"estimated end: {there(found.done_at)}")
     if found.omitted:
-        say(f"and {found.omitted} more steps, which were not looked at")
+        say(f"and {found.omitted} more steps that were not planned")
     if found.message:
-        say(f"it goes no further: {found.message}")
+        say(f"it cannot continue: {found.message}")
 
 
 def _there(zone: str, time: datetime) -> str:

@@ -29,7 +29,7 @@ def watch_on(client: ControlClient, id: str, json: bool) -> int:
             return _lines(client, id, json)
         return _live(client, id)
     except KeyboardInterrupt:
-        typer.echo("the rollout goes on; nobody is watching", err=True)
+        typer.echo("stopped watching; the rollout continues", err=True)
         return 130
 
 
@@ -51,7 +51,7 @@ def _next_look(client: ControlClient, id: str) -> r.RolloutReport:
             return client.rollout(id)
         except Unreachable:
             if not missed:
-                say("the service does not answer; still looking", err=True)
+                say("the service does not answer; retrying", err=True)
             rest()
     return client.rollout(id)
 

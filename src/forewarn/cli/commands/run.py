@@ -46,31 +46,35 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def run(
     command: Annotated[
-        list[str], typer.Argument(help="The program and its arguments.", metavar="CMD")
+        list[str], typer.Argument(help="Program to run, and its arguments.", metavar="CMD")
     ],
     machine: Annotated[
-        str | None, typer.Option(help="As which machine; else the one the service speaks as.")
+        str | None, typer.Option(help="Machine to run as. Default: the one the service answers as.")
     ] = None,
     network: Annotated[
         Network,
         typer.Option(
-            help="What else it reaches: all of it (full), what listens on loopback here, or"
-            " none. auto: full where pasta or slirp4netns is installed, else loopback."
+            help="What else the program can reach: the whole network (full), what listens on this"
+            " machine's loopback, or nothing (none). auto: full if pasta or slirp4netns is"
+            " installed, otherwise loopback."
         ),
     ] = Network.AUTO,
     fake_time: Annotated[
-        bool, typer.Option("--fake-time", help="Its clock is the service's (libfaketime).")
+        bool,
+        typer.Option(
+            "--fake-time", help="Set the program's clock to the service's (needs libfaketime)."
+        ),
     ] = False,
     netns: Annotated[
         bool,
         typer.Option(
             "--netns/--no-netns",
-            help="A network of its own. Without one only FOREWARN_METADATA says where to ask.",
+            help="Use a network namespace. Without one, FOREWARN_METADATA has the endpoint's URL.",
         ),
     ] = True,
     url: Url = None,
 ) -> None:
-    """Run a program for which 169.254.169.254 is the service. Its exit code is ours."""
+    """Run a program with the service at 169.254.169.254, and exit with its exit code."""
     with _not_run(), service(url) as client, ExitStack() as around:
         target = _target(client, machine)
         fake = _faked(client, command[0], around) if fake_time else None
@@ -112,13 +116,13 @@ def _target(client: ControlClient, name: str | None) -> tuple[str, int]:
                 " (forewarn dev)"
             )
     if not where:
-        fail("this service has no address at which a machine could ask; give it sockets")
+        fail("this service has no metadata address; start it with --metadata")
     parts = urlsplit(where)
     target = parts.hostname or "", parts.port or 80
     try:
         socket.create_connection(target, CONNECT_WITHIN).close()
     except OSError as error:
-        fail(f"nobody takes a connection at {where}: {error.strerror or error}")
+        fail(f"cannot connect to {where}: {error.strerror or error}")
     return target
 
 
@@ -128,14 +132,14 @@ def _faked(client: ControlClient, program: str, around: ExitStack) -> FakeTime:
 
     clock = client.clock()
     if not clock.virtual:
-        fail("--fake-time: this service runs on real time; start one with --clock virtual")
+        fail("--fake-time: this service runs on real time; start it with --clock virtual")
     try:
         fake = around.enter_context(FakeTime(_microseconds(clock.now)))
     except NoFakeTime as error:
         fail(f"--fake-time: {error}")
     notes(fake.notes)
     if why := unmoved(program):
-        notes([f"{why}: its clock is not moved"])
+        notes([f"{why}: the program's clock is not changed"])
     return fake
 
 

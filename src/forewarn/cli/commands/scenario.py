@@ -33,12 +33,12 @@ INTERRUPTED = 130  # by Ctrl-C, SIGTERM or SIGHUP
 BY_HAND = 3600.0  # seconds in which somebody has to ask, where no command does
 PICTURES = (".svg", ".html", ".txt")
 
-Which = Annotated[str, typer.Argument(help="A scenario's name, or its file.", metavar="SCENARIO")]
+Which = Annotated[str, typer.Argument(help="Name of a scenario, or its file.", metavar="SCENARIO")]
 
 
 @app.command("list")
 def list_(json: Json = False) -> None:
-    """Those that come with forewarn."""
+    """List the scenarios that come with forewarn."""
     need_server()
     from forewarn.testing import scenarios
 
@@ -52,14 +52,14 @@ def list_(json: Json = False) -> None:
 
 @app.command()
 def show(scenario: Which) -> None:
-    """The file itself: a good beginning for one of your own."""
+    """Print a scenario file, for example as a template for your own."""
     need_server()
     say_text(_found(scenario, 1).text)
 
 
 @app.command()
 def schema() -> None:
-    """The JSON Schema of scenario files, for editors."""
+    """Print the JSON Schema of scenario files."""
     need_server()
     from forewarn.testing.scenarios import schema_text
 
@@ -70,7 +70,7 @@ def schema() -> None:
 def check(
     files: Annotated[list[Path], typer.Argument(help="Scenario files.")],
 ) -> None:
-    """Can they be played? Whatever is wrong is said with file and line."""
+    """Check scenario files. Errors are reported with file and line."""
     need_server()
     from forewarn.testing.scenarios import ScenarioError, load
 
@@ -93,51 +93,59 @@ def run(
     scenario: Which,
     command: Annotated[
         list[str] | None,
-        typer.Argument(help="The program under test and its arguments.", metavar="-- CMD"),
+        typer.Argument(help="Program under test, and its arguments.", metavar="-- CMD"),
     ] = None,
     clock: Annotated[
         str | None,
-        typer.Option(help="virtual (if not said): as fast as the program can follow; or real."),
+        typer.Option(help="'virtual': as fast as the program can follow (default); or 'real'."),
     ] = None,
     speed: Annotated[
-        float | None, typer.Option(help="Real time, with durations divided by this.")
+        float | None, typer.Option(help="Use real time, with durations divided by this number.")
     ] = None,
     as_: Annotated[
         str | None,
-        typer.Option("--as", help="As which machine, or machines with commas between them."),
+        typer.Option("--as", help="Machine to run as, or several separated by commas."),
     ] = None,
     each: Annotated[
-        bool, typer.Option("--each", help="The command runs once for every machine of the fleet.")
+        bool, typer.Option("--each", help="Run the program once for every machine of the fleet.")
     ] = False,
     netns: Annotated[
-        bool, typer.Option("--netns", help="A network in which 169.254.169.254 is the service.")
+        bool,
+        typer.Option(
+            "--netns", help="Use a network namespace with the service at 169.254.169.254."
+        ),
     ] = False,
     fake_time: Annotated[
-        bool, typer.Option("--fake-time", help="Its clock is the service's (libfaketime).")
+        bool,
+        typer.Option(
+            "--fake-time", help="Set the program's clock to the service's (needs libfaketime)."
+        ),
     ] = False,
     wait: Annotated[
-        str | None, typer.Option(help="How long to wait for its first poll; 30s if not said.")
+        str | None, typer.Option(help="Time to wait for the first poll. Default: 30s.")
     ] = None,
     react: Annotated[
         str,
-        typer.Option(help="Real time that it gets at every change, to approve at its leisure."),
+        typer.Option(help="Real time that the program gets at every change to react."),
     ] = "0s",
     keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="Go on also if the command fails.")
+        bool, typer.Option("--keep-going", help="Continue if the program fails.")
     ] = False,
     timeline: Annotated[
-        Path | None, typer.Option(help="Draw what happened here: .svg, .html or .txt.")
+        Path | None, typer.Option(help="Write a timeline to this file: .svg, .html or .txt.")
     ] = None,
     record: Annotated[
-        Path | None, typer.Option(help="Record everything asked and answered here.")
+        Path | None, typer.Option(help="Record all requests and responses in this file.")
     ] = None,
-    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML here, for CI.")] = None,
+    junit: Annotated[
+        Path | None, typer.Option(help="Write a JUnit XML report to this file.")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Play a scenario to a program, and say whether it did what was expected: exit code 1 if not.
+    """Run a program against a scenario. Exits with 1 if it did not do what was expected.
 
-    The program is told by FOREWARN_METADATA where to ask. Without one it is played to whoever asks
-    at the addresses that are printed."""
+    The program finds the endpoint's URL in FOREWARN_METADATA. Without a program, the scenario is
+    run for any client that polls the addresses that are printed."""
     pace = _pace(clock, speed, fake_time)
     patience = None if wait is None else _seconds("--wait", wait)
     reaction = _seconds("--react", react)
@@ -146,7 +154,7 @@ def run(
     for file in (timeline, junit):
         _check_place(file)
     if (netns or fake_time or each) and not command:
-        raise typer.BadParameter("--netns, --fake-time and --each need a command: -- CMD")
+        raise typer.BadParameter("--netns, --fake-time and --each need a program: -- CMD")
     need_server()
     from forewarn.cli.commands.scenario_display import stage
     from forewarn.service.engine.ledger import Hung
@@ -237,18 +245,16 @@ def _tell(result: Result, json: bool) -> None:
 def _pace(clock: str | None, speed: float | None, fake_time: bool) -> float | None:
     """By how much durations are divided in real time; None: the clock is virtual."""
     if clock not in ("real", "virtual", None):
-        raise typer.BadParameter("the clock is real or virtual", param_hint="--clock")
+        raise typer.BadParameter("--clock is 'real' or 'virtual'", param_hint="--clock")
     if clock == "virtual" and speed is not None:
-        raise typer.BadParameter(
-            "--speed is for real time, not a virtual clock; say one of the two"
-        )
+        raise typer.BadParameter("--speed cannot be combined with a virtual clock")
     if speed is not None and not MIN_SPEED <= speed <= MAX_SPEED:
         raise typer.BadParameter(
-            f"the speed is a number from {MIN_SPEED:g} to {MAX_SPEED:g}", param_hint="--speed"
+            f"the speed must be a number from {MIN_SPEED:g} to {MAX_SPEED:g}", param_hint="--speed"
         )
     pace = speed if speed is not None else 1.0 if clock == "real" else None
     if fake_time and pace is not None:
-        raise typer.BadParameter("a program's clock follows a virtual one; leave --fake-time out")
+        raise typer.BadParameter("--fake-time needs a virtual clock")
     return pace
 
 
@@ -272,7 +278,7 @@ def _spoken_for(scenario: Scenario, said: str | None, each: bool) -> Scenario:
     """The scenario, with the machines that were asked for."""
     names = [machine.name for machine in scenario.fleet.machines]
     if each and said:
-        raise typer.BadParameter("--each is every machine; leave --as out")
+        raise typer.BadParameter("--each cannot be combined with --as")
     if each:
         return msgspec.structs.replace(scenario, speakers=tuple(names))
     if said is None:
@@ -295,7 +301,7 @@ def _check_place(file: Path | None) -> None:
     if file.is_dir():
         raise typer.BadParameter(f"{file} is a directory; name a file")
     if not file.parent.is_dir():
-        raise typer.BadParameter(f"there is no directory {file.parent}; make it first")
+        raise typer.BadParameter(f"there is no directory {file.parent}; create it first")
 
 
 def _write(path: Path, text: str) -> str:

@@ -29,59 +29,70 @@ DEV_CONTROL = "127.0.0.1:8170"
 
 ConfigFile = Annotated[
     Path | None,
-    typer.Option("--config", envvar="FOREWARN_CONFIG", help="The settings (TOML)."),
+    typer.Option("--config", envvar="FOREWARN_CONFIG", help="Settings file (TOML)."),
 ]
 Metadata = Annotated[
     list[str] | None,
-    typer.Option(help="HOST:PORT for guests; may be repeated. Port 0 picks one."),
+    typer.Option(help="HOST:PORT of the metadata endpoint. Port 0 picks a free one. Repeatable."),
 ]
-Control = Annotated[str | None, typer.Option(help="HOST:PORT for operators; port 0 picks one.")]
-FleetFile = Annotated[Path | None, typer.Option("--fleet", help="A fleet file (YAML).")]
-State = Annotated[Path | None, typer.Option(help="The SQLite file that keeps the state.")]
+Control = Annotated[
+    str | None, typer.Option(help="HOST:PORT of the control API. Port 0 picks a free one.")
+]
+FleetFile = Annotated[Path | None, typer.Option("--fleet", help="Fleet file (YAML or JSON).")]
+State = Annotated[Path | None, typer.Option(help="SQLite file for the state.")]
 NoFront = Annotated[
-    bool, typer.Option("--no-front", help="Let every poll take the long way; for comparison.")
+    bool, typer.Option("--no-front", help="Disable the fast path for polls; for comparison.")
 ]
-Record = Annotated[Path | None, typer.Option(help="Record everything asked and answered here.")]
+Record = Annotated[
+    Path | None, typer.Option(help="Record all requests and responses in this file.")
+]
 
 
 def dev(
     fleet: FleetFile = None,
-    speed: Annotated[float, typer.Option(help="Divide durations (notice, …) by this.")] = 1.0,
-    clock: Annotated[str, typer.Option(help="real, or virtual: time moves when told to.")] = "real",
+    speed: Annotated[
+        float, typer.Option(help="Divide durations, such as the notice, by this number.")
+    ] = 1.0,
+    clock: Annotated[
+        str, typer.Option(help="'real', or 'virtual': time only moves on command.")
+    ] = "real",
     as_: Annotated[
-        str | None, typer.Option("--as", help="Who is meant by an address of no machine.")
+        str | None, typer.Option("--as", help="Machine that answers for addresses of no machine.")
     ] = None,
     metadata: Metadata = None,
     control: Control = None,
     state: State = None,
     record: Record = None,
-    throttle: Annotated[int, typer.Option(help="Requests per machine and second.", min=0)] = 0,
-    enable_delay: Annotated[str, typer.Option(help="How long a first answer takes.")] = "0s",
+    throttle: Annotated[
+        int,
+        typer.Option(help="Maximum number of requests per machine and second. 0: no limit.", min=0),
+    ] = 0,
+    enable_delay: Annotated[str, typer.Option(help="Delay of a group's first response.")] = "0s",
     driver_command: Annotated[
-        str | None, typer.Option(help="A program that carries events out, with its arguments.")
+        str | None, typer.Option(help="Program that carries events out, with its arguments.")
     ] = None,
     gate: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=PROGRAM: a command that gates of rollouts may name; repeatable."),
+        typer.Option(help="NAME=PROGRAM: a gate command for rollouts. Repeatable."),
     ] = None,
     observe: Annotated[
         bool,
         typer.Option(
             "--observe/--no-observe",
-            help="Keep account of what guests do, for the verdict; polls take the long way.",
+            help="Observe clients for 'forewarn verdict'. Makes polls slower.",
         ),
     ] = True,
     no_front: NoFront = False,
 ) -> None:
-    """The whole service on loopback with a sample fleet, nothing to configure."""
+    """Run a development service on loopback with a sample fleet."""
     if not MIN_SPEED <= speed <= MAX_SPEED:
         raise typer.BadParameter(
-            f"the speed is a number from {MIN_SPEED:g} to {MAX_SPEED:g}", param_hint="--speed"
+            f"the speed must be a number from {MIN_SPEED:g} to {MAX_SPEED:g}", param_hint="--speed"
         )
     if clock not in ("real", "virtual"):
-        raise typer.BadParameter("the clock is real or virtual", param_hint="--clock")
+        raise typer.BadParameter("--clock is 'real' or 'virtual'", param_hint="--clock")
     if clock == "virtual" and speed != 1.0:
-        raise typer.BadParameter("a virtual clock has no speed; give one of the two")
+        raise typer.BadParameter("--speed cannot be combined with a virtual clock")
     delay = parsed(parse_duration, enable_delay)
     need_server()
     from forewarn.cli.commands.dev_defaults import configure, welcome
@@ -120,10 +131,10 @@ def serve(
     record: Record = None,
     no_front: NoFront = False,
     migrate: Annotated[
-        bool, typer.Option("--migrate", help="Bring an older state file up to date.")
+        bool, typer.Option("--migrate", help="Upgrade a state file of an older version.")
     ] = False,
 ) -> None:
-    """The service for real: guests are known by their source address."""
+    """Run the service. Machines are identified by their source address."""
     # It means to read the settings anew, which is about to be done.
     signal.signal(signal.SIGHUP, lambda *_: None)
     need_server()
@@ -157,7 +168,9 @@ def serve(
     machines = made.fleet.machines if made.fleet else []
     silent = [machine.name for machine in machines if not machine.addresses]
     if silent:
-        typer.echo(f"note: without an address these can never ask: {listing(silent)}", err=True)
+        typer.echo(
+            f"note: these machines have no address and cannot poll: {listing(silent)}", err=True
+        )
     _run(made, lambda _: None, loaded, load)
 
 
@@ -183,7 +196,7 @@ def need_server() -> None:
     """The base install has what talks to a service; running one takes more."""
     missing = [name for name in ("litestar", "sqlalchemy", "uvicorn") if not find_spec(name)]
     if missing:
-        fail("this needs the server's packages: pip install 'forewarn[server]'")
+        fail("this command needs the server packages: pip install 'forewarn[server]'")
 
 
 def _warn_of(speed: float) -> None:
@@ -193,7 +206,7 @@ def _warn_of(speed: float) -> None:
         if notice < TIGHT_NOTICE:
             typer.echo(
                 f"warning: at this speed a {type.value} has only {in_words(notice)} of notice;"
-                " a client that asks once a second may not see it in time",
+                " a client that polls once a second may not see it in time",
                 err=True,
             )
 

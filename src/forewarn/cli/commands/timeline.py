@@ -18,14 +18,14 @@ KINDS = (".svg", ".html", ".txt")
 
 
 def timeline(
-    files: Annotated[list[Path], typer.Argument(help="Traces, as --record writes them.")],
+    files: Annotated[list[Path], typer.Argument(help="Traces written by --record.")],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Where to: a file .svg, .html or .txt."),
+        typer.Option("--output", "-o", help="Output file: .svg, .html or .txt."),
     ] = None,
-    title: Annotated[str | None, typer.Option(help="What stands above it.")] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the drawing.")] = None,
 ) -> None:
-    """Draw what happened: a lane for each machine, over time."""
+    """Draw a timeline of recorded traffic, with a lane for each machine."""
     from forewarn.judge.trace import read_lines
     from forewarn.testing import timeline
     from forewarn.testing.timeline import Lanes
@@ -43,10 +43,10 @@ def timeline(
     except OSError as error:
         fail(f"{error.filename}: {error.strerror}")
     if strange > len(files):  # a torn last line each is what a kill leaves behind
-        fail(f"{strange} lines cannot be read; is that a trace?")
+        fail(f"{strange} lines cannot be read; is this a trace?")
     lanes = Lanes.of(heard)
     if not lanes.picture().recorded:
-        fail("nothing is recorded there, so there is nothing to draw")
+        fail("the trace is empty, so there is nothing to draw")
     named = title if title is not None else ", ".join(file.name for file in files)
     if output is None:
         _show(lanes, named)

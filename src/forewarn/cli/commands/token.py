@@ -34,28 +34,30 @@ app = typer.Typer(no_args_is_help=True)
 
 State = Annotated[
     Path | None,
-    typer.Option(help="Do it to this state file, while no service runs, instead of asking one."),
+    typer.Option(help="Use this state file of a stopped service instead of a running service."),
 ]
 
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Argument(help="Who will use it, as the history is to say.")],
-    role: Annotated[str, typer.Option(help="viewer, operator or admin.")],
+    name: Annotated[str, typer.Argument(help="Name of its user, as shown in the history.")],
+    role: Annotated[str, typer.Option(help="Role: viewer, operator or admin.")],
     group: Annotated[
-        list[str] | None, typer.Option(help="Only for this group; repeatable.")
+        list[str] | None, typer.Option(help="Only for this group. Repeatable.")
     ] = None,
     label: Annotated[
-        str | None, typer.Option(help="Only for groups with these labels: tier=web,!canary.")
+        str | None,
+        typer.Option(help="Restrict the token to groups with these labels: tier=web,!canary."),
     ] = None,
     expires: Annotated[
-        str | None, typer.Option(help="After 90d, or at 2027-01-15T08:00:00Z; else never.")
+        str | None,
+        typer.Option(help="Expiry: 90d (from now), or 2027-01-15T08:00:00Z. Default: never."),
     ] = None,
     state: State = None,
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """Make a token, and show it this once."""
+    """Create a token and print it. It cannot be shown again."""
     request = t.TokenRequest(
         name=name, role=role, groups=group or None, label=label, **_expiry(expires)
     )
@@ -74,13 +76,13 @@ def create(
         return
     ends = f"until {moment(made.expires_at)}" if made.expires_at else "until it is revoked"
     say(f"token {made.id} for '{made.name}', {made.role}{_limit(made)}, valid {ends}", err=True)
-    say("it is shown this once; put it where only its user can read it", err=True)
+    say("the token cannot be shown again; store it where only its user can read it", err=True)
     typer.echo(made.token)
 
 
 @app.command("list")
 def list_(state: State = None, json: Json = False, url: Url = None) -> None:
-    """All tokens, those that are no longer valid too."""
+    """List all tokens, including those that are no longer valid."""
     found: list[t.Token]
     if state is not None:
         _there(state)
@@ -92,7 +94,7 @@ def list_(state: State = None, json: Json = False, url: Url = None) -> None:
         as_json(found)
         return
     if not found:
-        say("there are no tokens: local programs are let in without")
+        say("there are no tokens: local clients need none")
         return
     rows = [
         (
@@ -111,13 +113,15 @@ def list_(state: State = None, json: Json = False, url: Url = None) -> None:
 
 @app.command()
 def revoke(
-    token: Annotated[str, typer.Argument(help="Its id or its name.", metavar="ID-OR-NAME")],
-    force: Annotated[bool, typer.Option("--force", help="Also the last one of an admin.")] = False,
+    token: Annotated[str, typer.Argument(help="ID or name of the token.", metavar="ID-OR-NAME")],
+    force: Annotated[
+        bool, typer.Option("--force", help="Revoke even the last token of an admin.")
+    ] = False,
     state: State = None,
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """Let a token open nothing from now on."""
+    """Revoke a token."""
     request = t.RevokeRequest(force=force)
     done: t.Token
     if state is not None:

@@ -18,12 +18,12 @@ from forewarn.cli.output import Json, as_json, fail, fail_all, say
 
 def upgrade(
     state: Annotated[
-        Path | None, typer.Option(help="The state file; or that of the settings.")
+        Path | None, typer.Option(help="State file. Default: the one in the settings.")
     ] = None,
     config: ConfigFile = None,
     json: Json = False,
 ) -> None:
-    """Bring an older state file up to date, while no service runs."""
+    """Upgrade a state file of an older version while the service is stopped."""
     need_server()
     from forewarn.store import StoreUnusable
     from forewarn.store.engines import stored_state
@@ -37,10 +37,10 @@ def upgrade(
     if json:
         as_json({"file": str(file), "from": done.before, "to": done.after, "kept": kept})
     elif kept is None:
-        say(f"{file} has schema {done.after}: there is nothing to do")
+        say(f"{file} has schema {done.after}, which is current")
     else:
-        say(f"{file} was brought from schema {done.before} to {done.after}")
-        say(f"as it was it is kept as {kept}; remove that when you will not go back")
+        say(f"{file} was upgraded from schema {done.before} to {done.after}")
+        say(f"the old file is kept as {kept}; remove it when you no longer need it")
 
 
 def _named(config: Path | None) -> Path:
@@ -51,5 +51,5 @@ def _named(config: Path | None) -> Path:
     except s.SettingsError as error:
         fail_all(error.problems)
     if said.origin("state").source is s.Source.DEFAULT:
-        fail("which state? Name it with --state FILE, or the settings that do with --config FILE")
+        fail("pass --state FILE, or --config FILE with settings that name the state")
     return Path(said.settings.state)

@@ -19,38 +19,43 @@ CONDUCTS = ("MACHINE", "POLLS", "HOW OFTEN", "API-VERSION", "ANSWERED", "FAULTS"
 def verdict(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(help="Traces, as --record writes them; without any: the running service."),
+        typer.Argument(help="Traces written by --record. Default: the running service."),
     ] = None,
-    machine: Annotated[str | None, typer.Option(help="Only of this machine.")] = None,
+    machine: Annotated[str | None, typer.Option(help="Only this machine.")] = None,
     event: Annotated[
-        str | None, typer.Option(help="Only about this event; its first characters will do.")
+        str | None, typer.Option(help="Only this event (ID or a prefix of it).")
     ] = None,
     allow: Annotated[
-        list[str] | None, typer.Option(help="A rule that may be broken; repeatable.")
+        list[str] | None, typer.Option(help="Ignore violations of this rule. Repeatable.")
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit code 1 for notes, too.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 1 for notes as well.")
+    ] = False,
     junit: Annotated[
-        Path | None, typer.Option(help="Also write JUnit XML to this file, for CI.")
+        Path | None, typer.Option(help="Also write a JUnit XML report to this file.")
     ] = None,
     forget: Annotated[
-        bool, typer.Option("--forget", help="Let the running service begin anew.")
+        bool,
+        typer.Option("--forget", help="Discard the running service's observations and start over."),
     ] = False,
-    rules: Annotated[bool, typer.Option("--rules", help="List what is expected.")] = False,
+    rules: Annotated[bool, typer.Option("--rules", help="List the rules and exit.")] = False,
     json: Json = False,
     url: Url = None,
 ) -> None:
-    """Who saw, prepared for and approved what, in time or not, and what was wrong with it; exit
-    code 1 if something was."""
+    """Report which clients saw, prepared for and approved their events in time, and what they did
+    wrong. Exits with 1 if they did something wrong."""
     if rules:
         _rules(json)
         return
     _known(allow or [])
     if forget:
         if files or machine or event:
-            raise typer.BadParameter("--forget is about a running service, and about all of it")
+            raise typer.BadParameter(
+                "--forget applies to a running service as a whole and takes no other options"
+            )
         with service(url) as client:
             client.forget_verdict()
-        say("nothing is held against anybody any more")
+        say("all observations were discarded")
         return
     found = _of_files(files, machine, event) if files else _of_service(url, machine, event)
     found = found.without(*(allow or []))
@@ -77,18 +82,18 @@ def _of_files(files: list[Path], machine: str | None, event: str | None) -> Verd
     except OSError as error:
         fail(f"{error.filename}: {error.strerror}")
     if not heard.exchanges:
-        fail("no exchange is recorded there, so nothing is known of anybody")
+        fail("the trace contains no requests, so there is no verdict")
     if heard.unreadable > len(files):  # a torn last line each is what a kill leaves behind
-        fail(f"{heard.unreadable} lines cannot be read; is that a trace?")
+        fail(f"{heard.unreadable} lines cannot be read; is this a trace?")
     found = heard.verdict
     if machine is not None:
         if not found.knows(machine):
-            fail(f"nothing is recorded there of a machine '{machine}'")
+            fail(f"the trace contains nothing about machine '{machine}'")
         found = found.of(machine)
     if event is not None:
         found = found.about(event)
         if not found.courses:
-            fail(f"nothing is recorded there of an event {event}")
+            fail(f"the trace contains nothing about event {event}")
     return found
 
 
@@ -98,7 +103,7 @@ def _known(allowed: list[str]) -> None:
     for rule in allowed:
         if rule not in RULES:
             raise typer.BadParameter(
-                f"there is no rule '{rule}'; 'forewarn verdict --rules' lists them",
+                f"unknown rule '{rule}'; 'forewarn verdict --rules' lists them",
                 param_hint="--allow",
             )
 
@@ -110,7 +115,7 @@ def _rules(json: bool) -> None:
         as_json(RULES)
     else:
         table(
-            ("RULE", "IS", "WHAT IS EXPECTED"),
+            ("RULE", "SEVERITY", "EXPECTATION"),
             [(n, r.severity, r.expects) for n, r in RULES.items()],
         )
 

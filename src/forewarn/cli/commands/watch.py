@@ -33,22 +33,25 @@ WHO_AGAIN = 60.0  # seconds until it is asked again, if it did not
 def watch(
     endpoint: Annotated[
         str | None,
-        typer.Option(
-            envvar="FOREWARN_METADATA", help="Where to ask; found by itself if it is not said."
-        ),
+        typer.Option(envvar="FOREWARN_METADATA", help="URL of the endpoint. Default: discovered."),
     ] = None,
     all_: Annotated[
-        bool, typer.Option("--all/--mine", help="All events of the group, or this machine's.")
+        bool,
+        typer.Option("--all/--mine", help="Show all events of the group, or only this machine's."),
     ] = True,
-    json: Annotated[bool, typer.Option("--json", help="One line of JSON per change.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one line of JSON per change.")
+    ] = False,
     exec_: Annotated[
-        str | None, typer.Option("--exec", help="A command to run for each change.")
+        str | None, typer.Option("--exec", help="Command to run for each change.")
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Print what is there, and end.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Print the current events and exit.")
+    ] = False,
 ) -> None:
-    """Print the events of this machine and its group as they come, until Ctrl-C.
+    """Print the events of this machine and its group as they change, until Ctrl-C.
 
-    Approves nothing. Exit code 0, also after Ctrl-C; 1 if --once found no endpoint."""
+    Approves nothing. Exits with 0, also after Ctrl-C; with 1 if --once found no endpoint."""
     with _until_told_to_stop(), _client(endpoint) as client, ExitStack() as stack:
         command = _command(exec_)
         run: Callable[[ChangeLine], None] = _nobody
@@ -201,9 +204,9 @@ def _troubles(client: Client) -> Iterator[None]:
             now = bool(standing.problem) and standing.failures > 0
             if now and not troubled:
                 where = f"{standing.endpoint}: " if standing.endpoint else ""
-                say(f"trouble: {where}{standing.problem}; asking on", err=True)
+                say(f"trouble: {where}{standing.problem}; retrying", err=True)
             elif troubled and not now:
-                say(f"well again: {standing.endpoint} answers as it should", err=True)
+                say(f"recovered: {standing.endpoint} answers again", err=True)
             troubled = now
 
     looking = threading.Thread(target=look, daemon=True)

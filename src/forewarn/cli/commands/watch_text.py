@@ -42,7 +42,7 @@ class ChangeLine(msgspec.Struct, frozen=True):
         if change.kind == "appeared" and event.duration is not None:
             words.append(f"for {event.duration} s")
         if change.presumed:
-            words.append("presumably: it was due, or approved, and is gone")
+            words.append("presumably: it was due or approved, and is no longer listed")
         if change.kind == "appeared":
             words += filter(None, (event.source, event.description))
         return ", ".join(words)

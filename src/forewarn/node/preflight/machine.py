@@ -62,7 +62,7 @@ def _fleet(config: Config) -> Iterator[Finding]:
     machines = config.fleet.machines if config.fleet else []
     silent = [machine.name for machine in machines if not machine.addresses]
     if silent:
-        yield Finding(f"fleet: without an address these can never ask: {listing(silent)}")
+        yield Finding(f"fleet: these machines have no address and cannot poll: {listing(silent)}")
 
 
 def _addresses(said: LoadedSettings, config: Config) -> Iterator[Finding]:

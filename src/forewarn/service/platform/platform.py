@@ -225,7 +225,7 @@ class Platform:
         """Find an event by its id, or by the beginning of its id if only one has it."""
         prefix = id.strip().upper()
         if not prefix:
-            return invalid("give the id of an event, or its first characters")
+            return invalid("pass the ID of an event, or a prefix of it")
         events = self._active.starting_with(prefix)
         if not events:
             events = list((await self._store.records([prefix])).values())

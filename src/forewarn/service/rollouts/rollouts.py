@@ -200,7 +200,7 @@ class Rollouts:
         """Find a rollout by its id, or by the beginning of its id if only one has it."""
         wanted = id.strip().upper()
         if not wanted:
-            return invalid("give the id of a rollout, or its first characters")
+            return invalid("pass the ID of a rollout, or a prefix of it")
         rollouts = self._store.registry.rollouts
         found = [rollout for rollout in rollouts.values() if rollout.id.startswith(wanted)]
         if not found:

@@ -124,7 +124,7 @@ class History:
             return query
         prefix = query.event.strip().upper()
         if not prefix:
-            return invalid("give the id of an event, or its first characters")
+            return invalid("pass the ID of an event, or a prefix of it")
         ids = await self._store.ids(prefix, MEANT_AT_MOST + 1) if _ID.fullmatch(prefix) else ()
         if not ids:
             return unknown(

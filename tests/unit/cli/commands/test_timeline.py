@@ -74,9 +74,9 @@ def test_another_ending_is_wrong_usage_and_writes_nothing(recording: Path) -> No
 def test_what_is_no_trace_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_text("a\nb\nc\n")
-    assert "3 lines cannot be read; is that a trace?" in run(other).stderr
+    assert "3 lines cannot be read; is this a trace?" in run(other).stderr
     other.write_text(json.dumps({"kind": "poem", "t": 1}) + "\n")
-    assert "nothing is recorded there, so there is nothing to draw" in run(other).stderr
+    assert "the trace is empty, so there is nothing to draw" in run(other).stderr
     assert run(other).exit_code == 1
     assert "No such file or directory" in run(tmp_path / "none").stderr
 
