@@ -33,20 +33,20 @@ TEXTS = ("application/json", "application/yaml")
 BOUNDS = {"ge": "minimum", "le": "maximum", "max_length": "maxLength", "min_length": "minLength"}
 METHODS = ("GET", "PUT", "POST", "PATCH", "DELETE")  # in this order
 INTRODUCTION = (
-    "What operators and their programs ask of forewarn. Bodies are JSON, times RFC 3339, durations"
+    "The API for operators and their programs. Bodies are JSON, times RFC 3339, durations in"
     f" seconds; every refusal is a problem (RFC 9457) of one of the kinds listed on {PAGE}."
 )
 TAGS = {
-    "machines": "What there is, and what can happen to one of them.",
-    "groups": "Machines that are told together.",
-    "hosts": "What machines run on.",
-    "events": "What is announced, and what became of it.",
+    "machines": "Machines, and what can happen to one of them.",
+    "groups": "Machines that are shown the same events.",
+    "hosts": "Hosts that machines run on.",
+    "events": "Events that are announced, and what became of them.",
     "rollouts": "Events over many groups, one update domain at a time.",
-    "fleet": "The inventory as a whole, or one thing of it.",
+    "fleet": "The inventory as a whole, or one part of it.",
     "history": "Who did what, and when.",
     "feed": "Every change, as it happens.",
-    "tokens": "Who may ask.",
-    "faults": "What goes wrong on purpose.",
+    "tokens": "Tokens of the API's callers.",
+    "faults": "Faults that are injected on purpose.",
     "verdict": "What guests did about their events.",
     "service": "The service itself.",
 }
@@ -103,8 +103,8 @@ def document(app: Litestar) -> dict[str, Any]:
                 "bearer": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "A token of this service. As long as none was ever made, local"
-                    " programs may ask without.",
+                    "description": "A token of this service. Until the first one is created, local"
+                    " programs need none.",
                 }
             },
         },
@@ -180,29 +180,29 @@ def _parameters(
         yield {
             "name": HEADER,
             "in": "header",
-            "description": "A name of the caller's for this request: sent again with the same"
-            " name, it does nothing more and is answered the same.",
+            "description": "A key that the caller chooses for this request: repeated with the"
+            " same key, it does nothing more and gets the same response.",
             "schema": {"type": "string", "pattern": PATTERN, "maxLength": MAX_KEY},
         }
     if operation.conditional:
         yield {
             "name": "If-Match",
             "in": "header",
-            "description": "An ETag: only if it is still so.",
+            "description": "An ETag: only if the resource is still in this state, else 412.",
             "schema": {"type": "string"},
         }
     if operation.conditional and method == "PUT":
         yield {
             "name": "If-None-Match",
             "in": "header",
-            "description": "`*`: only if there is no such thing yet, else 412.",
+            "description": "`*`: only if the resource does not exist yet, else 412.",
             "schema": {"type": "string"},
         }
     if operation.tagged and method == "GET":
         yield {
             "name": "If-None-Match",
             "in": "header",
-            "description": "An ETag: only if it is no longer so, else 304.",
+            "description": "An ETag: only if the resource has changed, else 304.",
             "schema": {"type": "string"},
         }
 

@@ -22,7 +22,7 @@ PROBLEM = "#/components/schemas/Problem"
 UNIONS = (typing.Union, types.UnionType)
 GUARDED = (401, 403, 429)
 ETAG = {
-    "description": "What this state is called, for If-Match and If-None-Match.",
+    "description": "Tag of this state, for If-Match and If-None-Match.",
     "schema": {"type": "string", "pattern": '^"[0-9a-f]{32}"$'},
     "required": True,
 }
@@ -31,16 +31,16 @@ LINK = {
     "schema": {"type": "string"},
 }
 LOCATION = {
-    "description": "Where what was made can be looked at.",
+    "description": "URL of what was created.",
     "schema": {"type": "string", "format": "uri-reference"},
     "required": True,
 }
 REQUEST_ID = {
-    "description": "What the service's log calls this request.",
+    "description": "Id of this request in the service's log.",
     "schema": {"type": "string", "format": "uuid"},
 }
 REPLAY = {
-    "description": "It was carried out before, under the same key; this is the answer of then.",
+    "description": "The request was carried out before, under the same key; this is its response.",
     "schema": {"type": "string", "enum": ["true"]},
 }
 
@@ -57,9 +57,9 @@ def responses(
         headers["Location"] = LOCATION
     if operation.keyed:
         headers[REPLAYED] = REPLAY
-    good: dict[str, Any] = {"description": "Done.", "headers": headers}
+    good: dict[str, Any] = {"description": "Success.", "headers": headers}
     if operation.status == 201:
-        good["description"] = "Made."
+        good["description"] = "Created."
     answer = answer_of(handler)
     schema = {"type": "object"} if answer is None else known[repr(answer)]
     media = _media_type(handler)
@@ -76,7 +76,7 @@ def responses(
         }
     found = {str(status): good for status in (operation.status, *operation.also)}
     if operation.tagged:
-        found["304"] = {"description": "It is as it was.", "headers": headers}
+        found["304"] = {"description": "Not modified.", "headers": headers}
     for status in _refusals(handler, operation, has_body):
         place = f"#/components/responses/{BY_STATUS[status].name}"
         found.setdefault(str(status), {"$ref": place})

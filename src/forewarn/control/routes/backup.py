@@ -71,7 +71,7 @@ def _ends_with_the_request(app: ASGIApp) -> ASGIApp:
     **Operation(
         id="getBackup",
         tag="service",
-        summary="A copy of the whole state, an SQLite file",
+        summary="Download a backup of the whole state, an SQLite file",
         role=Role.ADMIN,
         refuses=(409, 503),
         commands=("backup",),

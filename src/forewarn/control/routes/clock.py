@@ -30,7 +30,7 @@ log = logger("forewarn.control")
     **Operation(
         id="getClock",
         tag="service",
-        summary="What time it is for the service",
+        summary="Get the service's time",
         respects_limits=True,
         commands=("clock show", "run"),
         command_example="clock show",
@@ -45,7 +45,7 @@ def get_clock(call: Call) -> s.Clock:
     **Operation(
         id="advanceClock",
         tag="service",
-        summary="Wind a virtual clock forward",
+        summary="Advance a virtual clock",
         keyless="nothing of it is stored",
         refuses=(409,),
         commands=("clock advance",),
@@ -68,7 +68,7 @@ async def advance_clock(call: Call, data: JSONBody[s.AdvanceRequest]) -> s.Clock
     **Operation(
         id="playClock",
         tag="service",
-        summary="Wind a virtual clock forward, and wait at every change for whoever polls",
+        summary="Play a virtual clock forward, waiting at every change for the machines that poll",
         keyless="nothing of it is stored",
         refuses=(409,),
         commands=("clock play",),
@@ -117,7 +117,7 @@ async def resume_clock(call: Call, data: JSONBody[s.ResumeClockRequest]) -> s.Cl
     **Operation(
         id="pauseClock",
         tag="service",
-        summary="Let a virtual clock stand still",
+        summary="Stop a virtual clock",
         keyless="nothing of it is stored",
         refuses=(409,),
         commands=("clock pause",),

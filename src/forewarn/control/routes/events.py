@@ -44,7 +44,7 @@ MAX_LISTED = 1_000  # events in one answer, and how many are unless somebody say
     **Operation(
         id="listEvents",
         tag="events",
-        summary="Events, a page at a time",
+        summary="List events",
         respects_limits=True,
         paged=True,
         refuses=(404,),
@@ -144,7 +144,7 @@ async def schedule_event(call: Call, data: JSONBody[s.ScheduleRequest]) -> s.Out
     **Operation(
         id="getEvent",
         tag="events",
-        summary="One event, also when it is over",
+        summary="Get an event, also when it is over",
         respects_limits=True,
         tagged=True,
         refuses=(409,),
@@ -164,7 +164,7 @@ async def get_event(call: Call, id: Id) -> s.Event:
     **Operation(
         id="approveEvent",
         tag="events",
-        summary="Let an event start without waiting for its notice",
+        summary="Approve an event, so that it starts without waiting for its notice",
         respects_limits=True,
         creates=Creates.OUTCOME,
         conditional=True,
@@ -183,7 +183,7 @@ async def approve_event(call: Call, id: Id) -> s.Outcome:
     **Operation(
         id="cancelEvent",
         tag="events",
-        summary="Withdraw an event that has not started",
+        summary="Cancel an event that has not started",
         respects_limits=True,
         creates=Creates.OUTCOME,
         conditional=True,
@@ -202,7 +202,7 @@ async def cancel_event(call: Call, id: Id) -> s.Outcome:
     **Operation(
         id="retryEvent",
         tag="events",
-        summary="Have a started event carried out again",
+        summary="Carry a started event out again",
         respects_limits=True,
         creates=Creates.OUTCOME,
         conditional=True,
@@ -221,7 +221,7 @@ async def retry_event(call: Call, id: Id) -> s.Outcome:
     **Operation(
         id="finishEvent",
         tag="events",
-        summary="Declare a started event over",
+        summary="Declare a started event finished",
         respects_limits=True,
         creates=Creates.OUTCOME,
         conditional=True,
@@ -241,7 +241,7 @@ async def finish_event(call: Call, id: Id, data: JSONBody[s.FinishRequest]) -> s
     **Operation(
         id="explainEvent",
         tag="events",
-        summary="What an event waits for",
+        summary="Explain what an event waits for",
         respects_limits=True,
         refuses=(409,),
         commands=("event explain",),

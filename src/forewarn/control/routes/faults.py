@@ -28,7 +28,7 @@ log = logger("forewarn.control")
     **Operation(
         id="addFault",
         tag="faults",
-        summary="Let something go wrong on purpose",
+        summary="Add a fault",
         status=201,
         role=Role.ADMIN,
         keyless="nothing of it is stored",
@@ -52,7 +52,7 @@ async def add_fault(call: Call, data: JSONBody[f.FaultRequest]) -> f.Fault:
     **Operation(
         id="listFaults",
         tag="faults",
-        summary="Faults and what has come of them, a page at a time",
+        summary="List faults, with what has come of them",
         role=Role.ADMIN,
         paged=True,
         links=links_to("getFault", parameter="id", place="0/id"),
@@ -83,7 +83,7 @@ def list_faults(
     **Operation(
         id="getFault",
         tag="faults",
-        summary="One fault",
+        summary="Get a fault",
         role=Role.ADMIN,
         command_example="fault list",
     ).options,
@@ -97,7 +97,7 @@ def get_fault(id: Name) -> f.Fault:
     **Operation(
         id="clearFault",
         tag="faults",
-        summary="Take a fault away",
+        summary="Clear a fault",
         role=Role.ADMIN,
         keyless=REPEATABLE,
         commands=("fault clear",),
@@ -116,7 +116,7 @@ async def clear_fault(call: Call, id: Name) -> f.Fault:
     **Operation(
         id="clearFaults",
         tag="faults",
-        summary="Take all faults away",
+        summary="Clear all faults",
         role=Role.ADMIN,
         keyless=REPEATABLE,
         commands=("fault clear",),

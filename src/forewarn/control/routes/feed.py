@@ -55,7 +55,7 @@ _encode = msgspec.json.Encoder().encode
     **Operation(
         id="followFeed",
         tag="feed",
-        summary="Every change as it happens, as server-sent events",
+        summary="Stream every change as it happens, as server-sent events",
         respects_limits=True,
         refuses=(409, 410, 503),
         commands=("feed",),
@@ -94,7 +94,7 @@ async def follow_feed(
     **Operation(
         id="getChanges",
         tag="feed",
-        summary="What came after a commit, waiting for it if need be",
+        summary="Get what came after a commit, waiting for it if need be",
         respects_limits=True,
         refuses=(409, 410, 503),
     ).options,

@@ -40,7 +40,7 @@ def snapshot() -> tuple[dict[str, Group], dict[str, Host]]:
     **Operation(
         id="putFleet",
         tag="fleet",
-        summary="Make the inventory what a fleet file says, or tell what that would change",
+        summary="Apply a fleet file to the inventory, or plan what that would change",
         keyless=REPEATABLE,
         conditional=True,
         fleet_text="fleet",
@@ -79,7 +79,7 @@ async def put_fleet(
     **Operation(
         id="getFleet",
         tag="fleet",
-        summary="The inventory, as the fleet file that would change nothing",
+        summary="Get the inventory as a fleet file",
         tagged=True,
     ).options,
 )
@@ -97,7 +97,7 @@ async def get_fleet(call: Call) -> Response[bytes]:
     **Operation(
         id="getFleetSchema",
         tag="fleet",
-        summary="The JSON Schema of a fleet file",
+        summary="Get the JSON Schema of a fleet file",
         respects_limits=True,
         command_example="apply --schema",
     ).options,
@@ -112,7 +112,7 @@ def get_fleet_schema() -> dict[str, Any]:
     **Operation(
         id="getFleetProgress",
         tag="fleet",
-        summary="How far the fleet that is being applied has come",
+        summary="Get the progress of the fleet that is being applied",
         commands=("apply",),
     ).options,
 )
@@ -139,7 +139,7 @@ def host_of(machine: str) -> str:
     **Operation(
         id="putGroup",
         tag="fleet",
-        summary="Make one group what a text says",
+        summary="Create or replace a group",
         keyless=REPEATABLE,
         conditional=True,
         fleet_text="group",
@@ -161,7 +161,7 @@ async def put_group(
     **Operation(
         id="removeGroup",
         tag="fleet",
-        summary="Take a group and its machines out of the inventory",
+        summary="Remove a group and its machines from the inventory",
         keyless=REPEATABLE,
         conditional=True,
         refuses=(409,),
@@ -177,7 +177,7 @@ async def remove_group(call: Call, name: Name, force: Force = False) -> FleetDif
     **Operation(
         id="putHost",
         tag="fleet",
-        summary="Make one host what a text says",
+        summary="Create or replace a host",
         keyless=REPEATABLE,
         conditional=True,
         fleet_text="host",
@@ -195,7 +195,7 @@ async def put_host(call: Call, name: Name, request: Request[Any, Any, Any]) -> F
     **Operation(
         id="removeHost",
         tag="fleet",
-        summary="Take a host out of the inventory",
+        summary="Remove a host from the inventory",
         keyless=REPEATABLE,
         conditional=True,
         refuses=(409,),
@@ -210,7 +210,7 @@ async def remove_host(call: Call, name: Name, force: Force = False) -> FleetDiff
     **Operation(
         id="removeMachine",
         tag="fleet",
-        summary="Take a machine out of the inventory",
+        summary="Remove a machine from the inventory",
         keyless=REPEATABLE,
         conditional=True,
         refuses=(409,),

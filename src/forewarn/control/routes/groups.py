@@ -44,7 +44,7 @@ def one_group(name: str) -> s.Group:
     **Operation(
         id="listGroups",
         tag="groups",
-        summary="Groups, a page at a time",
+        summary="List groups",
         respects_limits=True,
         paged=True,
         links=links_to("getGroup", "setPolicy", "disableGroup", parameter="name", place="0/name"),
@@ -84,7 +84,7 @@ async def list_groups(
     **Operation(
         id="getGroup",
         tag="groups",
-        summary="One group",
+        summary="Get a group",
         respects_limits=True,
         tagged=True,
         commands=("group show",),
@@ -102,7 +102,7 @@ def get_group(call: Call, name: Name) -> s.Group:
     **Operation(
         id="disableGroup",
         tag="groups",
-        summary="Let a group be one that has never asked for its events",
+        summary="Disable Scheduled Events for a group, as if it had never polled",
         respects_limits=True,
         creates=Creates.GROUP,
         conditional=True,
@@ -122,7 +122,7 @@ async def disable_group(call: Call, name: Name) -> s.Group:
     **Operation(
         id="evictGroup",
         tag="groups",
-        summary="Take all spot machines of a group back",
+        summary="Evict all spot machines of a group",
         respects_limits=True,
         creates=Creates.OUTCOMES,
         conditional=True,
@@ -141,7 +141,7 @@ async def evict_group(call: Call, name: Name) -> s.Outcomes:
     **Operation(
         id="scaleIn",
         tag="groups",
-        summary="Delete members of a scale set, the highest numbers first",
+        summary="Scale a scale set in, deleting the highest numbers first",
         respects_limits=True,
         creates=Creates.OUTCOMES,
         conditional=True,
@@ -163,7 +163,7 @@ async def scale_in(call: Call, name: Name, data: JSONBody[s.ScaleInRequest]) -> 
     **Operation(
         id="setPolicy",
         tag="groups",
-        summary="Change a group's policy; what is left out stays",
+        summary="Change a group's policy; what is left out stays as it is",
         respects_limits=True,
         keyless=REPEATABLE,
         conditional=True,

@@ -73,7 +73,7 @@ async def narrowed(
     **Operation(
         id="getHistory",
         tag="history",
-        summary="What happened, a page at a time",
+        summary="List history records",
         respects_limits=True,
         paged=True,
         refuses=(404, 409),
@@ -145,7 +145,7 @@ async def get_history(
     **Operation(
         id="exportHistory",
         tag="history",
-        summary="All that happened and matches, as JSON lines",
+        summary="Export history records as JSON lines",
         respects_limits=True,
         refuses=(404, 409),
         commands=("history",),

@@ -27,7 +27,7 @@ from forewarn.service.platform.hosts import DEGRADED_NOTICE, MaintenanceMode
     **Operation(
         id="listHosts",
         tag="hosts",
-        summary="Hosts, a page at a time",
+        summary="List hosts",
         respects_limits=True,
         paged=True,
         links=links_to(
@@ -73,7 +73,7 @@ async def list_hosts(
     **Operation(
         id="getHost",
         tag="hosts",
-        summary="One host",
+        summary="Get a host",
         respects_limits=True,
         tagged=True,
         commands=("host show",),
@@ -95,7 +95,7 @@ def get_host(call: Call, name: Name) -> s.Host:
     **Operation(
         id="explainHost",
         tag="hosts",
-        summary="What is planned for a host, and what that waits for",
+        summary="Explain what is planned for a host, and what that waits for",
         respects_limits=True,
         commands=("host explain", "host show"),
         command_example="host explain host-a",
@@ -111,7 +111,7 @@ def explain_host(call: Call, name: Name) -> s.HostExplanation:
     **Operation(
         id="maintainHost",
         tag="hosts",
-        summary="Work on a host: everything on it together, or one by one",
+        summary="Maintain a host: all machines on it together, or one by one",
         respects_limits=True,
         creates=Creates.OUTCOMES,
         conditional=True,
@@ -145,7 +145,7 @@ async def maintain_host(call: Call, name: Name, data: JSONBody[s.MaintainRequest
     **Operation(
         id="degradeHost",
         tag="hosts",
-        summary="Its hardware is about to fail: move everything away in time",
+        summary="Report that a host is about to fail, and move its machines away in time",
         respects_limits=True,
         creates=Creates.OUTCOMES,
         conditional=True,
@@ -168,7 +168,7 @@ async def degrade_host(call: Call, name: Name, data: JSONBody[s.DegradeRequest])
     **Operation(
         id="failHost",
         tag="hosts",
-        summary="The host is gone, and everything on it",
+        summary="Report that a host has failed, with everything on it",
         respects_limits=True,
         creates=Creates.OUTCOMES,
         conditional=True,
@@ -188,7 +188,7 @@ async def fail_host(call: Call, name: Name, data: JSONBody[s.FailRequest]) -> s.
     **Operation(
         id="repairHost",
         tag="hosts",
-        summary="The host is well again",
+        summary="Report that a host is repaired",
         respects_limits=True,
         creates=Creates.OUTCOMES,
         conditional=True,

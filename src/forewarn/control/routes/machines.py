@@ -30,7 +30,7 @@ from forewarn.core.fleet import Health
     **Operation(
         id="listMachines",
         tag="machines",
-        summary="Machines, a page at a time",
+        summary="List machines",
         respects_limits=True,
         paged=True,
         refuses=(404,),
@@ -110,7 +110,7 @@ def one_machine(name: str) -> s.Machine:
     **Operation(
         id="getMachine",
         tag="machines",
-        summary="One machine",
+        summary="Get a machine",
         respects_limits=True,
         tagged=True,
         commands=("machine show", "run"),
@@ -130,7 +130,7 @@ def get_machine(call: Call, name: Name) -> s.Machine:
     **Operation(
         id="restartMachine",
         tag="machines",
-        summary="A user's restart, announced as a Reboot",
+        summary="Restart a machine as its user, announced as a Reboot",
         respects_limits=True,
         creates=Creates.OUTCOME,
         conditional=True,
@@ -149,7 +149,7 @@ async def restart_machine(call: Call, name: Name) -> s.Outcome:
     **Operation(
         id="redeployMachine",
         tag="machines",
-        summary="A user's redeploy, announced as a Redeploy",
+        summary="Redeploy a machine as its user, announced as a Redeploy",
         respects_limits=True,
         creates=Creates.OUTCOME,
         conditional=True,
@@ -168,7 +168,7 @@ async def redeploy_machine(call: Call, name: Name) -> s.Outcome:
     **Operation(
         id="restoreMachine",
         tag="machines",
-        summary="Bring a machine that is gone back",
+        summary="Restore a machine that was evicted or deleted",
         respects_limits=True,
         creates=Creates.RESTORED,
         conditional=True,
@@ -188,7 +188,7 @@ async def restore_machine(call: Call, name: Name) -> s.Restored:
     **Operation(
         id="evictMachine",
         tag="machines",
-        summary="Take a spot machine back, announced as a Preempt",
+        summary="Evict a spot machine, announced as a Preempt",
         respects_limits=True,
         creates=Creates.OUTCOME,
         conditional=True,
@@ -207,7 +207,7 @@ async def evict_machine(call: Call, name: Name) -> s.Outcome:
     **Operation(
         id="deleteMachine",
         tag="machines",
-        summary="Delete a machine, announced as a Terminate to whoever is told",
+        summary="Delete a machine, announced as a Terminate where the group's policy asks for it",
         respects_limits=True,
         creates=Creates.OUTCOME,
         conditional=True,

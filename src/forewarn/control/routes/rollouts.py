@@ -33,7 +33,7 @@ from forewarn.support.text import listing
     **Operation(
         id="listRollouts",
         tag="rollouts",
-        summary="Rollouts, a page at a time",
+        summary="List rollouts",
         respects_limits=True,
         paged=True,
         links=links_to("getRollout", "explainRollout", parameter="id", place="0/id"),
@@ -107,7 +107,7 @@ async def start_rollout(call: Call, data: JSONBody[r.RolloutRequest]) -> r.Rollo
     **Operation(
         id="planRollout",
         tag="rollouts",
-        summary="What would happen when, if it were started now",
+        summary="Plan a rollout: what would happen when, if it were started now",
         role=Role.VIEWER,
         respects_limits=True,
         refuses=(404, 409),
@@ -128,7 +128,7 @@ async def plan_rollout(call: Call, data: JSONBody[r.RolloutRequest]) -> r.Rollou
     **Operation(
         id="getRollout",
         tag="rollouts",
-        summary="One rollout, and where it stands",
+        summary="Get a rollout and its progress",
         respects_limits=True,
         tagged=True,
         refuses=(409,),
@@ -148,7 +148,7 @@ async def get_rollout(call: Call, id: Id) -> r.RolloutReport:
     **Operation(
         id="explainRollout",
         tag="rollouts",
-        summary="What a rollout waits for",
+        summary="Explain what a rollout waits for",
         respects_limits=True,
         refuses=(409,),
         commands=("rollout explain", "rollout show"),
@@ -165,7 +165,7 @@ async def explain_rollout(call: Call, id: Id) -> r.RolloutExplanation:
     **Operation(
         id="pauseRollout",
         tag="rollouts",
-        summary="Announce nothing more for now",
+        summary="Pause a rollout: announce nothing more for now",
         respects_limits=True,
         creates=Creates.ROLLOUT,
         conditional=True,
@@ -185,7 +185,7 @@ async def pause_rollout(call: Call, id: Id, data: JSONBody[r.SwitchRequest]) -> 
     **Operation(
         id="resumeRollout",
         tag="rollouts",
-        summary="Go on after a pause, or after something was cancelled",
+        summary="Resume a rollout after a pause, or after one of its events was cancelled",
         respects_limits=True,
         creates=Creates.ROLLOUT,
         conditional=True,
@@ -204,7 +204,7 @@ async def resume_rollout(call: Call, id: Id) -> r.RolloutReport:
     **Operation(
         id="abortRollout",
         tag="rollouts",
-        summary="Withdraw what has not started, and end",
+        summary="Abort a rollout: cancel what has not started",
         respects_limits=True,
         creates=Creates.ROLLOUT,
         conditional=True,

@@ -41,7 +41,7 @@ _PROCESS = ProcessCollector(registry=None)
     **Operation(
         id="getStatus",
         tag="service",
-        summary="How the service stands",
+        summary="Get the status of the service",
         respects_limits=True,
         commands=("run",),
         command_example="clock show",
@@ -67,7 +67,7 @@ def get_status(call: Call) -> s.Status:
     **Operation(
         id="getMetrics",
         tag="service",
-        summary="Numbers, for Prometheus",
+        summary="Get metrics for Prometheus",
     ).options,
 )
 def get_metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
@@ -81,7 +81,7 @@ def get_metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
     **Operation(
         id="getHealth",
         tag="service",
-        summary="Does the service work?",
+        summary="Check that the service works",
         public=True,
         also=(503,),
     ).options,
@@ -97,7 +97,7 @@ def get_health() -> Response[s.HealthReport]:
     **Operation(
         id="getReadiness",
         tag="service",
-        summary="Can it do what it is there for?",
+        summary="Check that the service is ready",
         public=True,
         also=(503,),
     ).options,

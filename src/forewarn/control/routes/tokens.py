@@ -31,7 +31,7 @@ def shown(token: Token) -> t.Token:
     **Operation(
         id="createToken",
         tag="tokens",
-        summary="Make a token; the answer is the only one that has it",
+        summary="Create a token; only this response contains it",
         status=201,
         role=Role.ADMIN,
         keyless="its answer has a secret in it and is kept nowhere; revoke a token that was lost",
@@ -56,7 +56,7 @@ async def create_token(call: Call, data: JSONBody[t.TokenRequest]) -> t.CreatedT
     **Operation(
         id="listTokens",
         tag="tokens",
-        summary="Tokens, a page at a time",
+        summary="List tokens",
         role=Role.ADMIN,
         paged=True,
         links=links_to("getToken", parameter="id", place="0/id"),
@@ -90,7 +90,7 @@ def list_tokens(
     **Operation(
         id="getToken",
         tag="tokens",
-        summary="One token",
+        summary="Get a token",
         role=Role.ADMIN,
         refuses=(409,),
         command_example="token list",
@@ -106,7 +106,7 @@ def get_token(id: Name) -> t.Token:
     **Operation(
         id="revokeToken",
         tag="tokens",
-        summary="Let a token be of no use any more",
+        summary="Revoke a token",
         role=Role.ADMIN,
         keyless=REPEATABLE,
         refuses=(409,),

@@ -25,7 +25,7 @@ NOT_OBSERVING = (
     **Operation(
         id="getVerdict",
         tag="verdict",
-        summary="What guests did about their events, and what was wrong with it",
+        summary="Get what guests did about their events, and what was wrong with it",
         respects_limits=True,
         refuses=(404, 409),
         commands=("verdict",),
@@ -53,7 +53,7 @@ async def get_verdict(call: Call, machine: ByMachine = None, event: ByEvent = No
     **Operation(
         id="forgetVerdict",
         tag="verdict",
-        summary="Begin anew: hold nothing against anybody",
+        summary="Start the verdict over",
         keyless="nothing of it is stored",
         refuses=(409,),
         commands=("verdict",),
