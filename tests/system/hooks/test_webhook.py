@@ -160,7 +160,7 @@ def test_what_is_missing_is_found_before_it_is_needed(tmp_path: Path) -> None:
     url = {"url": "https://hook.example/"}
     for options, says in (
         ({"secret_file": str(tmp_path / "no")}, "cannot be read: No such file or directory"),
-        ({"secret_file": str(tmp_path / "open")}, "is open to everybody"),
+        ({"secret_file": str(tmp_path / "open")}, "is readable by every user"),
         ({"secret_file": str(tmp_path / "empty")}, "is empty"),
         ({"ca": str(tmp_path / "open")}, "has no certificate in it"),
     ):

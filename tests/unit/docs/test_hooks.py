@@ -47,12 +47,12 @@ def test_every_option_stands_there_with_its_default(kind: str) -> None:
         ("MAX_FACTS", f"{log.MAX_FACTS:,} bytes"),
         ("LEAST", f"{webhook.LEAST:g} s, HAProxy {haproxy_runtime_api.LEAST:g} s"),
         ("FOREVER", f"{contract.FOREVER / 86_400:g} day"),
-        ("LOOK_EVERY", f"{haproxy.LOOK_EVERY:g} s"),
+        ("CHECK_EVERY", f"{haproxy.CHECK_EVERY:g} s"),
         ("BACK_WITHIN", f"{haproxy.BACK_WITHIN:g} s"),
         ("MAX_ANSWER", f"{haproxy_runtime_api.MAX_ANSWER >> 20} MiB"),
         ("ATTEMPTS", f"{webhook.ATTEMPTS}"),
-        ("PATIENCE", f"{haproxy_runtime_api.PATIENCE:g} s"),
-        ("PATIENCE", f"{log.PATIENCE:g} s"),
+        ("TIMEOUT", f"{haproxy_runtime_api.TIMEOUT:g} s"),
+        ("TIMEOUT", f"{log.TIMEOUT:g} s"),
     ],
 )
 def test_every_limit_stands_there(name: str, value: str) -> None:

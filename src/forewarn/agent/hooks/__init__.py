@@ -1,8 +1,8 @@
-"""Ready-made hooks: small programs that keep to the same contract as anybody's own.
+"""Built-in hooks: small programs that follow the same contract as a user's own hooks.
 
-Here is only what an agent's configuration has to know of them: which kinds there are, what their
-options look like, in which stages they act, and what stands in their way on this machine. What a
-kind does is in a room of its own, and imported by `python -I -m forewarn.agent.hooks KIND` alone.
+Here is only what the configuration needs: which kinds there are, their options, the stages in which
+they act, and a check whether they can work on this machine. What a kind does is in a module of its
+own, which only `python -I -m forewarn.agent.hooks KIND` imports.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from forewarn.agent.hooks import options as shapes
 __all__ = ["KINDS", "Kind", "stages_of"]
 
 _CHANGING = frozenset({"prepare", "undo"})
-_TELLING = frozenset({"prepare", "started", "finished", "withdrawn"})
+_NOTIFYING = frozenset({"prepare", "started", "finished", "withdrawn"})
 
 
 class Kind(msgspec.Struct, frozen=True):
     options: type[msgspec.Struct]
-    stages: frozenset[str]  # unless its options say others
-    check: Callable[[Any], list[str]]  # what stands in its way here, and what to do about it
+    stages: frozenset[str]  # unless its options name others
+    check: Callable[[Any], list[str]]  # returns what keeps it from working here, and the remedy
 
 
 def stages_of(kind: str, options: msgspec.Struct) -> frozenset[str]:
-    """The stages in which a hook of this kind with these options has something to do."""
+    """Return the stages in which a hook of this kind with these options acts."""
     return frozenset(getattr(options, "stages", ()) or KINDS[kind].stages)
 
 
-def _checked_by(kind: str) -> Callable[[Any], list[str]]:
+def _check_of(kind: str) -> Callable[[Any], list[str]]:
     def check(options: Any) -> list[str]:
         problems: list[str] = import_module(f"{__name__}.{kind}").check(options)
         return problems
@@ -43,10 +43,10 @@ def _checked_by(kind: str) -> Callable[[Any], list[str]]:
 
 KINDS: Mapping[str, Kind] = MappingProxyType(
     {
-        "haproxy": Kind(shapes.Haproxy, _CHANGING, _checked_by("haproxy")),
-        "log": Kind(shapes.Log, _TELLING, _checked_by("log")),
-        "notify": Kind(shapes.Notify, _TELLING, _checked_by("notify")),
-        "systemd": Kind(shapes.Systemd, _CHANGING, _checked_by("systemd")),
-        "webhook": Kind(shapes.Webhook, _TELLING, _checked_by("webhook")),
+        "haproxy": Kind(shapes.Haproxy, _CHANGING, _check_of("haproxy")),
+        "log": Kind(shapes.Log, _NOTIFYING, _check_of("log")),
+        "notify": Kind(shapes.Notify, _NOTIFYING, _check_of("notify")),
+        "systemd": Kind(shapes.Systemd, _CHANGING, _check_of("systemd")),
+        "webhook": Kind(shapes.Webhook, _NOTIFYING, _check_of("webhook")),
     }
 )

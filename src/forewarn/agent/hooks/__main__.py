@@ -1,6 +1,6 @@
-"""`python -I -m forewarn.agent.hooks KIND`: one run of a ready-made hook.
+"""`python -I -m forewarn.agent.hooks KIND`: one run of a built-in hook.
 
-Prints what it did. Ends with 0, with 1 if it could not be done, with 2 if it was not asked right.
+Prints what it did. Exits with 0, with 1 if it failed, or with 2 if it was called wrongly.
 """
 
 from __future__ import annotations
@@ -17,40 +17,40 @@ from forewarn.support.text import listing, visible
 
 def main(argv: list[str]) -> int:
     try:
-        for line in _acted(argv):
-            _say(line)
+        for line in _run(argv):
+            _print(line)
     except contract.Failure as failure:
-        _say(str(failure))
+        _print(str(failure))
         return 2 if isinstance(failure, contract.Misused) else 1
-    except OSError as error:  # of a file, mostly; its name is no secret
-        _say(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    except OSError as error:  # about a file, mostly, whose name is not a secret
+        _print(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         return 1
-    except Exception as error:  # whose text may have anything in it, also a secret
+    except Exception as error:  # its text may contain anything, even a secret
         import traceback
 
         where = traceback.extract_tb(error.__traceback__)[-1]
-        _say(f"a fault of forewarn's: {type(error).__name__} in {where.filename}:{where.lineno}")
+        _print(f"bug in forewarn: {type(error).__name__} in {where.filename}:{where.lineno}")
         return 1
     return 0
 
 
-def _acted(argv: list[str]) -> list[str]:
+def _run(argv: list[str]) -> list[str]:
     if len(argv) != 1 or argv[0] not in KINDS:
-        raise contract.Misused(f"name one kind of {listing(sorted(KINDS))}")
+        raise contract.Misused(f"expected one kind of hook: {listing(sorted(KINDS))}")
     [kind] = argv
-    said = os.environ.get("FOREWARN_OPTIONS") or "{}"
+    raw = os.environ.get("FOREWARN_OPTIONS") or "{}"
     try:
-        options = msgspec.json.decode(said, type=KINDS[kind].options)
+        options = msgspec.json.decode(raw, type=KINDS[kind].options)
     except msgspec.MsgspecError as error:
-        raise contract.Misused(f"FOREWARN_OPTIONS are not those of {kind}: {error}") from None
-    run = contract.received()
+        raise contract.Misused(f"FOREWARN_OPTIONS are not valid for {kind}: {error}") from None
+    run = contract.read_run()
     if run.call.stage not in stages_of(kind, options):
         return [f"nothing to do at {run.call.stage}"]
     lines: list[str] = import_module(f"forewarn.agent.hooks.{kind}").act(run, options)
     return lines
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     sys.stdout.write(visible(line) + "\n")
 
 

@@ -1,5 +1,5 @@
-"""One run of a hook, as its program sees it: what is said on standard input and in the environment,
-how much time is left, and what is kept from prepare to undo. Knows no kind."""
+"""One run of a hook, as its program sees it: standard input and environment, how much time is left,
+and what is saved from prepare to undo. Knows no kind of hook."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from forewarn.agent.system import durable
 from forewarn.support import guard
 
 MAX_INPUT = 1 << 20  # bytes on standard input
-MARGIN = 1.0  # seconds that are kept for saying what happened, before the agent ends the command
-FOREVER = 86_400.0  # seconds; where nobody says how much is left
+MARGIN = 1.0  # seconds reserved for reporting the outcome before the agent ends the command
+FOREVER = 86_400.0  # seconds; where no limit is given
 
 T = TypeVar("T")
 
 
 class Failure(Exception):
-    """It could not be done; the text says why, and what to do."""
+    """The hook failed; the message says why, and what to do."""
 
 
 class Misused(Failure):
-    """It was asked in a way that is never right; asking again will not help."""
+    """The hook was called wrongly; another attempt will not help."""
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -54,33 +54,33 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Run:
-    """A call, when it must be over, and the hook's own directory."""
+    """A call, the time by which it has to end, and the hook's own directory."""
 
     def __init__(self, call: Call, body: bytes, environ: Mapping[str, str]) -> None:
         self.call = call
         self.body = body
         self._state = environ.get("FOREWARN_STATE", "")
-        self.end = guard.monotonic() + _left(call, environ)  # by the guard's clock
+        self.end = guard.monotonic() + _seconds_left(call, environ)  # in guard time
 
     def left(self) -> float:
-        """Seconds in which something may still be tried."""
+        """Return the seconds that are left."""
         return max(0.0, self.end - guard.monotonic())
 
     def at_most(self, seconds: float) -> float:
-        """Until when, by the guard's clock, if it may take so long."""
+        """Return the guard time after so many seconds, or the end of the run if that is earlier."""
         return min(self.end, guard.monotonic() + seconds)
 
-    def keep(self, name: str, value: object) -> None:
-        """So that undo finds it, also after a loss of power."""
+    def save(self, name: str, value: object) -> None:
+        """Save a value for undo, durably."""
         durable.write(self._path(name), msgspec.json.encode(value))
 
-    def kept(self, name: str, kind: type[T]) -> T | None:
+    def load(self, name: str, kind: type[T]) -> T | None:
         try:
             return msgspec.json.decode(self._path(name).read_bytes(), type=kind)
         except FileNotFoundError:
             return None
         except (msgspec.MsgspecError, UnicodeError) as error:
-            raise Failure(f"{self._path(name)} is not as it was written: {error}") from None
+            raise Failure(f"{self._path(name)} is damaged: {error}") from None
 
     def forget(self, name: str) -> None:
         durable.remove(self._path(name))
@@ -89,8 +89,9 @@ class Run:
         return bool(self._state) and Path(self._state).is_dir()
 
     def key(self) -> str:
-        """The same for every attempt at this stage of this event by this hook, and no other."""
-        import hashlib  # a kind that only acts here does without
+        """Return a key for this stage of this event by this hook on this machine, which is the same
+        for every attempt."""
+        import hashlib  # most kinds do not need it
 
         call = self.call
         parts = (call.machine, call.hook, call.event.id, call.stage)
@@ -98,19 +99,19 @@ class Run:
 
     def _path(self, name: str) -> Path:
         if not self.has_state():
-            raise Misused("FOREWARN_STATE names no directory, where undo would find what was")
+            raise Misused("FOREWARN_STATE is not a directory; undo needs what is saved there")
         return Path(self._state) / f"{name}.json"
 
 
-def received(environ: Mapping[str, str] = os.environ) -> Run:
-    """The call that this process was started for."""
+def read_run(environ: Mapping[str, str] = os.environ) -> Run:
+    """Read the call that this process was started for."""
     body = sys.stdin.buffer.read(MAX_INPUT + 1)
     if len(body) > MAX_INPUT:
-        raise Misused(f"there are more than {MAX_INPUT} bytes on standard input")
+        raise Misused(f"standard input has more than {MAX_INPUT} bytes")
     try:
         call = msgspec.json.decode(body, type=Call)
     except (msgspec.MsgspecError, UnicodeError) as error:
-        raise Misused(f"standard input is not what a hook is given: {error}") from None
+        raise Misused(f"standard input is not a valid call of a hook: {error}") from None
     return Run(call, body.strip(), environ)
 
 
@@ -118,27 +119,27 @@ def wait(seconds: float) -> None:
     threading.Event().wait(seconds)
 
 
-def private(path: str, what: str) -> bytes:
-    """What is in a file that has a secret in it. The error never says what."""
+def read_secret(path: str, what: str) -> bytes:
+    """Return the content of a file with a secret, which never appears in an error."""
     try:
         return Path(path).read_bytes()
     except OSError as error:
         raise Failure(f"{what} {path} cannot be read: {error.strerror}") from None
 
 
-def exposed(path: str, what: str) -> list[str]:
-    """What is wrong with a file that has a secret in it."""
+def secret_file_problems(path: str, what: str) -> list[str]:
+    """Return what is wrong with a file that contains a secret."""
     try:
         mode = Path(path).stat().st_mode
         Path(path).open("rb").close()
     except OSError as error:
         return [f"{what} {path} cannot be read: {error.strerror}"]
     if os.name == "posix" and mode & 0o007:
-        return [f"{what} {path} is open to everybody on this machine; chmod o= {path}"]
+        return [f"{what} {path} is readable by every user of this machine; chmod o= {path}"]
     return []
 
 
-def _left(call: Call, environ: Mapping[str, str]) -> float:
-    said = environ.get("FOREWARN_SECONDS_LEFT", "")
-    left = float(said) if said.isdecimal() else call.seconds_left
+def _seconds_left(call: Call, environ: Mapping[str, str]) -> float:
+    text = environ.get("FOREWARN_SECONDS_LEFT", "")
+    left = float(text) if text.isdecimal() else call.seconds_left
     return max(0.0, (FOREVER if left is None else left) - MARGIN)

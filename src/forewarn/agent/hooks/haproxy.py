@@ -1,7 +1,7 @@
-"""Servers that HAProxy sends nothing new to before an event, and sends to again after it.
+"""The hook `haproxy`: drains servers before an event, and enables them again after it.
 
-Undo takes back our own change only: what somebody else has set in the meantime, and what a reload
-has forgotten, stays as it is.
+Undo reverts only our own change: a state that somebody else has set in the meantime, or that a
+reload has reset, stays as it is.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from forewarn.agent.hooks.options import Haproxy, seconds
 from forewarn.support import guard
 from forewarn.support.text import SECOND, in_words
 
-LOOK_EVERY = 0.2  # seconds, at the sessions that are still open
-BACK_WITHIN = 10.0  # seconds in which a HAProxy that was there a moment ago is there again
+CHECK_EVERY = 0.2  # seconds between two checks for open sessions
+BACK_WITHIN = 10.0  # seconds that a reload of HAProxy may take
 
 
-class Ours(msgspec.Struct, frozen=True):
-    found: State
+class SavedState(msgspec.Struct, frozen=True):
+    found: State  # before our change
     set: State  # the last that we set, or were about to
 
 
 def act(run: Run, options: Haproxy) -> list[str]:
-    return _drained(run, options) if run.call.stage == "prepare" else _put_back(run, options)
+    return _drain(run, options) if run.call.stage == "prepare" else _restore(run, options)
 
 
 def check(options: Haproxy) -> list[str]:
@@ -33,7 +33,7 @@ def check(options: Haproxy) -> list[str]:
         level, servers = api.level(), api.servers()
     except Failure as failure:
         return [str(failure)]
-    from forewarn.support.suggest import instead_of  # only complaints need it
+    from forewarn.support.suggest import instead_of  # rarely needed
 
     problems = []
     if level != "admin":
@@ -51,29 +51,29 @@ def check(options: Haproxy) -> list[str]:
     return problems
 
 
-def _drained(run: Run, options: Haproxy) -> list[str]:
+def _drain(run: Run, options: Haproxy) -> list[str]:
     api = RuntimeApi(options.socket, run.end)
     servers = api.servers()
-    names, lines = _named(run.call, options, servers)
-    kept = run.kept("haproxy", dict[str, Ours]) or {}
+    names, lines = _servers(run.call, options, servers)
+    saved = run.load("haproxy", dict[str, SavedState]) or {}
     busy: list[str] = []
     for name in names:
-        found = kept[name].found if name in kept else servers[name].state
+        found = saved[name].found if name in saved else servers[name].state
         if found == "maint":
             lines.append(f"{name} is in maintenance already, and is left there")
             continue
-        kept.setdefault(name, Ours(found, "drain"))  # we may have been here before
+        saved.setdefault(name, SavedState(found, "drain"))  # we may have been here before
         busy.append(name)
-    run.keep("haproxy", kept)
+    run.save("haproxy", saved)
     for name in busy:
         if servers[name].state == "ready":
             api.set(name, "drain")
     began = guard.monotonic()
-    still = _waited(api, busy, run.at_most(seconds(options.drain)))
+    still = _wait_for_sessions(api, busy, run.at_most(seconds(options.drain)))
     waited = round((guard.monotonic() - began) * 10) * SECOND // 10
     after = f" after {in_words(waited)}" if waited else ""
     if options.then == "maint":
-        run.keep("haproxy", kept | {name: Ours(kept[name].found, "maint") for name in busy})
+        run.save("haproxy", saved | {name: SavedState(saved[name].found, "maint") for name in busy})
         for name in busy:
             api.set(name, "maint")
     state = "in maintenance" if options.then == "maint" else "draining"
@@ -88,9 +88,9 @@ def _sessions(count: int) -> str:
     return "1 session still" if count == 1 else f"{count} sessions still"
 
 
-def _waited(api: RuntimeApi, names: list[str], until: float) -> dict[str, int]:
-    """Until no session is open, or the time is up; those that still are."""
-    there_until = guard.monotonic() + BACK_WITHIN
+def _wait_for_sessions(api: RuntimeApi, names: list[str], until: float) -> dict[str, int]:
+    """Wait until no session is open or the time is up; return the number of open ones by server."""
+    reachable_until = guard.monotonic() + BACK_WITHIN
     while True:
         try:
             servers = api.servers()
@@ -98,25 +98,25 @@ def _waited(api: RuntimeApi, names: list[str], until: float) -> dict[str, int]:
             for name in forgotten:  # by a reload
                 api.set(name, "drain")
         except Unreachable:
-            if guard.monotonic() >= min(until, there_until):
+            if guard.monotonic() >= min(until, reachable_until):
                 raise
         else:
-            there_until = guard.monotonic() + BACK_WITHIN
+            reachable_until = guard.monotonic() + BACK_WITHIN
             open_now = {name: servers[name].sessions for name in names if name in servers}
             busy = {name: count for name, count in open_now.items() if count}
             if not (busy or forgotten) or guard.monotonic() >= until:
                 return busy
-        wait(max(0.0, min(LOOK_EVERY, until - guard.monotonic())))
+        wait(max(0.0, min(CHECK_EVERY, until - guard.monotonic())))
 
 
-def _put_back(run: Run, options: Haproxy) -> list[str]:
-    kept = run.kept("haproxy", dict[str, Ours])
-    if not kept:
+def _restore(run: Run, options: Haproxy) -> list[str]:
+    saved = run.load("haproxy", dict[str, SavedState])
+    if not saved:
         return ["nothing was drained, so nothing is put back"]
     api = RuntimeApi(options.socket, run.end)
-    servers = _there(api, run)
+    servers = _wait_for_haproxy(api, run)
     lines = []
-    for name, ours in kept.items():
+    for name, ours in saved.items():
         now = servers.get(name)
         if now is None:
             lines.append(f"{name} is not there any more")
@@ -131,24 +131,26 @@ def _put_back(run: Run, options: Haproxy) -> list[str]:
     return lines
 
 
-def _there(api: RuntimeApi, run: Run) -> dict[str, Server]:
-    """After a reboot HAProxy may come up after the agent: it is waited for while there is time."""
+def _wait_for_haproxy(api: RuntimeApi, run: Run) -> dict[str, Server]:
+    """Return the servers, waiting for HAProxy while there is time: it may start after the agent."""
     while True:
         try:
             return api.servers()
         except Unreachable:
             if not run.left():
                 raise
-        wait(LOOK_EVERY)
+        wait(CHECK_EVERY)
 
 
-def _named(call: Call, options: Haproxy, servers: dict[str, Server]) -> tuple[list[str], list[str]]:
-    """The servers that are meant; and a line on each peer that is none."""
+def _servers(
+    call: Call, options: Haproxy, servers: dict[str, Server]
+) -> tuple[list[str], list[str]]:
+    """Return the servers to drain, and a line on each peer that is not a server."""
     names: dict[str, None] = {}
     lines = []
     peers = [name for name in call.event.resources if name != call.machine]
-    for said in options.servers():
-        template = said.replace("{machine}", call.machine)
+    for pattern in options.servers():
+        template = pattern.replace("{machine}", call.machine)
         every = [template.replace("{resource}", peer) for peer in peers]
         for name in every if "{resource}" in template else [template]:
             if name in servers:
@@ -158,6 +160,6 @@ def _named(call: Call, options: Haproxy, servers: dict[str, Server]) -> tuple[li
             else:
                 from forewarn.support.suggest import instead_of
 
-                meant = instead_of(name, servers)
-                raise Failure(f"nothing is drained: HAProxy has no server {name}; {meant}")
+                help = instead_of(name, servers)
+                raise Failure(f"nothing is drained: HAProxy has no server {name}; {help}")
     return list(names), lines

@@ -1,6 +1,6 @@
-"""HAProxy's runtime API, as far as draining needs it: a command, an answer, a connection for each.
+"""A client of HAProxy's runtime API, as far as draining needs it, with a connection per command.
 
-The states are those of `set server … state`; what else HAProxy knows of a server is left alone.
+The states are those of `set server … state`; other properties of a server are not touched.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from forewarn.agent.hooks.contract import Failure
 from forewarn.agent.hooks.options import address
 from forewarn.support import guard
 
-PATIENCE = 5.0  # seconds for one answer, all of it
-LEAST = 0.1  # seconds for one, also if the time is up
+TIMEOUT = 5.0  # seconds for one answer
+LEAST = 0.1  # seconds for one, even if the time is up
 MAX_ANSWER = 16 << 20  # bytes; thousands of servers fit
 
 State: TypeAlias = Literal["ready", "drain", "maint"]
 
-# Of srv_admin_state: what was said to the server itself. The others are taken over from another
-# server, from DNS or from an address that is missing, and come and go with those.
+# Flags of srv_admin_state that were set for the server itself. The others are inherited from
+# another server, DNS or a missing address, and change with those.
 _FORCED_MAINTENANCE, _FORCED_DRAIN = 0x01, 0x08
 
 
 class Server(msgspec.Struct, frozen=True):
     state: State
-    sessions: int  # open now, and waiting for one
+    sessions: int  # open now, or queued
 
 
 class Unreachable(Failure):
-    """It may be back in a moment: a reload takes one."""
+    """HAProxy does not answer; during a reload that lasts only a moment."""
 
 
 class RuntimeApi:
-    """Until when anything may take, by the guard's clock."""
+    """`until` is the guard time at which every command has to be done."""
 
     def __init__(self, where: str, until: float = math.inf) -> None:
         self.where = where
         self._until = until
 
     def servers(self) -> dict[str, Server]:
-        """All that have a name, as backend/server."""
+        """Return all servers by their names, as backend/server."""
         states, open_now = self._ask("show servers state"), self._ask("show stat -1 4 -1")
         try:
             sessions = {
@@ -59,43 +59,43 @@ class RuntimeApi:
             raise Unreachable(f"HAProxy at {self.where} answers what is no table") from None
 
     def set(self, server: str, state: State) -> None:
-        if said := self._ask(f"set server {server} state {state}").strip():
-            raise Failure(f"HAProxy at {self.where} does not set {server} to {state}: {said}")
+        if error := self._ask(f"set server {server} state {state}").strip():
+            raise Failure(f"HAProxy at {self.where} does not set {server} to {state}: {error}")
 
     def level(self) -> str:
         return self._ask("show cli level").strip()
 
     def _ask(self, command: str) -> str:
         now = guard.monotonic()
-        until = max(now + LEAST, min(self._until, now + PATIENCE))
+        until = max(now + LEAST, min(self._until, now + TIMEOUT))
         try:
-            with self._connected(until) as line:
-                line.sendall(f"{command}\n".encode())
+            with self._connect(until) as connection:
+                connection.sendall(f"{command}\n".encode())
                 answer = bytearray()
-                while piece := line.recv(65_536):
+                while piece := connection.recv(65_536):
                     answer += piece
                     if len(answer) > MAX_ANSWER:
                         raise Failure(f"HAProxy at {self.where} does not stop talking")
-                    line.settimeout(_left(until))
+                    connection.settimeout(_left(until))
         except TimeoutError:
             raise Unreachable(f"HAProxy at {self.where} does not answer") from None
         except OSError as error:
-            raise Unreachable(_why(self.where, error)) from None
+            raise Unreachable(_describe(self.where, error)) from None
         if not answer.endswith(b"\n"):  # every answer does
             raise Unreachable(f"HAProxy at {self.where} hung up in the middle of an answer")
         return answer.decode(errors="replace")
 
-    def _connected(self, until: float) -> socket.socket:
+    def _connect(self, until: float) -> socket.socket:
         if not self.where.startswith("/"):
             return socket.create_connection(address(self.where, "socket"), _left(until))
-        line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            line.settimeout(_left(until))
-            line.connect(self.where)
+            connection.settimeout(_left(until))
+            connection.connect(self.where)
         except OSError:
-            line.close()
+            connection.close()
             raise
-        return line
+        return connection
 
 
 def _left(until: float) -> float:
@@ -112,7 +112,7 @@ def _state(flags: int) -> State:
 
 
 def _rows(answer: str, separator: str, first: str) -> list[dict[str, str]]:
-    """A table below the line that begins with # and names its columns."""
+    """Return the rows of a table, whose columns are named by a line that begins with #."""
     columns: list[str] = []
     rows = []
     for line in answer.splitlines():
@@ -125,7 +125,7 @@ def _rows(answer: str, separator: str, first: str) -> list[dict[str, str]]:
     return rows
 
 
-def _why(where: str, error: OSError) -> str:
+def _describe(where: str, error: OSError) -> str:
     if isinstance(error, PermissionError):
         return f"{where} may not be written to; put this user into the socket's group"
     if isinstance(error, FileNotFoundError):

@@ -1,5 +1,5 @@
-"""One line for each stage in the machine's own log: the journal with a field for each fact, or
-syslog. How either is spoken to is here; what the line says is `wording.py`."""
+"""The hook `log`: writes a line for each stage to the journal, with a field for each fact, or to
+syslog. The protocols are here; the text is `wording.py`'s."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from forewarn.support import guard
 from forewarn.support.text import SECOND, visible
 
 JOURNAL = "/run/systemd/journal/socket"
-PATIENCE = 5.0  # seconds for a log that does not take a line
+TIMEOUT = 5.0  # seconds to write a line
 MAX_LINE = 2_000  # bytes of a line for syslog, which may cut longer ones anywhere
-MAX_FACTS = 1_400  # bytes of it that are facts; what follows is for people
-ENTERPRISE = "forewarn@32473"  # RFC 5424 wants a number; this one is for everybody's use
+MAX_FACTS = 1_400  # bytes of structured data in it; the text follows
+ENTERPRISE = "forewarn@32473"  # RFC 5424 requires a number; this one is reserved for examples
 
 _FACILITIES = {"user": 1, "daemon": 3, "auth": 4, "cron": 9, "authpriv": 10} | {
     f"local{number}": 16 + number for number in range(8)
@@ -35,7 +35,7 @@ def act(run: Run, options: Log) -> list[str]:
         elif options.address.startswith("/"):
             _send_local(options.address, local_line(run.call, options, _now()))
         else:
-            _send_away(options.address, network_line(run.call, options, _now()))
+            _send_udp(options.address, network_line(run.call, options, _now()))
     except OSError as error:
         where = JOURNAL if to == "journal" else options.address
         raise Failure(f"{to} at {where} takes no line: {error.strerror or error}") from None
@@ -50,7 +50,7 @@ def check(options: Log) -> list[str]:
         if to == "syslog" and not options.address.startswith("/"):
             socket.getaddrinfo(*address(options.address, "address"), type=socket.SOCK_DGRAM)
         else:
-            _connected(JOURNAL if to == "journal" else options.address).close()
+            _connect(JOURNAL if to == "journal" else options.address).close()
     except Failure as failure:
         return [str(failure)]
     except OSError as error:
@@ -72,7 +72,8 @@ def _where(options: Log) -> str:
 
 
 def journal_entry(call: Call, options: Log) -> bytes:
-    """journald's native protocol: a field on a line, or with its length if it has lines itself."""
+    """Return an entry in journald's native protocol: a field per line, or with its length if it has
+    line breaks."""
     fields = [
         ("MESSAGE", visible(wording.sentence(call))),
         ("PRIORITY", str(_PRIORITIES[options.priority])),
@@ -84,7 +85,7 @@ def journal_entry(call: Call, options: Log) -> bytes:
 
 
 def local_line(call: Call, options: Log, now: datetime) -> bytes:
-    """As syslog(3) writes it, without a host name."""
+    """Return a line as syslog(3) writes it, without a host name."""
     day = f"{now:%b} {now.day:2} {now:%H:%M:%S}"
     head = f"<{_number(options)}>{day} {options.identifier}[{os.getpid()}]: "
     text = visible(f"{wording.sentence(call)} [{' '.join(_pairs(call))}]")
@@ -92,7 +93,7 @@ def local_line(call: Call, options: Log, now: datetime) -> bytes:
 
 
 def network_line(call: Call, options: Log, now: datetime) -> bytes:
-    """RFC 5424: the facts are structured data; of what is many, as many as have room."""
+    """Return a line of RFC 5424 with the facts as structured data, as many as fit."""
     stamp = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     host = socket.gethostname() or "-"
     head = f"<{_number(options)}>1 {stamp} {host} {options.identifier} {os.getpid()}"
@@ -104,7 +105,7 @@ def network_line(call: Call, options: Log, now: datetime) -> bytes:
 
 
 def _facts(call: Call) -> Iterable[tuple[str, str]]:
-    """All that is known, each under its name. A machine is a fact of its own."""
+    """Yield the name and value of every fact. Each machine is a fact of its own."""
     event = call.event
     yield from (("stage", call.stage), ("hook", call.hook), ("rule", call.rule))
     yield from (("machine", call.machine), ("mine", "true" if call.mine else "false"))
@@ -121,9 +122,9 @@ def _facts(call: Call) -> Iterable[tuple[str, str]]:
 
 
 def _pairs(call: Call) -> list[str]:
-    """For a line: the description stands in the sentence already."""
-    told = [(name, value) for name, value in _facts(call) if name != "event_description"]
-    return [visible(f'{name}="{_quoted(value)}"') for name, value in told]
+    """Return `name="value"` pairs, without the description, which is in the text."""
+    facts = [(name, value) for name, value in _facts(call) if name != "event_description"]
+    return [visible(f'{name}="{_quoted(value)}"') for name, value in facts]
 
 
 def _quoted(value: str) -> str:
@@ -148,9 +149,9 @@ def _now() -> datetime:
     return datetime.fromtimestamp(guard.wall_us() / SECOND).astimezone()
 
 
-def _connected(path: str) -> socket.socket:
+def _connect(path: str) -> socket.socket:
     line = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    line.settimeout(PATIENCE)
+    line.settimeout(TIMEOUT)
     try:
         line.connect(path)
     except OSError:
@@ -160,13 +161,13 @@ def _connected(path: str) -> socket.socket:
 
 
 def _send_local(path: str, data: bytes) -> None:
-    with _connected(path) as line:
+    with _connect(path) as line:
         line.sendall(data)
 
 
-def _send_away(where: str, data: bytes) -> None:
+def _send_udp(where: str, data: bytes) -> None:
     host, port = address(where, "address")
     family, kind, *_, to = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, kind) as line:
-        line.settimeout(PATIENCE)
+        line.settimeout(TIMEOUT)
         line.sendto(data, to)

@@ -1,7 +1,7 @@
-"""Telling people, by whatever Apprise knows: mail, chat, push.
+"""The hook `notify`: notifies people through Apprise, by mail, chat or push.
 
-Its addresses are secrets. Nothing that Apprise says is printed, and of an address only which it is
-and of what kind.
+Its URLs are secrets. Nothing that Apprise prints is passed on, and of a URL only its number and
+scheme.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from forewarn.agent.hooks import wording
-from forewarn.agent.hooks.contract import Failure, Run, exposed, private
+from forewarn.agent.hooks.contract import Failure, Run, read_secret, secret_file_problems
 from forewarn.agent.hooks.options import Notify
 
 MISSING = "Apprise is not installed: pip install 'forewarn[notify]'"
@@ -27,27 +27,29 @@ def act(run: Run, options: Notify) -> list[str]:
     title = options.title or wording.headline(run.call)
     body = "\n".join([wording.sentence(run.call), *_details(run)])
     sent = _sent_before(run)
-    lines, wrong = [], []
+    lines, problems = [], []
     with _silent():
         for number, target in enumerate(_targets(options), 1):
-            what = _named(number, target)
+            what = _label(number, target)
             if number in sent:
                 lines.append(f"{what}: sent already")
             elif not run.left():
-                wrong.append(f"{what} was not sent: there is no time left")
+                problems.append(f"{what} was not sent: there is no time left")
             elif _delivered(target, title, body, run):
                 lines.append(f"{what}: sent")
                 sent.append(number)
-                _remember(run, sent)  # another attempt is for the others only
+                _save_sent(run, sent)  # another attempt is for the others only
             else:
-                wrong.append(f"{what} was not sent: it is refused, unreachable or not understood")
-    if wrong:
-        raise Failure("; ".join([*wrong, *lines]))
+                problems.append(
+                    f"{what} was not sent: it is refused, unreachable or not understood"
+                )
+    if problems:
+        raise Failure("; ".join([*problems, *lines]))
     return lines
 
 
 def check(options: Notify) -> list[str]:
-    problems = exposed(options.urls_file, "urls_file") if options.urls_file else []
+    problems = secret_file_problems(options.urls_file, "urls_file") if options.urls_file else []
     try:
         library = _library()
         targets = _targets(options)
@@ -57,7 +59,7 @@ def check(options: Notify) -> list[str]:
         for number, target in enumerate(targets, 1):
             if library.Apprise.instantiate(target, suppress_exceptions=True) is None:
                 problems.append(
-                    f"{_named(number, target)} is none that Apprise understands;"
+                    f"{_label(number, target)} is none that Apprise understands;"
                     " https://github.com/caronc/apprise/wiki shows how they are written"
                 )
     return problems
@@ -70,10 +72,10 @@ def _delivered(target: str, title: str, body: str, run: Run) -> bool:
     service = library.Apprise.instantiate(target, suppress_exceptions=True)
     if service is None:
         return False
-    told = library.Apprise()
-    told.add(service)
+    notifier = library.Apprise()
+    notifier.add(service)
     # What others have written is text, not markup or the name of a file.
-    return bool(told.notify(body=body, title=title, notify_type=kind, body_format="text"))
+    return bool(notifier.notify(body=body, title=title, notify_type=kind, body_format="text"))
 
 
 def _details(run: Run) -> Iterator[str]:
@@ -88,7 +90,7 @@ def _details(run: Run) -> Iterator[str]:
 def _targets(options: Notify) -> list[str]:
     if not options.urls_file:
         return options.urls
-    text = private(options.urls_file, "urls_file").decode(errors="replace")
+    text = read_secret(options.urls_file, "urls_file").decode(errors="replace")
     lines = [line.strip() for line in text.splitlines()]
     targets = [line for line in lines if line and not line.startswith("#")]
     if not targets:
@@ -96,18 +98,18 @@ def _targets(options: Notify) -> list[str]:
     return targets
 
 
-def _named(number: int, target: str) -> str:
-    found = _SCHEMA.match(target)
-    return f"address {number} ({found[1]})" if found else f"address {number}"
+def _label(number: int, target: str) -> str:
+    match = _SCHEMA.match(target)
+    return f"address {number} ({match[1]})" if match else f"address {number}"
 
 
 def _sent_before(run: Run) -> list[int]:
-    return (run.kept(_record(run), list[int]) or []) if run.has_state() else []
+    return (run.load(_record(run), list[int]) or []) if run.has_state() else []
 
 
-def _remember(run: Run, sent: list[int]) -> None:
+def _save_sent(run: Run, sent: list[int]) -> None:
     if run.has_state():
-        run.keep(_record(run), sent)
+        run.save(_record(run), sent)
 
 
 def _record(run: Run) -> str:
@@ -124,7 +126,7 @@ def _library() -> Any:
 
 @contextlib.contextmanager
 def _silent() -> Iterator[None]:
-    """Libraries tell of addresses, in logs and otherwise."""
+    """Suppress the output of libraries, which may contain the URLs."""
     logging.disable(logging.CRITICAL)
     try:
         with (

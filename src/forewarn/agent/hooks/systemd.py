@@ -1,6 +1,6 @@
-"""Units that are stopped before an event, and started again after it: exactly those that ran.
+"""The hook `systemd`: stops units before an event, and starts those that were running after it.
 
-Through `systemctl`, which asks the manager over the bus as root and as anybody whom polkit lets.
+It uses `systemctl`, which works for root and for users whom polkit allows it.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from forewarn.agent.hooks.contract import FOREVER, Failure, Run
 from forewarn.agent.hooks.options import Systemd, seconds
 from forewarn.support import guard
 
-PATIENCE = 10.0  # seconds for a question that the manager answers at once
+TIMEOUT = 10.0  # seconds for a request that the manager answers at once
 _RUNNING = {"active", "activating", "reloading", "refreshing"}
 _PROPERTIES = ("Id", "LoadState", "ActiveState", "Result")
 _POLKIT = ("/usr/lib/polkit-1/polkitd", "/usr/libexec/polkitd", "/usr/libexec/polkit-1/polkitd")
 
 
 class Late(Failure):
-    """systemctl was not waited for any longer; what it asked for may still be done."""
+    """systemctl did not finish in time; what it requested may still be done."""
 
 
-class Kept(msgspec.Struct, frozen=True):
-    active: list[str]  # before we came, in the order in which they are started
+class SavedUnits(msgspec.Struct, frozen=True):
+    active: list[str]  # before our change, in the order in which they are started
 
 
 def act(run: Run, options: Systemd) -> list[str]:
     until = run.at_most(FOREVER if options.timeout is None else seconds(options.timeout))
-    doing = _stopped if run.call.stage == "prepare" else _put_back
-    return doing(run, options, until)
+    action = _stop if run.call.stage == "prepare" else _restore
+    return action(run, options, until)
 
 
 def check(options: Systemd) -> list[str]:
     try:
-        found = _units(options, options.names(), guard.monotonic() + PATIENCE)
+        found = _units(options, options.names(), guard.monotonic() + TIMEOUT)
     except Failure as failure:
         return [str(failure)]
-    problems = [wrong for unit in options.names() if (wrong := _cannot(unit, found[unit]))]
+    problems = [text for unit in options.names() if (text := _unit_problem(unit, found[unit]))]
     root = os.name != "posix" or os.geteuid() == 0
     if options.scope == "system" and not root and not any(map(Path.exists, map(Path, _POLKIT))):
         problems.append(
@@ -50,33 +50,33 @@ def check(options: Systemd) -> list[str]:
     return problems
 
 
-def _stopped(run: Run, options: Systemd, until: float) -> list[str]:
+def _stop(run: Run, options: Systemd, until: float) -> list[str]:
     names = options.names()
     found = _units(options, names, until)
-    if wrong := [said for unit in names if (said := _cannot(unit, found[unit]))]:
-        raise Failure("nothing is stopped: " + "; ".join(wrong))
-    kept = run.kept("systemd", Kept)
-    if kept is None:  # else we were here before, and what was found then counts
-        kept = Kept([unit for unit in names if found[unit]["ActiveState"] in _RUNNING])
-        run.keep("systemd", kept)
+    if problems := [text for unit in names if (text := _unit_problem(unit, found[unit]))]:
+        raise Failure("nothing is stopped: " + "; ".join(problems))
+    saved = run.load("systemd", SavedUnits)
+    if saved is None:  # else an earlier attempt has saved what was running then
+        saved = SavedUnits([unit for unit in names if found[unit]["ActiveState"] in _RUNNING])
+        run.save("systemd", saved)
     lines = []
     for unit in reversed(names):
         if found[unit]["ActiveState"] in _RUNNING | {"deactivating"}:
-            lines += [f"stopped {unit}", *_told(options, "stop", unit, until)]
+            lines += [f"stopped {unit}", *_run_job(options, "stop", unit, until)]
         else:
-            ran = "stopped already" if unit in kept.active else "does not run, and is left alone"
+            ran = "stopped already" if unit in saved.active else "does not run, and is left alone"
             lines.append(f"{unit} {ran}")
     return lines
 
 
-def _put_back(run: Run, options: Systemd, until: float) -> list[str]:
-    kept = run.kept("systemd", Kept)
-    if kept is None:
+def _restore(run: Run, options: Systemd, until: float) -> list[str]:
+    saved = run.load("systemd", SavedUnits)
+    if saved is None:
         return ["nothing was stopped, so nothing is started"]
     lines, wrong = [], []
-    for unit in kept.active:
+    for unit in saved.active:
         try:
-            lines += [f"started {unit}", *_told(options, "start", unit, until)]
+            lines += [f"started {unit}", *_run_job(options, "start", unit, until)]
         except Failure as failure:  # the others are started all the same
             wrong.append(str(failure))
     if wrong:
@@ -85,8 +85,8 @@ def _put_back(run: Run, options: Systemd, until: float) -> list[str]:
     return lines or ["nothing had been running, so nothing is started"]
 
 
-def _cannot(unit: str, found: dict[str, str]) -> str:
-    """Why it cannot be stopped and started again; empty if it can."""
+def _unit_problem(unit: str, found: dict[str, str]) -> str:
+    """Return why a unit cannot be stopped and started again; empty if it can."""
     match found["LoadState"]:
         case "loaded":
             return ""
@@ -99,11 +99,11 @@ def _cannot(unit: str, found: dict[str, str]) -> str:
 
 
 def _units(options: Systemd, names: list[str], until: float) -> dict[str, dict[str, str]]:
-    """What the manager knows of them, by the names that were asked for."""
+    """Return the properties of units, by their names."""
     asked = [f"--property={','.join(_PROPERTIES)}", "--", *names]
-    ended = _systemctl(options, ["show", *asked], min(until, guard.monotonic() + PATIENCE))
+    ended = _systemctl(options, ["show", *asked], min(until, guard.monotonic() + TIMEOUT))
     if ended.returncode != 0:
-        raise Failure(f"systemd does not answer: {_complaint(ended)}")
+        raise Failure(f"systemd does not answer: {_error_text(ended)}")
     blocks = ended.stdout.strip("\n").split("\n\n")
     shown = [dict(line.partition("=")[::2] for line in block.splitlines()) for block in blocks]
     if len(shown) != len(names) or not all(set(_PROPERTIES) <= set(one) for one in shown):
@@ -111,19 +111,19 @@ def _units(options: Systemd, names: list[str], until: float) -> dict[str, dict[s
     return dict(zip(names, shown, strict=True))
 
 
-def _told(options: Systemd, verb: str, unit: str, until: float) -> list[str]:
-    """Waits for the job; what systemctl had to say beside that it is done."""
+def _run_job(options: Systemd, verb: str, unit: str, until: float) -> list[str]:
+    """Start or stop a unit and wait for it; return what systemctl printed."""
     try:
         ended = _systemctl(options, [verb, "--", unit], until)
     except Late:
         raise Failure(f"{verb} of {unit} goes on, but the time for waiting is up") from None
     if ended.returncode == 0:
         return [f"systemctl: {line}" for line in ended.stderr.splitlines()]
-    said = _complaint(ended)
+    said = _error_text(ended)
     if "uthenti" in said or "enied" in said:  # Interactive authentication required, Access denied
         said += " (see deploy/agent/50-forewarn-agent.rules for a user that is not root)"
     elif verb == "start":
-        result = _units(options, [unit], guard.monotonic() + PATIENCE)[unit]["Result"]
+        result = _units(options, [unit], guard.monotonic() + TIMEOUT)[unit]["Result"]
         said = f"{result}; {said}" if result not in ("", "success") else said
     raise Failure(f"{unit} does not {verb}: {said}")
 
@@ -150,6 +150,6 @@ def _systemctl(
         ) from None
 
 
-def _complaint(ended: subprocess.CompletedProcess[str]) -> str:
+def _error_text(ended: subprocess.CompletedProcess[str]) -> str:
     lines = [line.strip() for line in ended.stderr.splitlines() if line.strip()]
     return " ".join(lines) or f"systemctl ended with {ended.returncode}"

@@ -1,7 +1,7 @@
-"""The call, posted to somebody's address as it came, signed if there is a secret.
+"""The hook `webhook`: posts the call to a URL, signed if there is a secret.
 
-No answer leads elsewhere, none is believed for its content, and nothing said here names more of the
-address than its host: the rest may be a secret.
+Redirects are not followed, the content of answers is ignored, and messages name no more of the URL
+than its host: the rest may be a secret.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from typing import TypeAlias
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import forewarn
-from forewarn.agent.hooks.contract import Failure, Run, exposed, private, wait
+from forewarn.agent.hooks.contract import Failure, Run, read_secret, secret_file_problems, wait
 from forewarn.agent.hooks.options import Webhook, seconds
 
-LEAST = 0.5  # seconds; with less left, nothing is begun
-ATTEMPTS = 2  # within one run, and only if the other side says when to come again
+LEAST = 0.5  # seconds; with less left, no request is sent
+ATTEMPTS = 2  # within one run; the second only if the server sends Retry-After
 _AGAIN = {429, 502, 503, 504}
 
 Headers: TypeAlias = dict[str, str]
 
 
 def act(run: Run, options: Webhook) -> list[str]:
-    url = _parsed(options.url)
-    where = _named(url)
-    connection, path, let_in = _connection(url, options)
-    headers = _headers(run, options, url) | let_in
+    url = _parse_url(options.url)
+    where = _origin(url)
+    connection, path, proxy_headers = _connection(url, options)
+    headers = _headers(run, options, url) | proxy_headers
     for attempt in range(1, ATTEMPTS + 1):
         left = min(seconds(options.timeout), run.left())
         if left < LEAST:
             raise Failure(f"{where} was not asked: there is no time left")
         connection.timeout = left
-        status, after = _posted(connection, where, path, run.body, headers)
+        status, after = _post(connection, where, path, run.body, headers)
         if 200 <= status < 300:
             return [f"{where} answered {status}"]
         waited = _seconds(after)
@@ -49,13 +49,15 @@ def act(run: Run, options: Webhook) -> list[str]:
 
 
 def check(options: Webhook) -> list[str]:
-    problems = exposed(options.secret_file, "secret_file") if options.secret_file else []
+    problems = (
+        secret_file_problems(options.secret_file, "secret_file") if options.secret_file else []
+    )
     try:
-        _parsed(options.url)
+        _parse_url(options.url)
         if options.secret_file and not problems:
             _secret(options)
         if options.ca:
-            _trusting(options)
+            _ssl_context(options)
     except Failure as failure:
         problems.append(str(failure))
     return problems
@@ -77,16 +79,16 @@ def _headers(run: Run, options: Webhook, url: SplitResult) -> Headers:
 
 
 def _secret(options: Webhook) -> bytes:
-    secret = private(options.secret_file, "secret_file").strip()
+    secret = read_secret(options.secret_file, "secret_file").strip()
     if not secret:
         raise Failure(f"secret_file {options.secret_file} is empty")
     return secret
 
 
-def _posted(
+def _post(
     connection: http.client.HTTPConnection, where: str, path: str, body: bytes, headers: Headers
 ) -> tuple[int, str]:
-    """Status and Retry-After."""
+    """Return the status and Retry-After."""
     try:
         connection.request("POST", path, body, headers)
         answer = connection.getresponse()
@@ -110,20 +112,20 @@ def _posted(
 def _connection(
     url: SplitResult, options: Webhook
 ) -> tuple[http.client.HTTPConnection, str, Headers]:
-    """With what is asked for there, and what a proxy wants to be told beside."""
+    """Return a connection, the target of the request, and additional headers for a proxy."""
     host, proxy = url.hostname or "", _proxy(url)
     path = (url.path or "/") + (f"?{url.query}" if url.query else "")
-    context = _trusting(options) if url.scheme == "https" else None
+    context = _ssl_context(options) if url.scheme == "https" else None
     if proxy is None:
         if context is None:
             return http.client.HTTPConnection(host, url.port), path, {}
         return http.client.HTTPSConnection(host, url.port, context=context), path, {}
-    let_in = {"Proxy-Authorization": _basic(proxy)} if proxy.username is not None else {}
+    proxy_headers = {"Proxy-Authorization": _basic(proxy)} if proxy.username is not None else {}
     if context is None:
         direct = http.client.HTTPConnection(proxy.hostname or "", proxy.port)
-        return direct, _named(url) + path, let_in
+        return direct, _origin(url) + path, proxy_headers
     through = http.client.HTTPSConnection(proxy.hostname or "", proxy.port, context=context)
-    through.set_tunnel(host, url.port, let_in)
+    through.set_tunnel(host, url.port, proxy_headers)
     return through, path, {}
 
 
@@ -132,7 +134,7 @@ def _basic(url: SplitResult) -> str:
     return "Basic " + base64.b64encode(pair.encode()).decode()
 
 
-def _trusting(options: Webhook) -> ssl.SSLContext:
+def _ssl_context(options: Webhook) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=options.ca or None)
     except ssl.SSLError:
@@ -142,18 +144,20 @@ def _trusting(options: Webhook) -> ssl.SSLContext:
 
 
 def _proxy(url: SplitResult) -> SplitResult | None:
-    """As the environment says, but for what is on this machine or this link."""
-    if _near(url.hostname or "") or not any(name.lower().endswith("_proxy") for name in os.environ):
+    """Return the proxy of the environment, except for addresses of this machine and link."""
+    if _is_local(url.hostname or "") or not any(
+        name.lower().endswith("_proxy") for name in os.environ
+    ):
         return None
     from urllib.request import getproxies_environment, proxy_bypass
 
-    said = getproxies_environment().get(url.scheme, "")
-    if not said or proxy_bypass(url.hostname or ""):
+    proxy = getproxies_environment().get(url.scheme, "")
+    if not proxy or proxy_bypass(url.hostname or ""):
         return None
-    return urlsplit(said if "//" in said else f"http://{said}")
+    return urlsplit(proxy if "//" in proxy else f"http://{proxy}")
 
 
-def _near(host: str) -> bool:
+def _is_local(host: str) -> bool:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -161,7 +165,7 @@ def _near(host: str) -> bool:
     return address.is_loopback or address.is_link_local
 
 
-def _parsed(text: str) -> SplitResult:
+def _parse_url(text: str) -> SplitResult:
     try:
         url = urlsplit(text)
         if url.hostname and (url.port is None or url.port):
@@ -171,13 +175,13 @@ def _parsed(text: str) -> SplitResult:
     raise Failure("url is not one; it is like https://example.org/hook")
 
 
-def _named(url: SplitResult) -> str:
+def _origin(url: SplitResult) -> str:
     host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname
     return f"{url.scheme}://{host}" + (f":{url.port}" if url.port else "")
 
 
 def _seconds(after: str) -> float | None:
-    """What Retry-After says, if it says seconds; a date is of somebody else's clock."""
+    """Return the seconds of a Retry-After; None for a date, which is by another clock."""
     return float(after) if after.isdecimal() and len(after) < 9 else None
 
 

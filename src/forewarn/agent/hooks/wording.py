@@ -1,4 +1,4 @@
-"""An event in plain words, for whoever reads a log line or a notification."""
+"""Describes an event in plain words, for log lines and notifications."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from forewarn.agent.hooks.contract import Call
 from forewarn.support import guard
 from forewarn.support.text import SECOND, in_words, listing, visible
 
-MAX_DESCRIPTION = 4_096  # characters; whoever raised the event wrote it
+MAX_DESCRIPTION = 4_096  # characters
 
 
 def headline(call: Call) -> str:
-    """`web_0: Reboot in 14 min 58 s`."""
+    """Return a line such as `web_0: Reboot in 14 min 58 s`."""
     event = call.event
-    who = listing(event.resources or [call.machine])
-    return visible(f"{who}: {event.type or 'an event'} {_happens(call)}")
+    machines = listing(event.resources or [call.machine])
+    return visible(f"{machines}: {event.type or 'an event'} {_what_happens(call)}")
 
 
 def sentence(call: Call) -> str:
-    """`web_0: Reboot in 14 min 58 s (Platform): Host server is undergoing maintenance.`"""
+    """Return a line such as `web_0: Reboot in 14 min 58 s (Platform): Host server is undergoing
+    maintenance.`"""
     event = call.event
     source = f" ({event.source})" if event.source else ""
     why = f": {description(call)}" if event.description else "."
@@ -31,7 +32,7 @@ def description(call: Call) -> str:
     return text if len(text) <= MAX_DESCRIPTION else text[: MAX_DESCRIPTION - 1] + "…"
 
 
-def _happens(call: Call) -> str:
+def _what_happens(call: Call) -> str:
     match call.stage:
         case "started":
             return "has started"
@@ -48,7 +49,7 @@ def _happens(call: Call) -> str:
 
 
 def _until(not_before: str | None) -> str | None:
-    """Empty if it is past; None if nobody knows."""
+    """Return the time until then in words; empty if it has passed, None if it is unknown."""
     try:
         at = datetime.fromisoformat(not_before or "")
     except ValueError:

@@ -1,8 +1,8 @@
-"""One command, run once, by a program of its own: `python -I -S runner.py DIRECTORY`.
+"""Runs one command once, as a program of its own: `python -I -S runner.py DIRECTORY`.
 
-It outlives the agent that started it, keeps the command's time limit, and writes down what became
-of it. Stands alone: nothing of ours is imported, so that it starts in no time and is the same
-program whatever is upgraded meanwhile. The files of a run are told in `agent/state/runs.py`.
+It outlives the agent that started it, enforces the command's time limit, and writes its result. It
+imports nothing of ours, so that it starts quickly and stays the same program whatever is upgraded
+meanwhile. The files of a run are described in `agent/state/runs.py`.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ import signal
 import subprocess
 import sys
 import threading
-import time  # noqa: TID251 - a program of its own, which cannot ask support/guard.py
+import time  # noqa: TID251 - a program of its own, without support/guard.py
 from typing import Any
 
 GRACE = 2.0  # seconds between SIGTERM and SIGKILL, both within the limit
-GRACE_SHARE = 0.25  # of a short limit, at most so much of it
-LEAST_LEFT = 1.0  # seconds; with less to go until NotBefore a command is not begun
-STOP_LOOK = 0.25  # seconds between two looks whether it is to be stopped
+GRACE_SHARE = 0.25  # of the limit at most, if that is short
+LEAST_LEFT = 1.0  # seconds; with less left until NotBefore a command is not started
+STOP_CHECK = 0.25  # seconds between two checks whether it is to be stopped
 MAX_OUTPUT = 64 * 1024  # bytes in one file of output; the one before it is kept, too
 RESULT_ROOM = 4_096  # bytes reserved on disk for the result before a command is started
 RESULT_ATTEMPTS = 30  # attempts to write a result; with their pauses, 25 minutes
 RESULT_PAUSE = 1.0  # seconds before the second attempt, doubled each time after that
 MAX_RESULT_PAUSE = 60.0
 RECORD_LEVELS = 4  # directory levels of a record within the state: cases, CASE, runs, RUN
-DRAIN = 1.0  # seconds for what is left in the pipe, if others still hold it
+DRAIN = 1.0  # seconds for what is left in the pipe, if other processes still hold it
 
 WINDOWS = os.name == "nt"
 
@@ -37,14 +37,14 @@ def main(directory: str) -> None:
     def at(name: str) -> str:
         return os.path.join(directory, name)  # noqa: PTH118 - pathlib takes a third of the start
 
-    def known() -> bool:
+    def has_begun() -> bool:
         return os.path.exists(at("begun")) or os.path.exists(at("result"))  # noqa: PTH110
 
-    if known():
+    if has_begun():
         return
     lock = os.open(at("lock"), os.O_RDWR | os.O_CREAT, 0o600)
-    _take(lock)  # kept until this process ends; no command inherits it
-    if known():  # another runner has been here
+    _lock(lock)  # kept until this process ends; no command inherits it
+    if has_begun():  # another runner has been here
         return
     with open(at("order"), "rb") as file:  # noqa: PTH123
         text = file.read()
@@ -81,14 +81,14 @@ def _report(directory: str, result: dict[str, Any], record: dict[str, bytes]) ->
 def _run(
     directory: str, order: dict[str, Any], limit: float, began: float, record: dict[str, bytes]
 ) -> dict[str, Any]:
-    asked = threading.Event()
+    stop_requested = threading.Event()
     if not WINDOWS:
-        signal.signal(signal.SIGTERM, lambda *_: asked.set())
+        signal.signal(signal.SIGTERM, lambda *_: stop_requested.set())
     grace = min(GRACE, limit * GRACE_SHARE)
-    polite = began + limit - grace
+    term_at = began + limit - grace
     left = max(0.0, round(limit - grace, 3))
     environment = {**os.environ, **order["environment"], "FOREWARN_SECONDS_LEFT": str(int(left))}
-    said = json.dumps({**order["stdin"], "seconds_left": left}, separators=(",", ":"))
+    stdin = json.dumps({**order["stdin"], "seconds_left": left}, separators=(",", ":"))
     try:
         process = subprocess.Popen(
             order["argv"],
@@ -100,23 +100,23 @@ def _run(
             start_new_session=not WINDOWS,
             # In the child, before it becomes the command. Until then it shares the lock, so the
             # command never runs without either the lock being held or its process recorded.
-            preexec_fn=None if WINDOWS else lambda: _note(directory),  # no threads yet
+            preexec_fn=None if WINDOWS else lambda: _record_process(directory),  # no threads yet
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )
     except subprocess.SubprocessError:
         return {"outcome": "not-started", "message": "its process ID could not be recorded"}
     except (OSError, ValueError) as error:
         return {"outcome": "not-started", "message": str(error)}
-    record["command"] = _identified(process.pid)
+    record["command"] = _identify(process.pid)
     ended = threading.Event()
-    reader = threading.Thread(target=_read, args=(directory, process), daemon=True)
+    reader = threading.Thread(target=_read_output, args=(directory, process), daemon=True)
     for thread in (
         reader,
-        threading.Thread(target=_say, args=(process, said.encode()), daemon=True),
-        threading.Thread(target=_await, args=(process, ended), daemon=True),
+        threading.Thread(target=_write_stdin, args=(process, stdin.encode()), daemon=True),
+        threading.Thread(target=_wait, args=(process, ended), daemon=True),
     ):
         thread.start()
-    outcome = _end(directory, process, ended, asked, polite, began + limit, record)
+    outcome = _end(directory, process, ended, stop_requested, term_at, began + limit, record)
     reader.join(DRAIN)
     return {"outcome": outcome, "code": process.returncode}
 
@@ -125,93 +125,93 @@ def _end(
     directory: str,
     process: subprocess.Popen[bytes],
     ended: threading.Event,
-    asked: threading.Event,
-    polite: float,
-    last: float,
+    stop_requested: threading.Event,
+    term_at: float,
+    kill_at: float,
     record: dict[str, bytes],
 ) -> str:
     """Wait until it has ended: by itself, because its time was up, or because it is stopped."""
     stop = os.path.join(directory, "stop")  # noqa: PTH118
-    while not ended.wait(max(0.0, min(STOP_LOOK, polite - time.monotonic()))):
-        stopped = asked.is_set() or os.path.exists(stop)  # noqa: PTH110
-        if not stopped and time.monotonic() < polite:
+    while not ended.wait(max(0.0, min(STOP_CHECK, term_at - time.monotonic()))):
+        stopped = stop_requested.is_set() or os.path.exists(stop)  # noqa: PTH110
+        if not stopped and time.monotonic() < term_at:
             _restore(directory, record)
             continue
-        grace = last - polite
-        _signal(process, gently=True)
+        grace = kill_at - term_at
+        _signal(process, force=False)
         ended.wait(grace)
-        _signal(process, gently=False)  # also what is left of its group
+        _signal(process, force=True)  # also what is left of its group
         ended.wait()
         return "stopped" if stopped else "timed-out"
     return "ended"
 
 
-def _await(process: subprocess.Popen[bytes], ended: threading.Event) -> None:
+def _wait(process: subprocess.Popen[bytes], ended: threading.Event) -> None:
     process.wait()
     ended.set()
 
 
-def _signal(process: subprocess.Popen[bytes], *, gently: bool) -> None:
+def _signal(process: subprocess.Popen[bytes], *, force: bool) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError, OSError):
         if sys.platform == "win32":
-            if gently:
-                process.send_signal(signal.CTRL_BREAK_EVENT)
-            else:
+            if force:
                 process.kill()
+            else:
+                process.send_signal(signal.CTRL_BREAK_EVENT)
         else:
-            os.killpg(process.pid, signal.SIGTERM if gently else signal.SIGKILL)
+            os.killpg(process.pid, signal.SIGKILL if force else signal.SIGTERM)
 
 
-def _say(process: subprocess.Popen[bytes], said: bytes) -> None:
-    """A command need not read what it is told."""
+def _write_stdin(process: subprocess.Popen[bytes], data: bytes) -> None:
+    """Write standard input, which a command need not read."""
     with contextlib.suppress(OSError):
         assert process.stdin
-        process.stdin.write(said + b"\n")
+        process.stdin.write(data + b"\n")
         process.stdin.close()
 
 
-def _read(directory: str, process: subprocess.Popen[bytes]) -> None:
-    """Both its streams, into a file that is set aside when it is full, in place of the last."""
+def _read_output(directory: str, process: subprocess.Popen[bytes]) -> None:
+    """Copy both output streams to a file, which replaces `output.before` when it is full."""
     path = os.path.join(directory, "output")  # noqa: PTH118
     assert process.stdout
     source = process.stdout.fileno()
     try:
-        target, size = _output(path), 0
+        target, size = _open_output(path), 0
         while chunk := os.read(source, 65_536):
             if size + len(chunk) > MAX_OUTPUT and size:
                 os.close(target)
                 os.replace(path, path + ".before")  # noqa: PTH105
-                target, size = _output(path), 0
+                target, size = _open_output(path), 0
             os.write(target, chunk)
             size += len(chunk)
         os.close(target)
-    except OSError:  # a full disk is no reason to fail: but whoever writes must not be blocked
+    except OSError:  # a full disk is no reason to fail, but the command must not block
         with contextlib.suppress(OSError):
             while os.read(source, 65_536):
                 pass
 
 
-def _output(path: str) -> int:
+def _open_output(path: str) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
 
 
-def _note(directory: str) -> None:
+def _record_process(directory: str) -> None:
     """Record the process of the command, in case its runner is killed."""
-    if said := _identified(os.getpid()):
+    if identity := _identify(os.getpid()):
         path = os.path.join(directory, "command")  # noqa: PTH118
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        os.write(file, said)
+        os.write(file, identity)
         os.close(file)
 
 
-def _identified(pid: int) -> bytes:
+def _identify(pid: int) -> bytes:
     """Return its PID, start time and the machine's boot ID; empty where these are not available."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         with open(f"/proc/{pid}/stat", encoding="latin-1") as file:  # noqa: PTH123
-            born = file.read().rpartition(")")[2].split()[19]
+            started = file.read().rpartition(")")[2].split()[19]
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:  # noqa: PTH123
             boot = file.read().strip()
-        return f"{pid} {born} {boot}".encode()
+        return f"{pid} {started} {boot}".encode()
     return b""
 
 
@@ -221,19 +221,19 @@ def _restore(directory: str, record: dict[str, bytes]) -> None:
     if os.path.exists(begun):  # noqa: PTH110
         return
     with contextlib.suppress(OSError):
-        _own(directory, RECORD_LEVELS)
+        _repair(directory, RECORD_LEVELS)
         if os.path.exists(begun):  # noqa: PTH110
             return
         lock = os.open(os.path.join(directory, "lock"), os.O_RDWR | os.O_CREAT, 0o600)  # noqa: PTH118
-        if _take(lock, wait=False):  # keeps the new lock as well as the old one
+        if _lock(lock, wait=False):  # keeps the new lock as well as the old one
             for name, content in record.items():
                 _put(directory, name, content)
 
 
-def _own(directory: str, levels: int) -> None:
+def _repair(directory: str, levels: int) -> None:
     """Make sure that it is a directory that we can use, as `durable.repair_directory` does."""
     if levels > 1:
-        _own(os.path.dirname(directory), levels - 1)  # noqa: PTH120
+        _repair(os.path.dirname(directory), levels - 1)  # noqa: PTH120
     if os.path.islink(directory) or os.path.isfile(directory):  # noqa: PTH113, PTH114
         os.unlink(directory)  # noqa: PTH108
     os.makedirs(directory, 0o700, exist_ok=True)  # noqa: PTH103
@@ -252,8 +252,9 @@ def _reserve(path: str) -> None:
         os.close(file)
 
 
-def _take(lock: int, *, wait: bool = True) -> bool:
-    """Waits for whoever looks at it for a moment. Another runner has written that it has begun."""
+def _lock(lock: int, *, wait: bool = True) -> bool:
+    """Take the lock, waiting for an agent that holds it for an instant; another runner that had it
+    has written `begun`."""
     try:
         if sys.platform == "win32":
             import msvcrt
@@ -276,7 +277,7 @@ def _write(directory: str, name: str, value: dict[str, Any]) -> None:
 
 
 def _put(directory: str, name: str, content: bytes) -> None:
-    """Whole or not at all, and on the disk when this returns."""
+    """Replace a file atomically and durably."""
     draft = os.path.join(directory, f".{name}.new")  # noqa: PTH118
     file = os.open(draft, os.O_WRONLY | os.O_CREAT, 0o600)  # keeps the space that was reserved
     try:

@@ -88,7 +88,7 @@ def test_a_server_that_is_gone_meanwhile_is_not_put_back(
     answering: Answering, tmp_path: Path
 ) -> None:
     run = called("undo", tmp_path)
-    run.keep("haproxy", {"web/web_0": haproxy.Ours("ready", "maint")})
+    run.save("haproxy", {"web/web_0": haproxy.SavedState("ready", "maint")})
     options = Haproxy(server="web/web_0", socket=answering(STATES))
     assert haproxy.act(run, options) == ["web/web_0 is not there any more"]
 

@@ -114,17 +114,17 @@ def test_what_was_not_asked_right_is_said_in_one_line(
     good = json.dumps(CALL)
     assert run(monkeypatch, capsys, "smtp", good) == (
         2,
-        "name one kind of haproxy, log, notify, systemd, webhook\n",
+        "expected one kind of hook: haproxy, log, notify, systemd, webhook\n",
     )
     monkeypatch.setenv("FOREWARN_OPTIONS", '{"urls":["x"],"url":1}')
     status, said = run(monkeypatch, capsys, "notify", good)
     assert (status, said.count("\n")) == (2, 1)
-    assert said.startswith("FOREWARN_OPTIONS are not those of notify: Object contains unknown")
+    assert said.startswith("FOREWARN_OPTIONS are not valid for notify: Object contains unknown")
     monkeypatch.setenv("FOREWARN_OPTIONS", "{}")
     for wrong in ("", "[]", '{"hook":"mine"}', json.dumps(CALL | {"stage": "later"})):
         status, said = run(monkeypatch, capsys, "log", wrong)
         assert (status, said.count("\n")) == (2, 1)
-        assert said.startswith("standard input is not what a hook is given: ")
+        assert said.startswith("standard input is not a valid call of a hook: ")
     monkeypatch.setenv("FOREWARN_OPTIONS", '{"units":["app"]}')
     assert run(monkeypatch, capsys, "systemd", json.dumps(CALL | {"stage": "started"})) == (
         0,
@@ -144,7 +144,7 @@ def test_a_fault_of_ours_says_where_and_nothing_of_what_it_was_given(
     monkeypatch.setenv("FOREWARN_OPTIONS", '{"url":"http://h/"}')
     status, said = run(monkeypatch, capsys, "webhook", json.dumps(CALL))
     assert (status, said.count("\n")) == (1, 1)
-    assert said.startswith("a fault of forewarn's: LookupError in ")
+    assert said.startswith("bug in forewarn: LookupError in ")
     assert SECRET not in said
 
 
@@ -154,7 +154,7 @@ def test_without_a_place_to_keep_it_nothing_is_undone_by_guessing(
     monkeypatch.delenv("FOREWARN_STATE", raising=False)
     monkeypatch.setenv("FOREWARN_OPTIONS", '{"units":["app"]}')
     status, said = run(monkeypatch, capsys, "systemd", json.dumps(CALL | {"stage": "undo"}))
-    assert (status, "FOREWARN_STATE names no directory" in said) == (2, True)
+    assert (status, "FOREWARN_STATE is not a directory" in said) == (2, True)
 
 
 def test_what_is_kept_is_found_again_and_gone_when_forgotten(tmp_path: Path) -> None:
@@ -163,14 +163,14 @@ def test_what_is_kept_is_found_again_and_gone_when_forgotten(tmp_path: Path) -> 
         contract.Run(call, b"", {"FOREWARN_STATE": str(tmp_path), "FOREWARN_SECONDS_LEFT": left})
         for left in ("3600", "")
     )
-    assert second.kept("x", list[str]) is None
-    first.keep("x", ["a"])
-    assert second.kept("x", list[str]) == ["a"]
+    assert second.load("x", list[str]) is None
+    first.save("x", ["a"])
+    assert second.load("x", list[str]) == ["a"]
     (tmp_path / "x.json").write_text("{")
-    with pytest.raises(contract.Failure, match="is not as it was written"):
-        second.kept("x", list[str])
+    with pytest.raises(contract.Failure, match="is damaged"):
+        second.load("x", list[str])
     second.forget("x")
-    assert first.kept("x", list[str]) is None
+    assert first.load("x", list[str]) is None
     assert 3_000 < first.left() <= 3_599  # the environment says until when the command may run
     assert 0 < second.left() <= 9  # else the call; a second is left for saying what happened
 
