@@ -1,7 +1,7 @@
-"""Making the inventory what a fleet says: all of it in one commit, or nothing.
+"""Apply a fleet to the inventory: all of it in one commit, or nothing.
 
-Reading, comparing and most of the deciding is done in a thread, on a state that cannot change; the
-loop only makes sure that the groups are still those that were looked at. One at a time.
+Reading, comparing and most of the deciding happens in a thread, on a state that cannot change; the
+commit only checks that the groups are still the same. One fleet is applied at a time.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from forewarn.core.commands import Define
 from forewarn.core.fleet import Host
 from forewarn.core.refusal import conflict, invalid
 from forewarn.service.engine.writer import Check, CommitPlan, Decided, Writer
-from forewarn.service.fleet import read as fleetfile
+from forewarn.service.fleet import read as read_fleet
 from forewarn.service.fleet import recheck
 from forewarn.service.fleet.build import Fleet, FleetError
 from forewarn.service.fleet.diff import Comparison, Difference, compare, declared, with_carried
 from forewarn.store.port import States, Store
 
-READ, COMPARED, DECIDED = 0.4, 0.5, 0.65  # how much of the work is done then, as a rule
+READ, COMPARED, DECIDED = 0.4, 0.5, 0.65  # fractions of the work, as a rule
 
 Groups: TypeAlias = Mapping[str, Group]
 Prepare: TypeAlias = Callable[[Fleet, Groups], Fleet]
@@ -38,7 +38,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class FleetApply:
-    """`prepare` has the last word on a fleet before it is compared: `dev` gives out addresses."""
+    """`prepare` may change a fleet before it is compared: `dev` assigns addresses."""
 
     def __init__(self, store: Store, writer: Writer, prepare: Prepare | None = None) -> None:
         self._store = store
@@ -57,10 +57,10 @@ class FleetApply:
         plan: bool = False,
         unless: Check | None = None,
     ) -> Difference | Refused:
-        """Apply what a fleet file says, or only tell what that would change."""
+        """Apply a fleet file, or with `plan` only return what that would change."""
 
         def read(_groups: Groups, _hosts: Mapping[str, Host]) -> Fleet:
-            return fleetfile.parse(text, self._part("reading", 0, READ))
+            return read_fleet.parse(text, self._progress("reading", 0, READ))
 
         return await self._applied(read, by=by, force=force, plan=plan, unless=unless)
 
@@ -73,7 +73,7 @@ class FleetApply:
         plan: bool = False,
         serving: bool = True,
     ) -> Difference | Refused:
-        """Unless somebody is already being served, nobody is kept waiting: no thread is needed."""
+        """Apply a fleet. Before the service serves anybody, no thread is needed."""
         self._serving = serving
         try:
             return await self._applied(lambda *_: fleet, by=by, force=force, plan=plan)
@@ -88,7 +88,7 @@ class FleetApply:
         force: bool = False,
         unless: Check | None = None,
     ) -> Difference | Refused:
-        """Apply what is there, with one thing changed."""
+        """Apply the current fleet with a change."""
         return await self._applied(
             lambda groups, hosts: change(fleet_of(groups, hosts)),
             by=by,
@@ -113,7 +113,7 @@ class FleetApply:
             return conflict(f"another fleet is being applied ({done}); try again when it is done")
         with self._turn():
             groups, hosts = dict(self._store.groups), self._store.registry.hosts
-            found = await self._aside(self._compared, wanted, groups, hosts)
+            found = await self._in_thread(self._compared, wanted, groups, hosts)
             if isinstance(found, Refused) or plan or found.difference.nothing:
                 return found if isinstance(found, Refused) else found.difference
             if found.difference.blocked_by and not force:
@@ -127,7 +127,7 @@ class FleetApply:
             name: msgspec.structs.replace(define, force=force, by=by)
             for name, define in found.defines.items()
         }
-        decided = await self._aside(self._decided, commands, groups)
+        decided = await self._in_thread(self._decided, commands, groups)
         self.progress = Progress("storing", DECIDED)
         difference = found.difference
 
@@ -157,13 +157,13 @@ class FleetApply:
         done = await self._writer.commit(plan)
         return done if isinstance(done, Refused) else difference
 
-    async def _aside(self, call: Callable[P, T], *arguments: P.args, **rest: P.kwargs) -> T:
-        """In a thread, so that guests are answered meanwhile."""
+    async def _in_thread(self, call: Callable[P, T], *arguments: P.args, **rest: P.kwargs) -> T:
+        """Call a function in a thread, so that guests are answered meanwhile."""
         if self._serving:
             return await asyncio.to_thread(call, *arguments, **rest)
         return call(*arguments, **rest)
 
-    # In a thread from here on.
+    # These run in a thread.
 
     def _compared(
         self,
@@ -181,9 +181,9 @@ class FleetApply:
             return invalid(
                 error.message, field=error.field, line=error.line, suggestion=error.suggestion
             )
-        tell = self._part("comparing", READ, COMPARED)
-        tell(0)
-        found = compare(groups, hosts, fleet, tell)
+        report = self._progress("comparing", READ, COMPARED)
+        report(0)
+        found = compare(groups, hosts, fleet, report)
         if found.stranded:
             return recheck.stranded(found.stranded)
         warnings = recheck.arriving(found.defines, groups, hosts)
@@ -191,10 +191,10 @@ class FleetApply:
         return msgspec.structs.replace(found, difference=difference)
 
     def _decided(self, commands: Mapping[str, Define], groups: Groups) -> dict[str, Decided]:
-        """What does not depend on the time: groups in which nothing goes on."""
-        tell = self._part("deciding", COMPARED, DECIDED)
+        """Decide the commands for groups without events, which do not depend on the time."""
+        report = self._progress("deciding", COMPARED, DECIDED)
         now = self._writer.now()
-        made = {}
+        decided = {}
         for number, (name, define) in enumerate(commands.items()):
             before = groups.get(name)
             group = before or Group(name=name)
@@ -202,15 +202,15 @@ class FleetApply:
                 continue
             changes = decide(group, define, now)
             if not isinstance(changes, Refused):
-                made[name] = Decided(before, changes, apply(group, changes.items))
-            tell(number / len(commands))
-        return made
+                decided[name] = Decided(before, changes, apply(group, changes.items))
+            report(number / len(commands))
+        return decided
 
-    def _part(self, stage: str, begin: float, end: float) -> Callable[[float], None]:
-        def tell(fraction: float) -> None:
+    def _progress(self, stage: str, begin: float, end: float) -> Callable[[float], None]:
+        def report(fraction: float) -> None:
             self.progress = Progress(stage, begin + (end - begin) * fraction)
 
-        return tell
+        return report
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -224,7 +224,7 @@ class FleetApply:
 
 
 def fleet_of(groups: Groups, hosts: Mapping[str, Host]) -> Fleet:
-    """What is there, as the fleet that would change nothing."""
+    """Return the fleet that would change nothing."""
     return Fleet(
         {
             group.name: Define(

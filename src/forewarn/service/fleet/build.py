@@ -1,7 +1,7 @@
-"""From entries to a fleet: what is not said is filled in, and what cannot be is refused with the
-place where it stands.
+"""Turn the entries of a fleet file into a fleet: fill in defaults, and refuse what does not
+fit, with its place in the file.
 
-Update domains are spread over five by position, ids are derived from names. Nothing is read here.
+Update domains are spread over five by position, ids are derived from names. Parsing is `read.py`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from forewarn.service.fleet.shapes import MAX_ADDRESSES, MAX_DOMAIN, MAX_TAGS
 from forewarn.support.text import in_words, parse_duration
 from forewarn.support.yaml_positions import Where, YamlError
 
-DEFAULT_DOMAINS = 5  # over which machines are spread that name none
+DEFAULT_DOMAINS = 5  # over which machines without a domain are spread
 MAX_PLACEMENT_GROUP = 100  # machines in one placement group of a scale set
 MEMBER = re.compile(r"_(0|[1-9]\d{0,8})", re.ASCII)  # behind the scale set's name in a member's
 NAMESPACE = uuid.UUID("8f6c1f52-6d0e-5f6a-9d0b-3a7a2a6f3c11")  # for ids derived from names
@@ -51,8 +51,8 @@ class Fleet(msgspec.Struct, frozen=True):
 
 
 class FleetBuilder:
-    """A fleet while it is read: what is distinct is kept in mind, what depends on what stands
-    further down (hosts, defaults) waits for the end."""
+    """A fleet while it is read. Names, addresses and ids must be distinct; what depends on later
+    parts of the file (hosts, defaults) is checked at the end."""
 
     def __init__(self, among: Fleet | None = None, *, without: str = "") -> None:
         self._made: dict[str, tuple[e.GroupEntry, Define]] = {}
@@ -100,7 +100,7 @@ class FleetBuilder:
                 kind=entry.kind, machines=machines, policy=policy, place=place, labels=entry.labels
             ),
         )
-        entry.machines = []  # only what may still be missing is looked at again
+        entry.machines = []  # only the other fields are needed at the end
 
     def finished(
         self,
@@ -108,7 +108,7 @@ class FleetBuilder:
         hosts: tuple[Host, ...],
         at: Where = (),
     ) -> Fleet:
-        """`at` is where the groups stand, if there are several."""
+        """Return the fleet. `at` is the place of the groups in the file, if there are several."""
         known = {host.name for host in hosts}
         groups: dict[str, Define] = {}
         for number, (name, (said, define)) in enumerate(self._made.items()):
@@ -198,7 +198,7 @@ class FleetBuilder:
 
 
 def _domain(said: int | None, index: int, at: Where, key: str) -> int:
-    """Spread by position where none is said, so that never all are in one."""
+    """Return the domain, by default spread by position, so that not all are in one."""
     if said is None:
         return index % DEFAULT_DOMAINS
     if not 0 <= said <= MAX_DOMAIN:
@@ -225,15 +225,15 @@ def _policy(entry: e.PolicyEntry, at: Where, kind: GroupKind) -> Policy:
                 f" not {in_words(notice)}",
                 where,
             )
-    made = Policy(
+    policy = Policy(
         user_event_limit=limit,
         auto_approve=tuple(entry.auto_approve),
         all_instances_down=entry.all_instances_down,
         terminate_notice=notice,
     )
-    if wrong := policy_wrong(kind, made):  # of which only this is left
+    if wrong := policy_wrong(kind, policy):  # of which only this is left
         raise FleetError(wrong, (*at, "auto_approve"))
-    return made
+    return policy
 
 
 def named(name: str, at: Where) -> None:
@@ -252,7 +252,7 @@ def _labelled(labels: dict[str, str], at: Where) -> None:
 
 
 def _address(text: str, at: Where) -> str:
-    """In the one form in which it is compared with where a request comes from."""
+    """Return an address in the form that is compared with the source of requests."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:

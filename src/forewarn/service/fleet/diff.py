@@ -1,6 +1,6 @@
-"""What would change if the inventory became a fleet: found by looking at both, changing neither.
+"""The difference between the inventory and a fleet.
 
-Pure, so that it can be done beside the loop. What has happened to a machine since it was put down
+Pure, so that it can be computed in a thread. What has happened to a machine since it was defined
 (it is gone, it was moved to another host) is no difference.
 """
 
@@ -18,7 +18,7 @@ from forewarn.core.registry import HostPut, HostRemoved, Put
 from forewarn.service.fleet.build import Fleet
 from forewarn.support.text import in_words
 
-MAX_DETAILED = 1_000  # hosts, groups and machines, each, that are told one by one
+MAX_DETAILED = 1_000  # hosts, groups and machines, each, that are listed one by one
 
 _GROUP_FIELDS = ("kind", "policy", "place", "labels")
 _MACHINE_FIELDS = tuple(
@@ -38,13 +38,13 @@ class DifferenceItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     what: str  # host, group or machine
     action: str  # added, changed, moved or removed
     name: str
-    group: str = ""  # a machine's, afterwards if there is an afterwards
-    previous_group: str = ""  # the group from which it moves
+    group: str = ""  # of a machine: its new group, or its last one
+    previous_group: str = ""  # the group that it leaves
     fields: tuple[FieldChange, ...] = ()
 
 
 class BlockingEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why something is not removed, or put in another update domain, without force."""
+    """An event because of which something is not removed or moved without `force`."""
 
     what: str  # host or machine
     name: str
@@ -68,7 +68,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     hosts: Counts
     groups: Counts
     machines: Counts
-    items: tuple[DifferenceItem, ...] = ()  # as far as they are told one by one
+    items: tuple[DifferenceItem, ...] = ()  # up to MAX_DETAILED of each kind
     omitted: int = 0
     blocked_by: tuple[BlockingEvent, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -82,13 +82,13 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """A difference, and what would make it disappear. Groups that lose machines come first."""
+    """A difference, and the changes that apply it. Groups that lose machines come first."""
 
     difference: Difference
     defines: dict[str, Define]
     puts: tuple[Put, ...]
-    moved: dict[str, str]  # machines that change groups, and those they come from
-    stranded: tuple[str, ...]  # machines that are on a host which is removed, whatever is said
+    moved: dict[str, str]  # machines that change groups, and their old groups
+    stranded: tuple[str, ...]  # machines that are on a host that is removed
 
 
 def compare(
@@ -97,20 +97,20 @@ def compare(
     fleet: Fleet,
     progress: Callable[[float], None] = lambda _: None,
 ) -> Comparison:
-    finding = _Finding(groups, fleet)
-    puts = list(finding.hosts(hosts, fleet.hosts))
+    comparer = _Comparer(groups, fleet)
+    puts = list(comparer.hosts(hosts, fleet.hosts))
     count = max(len(fleet.groups), 1)
     for number, (name, define) in enumerate(fleet.groups.items()):
-        finding.group(name, define)
+        comparer.group(name, define)
         progress(number / count)
     for group in groups.values():
         if group.machines and group.name not in fleet.groups:
-            finding.gone(group)
-    return finding.found(tuple(puts))
+            comparer.gone(group)
+    return comparer.found(tuple(puts))
 
 
 def declared(machine: Machine) -> Machine:
-    """What the inventory said of it, without what has happened since."""
+    """Return a machine as it was defined, without what has happened to it since."""
     if not machine.gone and not machine.moved_from:
         return machine
     host = machine.moved_from or machine.host
@@ -118,21 +118,21 @@ def declared(machine: Machine) -> Machine:
 
 
 def carried(old: Machine, wanted: Machine) -> Machine:
-    """A machine that moves to another group takes along what has happened to it."""
+    """Return a machine that moves to another group, with what has happened to it."""
     kept: dict[str, str] = {"gone": old.gone}
     if old.moved_from and old.moved_from == wanted.host:
         kept |= {"host": old.host, "moved_from": old.moved_from}
     return msgspec.structs.replace(wanted, **kept)
 
 
-class _Finding:
+class _Comparer:
     def __init__(self, groups: Mapping[str, Group], fleet: Fleet) -> None:
         self._groups = groups
         self._previous_group = {m.name: g.name for g in groups.values() for m in g.machines}
         self._stays = {m.name for define in fleet.groups.values() for m in define.machines}
         self._counts = {"host": Counts(), "group": Counts(), "machine": Counts()}
         self._items: list[DifferenceItem] = []
-        self._told: dict[str, int] = {}
+        self._seen: dict[str, int] = {}
         self._blocked_by: list[BlockingEvent] = []
         self._losing: dict[str, Define] = {}
         self._others: dict[str, Define] = {}
@@ -146,15 +146,15 @@ class _Finding:
             names.add(host.name)
             before = known.get(host.name)
             if before is None:
-                self._tell("host", "added", host.name)
+                self._add("host", "added", host.name)
                 yield HostPut(host)
             elif before.labels != host.labels:
                 fields = (FieldChange("labels", before.labels, host.labels),)
-                self._tell("host", "changed", host.name, fields=fields)
+                self._add("host", "changed", host.name, fields=fields)
                 yield HostPut(msgspec.structs.replace(before, labels=host.labels))
         gone = [name for name in known if name not in names]
         for name in gone:
-            self._tell("host", "removed", name)
+            self._add("host", "removed", name)
             yield HostRemoved(name)
         if gone:
             self._gone_hosts = set(gone)
@@ -168,11 +168,11 @@ class _Finding:
         before = self._groups.get(name) or Group(name=name)
         fields = tuple(_differing(_GROUP_FIELDS, before, define))
         if not before.machines and define.machines:
-            self._tell("group", "added", name)
+            self._add("group", "added", name)
         elif before.machines and not define.machines:
-            self._tell("group", "removed", name)
+            self._add("group", "removed", name)
         elif fields:
-            self._tell("group", "changed", name, fields=fields)
+            self._add("group", "changed", name, fields=fields)
         known = {machine.name: machine for machine in before.machines}
         differs = bool(fields)
         moved = False
@@ -184,18 +184,18 @@ class _Finding:
                 if old != machine and (was := declared(old)) != machine:
                     differs = True
                     changes = tuple(_differing(_MACHINE_FIELDS, was, machine))
-                    self._tell("machine", "changed", machine.name, group=name, fields=changes)
+                    self._add("machine", "changed", machine.name, group=name, fields=changes)
                     if was.update_domain != machine.update_domain:
                         self._needed(before, {machine.name})
                 continue
             differs = True
             there = self._previous_group.get(machine.name)
             if there is None:
-                self._tell("machine", "added", machine.name, group=name)
+                self._add("machine", "added", machine.name, group=name)
             else:
                 moved = True
                 self._moved[machine.name] = there
-                self._tell("machine", "moved", machine.name, group=name, previous_group=there)
+                self._add("machine", "moved", machine.name, group=name, previous_group=there)
         if moved:
             define = with_carried(define, self._moved, self._groups)
             for machine in define.machines:
@@ -208,23 +208,23 @@ class _Finding:
             self._others[name] = define
 
     def _placed_on(self, machine: Machine) -> None:
-        """It was moved there, and stays."""
+        """Note a machine that was moved to a host which is to be removed."""
         if machine.host in self._gone_hosts:
             self._stranded.append(machine.name)
 
     def gone(self, group: Group) -> None:
-        self._tell("group", "removed", group.name)
+        self._add("group", "removed", group.name)
         self._losing[group.name] = emptied(group)
         self._leaving(group, [machine.name for machine in group.machines])
 
     def _leaving(self, group: Group, names: list[str]) -> None:
         for name in names:
             if name not in self._stays:
-                self._tell("machine", "removed", name, group=group.name)
+                self._add("machine", "removed", name, group=group.name)
         self._needed(group, set(names))
 
     def _needed(self, group: Group, names: set[str]) -> None:
-        """Events count on these machines as they are."""
+        """Note the events that keep these machines from being changed."""
         self._blocked_by += [
             _blocked_by("machine", name, group, event)
             for event in group.events
@@ -232,11 +232,11 @@ class _Finding:
             if name in names
         ]
 
-    def _tell(self, what: str, action: str, name: str, **more: Any) -> None:
+    def _add(self, what: str, action: str, name: str, **more: Any) -> None:
         counts = self._counts[what]
         setattr(counts, action, getattr(counts, action) + 1)
-        told = self._told[what] = self._told.get(what, 0) + 1
-        if told <= MAX_DETAILED:
+        seen = self._seen[what] = self._seen.get(what, 0) + 1
+        if seen <= MAX_DETAILED:
             self._items.append(DifferenceItem(what=what, action=action, name=name, **more))
 
     def found(self, puts: tuple[Put, ...]) -> Comparison:
@@ -245,7 +245,7 @@ class _Finding:
             groups=self._counts["group"],
             machines=self._counts["machine"],
             items=tuple(self._items),
-            omitted=sum(self._told.values()) - len(self._items),
+            omitted=sum(self._seen.values()) - len(self._items),
             blocked_by=tuple(self._blocked_by),
         )
         defines = {**self._losing, **self._others}
@@ -263,7 +263,8 @@ def emptied(group: Group) -> Define:
 
 
 def with_carried(define: Define, moved: Mapping[str, str], groups: Mapping[str, Group]) -> Define:
-    """The definition, with what has happened to those of its machines that come from elsewhere."""
+    """Return a definition with what has happened to those of its machines that come from other
+    groups."""
     wanted = {machine.name for machine in define.machines if machine.name in moved}
     old = {
         machine.name: machine
@@ -294,7 +295,7 @@ def _shown(field: str, value: Any) -> Any:
 
 
 def about_hosts(group: Group, hosts: Container[str]) -> list[BlockingEvent]:
-    """What is planned or under way for one of these hosts."""
+    """Return the events that are planned or under way for one of these hosts."""
     about = [event for event in group.events if event.host in hosts]
     return [_blocked_by("host", event.host, group, event) for event in about]
 

@@ -1,5 +1,5 @@
-"""One thing at a time: a group, a host or a machine put or removed, with the same checks as a whole
-fleet. Each is a function from the fleet that is there to the one that is wanted."""
+"""Changes of a single group, host or machine, with the same checks as for a whole fleet. Each is a
+function from the current fleet to the wanted one."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Change: TypeAlias = Callable[[Fleet], Fleet | Refused]
 
 def put_group(name: str, text: str) -> Change:
     def change(fleet: Fleet) -> Fleet:
-        made = parse_group(text, name, fleet)
-        return Fleet({**fleet.groups, name: made}, fleet.hosts)
+        group = parse_group(text, name, fleet)
+        return Fleet({**fleet.groups, name: group}, fleet.hosts)
 
     return change
 
@@ -37,30 +37,30 @@ def remove_group(name: str) -> Change:
 
 def put_host(name: str, text: str) -> Change:
     def change(fleet: Fleet) -> Fleet:
-        made = parse_host(text, name)
+        new = parse_host(text, name)
         others = [host for host in fleet.hosts if host.name != name]
-        return Fleet(fleet.groups, (*others, made))
+        return Fleet(fleet.groups, (*others, new))
 
     return change
 
 
 def remove_host(name: str, now: Callable[[str], str] = lambda _: "") -> Change:
-    """`now` says on which host a machine is, wherever the inventory puts it."""
+    """`now` returns the host that a machine is on, wherever it was defined."""
 
     def change(fleet: Fleet) -> Fleet | Refused:
         names = [host.name for host in fleet.hosts]
         if name not in names:
             return unknown_name("host", name, names)
-        there = [machine.name for machine in fleet.machines if machine.host == name]
-        for machine in there:
+        machines = [machine.name for machine in fleet.machines if machine.host == name]
+        for machine in machines:
             if (actual := now(machine)) and actual != name:
                 return conflict(
                     f"the inventory still puts {machine} on {name}, though it is on {actual} now;"
                     f" put it there first (host: {actual})"
                 )
-        if there:
+        if machines:
             return conflict(
-                f"host '{name}' still has machines: {listing(there)}; remove them or put them on"
+                f"host '{name}' still has machines: {listing(machines)}; remove them or put them on"
                 " another host first"
             )
         return Fleet(fleet.groups, tuple(host for host in fleet.hosts if host.name != name))

@@ -1,4 +1,4 @@
-"""A fleet as an entry: what one would have to write to get it. Putting it back changes nothing."""
+"""A fleet as the contents of a fleet file; applying that file changes nothing."""
 
 from __future__ import annotations
 

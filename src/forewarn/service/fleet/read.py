@@ -1,5 +1,4 @@
-"""The fleet file: text in, a fleet out: commands that define groups, and hosts. Every error names
-line and field.
+"""Read a fleet file into a fleet. Every error names line and field.
 
 The shapes are `shapes.py`, what they mean together is `build.py`, YAML is
 `support/yaml_events.py`, what a library complains of is put into words by `support/suggest.py`.
@@ -45,7 +44,7 @@ __all__ = [
     "parse_host",
 ]
 
-TELL_EVERY = 1_000  # machines between two words about progress
+PROGRESS_EVERY = 1_000  # machines between two reports of progress
 
 T = TypeVar("T")
 
@@ -73,12 +72,12 @@ def load(path: Path) -> Fleet:
 
 
 def parse(text: str, progress: Callable[[float], None] = lambda _: None) -> Fleet:
-    """The fleet that the text says, read group by group. `progress` hears how much is read."""
+    """Parse a fleet file group by group. `progress` is called with the fraction that is read."""
     return _located(text, lambda: _read(Events(text, "a fleet", _EMPTY[e.FleetEntry]), progress))
 
 
 def parse_group(text: str, name: str, among: Fleet) -> Define:
-    """One group, to be put among what is there; what else is there must stay distinct."""
+    """Parse one group that is to be part of a fleet, with distinct names and addresses."""
 
     def read() -> Define:
         entry = _about(text, name, e.GroupEntry)
@@ -90,8 +89,8 @@ def parse_group(text: str, name: str, among: Fleet) -> Define:
 
 
 def _as_it_is(name: str, among: Fleet) -> e.FleetEntry:
-    """What the group's place is taken from where it says none: nobody keeps a fleet's defaults,
-    but the group has had them."""
+    """Return the defaults for a group's place: those that it has now, since a fleet's defaults are
+    not stored."""
     if name not in among.groups:
         return e.FleetEntry(groups=[])
     place = among.groups[name].place
@@ -116,7 +115,7 @@ def _about(text: str, name: str, kind: Any) -> Any:
 
 
 def _located(text: str, read: Callable[[], T]) -> T:
-    """Whatever is wrong is said with its line, which is looked for only then."""
+    """Add the line to an error; it is only searched for in that case."""
     try:
         return read()
     except YamlError as error:
@@ -156,7 +155,7 @@ def _read(events: Events, progress: Callable[[float], None]) -> Fleet:
 def _group_entry(
     events: Events, event: Any, at: Where, progress: Callable[[float], None]
 ) -> e.GroupEntry:
-    """A group, its machines one at a time: a group may be most of the file."""
+    """Read a group, its machines one at a time, since a group may be most of the file."""
     if not streams(event, yaml.MappingStartEvent):
         entry: e.GroupEntry = _converted(events.value(event), e.GroupEntry, at)
         return entry
@@ -171,7 +170,7 @@ def _group_entry(
             for index, item in enumerate(events.items()):
                 machine = events.value(item)
                 machines.append(_converted(machine, e.MachineEntry, (*at, "machines", index)))
-                if index % TELL_EVERY == 0:
+                if index % PROGRESS_EVERY == 0:
                     progress(events.fraction)
         else:
             raw[key] = events.value(value)

@@ -1,6 +1,6 @@
-"""What may have happened since a difference was found, looked at again in the moment of the commit.
+"""Checks in the commit of a fleet, of what may have happened since the difference was computed.
 
-Hosts fail, are worked on and are given machines while a fleet is being read. Pure: read off the
+Hosts fail, are maintained and are given machines while a fleet is being read. Pure functions of the
 states that the commit changes. Machines that are removed are checked where that is decided.
 """
 
@@ -23,7 +23,7 @@ from forewarn.support.text import listing
 
 
 def as_they_are(puts: Sequence[Put], hosts: Mapping[str, Host], by: str) -> tuple[Put, ...]:
-    """A fleet says what labels a host has; what has become of the host is not its affair."""
+    """Return the puts with the hosts as they are now, apart from their labels."""
     return tuple(_as_it_is(put, hosts, by) for put in puts)
 
 
@@ -39,8 +39,8 @@ def since_then(
     defines: Mapping[str, Define],
     puts: Sequence[Put],
 ) -> tuple[tuple[BlockingEvent, ...], tuple[str, ...]]:
-    """Of the hosts that are removed: for which is something planned by now, and which machines
-    are, or would stay, on one? Only groups that are others than in `groups` can tell."""
+    """Return the events about hosts that are removed, and the machines that are, or would stay, on
+    one. Only groups that have changed since `groups` are read."""
     gone = {put.name for put in puts if isinstance(put, HostRemoved)}
     if not gone:
         return (), ()
@@ -91,18 +91,22 @@ def stranded(machines: Sequence[str]) -> Refused:
 def arriving(
     defines: Mapping[str, Define], groups: Mapping[str, Group], hosts: Mapping[str, Host]
 ) -> tuple[str, ...]:
-    """Warnings, one for each host that is not well and is given machines all the same."""
-    sick = {name: host for name, host in hosts.items() if not host.healthy}
-    if not sick:
+    """Return a warning for each host that is not healthy and is given machines."""
+    unhealthy = {name: host for name, host in hosts.items() if not host.healthy}
+    if not unhealthy:
         return ()
     found: dict[str, list[str]] = {}
     for name, define in defines.items():
-        wanted = [machine for machine in define.machines if machine.host in sick]
+        wanted = [machine for machine in define.machines if machine.host in unhealthy]
         group = groups.get(name) if wanted else None
         known = {machine.name: machine for machine in group.machines} if group else {}
         for machine in wanted:
             before = known.get(machine.name)
             there = placed(before, machine)
-            if there.alive and there.host in sick and (before is None or before.host != there.host):
+            if (
+                there.alive
+                and there.host in unhealthy
+                and (before is None or before.host != there.host)
+            ):
                 found.setdefault(there.host, []).append(machine.name)
-    return tuple(unhealthy_warning(sick[name], machines) for name, machines in found.items())
+    return tuple(unhealthy_warning(unhealthy[name], machines) for name, machines in found.items())

@@ -1,7 +1,7 @@
-"""What may stand in a fleet file, as shapes, and the JSON Schema that is made of them.
+"""The shapes of a fleet file, and its JSON Schema.
 
-Needs nothing but msgspec and the core. Which values make sense together is `read.py`; how the
-text is read is `support/yaml_events.py`.
+Needs nothing but msgspec and the core. Which values fit together is `build.py`; how the text is
+parsed is `read.py` and `support/yaml_events.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_ADDRESSES = 256  # of one machine: as many as a network interface can have i
 MAX_TAGS = 64  # of one machine
 GUID = r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
 
-# What is only said in the schema is checked by `fleetfile`, in words of its own.
+# These are only for the schema; `build.py` checks them, with better messages.
 _NAMED = {"pattern": f"^{NAME}$", "maxLength": MAX_NAME}
 _DOMAIN = {"minimum": 0, "maximum": MAX_DOMAIN}
 _LABELS: dict[str, Any] = {
