@@ -60,8 +60,8 @@ def check_waiting(after: Group, now: Now) -> None:
         assert kinds, event
         assert sorted(hold.kind.value for hold in holds) == sorted(k.value for k in kinds)
         for hold in holds:
-            assert hold.says
-            assert hold.movers
+            assert hold.message
+            assert hold.unblocked_by
             assert hold.since <= now.at
             assert hold.until is None or hold.until > now.at
             assert {after.event(id) for id in hold.waits_for}.isdisjoint({None, event})

@@ -200,13 +200,13 @@ NOW: list[int] = [0]  # the instant of the decision that is being made
 
 
 def _patch_now(patch: pytest.MonkeyPatch) -> None:
-    honest = start._Settling.__init__
+    honest = start._Settlement.__init__
 
     def noted(self: Any, group: Group, now: Now) -> None:
         NOW[:] = [now.at]
         honest(self, group, now)
 
-    patch.setattr(start._Settling, "__init__", noted)
+    patch.setattr(start._Settlement, "__init__", noted)
 
 
 def announces_too_late(patch: pytest.MonkeyPatch) -> None:

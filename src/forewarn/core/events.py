@@ -116,9 +116,19 @@ MAX_READY_CHANGES = 16  # of one machine's word on one event: each is a commit, 
 UNKNOWN_DURATION = -1
 
 
+class ApprovalKind(enum.Enum):
+    """On whose word an event may start before its NotBefore."""
+
+    GUEST = "guest"
+    OPERATOR = "operator"
+    POLICY = "policy"
+    NOBODY = "nobody"  # it is unannounced, so nobody is asked
+
+
 class Approval(msgspec.Struct, frozen=True):
-    by: str
+    by: str  # the name of the guest or operator, or the reason
     at: Time
+    kind: ApprovalKind
 
 
 class Ready(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -186,12 +196,13 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     left: tuple[str, ...] = ()  # resources that have since moved to another host
     listed: bool = False  # has the group ever been shown it?
     ready: tuple[Ready, ...] = ()  # the machines that have said so, in that order
-    spoken: tuple[ReadinessChanges, ...] = ()  # those that have ever said whether they are
+    readiness_changes: tuple[ReadinessChanges, ...] = ()  # of each that ever was
     approved: Approval | None = None
     started_at: Time | None = None
     attempt: Attempt | None = None
     ended_at: Time | None = None
     ending: str = ""
+    carried_out: bool = False  # it ended because the driver has done it
     cancelled_by: str = ""  # who withdrew it; empty if it ended by itself or became pointless
 
     @property

@@ -366,8 +366,7 @@ def _who_and_why(item: EventMoved) -> tuple[str, str]:
         case Move.ANSWER if event.attempt is not None:
             return by or DRIVER, _joined(event.attempt.note, said) or "not done yet"
         case Move.FINISH | Move.WITHDRAW:
-            carried_out = item.what is Move.FINISH and event.ending.startswith("carried out")
-            return by or (DRIVER if carried_out else ""), _joined(event.ending, said)
+            return by or (DRIVER if event.carried_out else ""), _joined(event.ending, said)
     return by, said
 
 

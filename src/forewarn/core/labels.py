@@ -74,7 +74,7 @@ def labels_of(group: Group, machine: Machine) -> Mapping[str, str]:
     return {**group.labels, **machine.labels} if group.labels else machine.labels
 
 
-def wrong_labels(labels: Mapping[str, str]) -> tuple[str, str] | None:
+def labels_problem(labels: Mapping[str, str]) -> tuple[str, str] | None:
     """What is wrong with them, if anything: the label it is about, and what would be right."""
     if len(labels) > MAX_LABELS:
         return "", f"there are {len(labels)} labels; at most {MAX_LABELS} are allowed"

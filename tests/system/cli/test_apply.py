@@ -213,9 +213,10 @@ def test_the_schema_comes_with_the_command_and_from_the_service(service: Service
 def test_single_things_are_put_and_removed_through_the_api(service: Service) -> None:
     group = "kind: availability-set\nmachines: [{name: n0}, {name: n1, hosts: a}]"
     status, problem = asked(service, "PUT", "/v1/groups/new", group)
-    assert (status, problem["detail"]) == (
+    assert (status, problem["line"], problem["detail"]) == (
         400,
-        "line 2: machines[1].hosts: unknown key; did you mean 'host'?",
+        2,
+        "machines[1].hosts: unknown key; did you mean 'host'?",
     )
     status, found = asked(service, "PUT", "/v1/groups/new", group.replace("hosts", "host"))
     assert (status, found["machines"]["added"]) == (200, 2)
@@ -289,7 +290,8 @@ def test_a_body_that_is_nothing_or_too_much(
     service: Service, path: str, body: str, status: int, says: str
 ) -> None:
     found, problem = asked(service, "PUT", path, body)
-    assert (found, problem["detail"]) == (status, says)
+    text = f"line {problem['line']}: {problem['detail']}"
+    assert (found, text) == (status, says)
 
 
 def test_a_host_of_too_many_bytes_is_refused_before_they_are_sent(service: Service) -> None:

@@ -15,9 +15,9 @@ from forewarn.core.labels import (
     SelectorError,
     Term,
     labels_of,
+    labels_problem,
     matches,
     parse,
-    wrong_labels,
 )
 
 LABELS = {"tier": "web", "ring": "canary", "empty": ""}
@@ -92,10 +92,10 @@ def test_a_machine_has_its_groups_labels_overlaid_with_its_own() -> None:
 
 
 def test_labels_have_limits() -> None:
-    assert wrong_labels({"a/b.c-d_e": "x" * MAX_LABEL_VALUE, "n": ""}) is None
-    assert wrong_labels({str(n): "" for n in range(MAX_LABELS + 1)}) == (
+    assert labels_problem({"a/b.c-d_e": "x" * MAX_LABEL_VALUE, "n": ""}) is None
+    assert labels_problem({str(n): "" for n in range(MAX_LABELS + 1)}) == (
         "",
         "there are 65 labels; at most 64 are allowed",
     )
     for labels in ({"": "x"}, {"-a": "x"}, {"a": "-"}, {"a": "x" * 64}, {"a": "b,c"}, {"a=b": ""}):
-        assert wrong_labels(labels) is not None
+        assert labels_problem(labels) is not None

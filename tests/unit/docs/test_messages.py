@@ -60,7 +60,7 @@ PASSING = {  # what looks like a message to us, and why it is none
     "no event … was ever listed here": "of a guest's approval, which is answered in other words",
     "no event … is listed here": "of a guest that is ready, which is answered in other words",
     "the note has more than … characters": "the same",
-    "machine '…' has changed its word on event … … times; it stays as it is": "the same",
+    "machine '…' has changed its readiness for event … … times; it stays as it is": "the same",
     "too many header lines": "closes a guest's connection, and is shown to nobody",
     "nobody known": "stands for a name",
     "… belongs to somebody else": "the service goes on without its note, and commands without it",

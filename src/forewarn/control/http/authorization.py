@@ -243,7 +243,7 @@ def explained(call: CallContext, found: EventExplanation) -> EventExplanation:
     if joint is None or all(map(call.sees, joint.groups)):
         return found
     holds = tuple(
-        Hold(kind=hold.kind, says=WITH_OTHERS, since=hold.since, until=hold.until)
+        Hold(kind=hold.kind, message=WITH_OTHERS, since=hold.since, until=hold.until)
         for hold in found.holds
     )
     return msgspec.structs.replace(found, holds=holds, message=summary(found.event, holds))

@@ -185,9 +185,9 @@ def explanation(explanation: EventExplanation) -> s.Explanation:
 def hold_view(hold: Hold) -> s.Hold:
     return s.Hold(
         kind=hold.kind.value,
-        message=hold.says,
+        message=hold.message,
         since=time_of(hold.since),
         until=time_of(hold.until) if hold.until is not None else None,
         waits_for=list(hold.waits_for),
-        unblocked_by=hold.movers,
+        unblocked_by=hold.unblocked_by,
     )

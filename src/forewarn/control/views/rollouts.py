@@ -58,7 +58,7 @@ def plan(rollout: Rollout, forecast: Forecast) -> r.RolloutPlan:
         ],
         done_at=_time(forecast.done_at),
         omitted=forecast.left_out,
-        message=forecast.says,
+        message=forecast.message,
     )
 
 
@@ -119,11 +119,11 @@ def _step(lane: str, progress: StepProgress) -> r.Step:
 def _wait(wait: Wait) -> dict[str, Any]:
     return {
         "kind": wait.kind.value,
-        "message": wait.says,
+        "message": wait.message,
         "since": time_of(wait.since),
         "lane": wait.lane,
         "until": _time(wait.until),
-        "unblocked_by": wait.movers,
+        "unblocked_by": wait.unblocked_by,
         "events": list(wait.events),
     }
 

@@ -16,6 +16,7 @@ from forewarn.core.events import (
     MAX_NOTICE,
     UNKNOWN_DURATION,
     Approval,
+    ApprovalKind,
     Attempt,
     Event,
     EventType,
@@ -40,13 +41,13 @@ KEEPS_NOT_BEFORE = (
 
 
 def announce(group: Group, command: c.Raise, now: Now) -> Changes | Refused:
-    wrong = (
-        wrong_id(group, command.id)
-        or wrong_machines(group, command.machines)
-        or _wrong_words(command)
+    problem = (
+        id_problem(group, command.id)
+        or machines_problem(group, command.machines)
+        or _values_problem(command)
     )
-    if wrong:
-        return wrong
+    if problem:
+        return problem
     when = _not_before(command, now)
     if isinstance(when, Refused):
         return when
@@ -74,10 +75,10 @@ def announce(group: Group, command: c.Raise, now: Now) -> Changes | Refused:
         **terms,
     )
     raised = EventMoved(Move.RAISE, move(event, Move.RAISE), command.by)
-    return Changes((raised,), event.id, _worth_knowing(group, event, now))
+    return Changes((raised,), event.id, _notes_for(group, event, now))
 
 
-def _worth_knowing(group: Group, event: Event, now: Now) -> tuple[str, ...]:
+def _notes_for(group: Group, event: Event, now: Now) -> tuple[str, ...]:
     """What is allowed, but may not be what was meant."""
     if event.unannounced:
         return (_at_once(group),)
@@ -102,10 +103,10 @@ def _worth_knowing(group: Group, event: Event, now: Now) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def strike(group: Group, command: c.Fail, now: Now) -> Changes | Refused:
-    wrong = wrong_id(group, command.id) or wrong_machines(group, command.machines)
-    if wrong:
-        return wrong
+def fail(group: Group, command: c.Fail, now: Now) -> Changes | Refused:
+    problem = id_problem(group, command.id) or machines_problem(group, command.machines)
+    if problem:
+        return problem
     if command.type.traits.deletes:
         types = either_of([t.value for t in types_that(lambda traits: not traits.deletes)])
         return invalid(f"a failure is a {types}, not a {command.type.value}")
@@ -128,14 +129,14 @@ def strike(group: Group, command: c.Fail, now: Now) -> Changes | Refused:
     return Changes((EventMoved(Move.STRIKE, begun, command.by),), event.id)
 
 
-def maintain(group: Group, command: c.UserMaintenance, now: Now) -> Changes | Refused:
+def user_maintenance(group: Group, command: c.UserMaintenance, now: Now) -> Changes | Refused:
     """A user's restart or redeploy: announced like any other, unless nobody would notice."""
     if not command.type.traits.by_user:
         types = either_of([t.value for t in types_that(lambda traits: traits.by_user)])
         return invalid(f"a user can ask for a {types}, not for a {command.type.value}")
-    wrong = wrong_id(group, command.id) or wrong_machines(group, (command.machine,))
-    if wrong:
-        return wrong
+    problem = id_problem(group, command.id) or machines_problem(group, (command.machine,))
+    if problem:
+        return problem
     notes: tuple[str, ...] = ()
     notice = now.rules.paced(command.type.traits.notice)
     terms = _user_terms(group, command.type, ceil_second(now.at + notice), now)
@@ -179,7 +180,7 @@ def _user_terms(group: Group, type: EventType, when: Time, now: Now) -> dict[str
     """
     if group.enabled:
         return {"not_before": when, "approved": _by_policy(group, type, now)}
-    approved = Approval("nobody: the group is not listening", now.at)
+    approved = Approval("nobody: the group is not listening", now.at, ApprovalKind.NOBODY)
     not_before = ceil_second(now.at)
     return {"not_before": not_before, "approved": approved, "unannounced": True, "listed": False}
 
@@ -201,7 +202,9 @@ def _pending(group: Group) -> list[Event]:
 
 
 def _by_policy(group: Group, type: EventType, now: Now) -> Approval | None:
-    return Approval("policy", now.at) if type in group.policy.auto_approve else None
+    if type not in group.policy.auto_approve:
+        return None
+    return Approval("policy", now.at, ApprovalKind.POLICY)
 
 
 def _limit_reached(group: Group) -> Refused | None:
@@ -214,7 +217,7 @@ def _limit_reached(group: Group) -> Refused | None:
     )
 
 
-def wrong_id(group: Group, id: str) -> Refused | None:
+def id_problem(group: Group, id: str) -> Refused | None:
     return conflict(f"there is an event {id} already") if group.event(id) else None
 
 
@@ -246,7 +249,7 @@ def draft(
     )
 
 
-def wrong_machines(group: Group, names: tuple[str, ...]) -> Refused | None:
+def machines_problem(group: Group, names: tuple[str, ...]) -> Refused | None:
     if not names:
         return invalid("name at least one machine")
     if len(set(names)) != len(names):
@@ -278,7 +281,7 @@ def wrong_machines(group: Group, names: tuple[str, ...]) -> Refused | None:
     return None
 
 
-def _wrong_words(command: c.Raise) -> Refused | None:
+def _values_problem(command: c.Raise) -> Refused | None:
     if command.source is Source.USER and not command.type.traits.by_user:
         types = either_of([t.value for t in types_that(lambda traits: traits.by_user)])
         return invalid(

@@ -27,7 +27,7 @@ from forewarn.core.changes import (
     Seen,
     apply,
 )
-from forewarn.core.deciding.announce import announce, maintain, strike
+from forewarn.core.deciding.announce import announce, fail, user_maintenance
 from forewarn.core.deciding.define import define
 from forewarn.core.deciding.finish import finished
 from forewarn.core.deciding.joint import joints_left, movable, settle_joints
@@ -37,6 +37,7 @@ from forewarn.core.events import (
     MAX_READY_CHANGES,
     MAX_READY_NOTE,
     Approval,
+    ApprovalKind,
     Attempt,
     Event,
     Joint,
@@ -139,9 +140,9 @@ def _decide(group: Group, command: c.Command, now: Now) -> Changes | Refused:
         case c.Raise():
             return announce(group, command, now)
         case c.Fail():
-            return strike(group, command, now)
+            return fail(group, command, now)
         case c.UserMaintenance():
-            return maintain(group, command, now)
+            return user_maintenance(group, command, now)
         case c.Evict():
             return evict(group, command, now)
         case c.Delete():
@@ -151,7 +152,7 @@ def _decide(group: Group, command: c.Command, now: Now) -> Changes | Refused:
         case c.Prepare():
             return _prepare(group, command, now)
         case c.OperatorApprove():
-            return _overrule(group, command, now)
+            return _operator_approve(group, command, now)
         case c.Cancel():
             return _cancel(group, command, now)
         case c.Answer():
@@ -225,16 +226,16 @@ def _approve(group: Group, command: c.Approve, now: Now) -> Changes | Refused:
             return unknown(f"no event {id} was ever listed here")
         # A group that is not enabled is shown nothing and has no vote.
         if group.enabled and event.status is Status.SCHEDULED and event.approved is None:
-            items.append(_approved(event, command.by, now))
+            items.append(_approved(event, command.by, now, ApprovalKind.GUEST))
     return Changes(tuple(items))
 
 
-def _approved(event: Event, by: str, now: Now) -> EventMoved:
-    after = move(event, Move.APPROVE, approved=Approval(by, now.at))
+def _approved(event: Event, by: str, now: Now, kind: ApprovalKind) -> EventMoved:
+    after = move(event, Move.APPROVE, approved=Approval(by, now.at, kind))
     return EventMoved(Move.APPROVE, after, by)
 
 
-def _overrule(group: Group, command: c.OperatorApprove, now: Now) -> Changes | Refused:
+def _operator_approve(group: Group, command: c.OperatorApprove, now: Now) -> Changes | Refused:
     event = group.event(command.id)
     if event is None:
         return unknown(f"event {command.id} is not active")
@@ -242,7 +243,7 @@ def _overrule(group: Group, command: c.OperatorApprove, now: Now) -> Changes | R
         return Changes((), event.id, ("it had started already",))
     if event.approved is not None:
         return Changes((), event.id, (f"it had been approved already, by {event.approved.by}",))
-    return Changes((_approved(event, command.by, now),), event.id)
+    return Changes((_approved(event, command.by, now, ApprovalKind.OPERATOR),), event.id)
 
 
 def _cancel(group: Group, command: c.Cancel, now: Now) -> Changes | Refused:
@@ -289,7 +290,7 @@ def _answer(group: Group, command: c.Answer, now: Now) -> Changes:
 def _retry(group: Group, command: c.Retry, now: Now) -> Changes | Refused:
     event = group.event(command.id)
     if event is not None and follows(event):
-        return _carried_out_with_its_lead(event)
+        return _follows_its_lead(event)
     if event is None or event.attempt is None:
         return unknown(f"event {command.id} has not started, or is over; nothing to retry")
     if event.attempt.open:
@@ -302,11 +303,13 @@ def _finish(group: Group, command: c.Finish, now: Now) -> Changes | Refused:
     if event is None or event.status is not Status.STARTED:
         return unknown(f"event {command.id} has not started, or is over; nothing to finish")
     if follows(event):
-        return _carried_out_with_its_lead(event)
+        return _follows_its_lead(event)
     if not command.reason.strip():
         return invalid("say why: an operator's finish needs a reason")
     ending = f"finished by {command.by}: {command.reason}"
-    return Changes(finished(group, event, now, ending=ending, by=command.by), event.id)
+    return Changes(
+        finished(group, event, now, ending=ending, by=command.by, carried_out=False), event.id
+    )
 
 
 def follows(event: Event) -> bool:
@@ -314,7 +317,7 @@ def follows(event: Event) -> bool:
     return bound(event) and event.attempt is None
 
 
-def _carried_out_with_its_lead(event: Event) -> Refused:
+def _follows_its_lead(event: Event) -> Refused:
     return conflict(
         f"event {event.id} is carried out with the others on host '{event.host}'; do this to the"
         " event that leads them",
@@ -338,22 +341,22 @@ def _prepare(group: Group, command: c.Prepare, now: Now) -> Changes | Refused:
         return unknown(f"no machine '{command.machine}' in group '{group.name}'")
     if len(command.note) > MAX_READY_NOTE:
         return invalid(f"the note has more than {MAX_READY_NOTE} characters")
-    known = next((said for said in event.ready if said.machine == command.machine), None)
+    known = next((report for report in event.ready if report.machine == command.machine), None)
     if (known is not None) == command.ready and (known is None or known.note == command.note):
         return Changes((), event.id)
-    spoken = {one.machine: one.times for one in event.spoken}
-    times = spoken.get(command.machine, 0) + 1
+    changes = {change.machine: change.times for change in event.readiness_changes}
+    times = changes.get(command.machine, 0) + 1
     if times > MAX_READY_CHANGES:
         return conflict(
-            f"machine '{command.machine}' has changed its word on event {event.id}"
+            f"machine '{command.machine}' has changed its readiness for event {event.id}"
             f" {MAX_READY_CHANGES} times; it stays as it is"
         )
-    spoken[command.machine] = times
-    ready = [said for said in event.ready if said.machine != command.machine]
+    changes[command.machine] = times
+    ready = [report for report in event.ready if report.machine != command.machine]
     if command.ready:
         ready.append(Ready(command.machine, now.at, command.note))
-    heard = tuple(ReadinessChanges(*one) for one in spoken.items())
-    after = move(event, Move.READY, ready=tuple(ready), spoken=heard)
+    counts = tuple(ReadinessChanges(*change) for change in changes.items())
+    after = move(event, Move.READY, ready=tuple(ready), readiness_changes=counts)
     note = "ready" if command.ready else "not ready"
     return Changes((EventMoved(Move.READY, after, command.machine, note),), event.id)
 

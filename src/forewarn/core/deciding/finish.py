@@ -21,12 +21,13 @@ def finished(
     now: Now,
     *,
     ending: str = "carried out",
+    carried_out: bool = True,
     by: str = "",
     moved: dict[str, str] | None = None,
     note: str = "",
 ) -> tuple[Change, ...]:
     """A Started event is over, and so is whatever depended on its machines being as they were."""
-    over = move(event, Move.FINISH, ended_at=now.at, ending=ending)
+    over = move(event, Move.FINISH, ended_at=now.at, ending=ending, carried_out=carried_out)
     items: list[Change] = [EventMoved(Move.FINISH, over, by, note)]
     if event.traits.deletes:
         items += [

@@ -36,11 +36,11 @@ class HoldKind(enum.Enum):
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True):
     kind: HoldKind
-    says: str
+    message: str
     since: Time
     until: Time | None = None  # at the latest; None: no time is set
     waits_for: tuple[str, ...] = ()  # ids of other events
-    movers: str = ""  # who could move it
+    unblocked_by: str = ""  # who or what could let it go on
 
 
 def with_clock(holds: Iterable[Hold], now: Now) -> tuple[Hold, ...]:
@@ -51,9 +51,9 @@ def with_clock(holds: Iterable[Hold], now: Now) -> tuple[Hold, ...]:
     return (
         Hold(
             kind=HoldKind.CLOCK,
-            says=now.clock_problem,
+            message=now.clock_problem,
             since=now.untrusted.since,
-            movers="whoever sets the wall clock right, or an admin, by accepting it",
+            unblocked_by="whoever sets the wall clock right, or an admin, by accepting it",
         ),
         *(msgspec.structs.replace(hold, until=None) for hold in holds),
     )
@@ -172,10 +172,10 @@ def outside(event: Event, now: Now) -> list[Hold]:
     return [
         Hold(
             kind=HoldKind.WINDOW,
-            says="its window has not opened" if early else "its window has closed",
+            message="its window has not opened" if early else "its window has closed",
             since=event.raised_at if early else span.closes or span.opens,
             until=span.opens if early else None,
-            movers="nobody before the window opens" if early else "whoever planned it, anew",
+            unblocked_by="nobody before the window opens" if early else "whoever planned it, anew",
         )
     ]
 
@@ -187,11 +187,11 @@ def from_copy(event: Event, now: Now) -> list[Hold]:
     return [
         Hold(
             kind=HoldKind.RESTORED,
-            says="it is from a copy that has become the state, and may have been cancelled since"
+            message="it is from a copy that has become the state, and may have been cancelled since"
             " the copy was made; approved or not, it waits until that can have been said again",
             since=now.restored or 0,
             until=now.grace_ends,
-            movers="nobody before then, but an operator may cancel it",
+            unblocked_by="nobody before then, but an operator may cancel it",
         )
     ]
 
@@ -202,9 +202,9 @@ def timely(event: Event, now: Now, deletes: Sequence[Event]) -> list[Hold]:
         return [
             Hold(
                 kind=HoldKind.JOINT,
-                says="it starts together with the events of the other groups on its host",
+                message="it starts together with the events of the other groups on its host",
                 since=event.raised_at,
-                movers=f"a machine of each group: {listing(event.joint.groups)}",
+                unblocked_by=f"a machine of each group: {listing(event.joint.groups)}",
             )
         ]
     return [*outside(event, now), *from_copy(event, now), *_unripe(event, now, deletes)]
@@ -217,10 +217,11 @@ def _unripe(event: Event, now: Now, deletes: Sequence[Event]) -> list[Hold]:
             found.append(
                 Hold(
                     kind=HoldKind.NOTICE,
-                    says="its notice has not passed and nobody has approved it",
+                    message="its notice has not passed and nobody has approved it",
                     since=event.raised_at,
                     until=event.not_before,
-                    movers=f"any machine of group '{event.group}', or an operator, by approving it",
+                    unblocked_by=f"any machine of group '{event.group}', or an operator,"
+                    " by approving it",
                 )
             )
         graced = now.grace_ends is not None and now.at < now.grace_ends
@@ -228,11 +229,12 @@ def _unripe(event: Event, now: Now, deletes: Sequence[Event]) -> list[Hold]:
             found.append(
                 Hold(
                     kind=HoldKind.GRACE,
-                    says="the endpoint was away or its clock was stepped; nothing starts by its"
+                    message="the endpoint was away or its clock was stepped; nothing starts by its"
                     " NotBefore until guests have had time to ask again",
                     since=now.steady_since or 0,
                     until=now.grace_ends,
-                    movers=f"any machine of group '{event.group}', or an operator, by approving it",
+                    unblocked_by=f"any machine of group '{event.group}', or an operator,"
+                    " by approving it",
                 )
             )
         return found
@@ -242,11 +244,11 @@ def _unripe(event: Event, now: Now, deletes: Sequence[Event]) -> list[Hold]:
     return [
         Hold(
             kind=HoldKind.COUPLING,
-            says="approved, but deletes of a group that are due no later go first or together",
+            message="approved, but deletes of a group that are due no later go first or together",
             since=event.approved.at,
             until=ripe_at(event, now),
             waits_for=others,
-            movers=f"any machine of group '{event.group}', by approving those as well",
+            unblocked_by=f"any machine of group '{event.group}', by approving those as well",
         )
     ]
 
@@ -262,11 +264,11 @@ def occupied(event: Event, floor: Occupancy) -> list[Hold]:
             found.append(
                 Hold(
                     kind=HoldKind.MACHINE,
-                    says="one of its machines is in another event that has started"
+                    message="one of its machines is in another event that has started"
                     + _unannounced(busy.values()),
                     since=max(event.raised_at, _latest_start(busy.values())),
                     waits_for=tuple(busy),
-                    movers="the driver that is carrying that event out",
+                    unblocked_by="the driver that is carrying that event out",
                 )
             )
     if event.waits_for_domain:
@@ -276,12 +278,12 @@ def occupied(event: Event, floor: Occupancy) -> list[Hold]:
             found.append(
                 Hold(
                     kind=HoldKind.DOMAIN,
-                    says=f"it is in update domain {event.domain}, and domain {domains} of the"
+                    message=f"it is in update domain {event.domain}, and domain {domains} of the"
                     " group is being disturbed; one domain at a time"
                     + _unannounced(others.values()),
                     since=max(event.raised_at, _latest_start(others.values())),
                     waits_for=tuple(others),
-                    movers="the drivers that are carrying those events out",
+                    unblocked_by="the drivers that are carrying those events out",
                 )
             )
     return found

@@ -164,7 +164,7 @@ def holds(groups: Mapping[str, Group], joint: Joint, now: Now) -> tuple[Hold, ..
     for name, event in active.items():
         found += outside(event, now)
         found += [
-            msgspec.structs.replace(hold, says=f"in group '{name}': {hold.says}")
+            msgspec.structs.replace(hold, message=f"in group '{name}': {hold.message}")
             for hold in occupied(event, state.occupancy(name))
         ]
     return with_clock(found, now)
@@ -176,12 +176,12 @@ def _not_agreed(groups: Mapping[str, Group], active: Mapping[str, Event], now: N
     who = f"group {listing(silent)}" if silent else "its groups, none of which is listening"
     return Hold(
         kind=HoldKind.JOINT,
-        says=f"its host is worked on once, for {listing(list(active))} together;"
+        message=f"its host is worked on once, for {listing(list(active))} together;"
         f" the notice has not passed, and not yet approved by {who}",
         since=first.raised_at,
         until=ripe_at(first, now),
         waits_for=tuple(active[name].id for name in silent),
-        movers=f"a machine of each group that has not approved ({listing(silent)}),"
+        unblocked_by=f"a machine of each group that has not approved ({listing(silent)}),"
         " or an operator, by approving"
         if silent
         else "an operator, by approving one of them",

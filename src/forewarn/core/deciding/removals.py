@@ -8,8 +8,16 @@ from __future__ import annotations
 
 from forewarn.core import commands as c
 from forewarn.core.changes import Changes, EventMoved
-from forewarn.core.deciding.announce import draft, wrong_id, wrong_machines
-from forewarn.core.events import Approval, Event, EventType, Source, Status, types_that
+from forewarn.core.deciding.announce import draft, id_problem, machines_problem
+from forewarn.core.events import (
+    Approval,
+    ApprovalKind,
+    Event,
+    EventType,
+    Source,
+    Status,
+    types_that,
+)
 from forewarn.core.fleet import GroupKind, Machine, Policy
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
@@ -53,7 +61,7 @@ def delete(group: Group, command: c.Delete, now: Now) -> Changes | Refused:
     if known := _same(group, EventType.TERMINATE, machine.name):
         return Changes((), known.id, ("it is being deleted already; this is the same event",))
     notice = group.policy.terminate_notice
-    unannounced = _not_told(group, machine)
+    unannounced = _unannounced_because(group, machine)
     event = draft(
         group,
         command,
@@ -64,7 +72,9 @@ def delete(group: Group, command: c.Delete, now: Now) -> Changes | Refused:
         not_before=_in(0 if unannounced else notice or 0, now),
         cause=command.cause,
         **({"unannounced": True, "listed": False} if unannounced else {}),
-        approved=Approval("nobody: it is not announced", now.at) if unannounced else None,
+        approved=Approval("nobody: it is not announced", now.at, ApprovalKind.NOBODY)
+        if unannounced
+        else None,
     )
     if unannounced:
         raised = EventMoved(Move.RAISE, move(event, Move.RAISE), command.by)
@@ -72,7 +82,7 @@ def delete(group: Group, command: c.Delete, now: Now) -> Changes | Refused:
     return _raised(group, event, command.by)
 
 
-def _not_told(group: Group, machine: Machine) -> str:
+def _unannounced_because(group: Group, machine: Machine) -> str:
     """Why the group is not told of this delete; empty if it is."""
     if group.kind is not GroupKind.SCALE_SET:
         return "only members of scale sets are told of a delete"
@@ -93,9 +103,9 @@ def _leaving(group: Group, command: c.Evict | c.Delete) -> Machine | Refused | C
             and command.machine in event.resources
         ):
             return Changes((), event.id, ("it is being deleted already; this is the same event",))
-    wrong = wrong_id(group, command.id) or wrong_machines(group, (command.machine,))
-    if wrong:
-        return wrong
+    problem = id_problem(group, command.id) or machines_problem(group, (command.machine,))
+    if problem:
+        return problem
     assert machine is not None
     return machine
 
@@ -116,7 +126,7 @@ def _raised(group: Group, event: Event, by: str) -> Changes:
     return Changes((raised,), event.id, notes)
 
 
-def policy_wrong(kind: GroupKind, policy: Policy) -> str:
+def policy_problem(kind: GroupKind, policy: Policy) -> str:
     """What is wrong with a policy; empty if nothing is."""
     if policy.user_event_limit is not None and policy.user_event_limit < 1:
         return "user_event_limit must be at least 1, or left out for no limit"

@@ -23,7 +23,7 @@ from forewarn.core.deciding.holds import (
     with_clock,
     within,
 )
-from forewarn.core.events import Approval, Attempt, Event, Source, Status
+from forewarn.core.events import Approval, ApprovalKind, Attempt, Event, Source, Status
 from forewarn.core.group import Group
 from forewarn.core.lifecycle import Move, move
 from forewarn.core.time import Now
@@ -35,7 +35,7 @@ def settle(group: Group, now: Now) -> tuple[Change, ...]:
         return ()
     if not group.policy.all_instances_down and _all_wait(group.events, now):
         return ()
-    return _Settling(group, now).items
+    return _Settlement(group, now).items
 
 
 def _all_wait(events: Sequence[Event], now: Now) -> bool:
@@ -50,7 +50,7 @@ def _all_wait(events: Sequence[Event], now: Now) -> bool:
     )
 
 
-class _Settling:
+class _Settlement:
     def __init__(self, group: Group, now: Now) -> None:
         self._group, self._now = group, now
         self._present = {event.id: event for event in group.events}
@@ -122,7 +122,9 @@ class _Settling:
                 and event.status is Status.SCHEDULED
                 and event.approved is None
             ):
-                approval = Approval("policy: all machines are down", self._now.at)
+                approval = Approval(
+                    "policy: all machines are down", self._now.at, ApprovalKind.POLICY
+                )
                 self._present[event.id] = move(event, Move.APPROVE, approved=approval)
                 found.append(EventMoved(Move.APPROVE, self._present[event.id]))
         return found
@@ -152,9 +154,9 @@ def why(group: Group, id: str, now: Now) -> tuple[Hold, ...]:
             return (
                 Hold(
                     kind=HoldKind.MACHINE,
-                    says=item.event.ending,
+                    message=item.event.ending,
                     since=now.at,
-                    movers="nobody: it will be withdrawn",
+                    unblocked_by="nobody: it will be withdrawn",
                 ),
             )
     after = apply(group, items)

@@ -30,19 +30,19 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[Planned, ...]
     done_at: Time | None  # None: not within what is looked ahead
     left_out: int = 0  # steps that are not looked at
-    says: str = ""  # why it goes no further, if it does not
+    message: str = ""  # why it goes no further, if it does not
 
 
 def forecast(rollout: Rollout, now: Now, lasts: Duration = TYPICAL) -> Forecast:
     """The plan from here on, with times."""
     shown, left_out = _first(rollout)
-    pretence = _Pretence(shown, now, lasts)
-    done_at, says = pretence.run()
+    simulation = _Simulation(shown, now, lasts)
+    done_at, message = simulation.run()
     return Forecast(
-        steps=tuple(pretence.planned.values()),
+        steps=tuple(simulation.planned.values()),
         done_at=None if left_out else done_at,
         left_out=left_out,
-        says=says,
+        message=message,
     )
 
 
@@ -59,7 +59,7 @@ def _first(rollout: Rollout) -> tuple[Rollout, int]:
     return msgspec.structs.replace(rollout, lanes=tuple(lanes)), total - count
 
 
-class _Pretence:
+class _Simulation:
     def __init__(self, rollout: Rollout, now: Now, lasts: Duration) -> None:
         self.rollout, self.now, self.lasts = rollout, now, lasts
         self.lane_of = {s.cause: lane.name for lane in rollout.lanes for s in lane.steps}

@@ -19,7 +19,7 @@ from forewarn.core.rollouts.progress import (
     StepState,
     Wait,
     WaitKind,
-    lane_stands,
+    lane_progress,
     proven_until,
     what,
 )
@@ -38,7 +38,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
     at: Time
     passed: bool
-    says: str = ""
+    message: str = ""
 
 
 class Appointment(msgspec.Struct, frozen=True):
@@ -101,7 +101,7 @@ class _NextStep:
         now: Now,
     ) -> None:
         self.rollout, self.seen, self.now = rollout, seen, now
-        self.lanes = tuple(lane_stands(rollout, lane, events, there) for lane in rollout.lanes)
+        self.lanes = tuple(lane_progress(rollout, lane, events, there) for lane in rollout.lanes)
         self._proven = proven_until(rollout, self.lanes, now)
         self._announce: list[Step] = []
         self._withdraw: list[Event] = []
@@ -132,9 +132,9 @@ class _NextStep:
             Wait(
                 kind=WaitKind.CLOCK,
                 lane="",
-                says=self.now.clock_problem,
+                message=self.now.clock_problem,
                 since=self.now.untrusted.since,
-                movers="whoever sets the wall clock right, or an admin, by accepting it",
+                unblocked_by="whoever sets the wall clock right, or an admin, by accepting it",
             )
         )
         return self._told()
@@ -187,10 +187,10 @@ class _NextStep:
                 Wait(
                     kind=WaitKind.BAKE,
                     lane=lane.lane.name,
-                    says=f"{what(last.step)} is done; it bakes for {in_words(rollout.bake)}",
+                    message=f"{what(last.step)} is done; it bakes for {in_words(rollout.bake)}",
                     since=last.ended_at,
                     until=baked,
-                    movers="nobody: time alone",
+                    unblocked_by="nobody: time alone",
                 )
             )
             return True
@@ -218,15 +218,15 @@ class _NextStep:
         until = since + now.rules.paced(gate.timeout)
         answer = self.seen.get(last.cause)
         fresh = answer is not None and answer.at >= since
-        said = f"; it answered: {answer.says}" if answer is not None else ""
+        said = f"; it answered: {answer.message}" if answer is not None else ""
         self._waits.append(
             Wait(
                 kind=WaitKind.GATE,
                 lane=lane.lane.name,
-                says=f"{what(last)} is done; the gate ({gate.named}) has not passed yet{said}",
+                message=f"{what(last)} is done; the gate ({gate.named}) has not passed yet{said}",
                 since=baked,
                 until=until,
-                movers=f"whoever looks after {gate.named}; or abort the rollout",
+                unblocked_by=f"whoever looks after {gate.named}; or abort the rollout",
             )
         )
         if not self.rollout.going:
@@ -260,11 +260,11 @@ class _NextStep:
                 Wait(
                     kind=WaitKind.WINDOW,
                     lane=lane.lane.name,
-                    says=f"{what(lane.next.step)} is announced {in_words(MAX_NOTICE)} before its"
+                    message=f"{what(lane.next.step)} is announced {in_words(MAX_NOTICE)} before its"
                     " window opens",
                     since=self.now.at,
                     until=announced,
-                    movers="nobody: time alone",
+                    unblocked_by="nobody: time alone",
                 )
             )
             return
@@ -278,9 +278,9 @@ class _NextStep:
             Wait(
                 kind=WaitKind.TURN,
                 lane=lanes[0].lane.name,
-                says=f"{some}: not their turn yet; at most {self.rollout.at_once} at once",
+                message=f"{some}: not their turn yet; at most {self.rollout.at_once} at once",
                 since=self.rollout.created_at,
-                movers="whatever the others wait for",
+                unblocked_by="whatever the others wait for",
             )
         )
 
@@ -307,7 +307,8 @@ def paused_wait(rollout: Rollout) -> Wait:
     return Wait(
         kind=WaitKind.PAUSED,
         lane="",
-        says=f"paused by {paused.by}{because}; nothing new is announced, what is announced goes on",
+        message=f"paused by {paused.by}{because}; nothing new is announced, what is announced goes"
+        " on",
         since=paused.at,
-        movers="an operator, by resuming or aborting the rollout",
+        unblocked_by="an operator, by resuming or aborting the rollout",
     )

@@ -46,10 +46,10 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: WaitKind
     lane: str
-    says: str
+    message: str
     since: Time
     until: Time | None = None  # at most; None: no time is set
-    movers: str = ""
+    unblocked_by: str = ""
     events: tuple[str, ...] = ()
 
 
@@ -89,9 +89,9 @@ class LaneProgress(msgspec.Struct, frozen=True, kw_only=True):
                 return Wait(
                     kind=WaitKind.EVENT,
                     lane=name,
-                    says=f"{what(busy.step)}: its {rollout.type.value} is being carried out",
+                    message=f"{what(busy.step)}: its {rollout.type.value} is being carried out",
                     since=max(event.started_at or event.raised_at for event in events),
-                    movers="the driver that is carrying it out",
+                    unblocked_by="the driver that is carrying it out",
                     events=ids,
                 )
             case StepState.ANNOUNCED:
@@ -99,20 +99,21 @@ class LaneProgress(msgspec.Struct, frozen=True, kw_only=True):
                 return Wait(
                     kind=WaitKind.EVENT,
                     lane=name,
-                    says=f"{what(busy.step)}: its {rollout.type.value} is announced",
+                    message=f"{what(busy.step)}: its {rollout.type.value} is announced",
                     since=max(event.raised_at for event in events),
                     until=min(closes, default=None),
-                    movers="see the event",
+                    unblocked_by="see the event",
                     events=ids,
                 )
         cancelled = [event for event in busy.events if event.cancelled_by]
         return Wait(
             kind=WaitKind.CANCELLED,
             lane=name,
-            says=f"{what(busy.step)}: its event was cancelled"
+            message=f"{what(busy.step)}: its event was cancelled"
             + (f" by {listing([e.cancelled_by for e in cancelled])}" if cancelled else ""),
             since=busy.ended_at,
-            movers="an operator, by resuming the rollout, which announces it again, or aborting it",
+            unblocked_by="an operator, by resuming the rollout, which announces it again, or by"
+            " aborting it",
         )
 
 
@@ -123,13 +124,13 @@ def what(step: Step) -> str:
     return f"domain {step.domain} ({listing(step.machines)})"
 
 
-def lane_stands(
+def lane_progress(
     rollout: Rollout,
     lane: Lane,
     events: Mapping[str, Sequence[Event]],
     there: Callable[[Step], Sequence[str]],
 ) -> LaneProgress:
-    steps = tuple(step_stands(rollout, s, events.get(s.cause, ()), there) for s in lane.steps)
+    steps = tuple(step_progress(rollout, s, events.get(s.cause, ()), there) for s in lane.steps)
     done = [stands for stands in steps if stands.state is StepState.DONE]
     caused = [event for step in lane.steps for event in events.get(step.cause, ())]
     # Steps may end at one instant: then the later one in the order of the lane was later.
@@ -148,7 +149,7 @@ def lane_stands(
     )
 
 
-def step_stands(
+def step_progress(
     rollout: Rollout,
     step: Step,
     events: Sequence[Event],

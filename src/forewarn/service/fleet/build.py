@@ -18,10 +18,10 @@ from forewarn.core.commands import Define
 from forewarn.core.deciding.removals import (
     MAX_TERMINATE_NOTICE,
     MIN_TERMINATE_NOTICE,
-    policy_wrong,
+    policy_problem,
 )
 from forewarn.core.fleet import MAX_NAME, NAME, Host, Place
-from forewarn.core.labels import wrong_labels
+from forewarn.core.labels import labels_problem
 from forewarn.service.fleet import shapes as e
 from forewarn.service.fleet.shapes import MAX_ADDRESSES, MAX_DOMAIN, MAX_TAGS
 from forewarn.support.text import in_words, parse_duration
@@ -231,7 +231,7 @@ def _policy(entry: e.PolicyEntry, at: Where, kind: GroupKind) -> Policy:
         all_instances_down=entry.all_instances_down,
         terminate_notice=notice,
     )
-    if wrong := policy_wrong(kind, policy):  # of which only this is left
+    if wrong := policy_problem(kind, policy):  # of which only this is left
         raise FleetError(wrong, (*at, "auto_approve"))
     return policy
 
@@ -246,7 +246,7 @@ def named(name: str, at: Where) -> None:
 
 
 def _labelled(labels: dict[str, str], at: Where) -> None:
-    if wrong := wrong_labels(labels):
+    if wrong := labels_problem(labels):
         name, says = wrong
         raise FleetError(says, (*at, "labels", *([name] if name else [])))
 

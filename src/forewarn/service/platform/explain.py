@@ -52,8 +52,10 @@ def under_way(event: Event) -> tuple[Hold, ...]:
     return (_driver(message, attempt.at, operator, attempt.next_at),)
 
 
-def _driver(message: str, since: Time, movers: str, until: Time | None = None) -> Hold:
-    return Hold(kind=HoldKind.DRIVER, says=message, since=since, until=until, movers=movers)
+def _driver(message: str, since: Time, unblocked_by: str, until: Time | None = None) -> Hold:
+    return Hold(
+        kind=HoldKind.DRIVER, message=message, since=since, until=until, unblocked_by=unblocked_by
+    )
 
 
 def summary(event: Event, holds: tuple[Hold, ...]) -> str:
@@ -66,4 +68,4 @@ def summary(event: Event, holds: tuple[Hold, ...]) -> str:
         head = "started"
     else:
         head = "approved, but waiting" if event.approved else "waiting"
-    return f"{head}: {'; '.join(hold.says for hold in holds)}"
+    return f"{head}: {'; '.join(hold.message for hold in holds)}"

@@ -31,7 +31,7 @@ from forewarn.core.changes import EventMoved
 from forewarn.core.deciding import joint
 from forewarn.core.deciding.holds import Hold, with_clock
 from forewarn.core.deciding.joint import members
-from forewarn.core.deciding.removals import policy_wrong
+from forewarn.core.deciding.removals import policy_problem
 from forewarn.core.events import MAX_EVENT_MACHINES, UNKNOWN_DURATION
 from forewarn.core.fleet import Health
 from forewarn.core.lifecycle import Move
@@ -146,7 +146,7 @@ class Platform:
             if not group.machines:
                 return self.machine_index.unknown_group(name)
             policy = change(group.policy)
-            if wrong := policy_wrong(group.kind, policy):
+            if wrong := policy_problem(group.kind, policy):
                 return invalid(f"group '{name}': {wrong}")
             return CommitPlan([(name, c.SetPolicy(policy=policy, by=by))])
 

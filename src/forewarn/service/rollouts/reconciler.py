@@ -210,7 +210,7 @@ class RolloutReconciler:
         """Evaluate the gate, for every step that waits for it."""
         try:
             result = await self._evaluate(gate)
-            seen = Seen(at=self._writer.now().at, passed=result.passed, says=result.message)
+            seen = Seen(at=self._writer.now().at, passed=result.passed, message=result.message)
             if id in self._events:
                 self._seen.setdefault(id, {}).update(dict.fromkeys(causes, seen))
             self._asking.discard(id)

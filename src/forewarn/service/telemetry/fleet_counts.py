@@ -161,9 +161,9 @@ class FleetCounts:
         for entry in commit.entries:
             for item in entry.items:
                 if isinstance(item, EventMoved):
-                    self._moved(item, changed[entry.group])
+                    self._moved(item)
 
-    def _moved(self, item: EventMoved, group: Group) -> None:
+    def _moved(self, item: EventMoved) -> None:
         event = item.event
         type = event.type.value
         if item.what in (Move.RAISE, Move.STRIKE):
@@ -172,7 +172,7 @@ class FleetCounts:
             self._notice[type].add((event.not_before - event.raised_at) / SECOND)
         given = item.what is Move.APPROVE or item.what is Move.RAISE
         if given and event.approved is not None:
-            self._approvals[_approver(event.approved.by, group)] += 1
+            self._approvals[event.approved.kind.value] += 1
         self._count_event(event)
 
     def _count_event(self, event: Event) -> None:
@@ -224,14 +224,6 @@ class FleetCounts:
         if health is not None:
             self._hosts[name] = health
             self._health[health] += 1
-
-
-def _approver(by: str, group: Group) -> str:
-    """Return what kind of approver this is. A machine can have any name, so it is checked first."""
-    if group.machine(by) is not None:
-        return "guest"
-    kind, _, _why = by.partition(":")  # as in `Approval("nobody: it is not announced")`
-    return kind if kind in ("policy", "nobody") else "operator"
 
 
 def _state(rollout: Rollout) -> str:

@@ -218,7 +218,7 @@ def test_a_second_restart_while_the_unannounced_one_runs_waits_and_is_unannounce
     assert "unannounced" in third.notes[1]
     (hold,) = why(w.group, second, w.now)
     assert hold.waits_for == (first,)
-    assert f"guests are not shown {first}" in hold.says
+    assert f"guests are not shown {first}" in hold.message
     w.poll()
     w.carried_out(first)
     assert w.status(second) is Status.STARTED
@@ -241,7 +241,7 @@ def test_it_waits_for_a_machine_that_is_busy_and_occupies_machine_and_domain_its
     for id in (same_machine, other_domain):
         (hold,) = why(w.group, id, w.now)
         assert hold.waits_for == (restart,)
-        assert "unannounced" in hold.says
+        assert "unannounced" in hold.message
     w.carried_out(restart)
     assert w.status(same_machine) is Status.STARTED
 

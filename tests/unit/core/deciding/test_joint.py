@@ -201,7 +201,7 @@ def test_a_slot_that_is_taken_in_one_group_holds_all() -> None:
     assert fleet.statuses(joint) == {Status.SCHEDULED}
     (held,) = holds(fleet.groups, joint, fleet.now)
     assert held.waits_for == ("U",)
-    assert "in group 'b'" in held.says
+    assert "in group 'b'" in held.message
     fleet.do(("b", c.Answer(id="U", attempt=1, outcome=c.Done())))
     assert fleet.statuses(joint) == {Status.STARTED}
 
@@ -423,8 +423,8 @@ class AnyFleet(RuleBasedStateMachine):
                 )
                 assert starts == (not held), held
                 for hold in held:
-                    assert hold.says
-                    assert hold.movers
+                    assert hold.message
+                    assert hold.unblocked_by
                     assert hold.since <= now.at
                     assert hold.until is None or hold.until > now.at
 

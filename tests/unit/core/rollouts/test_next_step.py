@@ -167,10 +167,10 @@ def test_it_bakes_and_then_asks_the_gate() -> None:
     assert (then.announce, then.ask, then.wake) == ((), (), START + 5 * MINUTE)
     world.at(START + 5 * MINUTE)
     assert world.look().ask == ("rollout/R/g0/0",)
-    world.seen["rollout/R/g0/0"] = Seen(at=world.now.at, passed=False, says="status 503")
+    world.seen["rollout/R/g0/0"] = Seen(at=world.now.at, passed=False, message="status 503")
     then = world.look()
     assert (then.announce, then.ask, then.wake) == ((), (), world.now.at + GATE_EVERY)
-    assert "status 503" in then.waits[0].says
+    assert "status 503" in then.waits[0].message
     world.at(world.now.at + GATE_EVERY)
     assert world.look().ask == ("rollout/R/g0/0",)
     world.seen["rollout/R/g0/0"] = Seen(at=world.now.at, passed=True)
@@ -181,7 +181,7 @@ def test_a_gate_that_does_not_pass_in_time_pauses_the_rollout_with_what_it_said(
     world = World(a_rollout(2, gate=GATE))
     world.carry_out()
     world.finish("rollout/R/g0/0")
-    world.seen["rollout/R/g0/0"] = Seen(at=START + 9 * MINUTE, passed=False, says="status 503")
+    world.seen["rollout/R/g0/0"] = Seen(at=START + 9 * MINUTE, passed=False, message="status 503")
     world.at(START + 10 * MINUTE - 1)
     assert not world.look().pause
     world.at(START + 10 * MINUTE)
@@ -249,7 +249,7 @@ def test_what_a_gate_answered_before_somebody_resumed_no_longer_counts() -> None
     world = World(a_rollout(2, gate=GATE))
     world.carry_out()
     world.finish("rollout/R/g0/0")
-    world.seen["rollout/R/g0/0"] = Seen(at=START, passed=False, says="status 503")
+    world.seen["rollout/R/g0/0"] = Seen(at=START, passed=False, message="status 503")
     world.at(START + 5 * SECOND)
     assert world.look().ask == ()
     world.switch(resumed=Switch(by="x", at=world.now.at))
@@ -263,7 +263,7 @@ def test_what_an_operator_cancels_blocks_its_lane_until_somebody_resumes() -> No
     then = world.look()
     assert (then.announce, then.over) == ((), "")
     assert then.waits[0].kind is WaitKind.CANCELLED
-    assert "by operator" in then.waits[0].says
+    assert "by operator" in then.waits[0].message
     world.at(START + HOUR)
     world.switch(resumed=Switch(by="x", at=world.now.at))
     assert causes(world.look()) == ["g0/0"]
@@ -429,7 +429,7 @@ def test_while_it_is_paused_nothing_is_announced_but_it_can_end() -> None:
     world.finish("rollout/R/g0/0")
     then = world.look()
     assert then.announce == ()
-    assert "paused by x because lunch" in then.waits[0].says
+    assert "paused by x because lunch" in then.waits[0].message
     world.switch(paused=None)
     world.carry_out()
     world.switch(paused=Switch(by="x", at=START))
@@ -644,7 +644,7 @@ class RollingMachine(RuleBasedStateMachine):
     def _answer(self, then: Next) -> None:
         for cause in then.ask:
             says = "status 200" if self.healthy else "status 503"
-            self.world.seen[cause] = Seen(at=self.world.now.at, passed=self.healthy, says=says)
+            self.world.seen[cause] = Seen(at=self.world.now.at, passed=self.healthy, message=says)
             if self.healthy:
                 self.passed[cause] = True
 

@@ -102,6 +102,6 @@ def test_what_waits_for_it_says_that_guests_do_not_see_it() -> None:
         assert not isinstance(explanation, Refused)
         (hold,) = explanation.holds
         assert hold.waits_for == (restart.id,)
-        assert f"guests are not shown {restart.id}" in hold.says
+        assert f"guests are not shown {restart.id}" in hold.message
         service.clock.advance("20m")
         assert freeze.status in ("Started", "Finished")

@@ -139,7 +139,7 @@ def do(service: Service, verb: str, id: str, *words: str) -> RolloutReport:
 def waits(service: Service, id: str) -> str:
     explanation = service.run(service.node.rollouts.explain(id))
     assert not isinstance(explanation, Refused)
-    return "; ".join([explanation.message, *(one.wait.says for one in explanation.waits)])
+    return "; ".join([explanation.message, *(one.wait.message for one in explanation.waits)])
 
 
 def active(service: Service) -> list[Event]:

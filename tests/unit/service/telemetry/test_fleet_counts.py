@@ -7,15 +7,18 @@ from typing import Any
 
 import pytest
 
-from forewarn.core import Group, Machine, Now
+from forewarn.core import Changes, Group, Machine, Now, Policy, apply, decide
 from forewarn.core import commands as c
 from forewarn.core.events import EventType
-from forewarn.service.telemetry.fleet_counts import FleetCounts, _approver
+from forewarn.service.telemetry.fleet_counts import FleetCounts
 from forewarn.service.telemetry.metrics import overdue
 from forewarn.service.telemetry.samples import Histogram, Histograms, Sample
 from forewarn.testing import SAMPLE, Service
 from forewarn.testing.kit.service import START
 
+ID = "28512AF7-C957-4500-9BC4-842D6FB531E4"
+AUTO = Policy(auto_approve=(EventType.REBOOT,))
+RESTART = c.UserMaintenance(id=ID, type=EventType.REBOOT, machine="m", by="x")
 MACHINES = ("web_0", "web_1", "web_2", "sql-0", "sql-1", "jumpbox")
 STATE = (
     "forewarn_groups",
@@ -132,19 +135,44 @@ def test_every_reading_has_samples_for_all_it_can_say_before_anything_happened()
 
 
 @pytest.mark.parametrize(
-    ("by", "counted"),
+    ("command", "policy", "enabled", "counted"),
     [
-        ("policy", "policy"),
-        ("policy: all machines are down", "policy"),
-        ("nobody: it is not announced", "nobody"),
-        ("policy-server", "guest"),
-        ("nobody-2", "guest"),
-        ("policymaker", "operator"),
-        ("token ops", "operator"),
+        (
+            c.UserMaintenance(id=ID, type=EventType.REBOOT, machine="m", by="x"),
+            AUTO,
+            True,
+            "policy",
+        ),
+        (
+            c.UserMaintenance(id=ID, type=EventType.REBOOT, machine="m", by="x"),
+            None,
+            False,
+            "nobody",
+        ),
+        (c.Delete(id=ID, machine="m", by="x"), None, True, "nobody"),
+        (c.Approve(ids=(ID,), by="policy-server"), None, True, "guest"),
+        (c.Approve(ids=(ID,), by="nobody: 2"), None, True, "guest"),
+        (c.OperatorApprove(id=ID, by="policymaker"), None, True, "operator"),
+        (c.OperatorApprove(id=ID, by="policy"), None, True, "operator"),
     ],
 )
 def test_an_approval_is_counted_under_who_gave_it_whatever_they_are_called(
-    by: str, counted: str
+    command: c.Command, policy: Policy | None, enabled: bool, counted: str
 ) -> None:
-    machines = (Machine(name="policy-server"), Machine(name="nobody-2"))
-    assert _approver(by, Group(name="g", machines=machines)) == counted
+    group = Group(
+        name="g", machines=(Machine(name="m"),), enabled=enabled, policy=policy or Policy()
+    )
+    now = Now(at=0)
+    if isinstance(command, c.Approve | c.OperatorApprove):
+        announced = c.Raise(id=ID, type=EventType.REBOOT, machines=("m",), by="x")
+        group = _decided(group, announced, now)
+    event = _decided(group, command, now).event(ID)
+    assert event is not None
+    assert event.approved is not None
+    assert event.approved.kind.value == counted
+
+
+def _decided(group: Group, command: c.Command, now: Now) -> Group:
+    decided = decide(group, command, now)
+    assert isinstance(decided, Changes)
+    return apply(group, decided.items)
