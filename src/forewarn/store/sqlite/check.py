@@ -1,7 +1,7 @@
-"""A look at a state file before anything is done to it: is it one, is it whole, whose is it?
+"""Checks a state file before it is used: is it one, is it intact, may it be written?
 
-Nothing here writes, nor leaves anything beside the file. What is wrong is said in one line, with
-what to do about it. The look at every row is for copies (`verify.py`).
+Nothing here writes, or leaves other files behind. A problem is one line that says what to do about
+it. Rows are only checked in copies (`verify.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from forewarn.store.sqlite.schema import SCHEMA_VERSION, metadata
 
 MAGIC = b"SQLite format 3\x00"
 
-# All that a schema has had so far is in the newest; the rest is SQLite's own.
+# Everything that older schemas have is in the newest one; the rest is SQLite's own.
 _PARTS = {
     *(("table", table.name) for table in metadata.sorted_tables),
     *(("index", str(index.name)) for table in metadata.sorted_tables for index in table.indexes),
@@ -32,7 +32,7 @@ INSTEAD = "restore a backup (forewarn restore), or move it away to begin anew"
 
 
 def check_file(path: Path) -> str | None:
-    """The schema of the file there, None if there is none yet; or why it cannot be used."""
+    """Return the schema of the file, None if there is no file yet. Raises StoreUnusable."""
     wal = companion(path, "-wal")
     if not path.exists():
         if _size(wal):
@@ -62,7 +62,7 @@ def check_file(path: Path) -> str | None:
 
 
 def check_schema(path: Path, found: str, *, migrate: bool) -> None:
-    """May a service with this code run on it?"""
+    """Refuse a schema that this version does not have, unless it may `migrate` it."""
     if not known(found):
         raise StoreUnusable(
             f"{path} has schema {found}, which this version does not know"
@@ -82,8 +82,8 @@ def known(schema: str) -> bool:
 
 @contextlib.contextmanager
 def reading(path: Path, *, watched_already: bool = False) -> Iterator[sqlite3.Connection]:
-    """A connection that only reads. Where nobody else has the file and no log is to be read with
-    it, it is read as it lies there, without so much as a lock."""
+    """Open a connection that only reads. If no other process has the file and there is no log, the
+    file is read without any lock."""
     with contextlib.ExitStack() as stack:
         alone = watched_already or stack.enter_context(watched(path)) is None
         as_is = "&immutable=1" if alone and not _size(companion(path, "-wal")) else ""
@@ -103,8 +103,8 @@ def schema_of(connection: sqlite3.Connection, path: Path) -> str:
 
 
 def check_parts(connection: sqlite3.Connection, path: Path) -> None:
-    """Nothing may be in it but what this schema, or one before it, has: a trigger would act with
-    every commit."""
+    """Refuse a file with anything that no schema contains: a trigger would act with every
+    commit."""
     for kind, name in connection.execute("SELECT type, name FROM sqlite_master ORDER BY name"):
         if (kind, name) not in _PARTS and not (kind == "index" and name.startswith(_AUTOMATIC)):
             raise StoreUnusable(
@@ -114,7 +114,7 @@ def check_parts(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def missing_columns(connection: sqlite3.Connection) -> list[str]:
-    """What a file of this schema has and this one has not."""
+    """Return the columns of this schema that the file does not have."""
     query = (
         "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c"
         " WHERE m.type = 'table'"

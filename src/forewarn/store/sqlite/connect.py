@@ -1,7 +1,7 @@
-"""From a path to a state that may be used: created whole, brought up to date, or refused.
+"""Prepares a state file for use: creates it, upgrades it, or refuses it.
 
-Refusals come before anything is touched. A new file gets its name when it is complete, and an
-older one is copied before it is changed, in one transaction.
+A file is refused before anything is changed. A new file gets its name when it is complete, and an
+older one is copied before it is migrated, in one transaction.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from forewarn.store.sqlite import schema as s
 from forewarn.store.sqlite.lock import Lock, locked
 from forewarn.support.logs import logger
 
-Told = Callable[[str, str, Path], None]
+OnUpgrade = Callable[[str, str, Path], None]
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 log = logger("forewarn")
 
 
-def opened(path: Path, *, migrate: bool, told: Told) -> Lock:
-    """The lock, once the file is there and of this schema. `told` hears of an upgrade: from
-    which schema, to which, and where the file is kept as it was."""
+def open_file(path: Path, *, migrate: bool, on_upgrade: OnUpgrade) -> Lock:
+    """Return the lock on the file, which exists and has the current schema then. `on_upgrade` is
+    called after an upgrade: from which schema, to which, and where a copy of the old file is."""
     found = check.check_file(path)
     if found is not None:
         check.check_schema(path, found, migrate=migrate)
@@ -47,7 +47,7 @@ def opened(path: Path, *, migrate: bool, told: Told) -> Lock:
             _create(path)
             lock.take_inode(path)
         else:
-            _up_to_date(path, migrate=migrate, told=told)
+            _up_to_date(path, migrate=migrate, on_upgrade=on_upgrade)
         _check_columns(path)
     except BaseException:
         lock.close()
@@ -55,7 +55,7 @@ def opened(path: Path, *, migrate: bool, told: Told) -> Lock:
     return lock
 
 
-def engine(path: Path) -> sa.Engine:
+def create_engine(path: Path) -> sa.Engine:
     made = sa.create_engine(f"sqlite:///{path}", poolclass=sa.pool.StaticPool)
     sa.event.listen(made, "connect", _pragmas)
     return made
@@ -99,7 +99,7 @@ def _create(path: Path) -> None:
         copy.sync(path.parent)
 
 
-def _up_to_date(path: Path, *, migrate: bool, told: Told) -> None:
+def _up_to_date(path: Path, *, migrate: bool, on_upgrade: OnUpgrade) -> None:
     with check.reading(path, watched_already=True) as connection:
         found = check.schema_of(connection, path)
         at = _ends(connection)
@@ -108,16 +108,16 @@ def _up_to_date(path: Path, *, migrate: bool, told: Told) -> None:
         return
     kept = copy.keep(path, f".schema-{found}", at)
     with contextlib.ExitStack() as stack:
-        made = engine(path)
+        made = create_engine(path)
         stack.callback(made.dispose)
         with made.begin() as connection:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
             migrate_to(connection, s.SCHEMA_VERSION)
-    told(found, s.SCHEMA_VERSION, kept)
+    on_upgrade(found, s.SCHEMA_VERSION, kept)
 
 
 def _ends(connection: sqlite3.Connection) -> Time:
-    """The last instant that it tells of."""
+    """Return the latest time in the file."""
     row = connection.execute(
         "SELECT max(at) FROM (SELECT max(at) AS at FROM commits UNION ALL"
         " SELECT value FROM service WHERE key = 'served_until')"
@@ -126,7 +126,8 @@ def _ends(connection: sqlite3.Connection) -> Time:
 
 
 def _check_columns(path: Path) -> None:
-    """A file may say what it is and not be it: one that some unfinished version has written."""
+    """Refuse a file that does not have all columns of its schema: a development version may have
+    written it."""
     with check.reading(path, watched_already=True) as connection:
         for lacks in check.missing_columns(connection):
             raise StoreUnusable(

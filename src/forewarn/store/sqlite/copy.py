@@ -1,7 +1,7 @@
-"""Copies of a state file: made at one moment beside whoever writes it, whole, and marked as copies.
+"""Copies of a state file: complete, as of one moment, also while it is in use, and marked as such.
 
-A copy is one SQLite file without a log. Whoever serves a state that is marked as a copy knows
-that things may have happened of which it does not tell. Putting one in its place is `restore.py`.
+A copy is one SQLite file without a log. A service that starts with a file that is marked as a copy
+knows that more may have happened than the file contains. `restore.py` puts a copy in place.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MARK = "INSERT OR IGNORE INTO service (key, value) VALUES (?, ?)"
 
 
 def copy(state: Path, target: Path, at: Time) -> Contents:
-    """Make the file `target` a copy of the state, on disk and checked; it must be new."""
+    """Write a copy of the state to the new file `target`, check it, and sync it."""
     try:
         with check.reading(state) as source:
             check.schema_of(source, state)
@@ -43,7 +43,7 @@ def copy(state: Path, target: Path, at: Time) -> Contents:
 
 
 def stream(state: Path, at: Time) -> Copy:
-    """A copy to be read once. It has no name by the time it is given, so it is never left over."""
+    """Return a copy to be read once, in a file without a name, which cannot be left over."""
     with temporary(state) as target:
         found = copy(state, target, at)
         file = target.open("rb")
@@ -51,14 +51,14 @@ def stream(state: Path, at: Time) -> Copy:
 
 
 def keep(state: Path, ending: str, at: Time) -> Path:
-    """A copy beside the state that nothing will overwrite."""
+    """Make a copy next to the state, under a name that is free."""
     with temporary(state) as made:
         copy(state, made, at)
         return link(made, state, ending)
 
 
 def link(file: Path, state: Path, ending: str) -> Path:
-    """Give a file another name beside the state: the first that is free."""
+    """Link a file next to the state, under the first name that is free."""
     number = 1
     while True:
         kept = companion(state, ending if number == 1 else f"{ending}-{number}")
@@ -76,7 +76,7 @@ def _second_name(file: Path, kept: Path) -> None:
         os.link(file, kept)
     except FileExistsError:
         raise
-    except OSError:  # not every file system knows second names
+    except OSError:  # not every file system has hard links
         new(kept)
         try:
             shutil.copyfile(file, kept)
@@ -88,7 +88,7 @@ def _second_name(file: Path, kept: Path) -> None:
 
 @contextlib.contextmanager
 def temporary(state: Path) -> Iterator[Path]:
-    """A name beside the state for something unfinished, which is gone in the end."""
+    """Yield the path of a temporary file next to the state, which is removed at the end."""
     directory = Path(tempfile.mkdtemp(prefix=f"{state.name}{TEMPORARY}", dir=state.parent))
     try:
         yield directory / "copy"
@@ -97,7 +97,7 @@ def temporary(state: Path) -> Iterator[Path]:
 
 
 def sweep(state: Path) -> None:
-    """Remove what a process that was killed has left unfinished. The state has to be locked."""
+    """Remove temporary files of processes that were killed. The state has to be locked."""
     for directory in state.parent.glob(f"{state.name}{TEMPORARY}*"):
         _remove(directory)
 
@@ -114,12 +114,12 @@ def hand_over(state: Path, *files: Path) -> None:
 
 
 def new(target: Path) -> None:
-    """For its owner alone, before there is anything in it to be read."""
+    """Create an empty file that only its owner can read."""
     os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def sync(path: Path) -> None:
-    """Until it is on disk: a file, or which files a directory names."""
+    """Sync a file or a directory to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,8 +1,8 @@
 """The SQLite engine: one file, one writer thread, `synchronous=FULL`.
 
 The thread is the only one that touches the connection, so reads queue behind commits and see
-them. Only the history and past commits are read beside it, in a thread and through a connection
-of its own: what may take long must not keep a commit waiting. The file belongs to one process at
+them. Only the history and past commits, which may take long, are read in another thread and through
+another connection, so that they do not delay commits. The file belongs to one process at
 a time; how it becomes usable is `connect.py`, and what a failed COMMIT means `durability.py`.
 
 Before each write, and in `check`, the names of the files are compared with the files that are open.
@@ -320,8 +320,8 @@ class SqliteStore(BatchingStore):
 
     def _open(self) -> None:
         try:
-            self._lock = connect.opened(self.path, migrate=self._migrate, told=_upgraded)
-            self._engine = connect.engine(self.path)
+            self._lock = connect.open_file(self.path, migrate=self._migrate, on_upgrade=_upgraded)
+            self._engine = connect.create_engine(self.path)
             self._load()
             copy.sync(self.path.parent)  # SQLite ignores a failure of this sync
             self._files = Identity.of(self.path)
@@ -413,24 +413,24 @@ class SqliteStore(BatchingStore):
 
     # In the reading thread.
 
-    def _beside(self) -> sa.Connection:
-        """Beside the writer, seeing what is committed."""
+    def _read_connection(self) -> sa.Connection:
+        """Return a connection next to the writer's, which sees what is committed."""
         if self._reader is None:
             self._reader = sa.create_engine(f"sqlite:///{self.path}", poolclass=sa.pool.StaticPool)
             sa.event.listen(self._reader, "connect", _only_reads)
         return self._reader.connect()
 
     def _read_history(self, query: sa.Select[Any]) -> list[Record]:
-        with self._beside() as connection:
+        with self._read_connection() as connection:
             return list(read.history_records(connection.execute(query)))
 
     def _page(self, after: int, until: int) -> list[Commit]:
-        """Some of them; fewer if they are large."""
+        """Return some of the commits in the range; fewer if they are large."""
         c = s.commits.c
         query = sa.select(c.body).where(c.seq > after, c.seq <= until).order_by(c.seq).limit(PAGE)
         page: list[Commit] = []
         size = 0
-        with self._beside() as connection:
+        with self._read_connection() as connection:
             for body in connection.scalars(query):
                 page.append(_commit.decode(body))
                 size += len(body)
@@ -445,7 +445,7 @@ class SqliteStore(BatchingStore):
 
 
 def _begins(column: sa.Column[str], prefix: str) -> sa.ColumnElement[bool]:
-    """As a range, which an index can serve."""
+    """Match a prefix as a range, for which an index can be used."""
     if not prefix:
         return sa.true()
     beyond = _beyond(prefix)
@@ -453,12 +453,12 @@ def _begins(column: sa.Column[str], prefix: str) -> sa.ColumnElement[bool]:
 
 
 def _beyond(prefix: str) -> str:
-    """The first text after all that begin so; empty if there is none."""
+    """Return the first text after all that start with `prefix`; empty if there is none."""
     rest = prefix.rstrip(chr(sys.maxunicode))
     if not rest:
         return ""
     following = ord(rest[-1]) + 1
-    if following == SURROGATES.start:  # which stand for no character
+    if following == SURROGATES.start:  # which are no characters
         following = SURROGATES.stop
     return rest[:-1] + chr(following)
 

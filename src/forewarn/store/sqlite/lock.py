@@ -1,5 +1,5 @@
-"""The lock on a state file: it belongs to one process at a time. Whoever only looks shares the
-lock with others that look, so that nobody takes the file up meanwhile; a start waits for those.
+"""The lock on a state file: one process at a time may use it. Processes that only read share the
+lock, so that no other opens the file meanwhile; a start waits for them.
 
 There are two locks. The one on `.lock` next to the file protects the name, even while the file does
 not exist or is being replaced. The one on the file itself protects the inode, which may have other
@@ -24,7 +24,7 @@ from typing import IO
 
 from forewarn.store.port import StoreUnusable
 
-LOOKERS_WITHIN = 10.0  # seconds that a start waits for those who only look at the file
+LOOKERS_WITHIN = 10.0  # seconds that a start waits for processes that only read the file
 LOOK_AGAIN = 0.05  # seconds between two tries
 
 
@@ -46,7 +46,7 @@ _ours: dict[tuple[int, int], Path] = {}
 
 
 class Lock:
-    """The file, held for this process; the lock dies with the process, however it dies."""
+    """The lock of this process on the file. It ends with the process, however that ends."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
@@ -72,7 +72,7 @@ class Lock:
         _ours[inode] = path
 
     def close(self) -> None:
-        """Nobody is to be named who does not have it."""
+        """Release the lock, and remove the name of this process from the lock file."""
         if self._descriptor is not None and self._inode is not None:
             del _ours[self._inode]
             os.close(self._descriptor)
@@ -104,9 +104,9 @@ def locked(path: Path) -> Lock:
 
 @contextlib.contextmanager
 def watched(path: Path) -> Iterator[IO[str] | None]:
-    """Keep others from taking the file up while it is looked at, without a trace of us. Given is
-    the lock of whoever has it already, None if nobody has. Raises StoreUnusable if a
-    process has it open under another name, because its log is not here then."""
+    """Keep other processes from opening the file while it is read, without writing anything. Yields
+    the lock file of the process that has it open already, None if there is none. Raises
+    StoreUnusable if a process has it open under another name, because its log is not here then."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(FileNotFoundError):  # then nobody has it under this name
             lock = stack.enter_context(companion(path, ".lock").open("r"))
@@ -216,6 +216,6 @@ def _got(file: IO[str], how: int) -> bool:
 
 
 def _private(path: Path) -> Path:
-    """Make it, for its owner alone, unless it is there: whoever can open it could hold it."""
+    """Create the file, unless it exists, for its owner alone: who can open it could lock it."""
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     return path

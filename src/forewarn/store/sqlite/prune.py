@@ -1,7 +1,7 @@
-"""What is older than the history is kept, taken out of SQLite slice by slice.
+"""Removes old records of the history and old commits, a limited number at a time.
 
-An event goes as a whole, once it ended before the cutoff; what is about no event goes by its
-own time. Nothing here knows why an event may have to stay.
+An event is removed as a whole, once it ended before the cutoff; a record about no event is removed
+by its own time. Nothing here knows why an event may have to be kept.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def prune_history(
     keeps: Callable[[Event], bool],
     slice: int,
 ) -> tuple[int, Mark | None]:
-    """How many records went, and where to go on; None if this was the last slice."""
+    """Return how many records were removed, and where to continue; None after the last slice."""
     h, e = s.history.c, s.events.c
     found = connection.execute(
         sa.select(h.seq, h.at, h.what, h.event, e.body)
@@ -55,7 +55,7 @@ def prune_history(
 
 
 def prune_commits(connection: sa.Connection, cutoff: Time, newest: int, slice: int) -> bool:
-    """The oldest commits and their keys, without leaving a gap; False if no more can go."""
+    """Remove the oldest commits and their keys, without a gap. Returns False if none is left."""
     c = s.commits.c
     oldest = connection.execute(sa.select(c.seq, c.at).order_by(c.seq).limit(slice)).all()
     last = 0

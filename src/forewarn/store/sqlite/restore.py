@@ -1,8 +1,8 @@
-"""Making a copy the state: everything is looked at first, the state that was is kept under another
-name, and the path leads at every moment to the one or to the other.
+"""Replaces a state file by a copy: the copy is checked first, the old state is kept under another
+name, and at every moment the path leads to the one or the other.
 
-Not while a service has the state. What it means to have gone back is for whoever serves it next:
-the file stays marked as a copy until then.
+Refused while a service has the state open. The file stays marked as a copy until it is served, so
+that the service can account for what happened after the copy was made.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ KEPT = ".before-restore"
 
 
 def restore(backup: Path, state: Path, at: Time, *, force: bool = False) -> RestoreResult:
-    """Make the state what the backup says, or refuse and change nothing. Raises OutcomeUnknown if
-    it was done but may be lost in a crash."""
+    """Replace the state by the backup. Raises StoreUnusable, and changes nothing then; raises
+    OutcomeUnknown if it was replaced, but that may be lost in a crash."""
     state = state.resolve()
     found = _checked(backup, state)
     with contextlib.closing(locked(state)):
@@ -74,8 +74,8 @@ def _there(state: Path, *, force: bool) -> bool:
 
 
 def _set_aside(state: Path) -> Path:
-    """Another name for the state that is there. Its log must be gone before another file has its
-    name: SQLite would take the log for that one's."""
+    """Rename the existing state, with its log: SQLite would apply the log to another file of the
+    same name."""
     with contextlib.suppress(sqlite3.DatabaseError):  # a damaged one is kept as it is
         _take_in_log(state)
     _forget_second_names(state)
@@ -90,7 +90,7 @@ def _set_aside(state: Path) -> Path:
 
 
 def _forget_second_names(state: Path) -> None:
-    """A restore that was killed may have come just so far as to give it one."""
+    """Remove names that a restore which was killed has given to the state."""
     if state.exists():
         for kept in state.parent.glob(f"{state.name}{KEPT}*"):
             if kept.samefile(state):
@@ -98,7 +98,7 @@ def _forget_second_names(state: Path) -> None:
 
 
 def _take_in_log(state: Path) -> None:
-    """What a service that was killed has left in its log belongs to its state."""
+    """Write the log of a service that was killed into the state file."""
     if not state.exists():
         return
     address = f"{state.as_uri()}?mode=rw"

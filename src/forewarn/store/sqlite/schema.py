@@ -1,5 +1,5 @@
-"""The tables. The current state stands beside the commits that led to it, so that starting
-does not mean replaying; a test checks that replaying would give the same."""
+"""The tables. The current state is stored as well as the commits that led to it, so that a start
+does not replay them; a test checks that replaying gives the same."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ events = sa.Table(
     sa.Index("events_by_cause", "cause", "ordinal"),
 )
 
-# What stands beside the groups.
+# The registry.
 hosts = sa.Table(
     "hosts",
     metadata,

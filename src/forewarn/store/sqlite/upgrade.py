@@ -1,6 +1,6 @@
-"""Bringing an older state file up to date while nobody serves it, and doing nothing else to it: no
-commit is made, so what the next service finds is what the last one left, and the time in between
-is time in which nobody served.
+"""Upgrades an older state file while no service has it open, and changes nothing else: no commit is
+made, so the next service finds what the last one left, and the time in between counts as not
+served.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from forewarn.store.sqlite.schema import SCHEMA_VERSION
 
 
 def upgrade(state: Path) -> UpgradeResult:
-    """Raises StoreUnusable, also if a service has the file. Then it is as it was, unless the
-    message says where that is kept."""
+    """Upgrade a file to the current schema. Raises StoreUnusable, also if a service has it open;
+    then the file is unchanged, unless the message names a copy of the old one."""
     state = state.resolve()
     if not state.exists() and not companion(state, "-wal").exists():
         raise StoreUnusable(f"{state} is not there; name a state file")
     done = [UpgradeResult(SCHEMA_VERSION, SCHEMA_VERSION, None)]
 
-    def told(before: str, after: str, kept: Path) -> None:
+    def on_upgrade(before: str, after: str, kept: Path) -> None:
         done.append(UpgradeResult(before, after, kept))
 
     try:
         with contextlib.ExitStack() as stack:
             stack.callback(lambda: _hand_over(state, done[-1].kept))
-            stack.callback(connect.opened(state, migrate=True, told=told).close)
+            stack.callback(connect.open_file(state, migrate=True, on_upgrade=on_upgrade).close)
             _read_all(state)
     except (OSError, sqlite3.DatabaseError, sa.exc.DatabaseError, msgspec.MsgspecError) as error:
         why = str(getattr(error, "orig", None) or error)
@@ -42,8 +42,8 @@ def upgrade(state: Path) -> UpgradeResult:
 
 
 def _read_all(state: Path) -> None:
-    """As the service will: better now than when it is to start."""
-    engine = connect.engine(state)
+    """Read the state as a service does when it starts, to find problems now."""
+    engine = connect.create_engine(state)
     try:
         with engine.begin() as connection:
             read.groups(connection)

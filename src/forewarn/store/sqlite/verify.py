@@ -1,5 +1,5 @@
-"""Every row of a state looked at: does it decode, and do the commits lead to what stands beside
-them? For copies, where it may take its time; a service that starts looks only at what it loads.
+"""Checks every row of a state: can it be decoded, and do the commits lead to the stored state?
+Used for copies, where it may take its time; a service that starts checks only what it loads.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def contents(connection: sqlite3.Connection, path: Path) -> Contents:
 
 
 def verify(connection: sqlite3.Connection, path: Path) -> Contents:
-    """What is in it, once all of it has been found whole; StoreUnusable otherwise."""
+    """Return a summary of a file that is intact. Raises StoreUnusable."""
     try:
         check_pages(connection, path)
         found = contents(connection, path)
@@ -80,7 +80,7 @@ def check_pages(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _decoded(connection: sqlite3.Connection, path: Path) -> dict[str, list[Any]]:
-    """All that stands beside the commits."""
+    """Return all stored values, by table."""
     tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
     found: dict[str, list[Any]] = {name: [] for name in BODIES}
     for name, type in BODIES.items():
@@ -112,7 +112,7 @@ def _commits(connection: sqlite3.Connection, path: Path) -> Iterator[Commit]:
 
 
 def _check_replay(connection: sqlite3.Connection, path: Path, there: dict[str, list[Any]]) -> None:
-    """Only where no commit has been forgotten can it be known what they lead to."""
+    """Compare the stored state with what the commits lead to, unless some were pruned."""
     groups: dict[str, Group] = {}
     registry = Registry({}, {}, {})
     whole, last = True, 0
@@ -147,7 +147,7 @@ def _check_replay(connection: sqlite3.Connection, path: Path, there: dict[str, l
 
 
 def _skips(commit: Commit, last: int) -> bool:
-    """Does it say itself that no commit is missing before it?"""
+    """Return whether numbers before this commit were skipped, so that none is missing."""
     return any(isinstance(put, StateRestored) and put.commit == last for put in commit.puts)
 
 
@@ -172,7 +172,7 @@ def _groups(there: dict[str, list[Any]]) -> dict[str, Group]:
 
 
 def _in_order(group: Group) -> Group:
-    """A machine that went from one group to another keeps its row, and so its place."""
+    """Sort the machines: one that has moved between groups keeps its row, and so its place."""
     machines = sorted(group.machines, key=lambda machine: machine.name)
     return msgspec.structs.replace(group, machines=tuple(machines))
 

@@ -1,7 +1,7 @@
-"""From states to rows: what a commit changed, written beside it.
+"""From values to rows: the commits, and the state that they lead to.
 
-A group's machines and events have rows of their own, so that a change costs what it changes.
-Every decision comes by here: the statements are written out, so that nothing is compiled.
+A group's machines and events have rows of their own, so that the cost of a change depends on its
+size. Used for every commit: the statements are SQL texts, so that nothing has to be compiled.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Row: TypeAlias = tuple[Any, ...]
 _encode = msgspec.json.Encoder().encode
 
 # All of a group but what has rows of its own.
-_own = attrgetter(*(f for f in Group.__struct_fields__ if f not in ("machines", "events")))
+_group_fields = attrgetter(*(f for f in Group.__struct_fields__ if f not in ("machines", "events")))
 
 _COMMIT = "INSERT INTO commits (seq, at, body) VALUES (?, ?, ?)"
 _GROUP = (
@@ -101,7 +101,7 @@ def write(
     after: Mapping[str, Group],
     hosts: Mapping[str, Host],
 ) -> None:
-    """The commits, the states they lead to, and what they mean to people."""
+    """Write commits, the state that they lead to, and their records in the history."""
     _write_commits(connection, commits, before, hosts)
     _write_groups(connection, before, after)
     _write_machines(connection, before, after)
@@ -117,7 +117,7 @@ def write_sightings(connection: sa.Connection, sightings: PollSightings) -> None
     _many(connection, _USE, list(sightings.used.items()))
     values = {"lost": sightings.lost, "served_until": sightings.served_until}
     _many(connection, _SERVICE, [(key, v) for key, v in values.items() if v is not None])
-    # Whoever was first before a restart stays it.
+    # A record from before a restart stays the first one.
     _many(connection, "INSERT OR IGNORE " + _RECORD, [_row(r) for r in sightings.firsts])
 
 
@@ -127,7 +127,7 @@ def _write_groups(
     rows = [
         (name, _encode(msgspec.structs.replace(group, machines=(), events=())))
         for name, group in after.items()
-        if name not in before or _own(group) != _own(before[name])
+        if name not in before or _group_fields(group) != _group_fields(before[name])
     ]
     _many(connection, _GROUP, rows)
 
@@ -200,7 +200,7 @@ def _write_registry(connection: sa.Connection, commits: Sequence[Commit]) -> Non
 
 
 def _write_restored(connection: sa.Connection, commits: Sequence[Commit]) -> None:
-    """The copy is a state like any other from here on."""
+    """Remove the mark of a copy, and store when it was restored."""
     for commit in commits:
         if any(isinstance(put, StateRestored) for put in commit.puts):
             _many(connection, _SERVICE, [("restored", commit.at)])
@@ -213,12 +213,12 @@ def _write_commits(
     before: Mapping[str, Group],
     hosts: Mapping[str, Host],
 ) -> None:
-    """And what they mean to people."""
+    """Write commits, and their records in the history."""
     scribe = HistoryWriter(before, hosts)
     bodies: list[Row] = []
     records: list[Row] = []
     for commit in commits:
-        records += [_row(r) for r in scribe.records(commit.at, told(commit), commit.puts)]
+        records += [_row(r) for r in scribe.records(commit.at, _changes(commit), commit.puts)]
         kept = msgspec.structs.replace(commit, words=scribe.words())
         bodies.append((commit.seq, commit.at, _encode(kept)))
         accepted = next((put for put in commit.puts if isinstance(put, ClockAccepted)), None)
@@ -260,7 +260,7 @@ def _accept_clock(connection: sa.Connection, commit: Commit, accepted: ClockAcce
     )
 
 
-def told(commit: Commit) -> list[tuple[str, Any]]:
+def _changes(commit: Commit) -> list[tuple[str, Any]]:
     return [(entry.group, entry.items) for entry in commit.entries]
 
 
